@@ -3,7 +3,7 @@
 # make test-all  all tests: also those with browsers, Node, PostgreSQL, Redis, replicas and the embedded model
 # make coverage  all tests, with the lines and branches that they reach, by package
 # make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
-# make check  formatting, lint, types, layers, unused code
+# make check  formatting, lint, types, layers, unused code, names, the documentation's Python
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
 # make check-page  its types and tests, and whether what is committed is what ui/ builds
 # make bench  what it costs, against nginx (needs gcc, nginx and redis-server), the vendors' SDKs and a plain broadcast
@@ -51,6 +51,8 @@ check: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/unused.py
+	$(BIN)/python tools/names.py
+	$(BIN)/python tools/check_docs.py
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""An agent that AG-UI's clients talk to:  uvicorn agui_agent:app"""
+"""An agent for AG-UI's clients:  uvicorn agui_agent:app"""
 
 from pellucid import Agent, agui
 

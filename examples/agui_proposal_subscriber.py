@@ -1,9 +1,9 @@
-"""A client written from AG-UI's reasoning proposal alone, in the dialect `proposal` of any server of ours.
+"""A client written only from AG-UI's reasoning proposal, for the dialect `proposal` of any Pellucid server.
 
     python agui_proposal_subscriber.py http://127.0.0.1:8000/ "Why is the sky blue?" "And at night?"
 
-It shows reasoning as it comes, and gives it back with the next question: readable or encrypted, as `ReasoningMessage`s.
-Nothing but Python's own library is needed.
+It prints reasoning as it arrives, and sends it back with the next question: readable or encrypted, as
+`ReasoningMessage`s. It needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Event = dict[str, Any]
 
 
 class Subscriber:
-    """A thread. `feed` it the events of its runs; `messages` is what to send with the next."""
+    """A thread: `feed` takes the events of its runs; `messages` are the messages of the next request."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self._reasoning: dict[str, Any] | None = None
-        """The reasoning under way: a span."""
+        """The open reasoning span."""
         self._chunk: str | None = None
-        """The message that chunks write to."""
+        """Id of the message to which chunks are appended."""
 
     def ask(self, text: str) -> None:
         self.messages.append({"id": str(uuid.uuid4()), "role": "user", "content": text})
@@ -37,10 +37,10 @@ class Subscriber:
             self.reasoning_ended(self._chunk)  # a chunked message ends with the next event of another kind
             self._chunk = None
         handle = getattr(self, "on_" + event["type"].lower(), None)
-        if handle is not None:  # whoever does not know an event goes on without it
+        if handle is not None:  # unknown events are ignored
             handle(event)
 
-    # --- reasoning: start (the encrypted content, if it is known by then), messages, end -----------------------------
+    # --- reasoning: start (with the encrypted content, if it is known), messages, end --------------------------------
 
     def on_reasoning_start(self, event: Event) -> None:
         self._reasoning = self._message(event["messageId"], "reasoning", content=[])
@@ -60,7 +60,7 @@ class Subscriber:
 
     def on_reasoning_message_chunk(self, event: Event) -> None:
         id = event.get("messageId") or self._chunk
-        assert id, "the first chunk says which message it is of"
+        assert id, "the first chunk must have a messageId"
         if id != self._chunk:
             self.on_reasoning_message_start({"messageId": id, "role": "assistant"})
         self._chunk = id
@@ -81,7 +81,7 @@ class Subscriber:
     def on_text_message_content(self, event: Event) -> None:
         message = self._message(event["messageId"], "assistant", content="")
         message["content"] += event["delta"]
-        self.said(event["delta"])
+        self.answered(event["delta"])
 
     def on_tool_call_start(self, event: Event) -> None:
         function = {"name": event["toolCallName"], "arguments": ""}
@@ -102,12 +102,12 @@ class Subscriber:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def on_messages_snapshot(self, event: Event) -> None:
-        self.messages = event["messages"]  # the whole thread, with what is encrypted of it
+        self.messages = event["messages"]  # the whole thread, with encrypted content
 
     def on_run_error(self, event: Event) -> None:
         raise RuntimeError(event["message"])
 
-    # --- for whoever shows it -----------------------------------------------------------------------------------------
+    # --- output; override these methods to show the stream in another way ---------------------------------------------
 
     def reasoned(self, id: str, delta: str) -> None:
         print(f"\x1b[2m{delta}\x1b[0m", end="", flush=True)
@@ -115,11 +115,11 @@ class Subscriber:
     def reasoning_ended(self, id: str) -> None:
         print()
 
-    def said(self, delta: str) -> None:
+    def answered(self, delta: str) -> None:
         print(delta, end="", flush=True)
 
     def _thought(self, id: str) -> dict[str, Any]:
-        """The message of the thread that this text belongs to: the span's, or its own where it has none."""
+        """Return the message to which this text belongs: that of the open span, or its own if there is no span."""
         return self._reasoning if self._reasoning is not None else self._message(id, "reasoning", content=[])
 
     def _message(self, id: str, role: str, **fields: Any) -> dict[str, Any]:
@@ -131,20 +131,20 @@ class Subscriber:
 
 
 def run(url: str, subscriber: Subscriber, thread: str) -> None:
-    """One run of the agent at `url`, over the subscriber's messages."""
+    """Run the agent at `url` with the subscriber's messages."""
     body = {"threadId": thread, "runId": str(uuid.uuid4()), "messages": subscriber.messages}
     head = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-    asked = Request(f"{url}?dialect=proposal", json.dumps(body).encode(), head)
+    request = Request(f"{url}?dialect=proposal", json.dumps(body).encode(), head)
     try:
-        with urlopen(asked) as answer:
-            for event in events(answer):
+        with urlopen(request) as response:
+            for event in events(response):
                 subscriber.feed(event)
     except HTTPError as error:
         sys.exit(f"{url} refused the run: {error.code} {error.read().decode()}")
 
 
 def events(lines: Any) -> Iterator[Event]:
-    """The events of a stream of server-sent events."""
+    """Yield the events of a stream of server-sent events."""
     for line in lines:
         if line.startswith(b"data: "):
             yield json.loads(line.removeprefix(b"data: "))

@@ -1,4 +1,4 @@
-"""Events in batches of any size: for the tests of encoders, whose bytes must not depend on it."""
+"""Events in batches of any size: for tests of encoders, whose bytes must not depend on the size."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
                 with case(str(status)):
                     assert kind_of(status)
 
-A case that fails does not stop the others; the test then fails with all of them, each with its name. It is what
-`parametrize` does at a fraction of the time, for tables of dozens of rows and more.
+A case that fails does not stop the others; the test then fails with all failures, each with its name. This does what
+`parametrize` does in a fraction of the time, for tables of dozens of rows and more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scripted upstream, once for all tests; and a home of their own for what gateways keep."""
+"""The scripted upstream, one for all tests; and a separate home directory for data that gateways store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ register_profiles()
 
 @pytest.fixture(scope="session", autouse=True)
 def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing that a test keeps is where a user keeps theirs."""
+    """Keep the data of tests separate from the data of the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
@@ -26,7 +26,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def upstream() -> Iterator[Upstream]:
-    from tests.scripted import Upstream  # a server and its client, of which most tests need nothing
+    from tests.scripted import Upstream  # imported here, because most tests do not need the server and its client
 
     with Upstream() as running:
         yield running

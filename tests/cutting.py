@@ -1,4 +1,4 @@
-"""Bytes cut anywhere, and what of the events must not depend on it: for the tests of every wire."""
+"""Splitting bytes anywhere, and the properties of events that must not depend on it: for tests of every wire."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.examples import by_circle
 
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
-    """These bytes in pieces, cut at these places; a place behind the end is the end."""
+    """Split these bytes at these positions; a position after the end is the end."""
     edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
     return [data[a:b] for a, b in pairwise(edges)]
 
 
 class GrownPart(NamedTuple):
-    """Neighbouring deltas of one part, put together."""
+    """Consecutive deltas of one part, merged."""
 
     part: int
     kind: type[PartDelta]
@@ -30,15 +30,15 @@ _APPENDED = frozenset({"content_delta", "args_delta", "logprobs", "annotations"}
 
 
 def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
-    """Places at which to cut a recorded body in two: more in the long circle.
+    """Return positions at which to split a recorded body in two: more in the long circle.
 
     Args:
         data: the body.
-        frame_ends: what stands where a frame of it ends; without any, every place is as good as another.
-        seed: the recording's name; the same places are chosen each time.
+        frame_ends: the bytes at the end of a frame; without any, all positions are equivalent.
+        seed: the recording's name; the same positions are chosen each time.
 
     Returns:
-        Every place of a small body; of a large one, places around the ends of frames, and others.
+        Every position of a small body; positions around the ends of frames, and others, of a large one.
     """
     examples = by_circle(25, 200)
     if len(data) <= 45 * examples:
@@ -51,9 +51,9 @@ def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
 
 
 def merged(events: Iterable[ModelEvent]) -> list[object]:
-    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut.
+    """Merge consecutive deltas of one part: the result does not depend on how the bytes were split.
 
-    Text and lists append, details merge, and anything else replaces what was there before, as in a fold.
+    Text and lists are appended, details merged, and other values replaced, as in a fold.
     """
     out: list[object] = []
     for event in events:
@@ -79,7 +79,7 @@ def merged(events: Iterable[ModelEvent]) -> list[object]:
 
 
 def content_deltas(events: Sequence[Event] | Sequence[ModelEvent]) -> list[str]:
-    """What each delta of thought, answer or refusal adds, in order."""
+    """Return the text that each delta of thinking, text or refusal adds, in order."""
     return [
         event.delta.content_delta or ""
         for event in events

@@ -1,4 +1,4 @@
-"""An empty store of each kind, by its URL: fixtures for folders whose tests hold for all of them."""
+"""An empty store of each kind, by its URL: fixtures for folders whose tests apply to every kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.service_postgres import PostgresServer, postgres_server
 
 __all__ = ["one_database", "postgres_server", "url"]
 
-# The tables, their columns and indexes, and the step of migration, as one text.
+# The tables, their columns and indexes, and the migration version, as one text.
 _SHAPE = """
     (SELECT string_agg(format('%s.%s %s', table_name, column_name, data_type), ',' ORDER BY table_name, column_name)
         FROM information_schema.columns WHERE table_schema = 'public')
@@ -54,14 +54,14 @@ _NO_CONNECTIONS = """
 POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))
 
 SHARED = pytest.mark.parametrize("url", ["sqlite", POSTGRESQL], indirect=True)
-"""For tests in which several processes or replicas open one store: each kind that can be shared."""
+"""For tests in which several processes or replicas open one store: each kind that supports it."""
 
 
 @pytest.fixture(params=["sqlite", "memory", POSTGRESQL])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty store.
+    """The URL of an empty store.
 
-    In PostgreSQL, its tables are there already and only their rows are gone, which takes a third of the time; tests of
+    In PostgreSQL, the tables exist and only their rows are deleted, which takes a third of the time; tests of
     migrations get a database without tables.
     """
     if request.param == "memory":
@@ -75,7 +75,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def one_database(postgres_server: PostgresServer) -> tuple[PostgresServer, str]:
-    """A database that is emptied for each test, which is faster than a new one; it has the tables of a store."""
+    """A database with the tables of a store, which is emptied for each test: this is faster than a new one."""
     url = postgres_server.database()
 
     async def migrate() -> None:

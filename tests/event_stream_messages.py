@@ -17,7 +17,7 @@ _U32 = Struct(">I")
 
 
 def _value(value: HeaderValue) -> bytes:
-    """A header's value with its type; whole numbers in the shortest type that holds them."""
+    """Encode the value of a header with its type; integers in the shortest type that holds them."""
     match value:
         case bool():
             return b"\x00" if value else b"\x01"
@@ -41,7 +41,7 @@ def _fits(value: int, form: str) -> bool:
 
 
 def eventstream_message(payload: bytes, headers: Mapping[str, HeaderValue]) -> bytes:
-    """One message as bytes. Raises `struct.error` for a name, value or message that is too long to be said."""
+    """Encode one message. Raises `struct.error` if a name, a value or the message is too long for its length field."""
     head = b"".join(pack(">B", len(name.encode())) + name.encode() + _value(value) for name, value in headers.items())
     lengths = pack(">II", _OVERHEAD + len(head) + len(payload), len(head))
     message = b"".join((lengths, _U32.pack(crc32(lengths)), head, payload))

@@ -25,8 +25,8 @@ from pellucid.fold import fold
 from pellucid.parts import ModelResponsePart, Origin, ToolCallPart, ToolReturnPart
 
 
-def a_turn(part: ModelResponsePart, seal: str | None = None) -> list[Event]:
-    """A turn of one part, with this seal on its item."""
+def turn_with_part(part: ModelResponsePart, seal: str | None = None) -> list[Event]:
+    """Return the events of a turn of one part, with this seal on its item."""
     return [
         ResponseStartEvent(Origin("p", "w", "m")),
         ItemStartEvent(0, ITEM_OF[type(part)], id="x_1"),
@@ -37,10 +37,10 @@ def a_turn(part: ModelResponsePart, seal: str | None = None) -> list[Event]:
 
 
 def every_event() -> list[Event]:
-    """A legal run: a call and its result, and a turn that is summarised and breaks off."""
+    """Return a valid run: a call with its result, and a turn that is summarised and then fails."""
     call = ToolCallPart("f", "{}", "c1")
     events: list[Event] = [
-        *a_turn(call),
+        *turn_with_part(call),
         SideEvent("a", "b", 1),
         FunctionToolCallEvent(call),
         FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"),

@@ -1,9 +1,9 @@
 """How many examples hypothesis tries, by profile.
 
-`core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No property states a number: one
-whose every example starts a gateway, a process or a database takes `costly`; one whose examples take microseconds and
-whose faults are rare takes `many`. What is tried without hypothesis, or is of some size, names both numbers in
-`by_circle`. Under CI the examples are the same in every run, so that a change is judged by itself.
+`core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No property states a number: use
+`costly` if every example starts a gateway, a process or a database; use `many` if examples take microseconds and
+failures are rare. Loops without hypothesis, and sizes, name both numbers in `by_circle`. Under CI the examples are the
+same in every run, so that a failure is caused by the change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def register_profiles() -> None:
 
 
 def by_circle(core: int, long: int) -> int:
-    """A number of tries, or a size: `core`, or `long` with the profile of that name."""
+    """Return a number of tries, or a size: `core`, or `long` with the profile of that name."""
     return long if settings.get_current_profile_name() == "long" else core
 
 
@@ -44,5 +44,5 @@ def costly(test: Test) -> Test:
 
 
 def many(test: Test) -> Test:
-    """Decorate a property whose examples are cheap and whose faults are rare: several times the profile's examples."""
+    """Decorate a property whose examples are cheap and rarely fail: several times the profile's examples."""
     return settings(max_examples=settings().max_examples * _TIMES_MANY)(test)

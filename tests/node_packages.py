@@ -1,4 +1,4 @@
-"""Packages of Node, installed once for each lock file, out of the tree."""
+"""Node packages, installed once for each lock file, outside of the tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 
 def installed(there: Path) -> Path:
-    """A directory with the versions that the lock file `there` names in `node_modules`, filled if it is not there."""
+    """Return a directory with the packages of the lock file in `there`; install them if they are missing."""
     lock = (there / "package-lock.json").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pellucid"
     wanted = cache / f"node-{sha256(lock).hexdigest()[:16]}"
@@ -28,5 +28,5 @@ def installed(there: Path) -> Path:
             try:
                 fresh.rename(wanted)
             except OSError:
-                assert wanted.is_dir()  # another process was first
+                assert wanted.is_dir()  # another process has installed it
     return wanted

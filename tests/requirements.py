@@ -1,8 +1,8 @@
-"""What tests need beyond Python packages, and the two circles of tests that follow from it.
+"""Requirements of tests beyond Python packages, and the two circles of tests that follow from them.
 
 `make test` runs the core circle: every test that needs Python packages alone (and real recordings, where there are
-any). `make test-all` runs all of them. A test says what it needs with `@pytest.mark.needs("redis")`; a fixture that
-starts a service says it for every test that uses it, by the table below.
+any). `make test-all` runs all of them. A test declares a requirement with `@pytest.mark.needs("redis")`; a fixture that
+starts a service declares it, by the table below, for every test that uses the fixture.
 
 A test whose requirement is missing is skipped, and the summary names it with the reason. A test of the other circle
 is deselected.
@@ -28,10 +28,10 @@ ROOT = Path(__file__).parents[1]
 
 
 class Requirement(NamedTuple):
-    """One thing that a test may need.
+    """A requirement of tests.
 
     Attributes:
-        missing: why it cannot be used here, or None if it can.
+        missing: returns why it cannot be used here, or None if it can.
         core: whether tests that need it belong to the core circle, too.
         fixtures: the fixtures that use it; tests that request one of them need it.
     """
@@ -42,7 +42,7 @@ class Requirement(NamedTuple):
 
 
 def _program(*names: str, install: str) -> Callable[[], str | None]:
-    """A check for a program under one of these names."""
+    """Return a check for a program under one of these names."""
 
     def missing() -> str | None:
         return None if any(shutil.which(name) for name in names) else f"{names[0]} is not installed ({install})"
@@ -107,7 +107,7 @@ REQUIREMENTS: dict[str, Requirement] = {
 
 
 def needs_of(item: pytest.Item) -> list[str]:
-    """The names of what this test needs, from its marks and its fixtures.
+    """Return the names of the requirements of this test, from its marks and its fixtures.
 
     Raises:
         pytest.UsageError: a mark names a requirement that is not in the table.

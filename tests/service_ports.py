@@ -1,4 +1,4 @@
-"""Ports for servers that are stopped and started again on the same one."""
+"""Ports for servers that are stopped, and started again on the same port."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _FIRST, _LAST, _TRIES = 15_000, 32_000, 50
 
 
 def candidate_ports() -> Iterator[int]:
-    """Ports of loopback that are free now, in random order.
+    """Return loopback ports that are free now, in random order.
 
-    They lie below those that kernels give to outgoing connections (Linux: from 32768), so that none is taken while its
-    server is stopped. Another process may still be faster: a server that cannot bind takes the next candidate.
+    They are below the ephemeral ports (Linux: from 32768), so that no outgoing connection takes a port while its server
+    is stopped. Another process may still take it: a server that cannot bind tries the next candidate.
     """
-    numbers = random.SystemRandom()  # hypothesis seeds the others
+    numbers = random.SystemRandom()  # hypothesis seeds the other generators
     for _ in range(_TRIES):
         port = numbers.randrange(_FIRST, _LAST)
         with socket.socket() as probe:

@@ -1,11 +1,11 @@
-"""A PostgreSQL server for tests: a cluster of its own, that can be stopped and started again.
+"""A PostgreSQL server for tests: a separate cluster, which can be stopped and started again.
 
     with postgres() as server:
-        url = server.database()       # an empty one, as the URL of a store
+        url = server.database()       # the URL of an empty database
         server.stop(); server.start()
 
-It listens on a port of 127.0.0.1 and on a socket in its own directory, and does not wait for the disk (though
-what is committed outlives the server). PostgreSQL does not run as root; root runs it as the user `postgres`.
+It listens on a port of 127.0.0.1 and on a socket in its own directory, and does not wait for the disk (but committed
+data survives a stop of the server). PostgreSQL does not run as root; root runs it as the user `postgres`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _binaries() -> Path:
 
 
 class CommandFailed(AssertionError):
-    """A program of PostgreSQL failed; with what it wrote to stderr."""
+    """A program of PostgreSQL failed; the message is what it wrote to stderr."""
 
 
 def _run(program: str | Path, *args: str, directory: Path) -> None:
@@ -68,8 +68,8 @@ def _run(program: str | Path, *args: str, directory: Path) -> None:
 
 
 def _directory() -> Path:
-    """A new directory that PostgreSQL can enter."""
-    # Short, for a socket's path, and not below a directory that only its owner may enter.
+    """Create a directory that PostgreSQL can access."""
+    # The path is short, because it is part of a socket's path, and no parent is private to its owner.
     directory = Path(tempfile.mkdtemp(prefix="pg"))
     if os.getuid() == 0:
         shutil.chown(directory, "postgres", "postgres")
@@ -78,7 +78,7 @@ def _directory() -> Path:
 
 @functools.cache
 def _new_cluster() -> Path:
-    """The data of a cluster that was never started; each server gets a copy, which is faster than another initdb."""
+    """Return the data directory of a cluster that was never started; a copy for each server is faster than initdb."""
     directory = _directory()
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data = directory / "data"
@@ -115,17 +115,17 @@ class PostgresServer:
                 return
 
     def stop(self, mode: str = "immediate") -> None:
-        """`immediate`: as if it had crashed. `fast`: it closes its connections in good form."""
+        """Stop the server. `immediate`: like a crash. `fast`: it closes its connections regularly."""
         self._run("pg_ctl", "stop", "-w", "-t", str(_LIMIT_SECONDS), "-D", str(self._data), "-m", mode)
 
     def database(self) -> str:
-        """A new, empty database; its URL."""
+        """Create an empty database, and return its URL."""
         name = f"test{next(self._names)}"
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
         return f"postgresql://postgres@127.0.0.1:{self.port}/{name}"
 
     def sql(self, url: str, statement: str) -> None:
-        """Execute this in that database."""
+        """Execute a statement in the database of this URL."""
         self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url)
 
     def _run(self, program: str, *args: str) -> None:
@@ -134,7 +134,7 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def postgres() -> Iterator[PostgresServer]:
-    """A server, started; it and its directory end with the block."""
+    """Run a server; it is stopped, and its directory removed, at the end of the block."""
     directory = _directory()
     try:
         server = PostgresServer(directory)
@@ -150,6 +150,6 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One server for all tests of this worker that do not stop it; each takes a database of its own."""
+    """One server for all tests of this worker that do not stop it; each test creates its own database."""
     with postgres() as server:
         yield server

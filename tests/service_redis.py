@@ -1,4 +1,4 @@
-"""A Redis server for tests: on a port of loopback, in a directory of its own, without persistence.
+"""A Redis server for tests: on a loopback port, in its own directory, without persistence.
 
 with redis_service() as redis:
     redis.url
@@ -49,13 +49,13 @@ class RedisService:
         raise AssertionError(f"redis-server could not bind port {self.port} again")
 
     def _starts_on(self, port: int) -> bool:
-        """Whether a server runs now on this port; False if the port is taken."""
+        """Start a server on this port; return False if the port is taken."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.socket)
         command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", self._directory]
         command += ["--unixsocket", self.socket, "--appendonly", "no", "--save", "", "--loglevel", "warning"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        # By its own socket: on the port, the server of another worker would answer as well.
+        # Through its own socket: on the port, the server of another worker could respond.
         wait_until(lambda: process.poll() is not None or self._answers(), "redis-server answers, or has ended")
         if process.poll() is None:
             self._process = process
@@ -71,7 +71,7 @@ class RedisService:
         return False
 
     def ask(self, command: bytes) -> bytes:
-        """The first line of the answer to an inline command; empty if there is none."""
+        """Send an inline command, and return the first line of the reply; empty if there is none."""
         address = ("127.0.0.1", self.port)
         with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_SECONDS) as client:
             client.sendall(command + b"\r\n")
@@ -79,7 +79,7 @@ class RedisService:
         return b""
 
     def connections(self) -> int:
-        """The number of connections, without the one that this takes."""
+        """Return the number of connections, without the one of this query."""
         with socket.create_connection(("127.0.0.1", self.port), _ANSWER_SECONDS) as client:
             client.sendall(b"CLIENT LIST\r\n")
             file = client.makefile("rb")
@@ -87,7 +87,7 @@ class RedisService:
             return file.read(size).count(b"\n") - 1
 
     def stop(self) -> None:
-        """End it as a crash does: no connection is closed in good form, and all data is lost."""
+        """Kill the server: no connection is closed regularly, and all data is lost."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -104,7 +104,7 @@ class RedisService:
 
 @contextlib.contextmanager
 def redis_service() -> Iterator[RedisService]:
-    """A server, started; it ends with the block."""
+    """Run a server until the end of the block."""
     directory = tempfile.mkdtemp(prefix="redis-")
     service = RedisService(directory)
     try:

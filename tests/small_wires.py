@@ -1,4 +1,4 @@
-"""What the tests of the wires `mistral`, `cohere` and `ollama` share: bytes to write and to cut, events to compare."""
+"""Helpers for tests of the wires `mistral`, `cohere` and `ollama`: building and splitting bytes, comparing events."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.cutting import cut, merged
 ROWS = builtin_profiles()
 
 
-# --- writing what a server writes --------------------------------------------------------------------------------
+# --- encoding frames as a server does ----------------------------------------------------------------------------
 
 
 def sse(*frames: Any) -> bytes:
-    """A stream of these. A text is a line of its own: `data: [DONE]`, a comment, or anything else."""
+    """Return a stream of these. A string is a line of its own: `data: [DONE]`, a comment, or anything else."""
     lines = [frame if isinstance(frame, str) else f"data: {json.dumps(frame)}" for frame in frames]
     return "".join(f"{line}\n\n" for line in lines).encode()
 
@@ -43,7 +43,7 @@ def lines(*values: Any) -> bytes:
     return "".join(f"{json.dumps(value)}\n" for value in values).encode()
 
 
-# --- reading it --------------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def origin(row: str, model: str = "m") -> Origin:
@@ -53,7 +53,7 @@ def origin(row: str, model: str = "m") -> Origin:
 def events_of(
     row: str, data: bytes | Sequence[bytes], *, model: str = "m", cause: Cause = "eof", error: ErrorInfo | None = None
 ) -> list[ModelEvent]:
-    """What the decoder makes of these reads."""
+    """Decode these reads, and return the events."""
     profile = ROWS[row].for_model(model)
     reader = WIRES[profile.wire].decoder(profile, origin(row, model), "")
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
@@ -63,7 +63,7 @@ def events_of(
 
 
 def folded(row: str, data: bytes | Sequence[bytes], **how: Any) -> Fold:
-    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    """Decode and fold: raises if the events are not valid, fails if the turn is left open."""
     result = fold(list(events_of(row, data, **how)))
     assert result.response is not None, "the turn was left open"
     assert result.snapshot() is None, "the turn was left open"
@@ -71,7 +71,7 @@ def folded(row: str, data: bytes | Sequence[bytes], **how: Any) -> Fold:
 
 
 def response_of(row: str, data: bytes | Sequence[bytes], **how: Any) -> ModelResponse:
-    """The same, of an answer that is not to fail."""
+    """Decode a response that must not contain an error."""
     result = folded(row, data, **how)
     assert result.error is None, result.error
     assert result.response is not None
@@ -79,7 +79,7 @@ def response_of(row: str, data: bytes | Sequence[bytes], **how: Any) -> ModelRes
 
 
 def error_of(row: str, data: bytes | Sequence[bytes], **how: Any) -> tuple[ErrorInfo, ModelResponse]:
-    """The error of an answer that is to fail, and what was kept of it."""
+    """Decode a response that must contain an error; return the error and the parts."""
     result = folded(row, data, **how)
     assert result.error is not None
     assert result.response is not None
@@ -87,8 +87,8 @@ def error_of(row: str, data: bytes | Sequence[bytes], **how: Any) -> tuple[Error
     return result.error, result.response
 
 
-def said(response: ModelResponse) -> list[tuple[str, Any]]:
-    """The parts as pairs of a kind and what they say, in order."""
+def kinds_and_texts(response: ModelResponse) -> list[tuple[str, Any]]:
+    """Return the parts as pairs of kind and text, in order."""
     names = ("args", "content", "native", "data")
     return [
         (part.part_kind, next(getattr(part, name) for name in names if hasattr(part, name))) for part in response.parts
@@ -99,7 +99,7 @@ def said(response: ModelResponse) -> list[tuple[str, Any]]:
 
 
 def check_cuts(row: str, data: bytes, *, model: str = "m", seed: str = "") -> None:
-    """Every cut in two of a small answer, many of a large one, and a cut at every byte: always the same events."""
+    """Check that a response split at any position (many, if it is large), or at every byte, gives the same events."""
     whole = merged(events_of(row, data, model=model))
     dice = random.Random(seed)
     small = len(data) <= 1_200
@@ -137,7 +137,7 @@ odd = st.sampled_from(_ODD) | st.recursive(
 
 @st.composite
 def broken(draw: st.DrawFn, frames: Sequence[Any]) -> list[Any]:
-    """These values, some of them lost, doubled, in another place, or with another value somewhere inside."""
+    """Remove, duplicate or move some of these values, or change a value within them."""
     out = [json.loads(json.dumps(frame)) for frame in frames]
     for _ in range(draw(st.integers(0, 3))):
         if not out:
@@ -167,7 +167,7 @@ def _changed(draw: st.DrawFn, value: Any) -> Any:
 
 @st.composite
 def garbled(draw: st.DrawFn, data: bytes) -> bytes:
-    """These bytes, with some of them lost, doubled or replaced, or broken off."""
+    """Remove, duplicate or replace some of these bytes, or truncate them."""
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(data)))
         end = draw(st.integers(start, min(len(data), start + 40)))
@@ -179,7 +179,7 @@ def garbled(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def check_total(row: str, data: bytes, places: list[int], *, model: str = "m") -> None:
-    """Whatever the bytes are: a legal, closed turn, and the same however they were cut."""
+    """Check that any bytes give a valid, closed turn, and the same events however they are split."""
     whole = merged(events_of(row, data, model=model))
     folded(row, data, model=model)
     assert merged(events_of(row, cut(data, places), model=model)) == whole
@@ -192,7 +192,7 @@ SECRET = "s3cret"
 
 
 def assistant(row: str, response: ModelResponse, *, model: str = "m", **call: Any) -> dict[str, Any] | None:
-    """What is sent for an earlier answer, less its role; None if nothing is."""
+    """Return the message that is sent for an earlier response, without its role; None if there is none."""
     profile = ROWS[row].for_model(model)
     body = WIRES[profile.wire].encode(ModelCall(model, [response], **call), profile, origin(row, model))
     if not body["messages"]:
@@ -232,4 +232,4 @@ foreign_parts = st.lists(
     | st.builds(CompactionPart, st.just("before"), signature=secret, provider_details=details),
     max_size=4,
 )
-"""Parts that another model made, full of what only it understands."""
+"""Parts of another model, with opaque data in every field."""

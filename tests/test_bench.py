@@ -1,6 +1,6 @@
-"""The bench's judgement: which samples count, what a ratio is made of, and what a verdict says.
+"""The evaluation of the bench: which samples are used, how a ratio is computed, and the verdicts.
 
-The bench itself is not run here: it needs a machine to itself, and minutes.
+The bench itself is not run here: it needs an idle machine, and minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Bench:
         self.targets: Any = importlib.import_module("targets")
 
     def sample(self, route: str, cpu_us: float, position: int, number: int = 1, **more: Any) -> Any:
-        """A sample of 5,000 deltas/s, each of which took `cpu_us` of CPU time."""
+        """Return a sample of 5,000 deltas/s, each of which took `cpu_us` of CPU time."""
         percentiles = self.report.Percentiles(100, 200)
         load = self.report.LoadReport(
             streams=100, seconds=1.0, deltas=5000, deltas_per_s=5000.0, reasoning=3000, content=2000, requests=20,

@@ -1,4 +1,4 @@
-"""The way of a delta from socket to socket: how many calls it is for each kind of run, and that the docs show it."""
+"""The way of a delta from socket to socket: the number of calls for each kind of run, and its description in docs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = {"responses": 6, "stored": 6, "chat_completions": 6, "agui": 6, "chat": 11, "background": 11}
 EVENTS = {"responses": 11, "stored": 13, "chat_completions": 12, "agui": 12, "chat": 14, "background": 14}
-"""On the text path and without it, as docs/architecture.md says; fewer than 15 are asked for."""
+"""On the text path and without it, as in docs/architecture.md; the requirement is fewer than 15."""
 
 
 def traced(*arguments: str) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The number of calls by kind of run, and the calls of the first."""
+    """Return the number of calls by kind of run, and the calls of the first kind."""
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "trace_delta.py", *arguments],
         capture_output=True, text=True, timeout=60, check=False,

@@ -1,4 +1,4 @@
-"""Every kind of part and event has a place in every room that reads them: none is lost for being new or rare."""
+"""Every package that reads parts and events handles every kind: none is lost because it is new or rare."""
 
 from collections.abc import Collection
 from itertools import product
@@ -58,7 +58,7 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.every_event import a_turn, every_event
+from tests.every_event import every_event, turn_with_part
 
 PARTS: list[ModelResponsePart] = [
     ThinkingPart("thought", signature="s", provider_name="p"),
@@ -108,8 +108,8 @@ NOT_SHOWN: dict[str, set[type[Any]]] = {
     },
     "openresponses": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},
 }
-"""The kinds of events that a protocol has no word for. An error is shown with the run's end, which repeats it; a
-summary is a part by the time an encoder sees it; side events of AG-UI's the chat's endpoint reads itself."""
+"""The kinds of events that a protocol does not show. An error is shown with the run's end, which repeats it; a summary
+is a part when an encoder receives it; the chat's endpoint reads side events of AG-UI itself."""
 
 HANDLERS: dict[str, Collection[type[Any]]] = {
     "agui": agui_encode.HANDLERS,
@@ -127,10 +127,10 @@ def test_a_protocol_lists_every_kind_of_event_as_shown_or_not(protocol: str) -> 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
 def test_turns_of_every_kind_of_part_are_valid_and_can_be_encoded(part: ModelResponsePart) -> None:
-    events = [*a_turn(part), RunEndEvent("completed")]
+    events = [*turn_with_part(part), RunEndEvent("completed")]
     response = fold(events).response
     assert response is not None
-    assert [type(kept) for kept in response.parts] == [type(part)]
+    assert [type(folded) for folded in response.parts] == [type(part)]
     encoder = Encoder(parse_request(b'{"input":"x"}').response("resp_1", "m", 0))
     assert verify(encoder.start() + encoder.feed(events, 0)) == []
 
@@ -146,7 +146,7 @@ AGUI = {
     "refusal": "TEXT_MESSAGE_CONTENT",
     "tool-call": "TOOL_CALL_ARGS",
 }
-"""What each kind of part is there; of the others, only what is sealed of them leaves."""
+"""The events for each kind of part; other kinds are sent only as sealed data."""
 
 
 @pytest.mark.parametrize("dialect", agui.DIALECTS)
@@ -154,7 +154,7 @@ def test_ag_ui_encodes_every_part(dialect: agui.DialectName) -> None:
     with Cases() as case:
         for part in PARTS:
             encoder = agui.Encoder("t", "r", dialect)
-            stream = encoder.start() + encoder.feed([*a_turn(part, "seal"), RunEndEvent("completed")], 0)
+            stream = encoder.start() + encoder.feed([*turn_with_part(part, "seal"), RunEndEvent("completed")], 0)
             events = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
             types = [event["type"] for event in events]
             content = AGUI.get(part.part_kind)
@@ -192,10 +192,10 @@ CHAT = {
     "opaque": (None, "message_final"),
     "sealed": ("reasoning", "reasoning_segment_meta"),
 }
-"""What segment each kind of part is in the chat, and an event that tells of it; what is opaque leaves nowhere."""
+"""The chat segment of each kind of part, and an event that shows it; opaque parts are not sent."""
 
 
-def told_in_chat(events: list[Event]) -> list[dict[str, Any]]:
+def chat_events(events: list[Event]) -> list[dict[str, Any]]:
     encoder = chat.Encoder("evt_1", "chat_1", "m", 0)
     stream = encoder.start() + encoder.feed(events, 0)
     assert verify_chat(stream) == []
@@ -204,14 +204,14 @@ def told_in_chat(events: list[Event]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
 def test_the_chat_encodes_every_part(part: ModelResponsePart) -> None:
-    frames = told_in_chat([*a_turn(part), RunEndEvent("completed")])
+    frames = chat_events([*turn_with_part(part), RunEndEvent("completed")])
     segment, event = CHAT[part.part_kind]
     assert [one["type"] for one in frames[-1]["event"]["segments"]] == ([segment] if segment else [])
     assert event in [frame["type"] for frame in frames]
 
 
 def test_the_chat_encodes_every_event() -> None:
-    types = [frame["type"] for frame in told_in_chat(every_event())]
+    types = [frame["type"] for frame in chat_events(every_event())]
     assert types[-2:] == ["message_error", "message_final"]
     assert "tool_result" in types
 
@@ -228,10 +228,10 @@ AI_SDK = {
     "opaque": "data-pellucid",
     "sealed": "reasoning-end",
 }
-"""What holds the seal of each kind of part in the AI SDK's stream."""
+"""The chunk that holds the seal of each kind of part in the AI SDK's stream."""
 
 
-def told_to_the_ai_sdk(events: list[Event]) -> list[dict[str, Any]]:
+def ai_sdk_chunks(events: list[Event]) -> list[dict[str, Any]]:
     encoder = ai_sdk.Encoder("msg_1", "m")
     stream = encoder.start() + encoder.feed(events, 0)
     assert verify_ai_sdk(stream) == []
@@ -240,12 +240,12 @@ def told_to_the_ai_sdk(events: list[Event]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
 def test_the_ai_sdk_stream_encodes_every_part(part: ModelResponsePart) -> None:
-    chunks = told_to_the_ai_sdk([*a_turn(part, "seal"), RunEndEvent("completed")])
+    chunks = ai_sdk_chunks([*turn_with_part(part, "seal"), RunEndEvent("completed")])
     [sealed] = [chunk for chunk in chunks if "seal" in msgspec.json.encode(chunk).decode().split('"')]
     assert sealed["type"] == AI_SDK[part.part_kind]
 
 
 def test_the_ai_sdk_stream_encodes_every_event() -> None:
-    types = [chunk["type"] for chunk in told_to_the_ai_sdk(every_event())]
+    types = [chunk["type"] for chunk in ai_sdk_chunks(every_event())]
     assert types[-3:] == ["error", "finish-step", "finish"]
     assert "tool-output-available" in types

@@ -1,4 +1,4 @@
-"""On every wire of text, what is recognised by its likeness means exactly what it would mean if read in full."""
+"""Frame templates on every wire: a frame that matches gives the same events as if it were decoded in full."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pellucid.providers.frame_template import DATE, NUMBER, WORD, FrameTemplate,
 from pellucid.providers.wires import WIRES
 from tests.cases import Cases
 from tests.cutting import content_deltas
-from tests.wire_frames import EVERY, GOOGLE, GOOGLE_ARRAY, NEXT, ROWS, Wire, written
+from tests.wire_frames import EVERY, GOOGLE, GOOGLE_ARRAY, NEXT, ROWS, Wire, encoded_frames
 
 
 def decoder(wire: Wire) -> Any:
@@ -23,7 +23,7 @@ def decoder(wire: Wire) -> Any:
     return WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "text/event-stream")
 
 
-def played(wire: Wire, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
+def decoded(wire: Wire, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
     reader = decoder(wire)
     reader._template.tries = tries
     events: list[ModelEvent] = []
@@ -38,9 +38,9 @@ def test_events_are_the_same_with_and_without_the_template(
     name: str, script: list[list[tuple[bool, str]] | int], ends: bool, together: int
 ) -> None:
     wire = EVERY[name]
-    frames = written(wire, script, ends=ends)
+    frames = encoded_frames(wire, script, ends=ends)
     reads = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
-    assert played(wire, reads) == played(wire, reads, tries=0)
+    assert decoded(wire, reads) == decoded(wire, reads, tries=0)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -49,13 +49,13 @@ def test_an_odd_frame_in_between_is_decoded_in_full(name: str) -> None:
     with Cases() as case:
         for odd, thought in product(wire.odd, (True, False)):
             alike = [wire.frame(thought, f" tok{number}", number) for number in range(4)]
-            # The last after the odd one is like those before it, to the byte but for its text; others are like the odd
+            # The frame after the odd one differs from those before it only in its text; others are similar to the odd
             # one.
             odds = [odd.replace(b'"x"', b'"z%d"' % number) for number in range(3)]
             reads = [*wire.begin, *alike, odd, alike[3].replace(b"tok3", b"again"), *alike, *odds, *alike, *wire.end]
             with case(f"{'thought' if thought else 'text'}, then {odd!r}"):
-                assert played(wire, reads) == played(wire, reads, tries=0)
-                assert played(wire, [b"".join(reads)]) == played(wire, [b"".join(reads)], tries=0)
+                assert decoded(wire, reads) == decoded(wire, reads, tries=0)
+                assert decoded(wire, [b"".join(reads)]) == decoded(wire, [b"".join(reads)], tries=0)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -77,7 +77,7 @@ def test_a_frame_that_differs_only_in_its_text_is_not_decoded_in_full(
 @pytest.mark.parametrize("wire", [GOOGLE, GOOGLE_ARRAY])
 def test_counts_in_frames_that_match_the_template_are_read(wire: Wire) -> None:
     reads = [*wire.begin, *(wire.frame(False, f" tok{number}", number) for number in range(1, 30))]
-    end = played(wire, reads)[-1]
+    end = decoded(wire, reads)[-1]
     assert isinstance(end, ResponseEndEvent)
     assert end.usage.output_tokens == 29
 
@@ -121,7 +121,7 @@ def test_a_read_with_the_same_frame_twice_gives_no_template() -> None:
 @pytest.mark.parametrize("name", EVERY)
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=6))
 def test_a_delta_is_emitted_when_its_frame_is_complete(name: str, sizes: list[int]) -> None:
-    """However the frames are cut: nothing whole is waited with, and what comes is what would come without templates."""
+    """However frames are split, a complete one is decoded at once, and the events are those without templates."""
     wire = EVERY[name]
     frames = [*wire.begin, *(wire.frame(True, f" tok{number}", number) for number in range(12)), *wire.end]
     with_templates, without = decoder(wire), decoder(wire)

@@ -1,4 +1,4 @@
-"""Regular expressions in the source keep to what every supported CPython matches rightly."""
+"""Regular expressions in the source use only syntax that every supported CPython matches correctly."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
 
 
 def test_no_possessive_group() -> None:
-    """CPython before 3.11.5, which Debian 12 has, loses its place in them (python/cpython#106052): `(?>(?:…)*)` is the
-    same, and right."""
+    """CPython before 3.11.5, as in Debian 12, matches them incorrectly (python/cpython#106052): `(?>(?:…)*)` is
+    equivalent, and works."""
     occurrences = [
         f"{path}:{node.lineno}: {node.value!r}"
         for path in Path(pellucid.__file__).parent.rglob("*.py")

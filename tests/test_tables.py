@@ -1,4 +1,4 @@
-"""What there are many of is a row of one table; where another list must exist, it names the same rows."""
+"""Wires and client protocols are rows of one table each; other lists that must exist name the same rows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def contract(name: str) -> dict[str, Any]:
 
 
 def test_the_import_contract_lists_every_wire() -> None:
-    assert set(contract("A wire knows itself and the parts")["modules"]) == {
+    assert set(contract("Wires do not import each other")["modules"]) == {
         f"pellucid.providers.{name}" for name in WIRES
     }
 
 
 def test_the_import_contract_lists_every_client_protocol() -> None:
-    modules = set(contract("A protocol knows itself and the parts")["modules"])
+    modules = set(contract("Client protocols do not import each other")["modules"])
     assert modules == {f"pellucid.protocols.{name.replace('-', '_')}" for name in CLIENT_PROTOCOLS}
 
 
 def test_frames_of_every_wire_are_tested() -> None:
     tested = {wire for wire in WIRES if any(name.startswith(wire) for name in wire_frames.EVERY)}
-    assert tested == set(WIRES) - {"bedrock"}, "frames of an event stream have checksums: none is like another"
+    assert tested == set(WIRES) - {"bedrock"}, "frames of an event stream have checksums, so none matches a template"
 
 
 def test_every_client_protocol_lists_the_events_that_it_shows() -> None:

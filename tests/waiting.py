@@ -1,6 +1,6 @@
 """Waiting for a condition, in tests that watch another thread, task or process: never a fixed sleep.
 
-The limits are generous, for machines that are busy with something else: a test that passes does not wait for them.
+The limits are generous, for busy machines: a test that passes does not wait for them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 LIMIT_SECONDS = 30.0
 HOUR_SECONDS = 3600.0
-"""For timers that must not be the cause of what a test waits for: none of them ends within `LIMIT_SECONDS`."""
+"""For timers that must not cause the condition that a test waits for: none of them ends within `LIMIT_SECONDS`."""
 _PAUSE_SECONDS = 0.005
 
 
@@ -20,7 +20,7 @@ def wait_until(condition: Callable[[], object], what: str = "", within: float = 
 
     Args:
         condition: called every few milliseconds, in this thread.
-        what: what is waited for, for the message.
+        what: a description of the condition, for the message.
         within: the limit, in seconds.
 
     Raises:
@@ -33,7 +33,7 @@ def wait_until(condition: Callable[[], object], what: str = "", within: float = 
 
 
 async def eventually(condition: Callable[[], object], what: str = "", within: float = LIMIT_SECONDS) -> None:
-    """The same as `wait_until`, letting the event loop run in between."""
+    """Wait until the condition is true, while the event loop runs; otherwise like `wait_until`."""
     deadline = time.monotonic() + within
     while not condition():
         assert time.monotonic() < deadline, f"not within {within} s: {what or condition}"
@@ -41,6 +41,6 @@ async def eventually(condition: Callable[[], object], what: str = "", within: fl
 
 
 async def loop_turns(count: int = 5) -> None:
-    """Let every task that is ready take this many turns; no time passes."""
+    """Let every ready task run this many times; no time passes."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Frames of every wire of text: what a server writes piece by piece, and what is nearly like it."""
+"""Frames of every wire except event streams: regular deltas, and odd frames that are similar to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS["magistral"] = ROWS["mistral"].for_model("magistral-small-2506")
 
 
 class Wire(NamedTuple):
-    """How a server writes on it."""
+    """The frames of a server on one wire."""
 
     row: str
     begin: list[bytes]
@@ -296,13 +296,13 @@ EVERY = {
 TEXTS = st.text(alphabet='ab "\\,:{}[]\né😀<>/', max_size=4) | st.sampled_from(
     [" tok", "the", "<think>", "</think>", "m", "text", "1", '","text":"x', "x}]}", '"sequence_number":7', "\r\n\r\n"]
 )
-SAID = st.tuples(st.booleans(), TEXTS)
-NEXT = st.lists(SAID, min_size=1, max_size=6) | st.integers(0, 99)
-"""Some pieces, or something odd."""
+PIECES = st.tuples(st.booleans(), TEXTS)
+NEXT = st.lists(PIECES, min_size=1, max_size=6) | st.integers(0, 99)
+"""Some pieces, or the number of an odd frame."""
 
 
-def written(wire: Wire, script: list[list[tuple[bool, str]] | int], *, ends: bool) -> list[bytes]:
-    """What a server writes, frame by frame."""
+def encoded_frames(wire: Wire, script: list[list[tuple[bool, str]] | int], *, ends: bool) -> list[bytes]:
+    """Return the frames that a server sends for this script."""
     frames = list(wire.begin)
     for step in script:
         if isinstance(step, int):

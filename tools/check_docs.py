@@ -29,7 +29,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 _FENCE = re.compile(r"^(`{3,})(\w*)\s*$")
-_GIVEN = re.compile(r"^<!-- check_docs: (.*) -->$")
+_PREAMBLE_LINE = re.compile(r"^<!-- check_docs: (.*) -->$")
 _IMPORT = re.compile(r"^(import|from) ")
 _MYPY_ERROR = re.compile(r"^(?P<module>[^:]+\.py):(?P<line>\d+): (?P<message>error: .*)$")
 
@@ -81,7 +81,7 @@ def python_blocks(page: Path, preamble: list[SourceLine]) -> Iterator[list[Sourc
                 block.append(SourceLine(line, number))
         elif match := _FENCE.match(line):
             fence, language = match[1], match[2]
-        elif match := _GIVEN.match(line):
+        elif match := _PREAMBLE_LINE.match(line):
             preamble.append(SourceLine(match[1], number))
 
 

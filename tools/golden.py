@@ -11,8 +11,8 @@ bytes; what is stored and replayed; what goes upstream in later turns; errors; t
 equal by their order of appearance (`golden_kit/normal.py`), and everything else is compared as it is. Then the working
 tree opens what the base left behind: a database, sealed tokens, a record, and logs in Redis.
 
-A difference that is meant is an entry in `tools/golden_allowed.toml`, beside its line in CHANGELOG.md. The exit status
-is 1 if there is another one, or an entry that is not needed any more.
+An intended difference has an entry in `tools/golden_allowed.toml`, which quotes its line in CHANGELOG.md. The exit
+status is 1 if there is another one, or an entry that is not needed any more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tools.golden_kit.gateway import Checkout
 HERE = Path(__file__).parents[1]
 BASE = "15598e1"
 EXTRAS = "mcp,redis,local" if find_spec("xllamacpp") else "mcp,redis"
-"""What the cases need beside what is always installed. The embedded engine is there for both versions or for none."""
+"""What the cases need in addition to what is always installed. Both versions have the embedded engine, or none."""
 FRESH_SECONDS = 6 * 3600
 """So long a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
 UNUSED_SECONDS = 7 * 86_400
@@ -246,17 +246,17 @@ def unexplained_differences(
     base: Capture, tree: Capture, name: str, entries: list[Allowed], used: Counter[Allowed]
 ) -> list[tuple[str, str, str]]:
     """What differs in a case and no entry explains, and a case that broke: (label, the base's text, the tree's)."""
-    found = [
+    unexplained_records = [
         difference for difference in differences(base, tree, name) if not explained(entries, used, name, *difference)
     ]
-    return found + [(label, tree.text(text), "") for label, text in tree.digests(name) if label == BROKEN]
+    return unexplained_records + [(label, tree.text(text), "") for label, text in tree.digests(name) if label == BROKEN]
 
 
 def compare(base_file: Path, tree_file: Path, entries: list[Allowed], *, everything: bool = True) -> int:
     """Print what differs; the number of differences that nothing explains, and of entries that nothing needs.
 
-    `everything`: whether all cases were captured, of the base that the entries are for. Else nobody can say of an entry
-    that it is not needed.
+    `everything`: whether all cases were captured, of the base that the entries are for. Otherwise an entry
+    may be needed by a case that did not run.
     """
     used: Counter[Allowed] = Counter()
     unexplained = records = 0
@@ -267,13 +267,13 @@ def compare(base_file: Path, tree_file: Path, entries: list[Allowed], *, everyth
             raise SystemExit("there is no case of such a name; a name begins with its group, such as access/ or turns/")
         for name in order:
             records += len(base.digests(name))
-            found = unexplained_differences(base, tree, name, entries, used)
-            if found:
+            unexplained_records = unexplained_differences(base, tree, name, entries, used)
+            if unexplained_records:
                 unexplained += 1
                 if unexplained <= SHOWN:
-                    _show(name, *found[0], len(found))
+                    _show(name, *unexplained_records[0], len(unexplained_records))
                 elif unexplained <= 20 * SHOWN:
-                    print(f"differs: {name}: {found[0][0]}")
+                    print(f"differs: {name}: {unexplained_records[0][0]}")
     unused = [entry for entry in entries if everything and not used[entry] and _is_met(entry, order)]
     for entry in unused:
         print(f"not needed any more: {entry.cases} {entry.records}: {entry.changelog}")
@@ -315,8 +315,12 @@ def main() -> int:
     parser.add_argument("--allowed", default=str(HERE / "tools" / "golden_allowed.toml"), help="the allow-list")
     options = parser.parse_args()
 
-    beside = HERE.parent / "shared" / "recordings"
-    named = options.recordings or os.environ.get("PELLUCID_RECORDINGS") or (str(beside) if beside.is_dir() else None)
+    default_recordings = HERE.parent / "shared" / "recordings"
+    named = (
+        options.recordings
+        or os.environ.get("PELLUCID_RECORDINGS")
+        or (str(default_recordings) if default_recordings.is_dir() else None)
+    )
     recordings = Path(named) if named and not options.short else None
     plan = Plan(recordings, options.short, options.only)
     entries = read_allowed(Path(options.allowed), (HERE / "CHANGELOG.md").read_text())

@@ -7,8 +7,8 @@
 
 The copy is `git archive HEAD`. It is compared with itself before a fault is put into it; what differs then is of no
 use for finding anything, and an error. A fault is a piece of a file that stands there exactly once, and what takes its
-place. Where the source has changed, so that it stands there no more, the fault has to be written anew: it is named,
-and the exit status is 1, as for a fault that was not found.
+place. If the source has changed and no longer contains the piece, the fault must be rewritten: it is named, and the
+exit status is 1, as for a fault that was not found.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class Comparison:
         with Capture(one) as a, Capture(other) as b:
             names = dict.fromkeys([*a.names(), *b.names()])
             pairs = ((name, unexplained_differences(a, b, name, [], Counter())) for name in names)
-            return [(name, found[0][0]) for name, found in pairs if found]
+            return [(name, differing[0][0]) for name, differing in pairs if differing]
 
     def without_fault(self, cases: tuple[str, ...]) -> Path:
         """What the tree does in these cases; made when it is first needed, twice, and compared with itself."""
@@ -273,8 +273,8 @@ class Comparison:
             workers = [self._start(file, cases) for file in files]
             if sum(worker.wait() for worker in workers):
                 raise SystemExit(f"the tree cannot be captured: {' '.join(cases)}")
-            if found := self.differing(*files):
-                raise SystemExit(f"the tree differs from itself: {found[0][0]}: {found[0][1]}")
+            if differing := self.differing(*files):
+                raise SystemExit(f"the tree differs from itself: {differing[0][0]}: {differing[0][1]}")
             self._right[cases] = files[0]
         return self._right[cases]
 
@@ -296,17 +296,20 @@ def check(comparison: Comparison, fault: Fault, cases: tuple[str, ...]) -> bool:
         print(f"does not fit: {fault.name}: {fault.file} has its text no more, or twice; write it anew", flush=True)
         return False
     try:
-        found = comparison.with_fault(cases)
+        differing = comparison.with_fault(cases)
     finally:
         (comparison.root / "src" / "pellucid" / fault.file).write_text(before)
     seconds = f"{time.monotonic() - began:.0f} s"
-    if found is None:
+    if differing is None:
         print(f"does not run: {fault.name}: the gateway does not start with it; write it anew ({seconds})", flush=True)
-    elif found:
-        print(f"found: {fault.name}: {len(found)} cases, first {found[0][0]}: {found[0][1]} ({seconds})", flush=True)
+    elif differing:
+        print(
+            f"differing: {fault.name}: {len(differing)} cases, first {differing[0][0]}: {differing[0][1]} ({seconds})",
+            flush=True,
+        )
     else:
         print(f"NOT found: {fault.name} in {' '.join(cases) or 'the short form'} ({seconds})", flush=True)
-    return bool(found)
+    return bool(differing)
 
 
 def main() -> int:
@@ -326,11 +329,11 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="golden-faults-") as made:
         comparison = Comparison(Path(made))
-        found = [
+        results = [
             check(comparison, fault, () if options.whole else tuple(options.cases) or fault.cases) for fault in wanted
         ]
-    print(f"{sum(found)} of {len(found)} faults found")
-    return 0 if all(found) else 1
+    print(f"{sum(results)} of {len(results)} faults found")
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python tools/names.py
 
 A name that stands for many things cannot be searched for, guessed, or translated. So no name that the project defines
-contains one of `REFUSED_WORDS`, or consists of one of `REFUSED_NAMES`; and no docstring or comment of `src` contains one
-of `REFUSED_IN_PROSE`. docs/glossary.md has the terms to use. The exit status is 1 if there is such a name or text.
+contains one of `REFUSED_WORDS`, or consists of one of `REFUSED_NAMES`; and no docstring or comment contains one of
+`REFUSED_IN_PROSE`. docs/glossary.md has the terms to use. The exit status is 1 if there is such a name or text.
 """
 
 from __future__ import annotations
@@ -19,32 +19,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-NAMES_IN = ("src", "tools", "tests")
-PROSE_IN = ("src", "tools")
+FOLDERS = ("src", "tools", "tests")
 
-REFUSED_WORDS = frozenset(
-    [
-        "told",
-        "tell",
-        "telling",
-        "said",
-        "heard",
-        "asked",
-        "nobody",
-        "whoever",
-        "somebody",
-        "anybody",
-        "whom",
-        "anew",
-        "beside",
-    ]
-)
-"""Words that no identifier contains (`_describe`, `tell_all`, `isAsked`)."""
+_ABOUT_PEOPLE = ("anybody", "nobody", "somebody", "whoever", "whom")
+REFUSED_WORDS = frozenset({"anew", "asked", "beside", "heard", "said", "tell", "telling", "told", *_ABOUT_PEOPLE})
+"""Words that no identifier contains, as in `tell_all` and `isAsked`."""
 
-REFUSED_NAMES = frozenset({"kept", "given", "found"})
-"""Words that are no identifier by themselves (`found`, `_remainder_of`); `found_at` names what it is."""
+REFUSED_NAMES = frozenset({"found", "given", "kept"})
+"""Words that are no identifier by themselves. `found_at` is one: it names what it is."""
 
-REFUSED_IN_PROSE = frozenset(["told", "whoever", "nobody", "somebody", "anybody", "whom", "anew", "beside"])
+REFUSED_IN_PROSE = frozenset({"anew", "beside", "told", *_ABOUT_PEOPLE})
 
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD = re.compile(r"[a-z]+")
@@ -119,14 +103,11 @@ def check_prose(path: Path, source: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def findings() -> Iterator[Finding]:
-    for top in sorted({*NAMES_IN, *PROSE_IN}):
-        for path in sorted((ROOT / top).rglob("*.py")):
-            source = path.read_text(encoding="utf-8")
-            tree = ast.parse(source)
-            if top in NAMES_IN:
-                yield from check_names(path, tree)
-            if top in PROSE_IN:
-                yield from check_prose(path, source, tree)
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        yield from check_names(path, tree)
+        yield from check_prose(path, source, tree)
 
 
 def main() -> int:

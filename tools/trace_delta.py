@@ -4,7 +4,7 @@
 
 A gateway runs in this process, before an upstream that sends one token at a time; one token in the middle of the answer
 is traced with `sys.setprofile`. The walk in docs/architecture.md is made with it. With `--events`, the text path is
-closed: what is traced is the way of a delta whose event somebody looks at.
+closed: this traces a delta whose event is needed.
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ KINDS = ("class", "function", "method", "property")
 def main() -> int:
     finder = Vulture(ignore_decorators=DECORATORS)
     finder.scavenge([str(HERE / "src")], exclude=["*/migrations/*"])
-    found = [item for item in finder.get_unused_code(min_confidence=60) if item.typ in KINDS]
+    unused_names = [item for item in finder.get_unused_code(min_confidence=60) if item.typ in KINDS]
     allowed = {name for names in CALLED_FROM_OUTSIDE.values() for name in names}
-    unused = [item for item in found if item.name not in allowed]
+    unused = [item for item in unused_names if item.name not in allowed]
     for item in unused:
         print(f"{item.filename}:{item.first_lineno}: nothing in src uses the {item.typ} {item.name}")
-    needless = sorted(allowed - {item.name for item in found})
+    needless = sorted(allowed - {item.name for item in unused_names})
     for name in needless:
         print(f"{name} is used, or is gone: take it out of CALLED_FROM_OUTSIDE")
     return 1 if unused or needless else 0

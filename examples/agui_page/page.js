@@ -1,4 +1,4 @@
-// A page for any AG-UI agent: reasoning as it comes, beside the answer; tools; and what the agent has to be allowed.
+// A page for any AG-UI agent: live reasoning, the answer, tools, and approvals of calls.
 import { HttpAgent } from '@ag-ui/client';
 
 const agent = new HttpAgent({ url: 'agent/' });
@@ -6,7 +6,7 @@ const thread = document.querySelector('#thread');
 const form = document.querySelector('form');
 const stop = document.querySelector('#stop');
 
-// --- what is shown: an element for each message and call, found again by its id ---------------------------------------
+// --- the thread: one element for each message and call, by its id -----------------------------------------------------
 
 const shown = new Map();
 
@@ -25,7 +25,7 @@ function show(id, kind, text) {
   thread.scrollTop = thread.scrollHeight;
 }
 
-// Reasoning is open while it comes, and folds when it is over; whoever wants to read it opens it again.
+// Reasoning is open while it streams, and folds when it is over; the user can open it again.
 function thought(id) {
   return element(id, 'reasoning', () => {
     const details = document.createElement('details');
@@ -46,7 +46,7 @@ const subscriber = {
   onReasoningMessageEndEvent: ({ event, reasoningMessageBuffer }) => {
     const details = thought(event.messageId);
     const seconds = Math.round((Date.now() - details.dataset.since) / 1000);
-    // A message without a text is there for what is sealed of it, to come back with the next question.
+    // A message without text carries sealed reasoning, which is sent back with the next question.
     details.firstChild.textContent = reasoningMessageBuffer ? `Thought for ${seconds} s` : 'Thought, but does not say what';
     details.open = false;
   },
@@ -64,7 +64,7 @@ const subscriber = {
   onRunErrorEvent: ({ event }) => show(crypto.randomUUID(), 'error', event.message),
 };
 
-// --- what is asked ----------------------------------------------------------------------------------------------------
+// --- runs -------------------------------------------------------------------------------------------------------------
 
 async function run(parameters = {}) {
   stop.hidden = false;
@@ -78,7 +78,7 @@ async function run(parameters = {}) {
   if (answers.length) await run({ resume: answers });
 }
 
-// The run waits for somebody to agree.
+// Show an interrupt, and return the user's decision.
 function leave(interrupt) {
   const asked = document.createElement('div');
   asked.className = 'ask';

@@ -28,7 +28,7 @@ agent = Agent(
 
 @agent.tool
 def now(ctx: RunContext[None]) -> str:
-    """The date and the time of day."""
+    """Return the date and the time of day."""
     ctx.emit(StepStartedEvent(step_name="looking at the clock"))
     time = datetime.now().astimezone().isoformat(timespec="seconds")
     ctx.emit(StepFinishedEvent(step_name="looking at the clock"))
@@ -41,11 +41,11 @@ def send_mail(ctx: RunContext[None], to: str, text: str) -> str:
 
     Args:
         to: The address.
-        text: What it says.
+        text: Its text.
     """
-    if not ctx.tool_call_approved:  # the page asks, and a second run goes on from here
+    if not ctx.tool_call_approved:  # the page shows the question, and a second run continues here
         raise ApprovalRequired(message=f"Send this to {to}? “{text}”")
-    return "It was sent."  # but this is an example: it was not
+    return "It was sent."  # this is an example: nothing is sent
 
 
 app = Starlette(routes=[Mount("/agent", agui(agent)), Mount("/", StaticFiles(directory=HERE, html=True))])

@@ -1,8 +1,8 @@
-"""Three agents review a change in a space, and everybody sees them think:  python review.py
+"""Three agents review a change in a space, with visible reasoning:  python review.py
 
-A gateway with the space `review`, three agents on the embedded model, a participant that has the (scripted) tools, and
-somebody who asks. `security` and `performance` reason side by side, each in a context of its own; when both have
-answered, `release` decides. Any other model is one text away: python review.py anthropic:claude-sonnet-4-0
+There are a gateway with the space `review`, three agents on the embedded model, a participant with (scripted) tools,
+and a user who sends the question. `security` and `performance` reason at the same time, each in its own context; when
+both have answered, `release` decides. To use another model: python review.py anthropic:claude-sonnet-4-0
 """
 
 import asyncio
@@ -36,19 +36,27 @@ PARTICIPANTS = {**dict.fromkeys([*ROLES, "tools"], TALKS), "user": [*TALKS, "spa
 
 
 class WhenAllHaveSpoken:
-    """What `release` answers: the last of the reviewers' answers."""
+    """Selects the envelope that `release` answers: the last of the reviewers' answers."""
 
     def __init__(self, *reviewers: str) -> None:
         self.waiting = set(reviewers)
 
-    def __call__(self, said: Envelope) -> bool:
-        was_waiting = said.sender in self.waiting
-        self.waiting.discard(said.sender)
+    def __call__(self, envelope: Envelope) -> bool:
+        was_waiting = envelope.sender in self.waiting
+        self.waiting.discard(envelope.sender)
         return was_waiting and not self.waiting
 
 
 async def review(url: str, tokens: dict[str, str], model, show, question: str = QUESTION) -> Envelope:
-    """What `release` says in the end. `model`: for all agents, or one for each by name; `show` gets each envelope."""
+    """Return the decision of `release`.
+
+    Args:
+        url: The URL of the space.
+        tokens: The tokens of the participants.
+        model: The model of all agents, or a model for each agent, by name.
+        show: Gets each envelope.
+        question: The user's question.
+    """
     models = model if isinstance(model, dict) else dict.fromkeys(ROLES, model)
 
     def be(name: str) -> Participant:
@@ -67,12 +75,12 @@ async def review(url: str, tokens: dict[str, str], model, show, question: str = 
             show(envelope)
             if envelope.kind == "chat" and envelope.sender == "release":
                 return envelope
-    raise RuntimeError("the space was closed before anybody decided")
+    raise RuntimeError("the space was closed before the decision")
 
 
 @contextlib.asynccontextmanager
 async def a_gateway(folder: Path):
-    """A gateway of one's own with the space in it: its address, and everybody's token."""
+    """Run a gateway with the space; yield the URL of the space and the tokens of the participants."""
     tokens = {name: f"pst_{secrets.token_urlsafe(32)}" for name in PARTICIPANTS}
     participants = {}
     for name, may in PARTICIPANTS.items():

@@ -60,11 +60,13 @@ _NAMES = {
         *("RunContext", "Tool", "ToolApproved", "ToolDenied"),
     ),
 }
-_MODULE_OF = {name: room for room, names in _NAMES.items() for name in names}
+_MODULE_OF = {name: module_name for module_name, names in _NAMES.items() for name in names}
 
 
 def __dir__() -> list[str]:
-    return sorted([*_MODULE_OF, *(n for room in ("parts", "events") for n in _public_names(room)), "__version__"])
+    return sorted(
+        [*_MODULE_OF, *(name for module in ("parts", "events") for name in _public_names(module)), "__version__"]
+    )
 
 
 def _public_names(module_name: str) -> list[str]:
@@ -75,9 +77,11 @@ def _public_names(module_name: str) -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return __dir__()  # `from pellucid import *` asks for it
     # All names of `parts` and `events` are exported; of other packages, the names in `_NAMES`.
-    for room in (_MODULE_OF[name],) if name in _MODULE_OF else ("parts", "events"):
-        module = import_module(f".{room}", __name__)
+    for module_name in (_MODULE_OF[name],) if name in _MODULE_OF else ("parts", "events"):
+        module = import_module(f".{module_name}", __name__)
         if name[0].isupper() or name in _MODULE_OF or name in ("messages_to_json", "messages_from_json"):
             with suppress(AttributeError):
                 return getattr(module, name)

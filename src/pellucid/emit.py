@@ -184,7 +184,7 @@ class Emitter:
         self._call_ids: dict[Key, str] = {}
 
     def take(self) -> list[ModelEvent]:
-        """Return the events written since the last call. (The path of single tokens reads `events` itself.)"""
+        """Return the events written since the last call. The path of single tokens reads `events` itself."""
         events = self.events
         self.events = []
         return events

@@ -26,7 +26,7 @@ Side events and FinalResult may come anywhere before RunEnd and change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -344,8 +344,8 @@ class Fold:
             self._results = []
 
 
-def fold(events: list[Event]) -> Fold:
-    """Fold a list of events.
+def fold(events: Iterable[Event]) -> Fold:
+    """Fold a sequence of events.
 
     Args:
         events: The events, from the beginning of a turn or run.

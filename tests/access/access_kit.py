@@ -1,4 +1,4 @@
-"""Requests, an issuer of tokens on a port of its own, and keys in a store."""
+"""Requests, a token issuer on its own port, and keys in a store."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ AUDIENCE = "pellucid"
 def scope(
     token: str | None = None, *, kind: str = "http", client: str | None = "127.0.0.1", **headers: str
 ) -> dict[str, Any]:
-    """A request as ASGI describes it. `headers` have underscores for hyphens."""
-    found = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
+    """Build an ASGI scope. Underscores in the names of `headers` stand for hyphens."""
+    raw_headers = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     if token is not None:
-        found.append((b"authorization", f"Bearer {token}".encode("latin-1")))
-    if b"host" not in dict(found):
-        found.append((b"host", b"127.0.0.1:8080"))
+        raw_headers.append((b"authorization", f"Bearer {token}".encode("latin-1")))
+    if b"host" not in dict(raw_headers):
+        raw_headers.append((b"host", b"127.0.0.1:8080"))
     return {
         "type": kind,
         "method": "POST",
         "path": "/v1/responses",
-        "headers": found,
+        "headers": raw_headers,
         "client": None if client is None else (client, 40000),
     }
 
 
 def guard(config: dict[str, Any], store: Store | None = None, relay: Any = None, **more: Any) -> Guard:
-    """A guard for the `[access]` table `config`."""
+    """Create a guard for the `[access]` table `config`."""
     access = msgspec.convert(config, AccessConfig)
     environ = {**ENVIRON, **more.pop("environ", {})}
     assert not check_access(access, environ)
@@ -54,7 +54,7 @@ def guard(config: dict[str, Any], store: Store | None = None, relay: Any = None,
 
 
 async def refusal(guard: Guard, scope: dict[str, Any], kind: ErrorKind = "unauthorized") -> AccessError:
-    """The error with which a request is turned away."""
+    """Return the error with which the guard refuses a request."""
     with pytest.raises(AccessError) as caught:
         await guard.admit(scope)
     error = caught.value
@@ -64,7 +64,7 @@ async def refusal(guard: Guard, scope: dict[str, Any], kind: ErrorKind = "unauth
 
 
 async def make_key(store: Store, may: Policy | None = None, owner: str = "acme", **fields: Any) -> tuple[str, str]:
-    """A key's text and id, kept as `pellucid keys create` keeps it."""
+    """Store a new key as `pellucid keys create` does, and return its text and id."""
     key = new_key()
     row = StoredKey(
         id=key.id,
@@ -78,7 +78,7 @@ async def make_key(store: Store, may: Policy | None = None, owner: str = "acme",
 
 
 class Clock:
-    """Seconds that pass only when they are added."""
+    """Clock that advances only when a test adds seconds."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -88,17 +88,17 @@ class Clock:
 
 
 class Issuer:
-    """An OpenID Connect provider, as far as its keys are concerned."""
+    """OpenID Connect provider that serves metadata and keys."""
 
     def __init__(self) -> None:
         self.keys: list[Key] = [rsa("first")]
         self.fetches = 0
         self.status = 200
         self.body: bytes | None = None
-        """What it says instead of its keys."""
+        """Body that replaces the key set."""
         self.delay = 0.0
         self.answers = asyncio.Event()
-        """While it is not set, nobody gets the keys."""
+        """The key set is not sent until this is set."""
         self.answers.set()
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -112,9 +112,9 @@ class Issuer:
 
     async def start(self) -> None:
         app = web.Application()
-        app.router.add_get("/.well-known/openid-configuration", self._about)
-        app.router.add_get("/keys", self._keys)
-        self._routes(app)
+        app.router.add_get("/.well-known/openid-configuration", self._serve_metadata)
+        app.router.add_get("/keys", self._serve_jwks)
+        self._add_routes(app)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
@@ -139,17 +139,17 @@ class Issuer:
         return {name: value for name, value in known.items() if value is not None}
 
     def token(self, key: Key | None = None, alg: str = "RS256", header: Any = None, **claims: Any) -> str:
-        """A token signed with its newest key, or another. A claim that is None is left out."""
+        """Sign a token with the newest key, or another one. A claim that is None is left out."""
         key = key or self.keys[-1]
         return jwt.encode({"alg": alg, "kid": key.kid, **(header or {})}, self.claims(**claims), key, [alg])
 
-    def _routes(self, app: web.Application) -> None:
-        """What else it answers to."""
+    def _add_routes(self, app: web.Application) -> None:
+        """Add further routes."""
 
-    async def _about(self, request: web.Request) -> web.Response:
+    async def _serve_metadata(self, request: web.Request) -> web.Response:
         return web.json_response({"issuer": self.name, "jwks_uri": f"{self.name}/keys"}, status=self.status)
 
-    async def _keys(self, request: web.Request) -> web.Response:
+    async def _serve_jwks(self, request: web.Request) -> web.Response:
         self.fetches += 1
         await asyncio.sleep(self.delay)
         await self.answers.wait()
@@ -158,14 +158,14 @@ class Issuer:
         return web.json_response(KeySet(self.keys).as_dict(private=False), status=self.status)
 
 
-_made: dict[str, RSAKey] = {}
+_rsa_keys: dict[str, RSAKey] = {}
 
 
 def rsa(kid: str) -> RSAKey:
-    """An RSA key; the same for the same name, as they take time to make."""
-    if kid not in _made:
-        _made[kid] = RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
-    return _made[kid]
+    """Return an RSA key; cached by name, because generating one is slow."""
+    if kid not in _rsa_keys:
+        _rsa_keys[kid] = RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
+    return _rsa_keys[kid]
 
 
 def ec(kid: str) -> ECKey:

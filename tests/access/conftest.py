@@ -1,4 +1,4 @@
-"""Access control with what it leans on: a real store, a real relay, a real issuer."""
+"""Access control with a real store, a real relay and a real issuer."""
 
 from __future__ import annotations
 

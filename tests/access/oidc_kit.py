@@ -1,5 +1,5 @@
-"""An OpenID Connect provider that people sign in with, on a port and a thread of its own; and a browser, as far as it
-keeps cookies and goes where it is sent."""
+"""OpenID Connect provider for sign-in, on its own port and thread; and a browser that stores cookies and follows
+redirects."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ CLIENT, SECRET = "the-page", "s&cret/of the+page"
 
 
 class Provider(Issuer):
-    """It lets everybody in as `sub`, and is as strict with its clients as it should be."""
+    """Provider that signs every person in as `sub` and checks its clients strictly."""
 
     def __init__(self) -> None:
         super().__init__()
         self.secret: str | None = SECRET
-        self.about: dict[str, Any] = {}
-        """What it says of itself otherwise than it would."""
-        self.claims_of: Callable[[dict[str, str]], dict[str, Any]] = lambda asked: {}
-        """What its id_tokens say otherwise; it is given what the client asked."""
+        self.metadata: dict[str, Any] = {}
+        """Changes to the metadata document."""
+        self.extra_claims: Callable[[dict[str, str]], dict[str, Any]] = lambda authorization: {}
+        """Returns changes to the claims of an id_token, from the authorization request."""
         self.make_token: Callable[[dict[str, Any]], str] | None = None
-        self.redeem: tuple[int, Any] | None = None
-        """What its token endpoint answers instead."""
+        self.token_response: tuple[int, Any] | None = None
+        """Status and body that replace the response of the token endpoint."""
         self.codes: dict[str, dict[str, str]] = {}
         self.authorization_requests: list[dict[str, str]] = []
-        self.redeemed: list[tuple[dict[str, str], dict[str, str]]] = []
+        self.token_requests: list[tuple[dict[str, str], dict[str, str]]] = []
 
     def authorize(self, url: str) -> str:
-        """What a person's browser does there: the address to which it is sent back."""
+        """Answer an authorization request as a person's browser would, and return the redirect URL."""
         query = {name: value for name, [value] in parse_qs(urlsplit(url).query, strict_parsing=True).items()}
         assert url.startswith(f"{self.name}/authorize?")
         assert query["response_type"] == "code"
@@ -53,47 +53,47 @@ class Provider(Issuer):
         self.codes[code] = query
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
 
-    async def _about(self, request: web.Request) -> web.Response:
-        about = {
+    async def _serve_metadata(self, request: web.Request) -> web.Response:
+        metadata = {
             "issuer": self.name,
             "jwks_uri": f"{self.name}/keys",
             "authorization_endpoint": f"{self.name}/authorize",
             "token_endpoint": f"{self.name}/token",
-            **self.about,
+            **self.metadata,
         }
-        return web.json_response(about, status=self.status)
+        return web.json_response(metadata, status=self.status)
 
-    async def _token(self, request: web.Request) -> web.Response:
+    async def _serve_token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
-        self.redeemed.append((form, dict(request.headers)))
-        if self.redeem is not None:
-            return web.json_response(self.redeem[1], status=self.redeem[0])
-        if not self._known(form, request.headers.get("Authorization")):
+        self.token_requests.append((form, dict(request.headers)))
+        if self.token_response is not None:
+            return web.json_response(self.token_response[1], status=self.token_response[0])
+        if not self._is_authenticated_client(form, request.headers.get("Authorization")):
             return web.json_response({"error": "invalid_client"}, status=401)
         authorization = self.codes.pop(form.get("code", ""), None)
-        verified = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
-        challenge = base64.urlsafe_b64encode(verified).rstrip(b"=").decode()
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if (
             authorization is None
             or form["redirect_uri"] != authorization["redirect_uri"]
             or challenge != authorization["code_challenge"]
         ):
             return web.json_response({"error": "invalid_grant"}, status=400)
-        claims = {"aud": CLIENT, "nonce": authorization["nonce"], "name": "Ada L.", **self.claims_of(authorization)}
+        claims = {"aud": CLIENT, "nonce": authorization["nonce"], "name": "Ada L.", **self.extra_claims(authorization)}
         token = self.make_token(self.claims(**claims)) if self.make_token is not None else self.token(**claims)
         return web.json_response({"access_token": "unused", "token_type": "Bearer", "id_token": token})
 
-    def _known(self, form: dict[str, str], authorization: str | None) -> bool:
+    def _is_authenticated_client(self, form: dict[str, str], authorization: str | None) -> bool:
         if self.secret is None:
             return form.get("client_id") == CLIENT and authorization is None
-        if self.about.get("token_endpoint_auth_methods_supported") == ["client_secret_post"]:
+        if self.metadata.get("token_endpoint_auth_methods_supported") == ["client_secret_post"]:
             return (form.get("client_id"), form.get("client_secret")) == (CLIENT, self.secret)
-        # As RFC 6749 §2.3.1 has it: both are form-encoded first.
-        both = urlencode({CLIENT: self.secret}).replace("=", ":")
-        return authorization == f"Basic {base64.b64encode(both.encode()).decode()}"
+        # RFC 6749 §2.3.1: both values are form-encoded first.
+        credentials = urlencode({CLIENT: self.secret}).replace("=", ":")
+        return authorization == f"Basic {base64.b64encode(credentials.encode()).decode()}"
 
-    def _routes(self, app: web.Application) -> None:
-        app.router.add_post("/token", self._token)
+    def _add_routes(self, app: web.Application) -> None:
+        app.router.add_post("/token", self._serve_token)
 
 
 @contextmanager
@@ -118,18 +118,18 @@ def providing(kind: type[Provider] = Provider) -> Iterator[Provider]:
 
 
 class Browser:
-    """Its requests come from a page of the gateway's own, unless they are told otherwise."""
+    """Browser whose requests come from a page of the gateway, unless headers say otherwise."""
 
     def __init__(self, gateway: Gateway, host: str | None = None) -> None:
         self.gateway = gateway
         self.host = host or f"127.0.0.1:{gateway.port}"
         self.cookies: dict[str, tuple[str, str]] = {}
-        """By name: path and value."""
+        """Name to (path, value)."""
         self.set_cookie_lines: list[str] = []
-        """What it was told to keep, word by word."""
+        """Every Set-Cookie header, unchanged."""
 
     def fetch(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
-        """As a page's script does; a header that is "" is left out."""
+        """Send a request as a page's script does; a header that is "" is left out."""
         sent = {
             "Host": self.host,
             "Origin": "" if method == "GET" else f"http://{self.host}",
@@ -151,19 +151,19 @@ class Browser:
             connection.close()
         for name, value in received:
             if name.lower() == "set-cookie":
-                self._keep(value)
+                self._store_cookie(value)
         return reply
 
     def go(self, path: str, **headers: str) -> Reply:
-        """As a link that was followed."""
+        """Follow a link."""
         navigation = {"Origin": "", "Sec_Fetch_Site": "cross-site", "Accept": "text/html,*/*;q=0.8"}
         return self.fetch("GET", path, **{**navigation, **headers})
 
     def sign_in_with(self, provider: Provider, query: str = "") -> Reply:
-        """To the provider, back, and where that leads."""
-        begun = self.go(f"/api/session/oidc{query}")
-        assert begun.status == 303, begun
-        return self.come_back(provider.authorize(begun.headers["location"]))
+        """Sign in at the provider and follow the redirect back."""
+        redirect = self.go(f"/api/session/oidc{query}")
+        assert redirect.status == 303, redirect
+        return self.come_back(provider.authorize(redirect.headers["location"]))
 
     def come_back(self, url: str) -> Reply:
         parts = urlsplit(url)
@@ -174,12 +174,12 @@ class Browser:
     def state(self) -> Any:
         return self.fetch("GET", "/api/session").json
 
-    def _keep(self, line: str) -> None:
+    def _store_cookie(self, line: str) -> None:
         self.set_cookie_lines.append(line)
         pair, *more = (piece.strip() for piece in line.split(";"))
         name, _, value = pair.partition("=")
-        about = dict(piece.partition("=")[::2] for piece in more)
-        if about["Max-Age"] == "0":
+        attributes = dict(piece.partition("=")[::2] for piece in more)
+        if attributes["Max-Age"] == "0":
             self.cookies.pop(name, None)
         else:
-            self.cookies[name] = (about["Path"], value)
+            self.cookies[name] = (attributes["Path"], value)

@@ -1,4 +1,4 @@
-"""Limits, counted in memory and in a real Redis: over replicas, after the fact, and while nobody can count."""
+"""Rate limits in memory and in a real Redis: across replicas, after the turn, and during an outage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def redis() -> Iterator[RedisService]:
 
 @pytest.fixture(params=["memory", REDIS])
 async def guards(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Guard, Guard]]:
-    """Of two replicas; in memory, of one."""
+    """Guards of two replicas; in memory, of one."""
     relays: list[Any]
     if request.param == "memory":
         relays = [MemoryRelay(Clock())] * 2
@@ -52,13 +52,13 @@ async def guards(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Guard, G
         await relay.aclose()
 
 
-async def refused(guard: Guard, who: Principal) -> AccessError:
+async def refused_spend(guard: Guard, who: Principal) -> AccessError:
     with pytest.raises(AccessError) as caught:
         await guard.spend(who)
     return caught.value
 
 
-async def test_requests_are_counted_over_replicas_and_told(guards: tuple[Guard, Guard]) -> None:
+async def test_requests_are_counted_across_replicas_and_reported(guards: tuple[Guard, Guard]) -> None:
     who, other = principal(requests_per_minute=4), Principal("acme", "key_other", "", Policy(requests_per_minute=4))
     for n in range(4):
         headers = dict(await guards[n % 2].spend(who))
@@ -66,7 +66,7 @@ async def test_requests_are_counted_over_replicas_and_told(guards: tuple[Guard, 
         assert headers[b"x-ratelimit-remaining-requests"] == b"%d" % (3 - n)
         assert headers[b"x-ratelimit-reset-requests"].endswith(b"s")
     for one in guards:
-        error = await refused(one, who)
+        error = await refused_spend(one, who)
         assert (error.info.kind, error.info.code) == ("too_many_requests", "rate_limit_exceeded")
         assert error.info.message.startswith("more than 4 requests a minute; try again in 15 s")
         assert error.info.retry_after == pytest.approx(15, abs=1)
@@ -74,31 +74,31 @@ async def test_requests_are_counted_over_replicas_and_told(guards: tuple[Guard, 
     await guards[0].spend(other)
 
 
-async def test_tokens_are_charged_after_the_fact_also_below_zero(guards: tuple[Guard, Guard]) -> None:
+async def test_tokens_are_charged_after_the_turn_even_below_zero(guards: tuple[Guard, Guard]) -> None:
     who = principal(tokens_per_minute=1000, reasoning_tokens_per_minute=600)
     usage = Usage(input_tokens=100, output_tokens=1100, output_reasoning_tokens=300)
     await guards[0].spend(who)
     await guards[0].charge(who, usage)
-    error = await refused(guards[1], who)
+    error = await refused_spend(guards[1], who)
     assert error.info.message.startswith("more than 1000 tokens a minute; try again in 12 s")
     headers = dict(error.headers)
     assert headers[b"x-ratelimit-remaining-tokens"] == b"0"
     assert headers[b"x-ratelimit-remaining-reasoning-tokens"] in (b"300", b"301")
     assert b"x-ratelimit-limit-requests" not in headers
     await guards[1].charge(who, Usage(output_tokens=0, output_reasoning_tokens=600))
-    assert "reasoning tokens a minute" in (await refused(guards[0], who)).info.message
+    assert "reasoning tokens a minute" in (await refused_spend(guards[0], who)).info.message
 
 
-async def test_nothing_is_taken_unless_every_counter_allows_it(guards: tuple[Guard, Guard]) -> None:
+async def test_a_refused_request_charges_no_counter(guards: tuple[Guard, Guard]) -> None:
     who = principal(requests_per_minute=10, tokens_per_minute=100)
     await guards[0].charge(who, Usage(output_tokens=1000))
     for _ in range(30):
-        assert "tokens" in (await refused(guards[0], who)).info.message
-    remaining = dict((await refused(guards[0], who)).headers)[b"x-ratelimit-remaining-requests"]
+        assert "tokens" in (await refused_spend(guards[0], who)).info.message
+    remaining = dict((await refused_spend(guards[0], who)).headers)[b"x-ratelimit-remaining-requests"]
     assert remaining == b"10"
 
 
-async def test_streams_are_counted_over_replicas_and_come_free(guards: tuple[Guard, Guard]) -> None:
+async def test_streams_are_counted_across_replicas_and_released(guards: tuple[Guard, Guard]) -> None:
     who = principal(streams=2)
     async with guards[0].stream_slot(who), guards[1].stream_slot(who):
         with pytest.raises(AccessError) as caught:
@@ -125,20 +125,20 @@ async def test_streams_are_counted_over_replicas_and_come_free(guards: tuple[Gua
         pass
 
 
-class Holding(MemoryRelay):
-    """It counts how often a place was held or held on to."""
+class SlotCountingRelay(MemoryRelay):
+    """Relay that counts how often a slot was acquired or renewed."""
 
     count = 0
 
     async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
-        held = await super().acquire_slot(bucket, limit, holder, seconds)
+        is_acquired = await super().acquire_slot(bucket, limit, holder, seconds)
         self.count += 1
-        return held
+        return is_acquired
 
 
-async def test_a_place_is_kept_while_the_stream_is_open_and_freed_when_its_replica_dies() -> None:
+async def test_a_stream_slot_is_renewed_while_open_and_expires_with_its_replica() -> None:
     clock = Clock()
-    relay = Holding(clock)
+    relay = SlotCountingRelay(clock)
     living, dead = RateLimiter(relay, lease_seconds=0.03), RateLimiter(relay, lease_seconds=0.03)
     who = principal(streams=1)
     async with living.stream_slot(who):
@@ -150,7 +150,7 @@ async def test_a_place_is_kept_while_the_stream_is_open_and_freed_when_its_repli
             await living.stream_slot(who).__aenter__()
     left_open = dead.stream_slot(who)
     await left_open.__aenter__()
-    await dead.aclose()  # without a word to anybody
+    await dead.aclose()  # without releasing the slot
     with pytest.raises(AccessError):
         await living.stream_slot(who).__aenter__()
     clock.now += 0.04
@@ -160,37 +160,37 @@ async def test_a_place_is_kept_while_the_stream_is_open_and_freed_when_its_repli
     await relay.aclose()
 
 
-async def test_who_has_no_limits_never_asks_the_relay() -> None:
-    door = guard({}, relay=object())
+async def test_a_principal_without_limits_does_not_use_the_relay() -> None:
+    access_guard = guard({}, relay=object())
     who = principal()
-    assert await door.spend(who) == []
-    await door.charge(who, Usage(output_tokens=10))
-    async with door.stream_slot(who):
+    assert await access_guard.spend(who) == []
+    await access_guard.charge(who, Usage(output_tokens=10))
+    async with access_guard.stream_slot(who):
         pass
 
 
-class Stoppable(MemoryRelay):
-    """It can be stopped as a server can, and has nothing in it when it is started again."""
+class StoppableRelay(MemoryRelay):
+    """Relay that can be stopped like a server and is empty when it starts again."""
 
-    is_away = False
+    is_stopped = False
 
     def start(self) -> None:
-        self.is_away = False
+        self.is_stopped = False
         self._buckets.clear()
 
     def stop(self) -> None:
-        self.is_away = True
+        self.is_stopped = True
 
     def _expire_due(self) -> float:
-        if self.is_away:
+        if self.is_stopped:
             raise RelayError("it is away")
         return super()._expire_due()
 
 
 @pytest.fixture(params=["memory", REDIS])
-async def stoppable(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Relay, Stoppable | RedisService]]:
+async def stoppable(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Relay, StoppableRelay | RedisService]]:
     if request.param == "memory":
-        alone = Stoppable(Clock())
+        alone = StoppableRelay(Clock())
         yield alone, alone
         return
     service: RedisService = request.getfixturevalue("redis")
@@ -202,27 +202,29 @@ async def stoppable(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Relay
 
 
 @pytest.mark.parametrize("when_down", ["refuse", "allow"])
-async def test_while_nobody_can_count(stoppable: tuple[Relay, Stoppable | RedisService], when_down: str) -> None:
+async def test_limits_during_a_relay_outage(
+    stoppable: tuple[Relay, StoppableRelay | RedisService], when_down: str
+) -> None:
     relay, service = stoppable
-    door = guard({"limits_when_down": when_down}, relay=relay)
+    access_guard = guard({"limits_when_down": when_down}, relay=relay)
     who = Principal("acme", f"key_{when_down}", "", Policy(requests_per_minute=5, tokens_per_minute=9, streams=1))
-    await door.spend(who)
-    async with door.stream_slot(who):
+    await access_guard.spend(who)
+    async with access_guard.stream_slot(who):
         service.stop()
         if when_down == "allow":
-            assert await door.spend(who) == []
+            assert await access_guard.spend(who) == []
         else:
-            error = await refused(door, who)
+            error = await refused_spend(access_guard, who)
             assert (error.info.kind, error.info.code) == ("unavailable", "limits_unavailable")
             assert error.info.retry_after
             with pytest.raises(AccessError, match="cannot be counted now"):
-                await door.stream_slot(who).__aenter__()
-        # What is over is over, and what is open stays open.
-        await door.charge(who, Usage(output_tokens=5))
-        assert await door.spend(principal()) == []
+                await access_guard.stream_slot(who).__aenter__()
+        # Finished turns are not charged, and open streams stay open.
+        await access_guard.charge(who, Usage(output_tokens=5))
+        assert await access_guard.spend(principal()) == []
     service.start()
-    assert dict(await door.spend(who))[b"x-ratelimit-remaining-requests"] == b"4"
-    await door.aclose()
+    assert dict(await access_guard.spend(who))[b"x-ratelimit-remaining-requests"] == b"4"
+    await access_guard.aclose()
 
 
 @given(
@@ -235,22 +237,22 @@ async def test_while_nobody_can_count(stoppable: tuple[Relay, Stoppable | RedisS
     st.integers(0, 10**6),
     st.integers(0, 10**6),
 )
-def test_what_was_reported_is_charged_as_it_is_and_what_was_not_is_never_free(
-    usage: Usage, thought: int, said: int
+def test_reported_usage_is_charged_exactly_and_missing_usage_is_estimated(
+    usage: Usage, reasoning_tokens: int, answer_tokens: int
 ) -> None:
-    charged = charged_tokens(usage, thought + said, thought)
+    charged = charged_tokens(usage, reasoning_tokens + answer_tokens, reasoning_tokens)
     if usage.output_tokens is not None:
         assert charged["tokens"] == (usage.input_tokens or 0) + usage.output_tokens
     if usage.output_reasoning_tokens is not None:
         assert charged["reasoning_tokens"] == usage.output_reasoning_tokens
-    elif thought and usage.output_tokens != 0:
+    elif reasoning_tokens and usage.output_tokens != 0:
         assert charged["reasoning_tokens"] > 0
-    if usage.output_tokens is None and thought + said:
+    if usage.output_tokens is None and reasoning_tokens + answer_tokens:
         assert charged["tokens"] > (usage.input_tokens or 0)
     assert charged["tokens"] >= 0
 
 
 @pytest.mark.parametrize("field", [*COUNTERS.values(), "streams"])
-def test_whoever_has_a_limit_is_counted_and_nobody_else(field: str) -> None:
+def test_only_principals_with_rate_limits_are_counted(field: str) -> None:
     assert has_limits(msgspec.convert({field: 1}, Policy))
     assert not has_limits(Policy(max_output_tokens=1, max_body_bytes=1, models=[]))

@@ -1,4 +1,4 @@
-"""Signing in with a provider, against a real one over sockets: who gets in, and how every other way ends."""
+"""Sign-in with an OpenID Connect provider over sockets: how it succeeds, and how every other case ends."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ def running() -> Iterator[Provider]:
 
 @pytest.fixture
 def provider(running: Provider) -> Iterator[Provider]:
-    """As it was made."""
+    """The provider with its initial settings."""
     fresh = vars(Provider())
     yield running
-    vars(running).update({name: fresh[name] for name in ("keys", "status", "body", "about", "make_token", "redeem")})
-    running.secret, running.claims_of = SECRET, fresh["claims_of"]
+    vars(running).update(
+        {name: fresh[name] for name in ("keys", "status", "body", "metadata", "make_token", "token_response")}
+    )
+    running.secret, running.extra_claims = SECRET, fresh["extra_claims"]
     running.codes.clear()
 
 
@@ -62,159 +64,157 @@ def gateway(running: Provider) -> Iterator[Served]:
 
 @pytest.fixture
 def browser(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> Browser:
-    # Every test is a minute's worth of attempts from the same address.
+    # The tests together exceed the sign-in attempts that one address may make in a minute.
     monkeypatch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": 1e6})
     return Browser(gateway)
 
 
-def test_a_person_comes_back_signed_in_where_they_wanted_to_go(browser: Browser, provider: Provider) -> None:
+def test_sign_in_returns_to_the_requested_page(browser: Browser, provider: Provider) -> None:
     assert browser.state == {"signed_in": False, "needed": True, "ways": ["oidc"]}
     assert browser.fetch("GET", "/api/models").status == 401
     landed = browser.sign_in_with(provider, "?next=/c/chat_1%3Fa=b")
     assert (landed.status, landed.headers["location"]) == (303, "/c/chat_1?a=b")
     assert browser.state == {"signed_in": True, "needed": True, "ways": ["oidc"], "name": "Ada L."}
     assert browser.fetch("GET", "/api/models").status == 200
-    # What was needed for it is gone, and the session is all there is.
+    # The cookie of the attempt is removed, and only the session cookie remains.
     assert set(browser.cookies) == {"pellucid_session"}
-    begun, gone, session = browser.set_cookie_lines
-    assert begun.endswith("; Path=/api/session/oidc; Max-Age=600; HttpOnly; SameSite=Lax")
+    attempt, gone, session = browser.set_cookie_lines
+    assert attempt.endswith("; Path=/api/session/oidc; Max-Age=600; HttpOnly; SameSite=Lax")
     assert gone == "pellucid_sign_in=; Path=/api/session/oidc; Max-Age=0; HttpOnly; SameSite=Lax"
     assert session.endswith("; Path=/api; Max-Age=604800; HttpOnly; SameSite=Strict")
     browser.fetch("DELETE", "/api/session")
     assert browser.state["signed_in"] is False
 
 
-def _claims(claims: dict[str, Any], asked: dict[str, str]) -> dict[str, Any]:
+def _fixed_claims(claims: dict[str, Any], authorization: dict[str, str]) -> dict[str, Any]:
     return claims
 
 
-def test_two_persons_are_two_owners_and_neither_is_an_owner_of_keys(
-    gateway: Served, browser: Browser, provider: Provider
-) -> None:
+def test_each_subject_is_an_owner_of_its_own(gateway: Served, browser: Browser, provider: Provider) -> None:
     guard = gateway.server.config.app.services.guard  # type: ignore[union-attr]
     for name in ("ada", "bob"):
-        provider.claims_of = partial(_claims, {"sub": name})
+        provider.extra_claims = partial(_fixed_claims, {"sub": name})
         one = Browser(gateway)
         one.sign_in_with(provider)
         session = guard.browser_sessions.decode(one.cookies["pellucid_session"][1])
         assert session.who.owner == f"{provider.name}|{name}"
 
 
-def test_every_attempt_has_a_state_a_nonce_and_a_verifier_of_its_own(gateway: Served, provider: Provider) -> None:
+def test_every_attempt_has_its_own_state_nonce_and_verifier(gateway: Served, provider: Provider) -> None:
     provider.authorization_requests.clear()
     for _ in range(5):
         reply = Browser(gateway).go("/api/session/oidc")
         provider.authorize(reply.headers["location"])
     for name in ("state", "nonce", "code_challenge"):
-        values = {asked[name] for asked in provider.authorization_requests}
+        values = {authorization[name] for authorization in provider.authorization_requests}
         assert len(values) == 5
         assert all(len(value) >= 32 for value in values)
-    assert {asked["redirect_uri"] for asked in provider.authorization_requests} == {
+    assert {authorization["redirect_uri"] for authorization in provider.authorization_requests} == {
         f"{gateway.url}/api/session/oidc/callback"
     }
 
 
-# --- what comes back wrong -------------------------------------------------------------------------------------------
+# --- wrong callbacks -------------------------------------------------------------------------------------------------
 
 
-def refused(browser: Browser, reply: Any, said: str, status: int = 400) -> None:
-    """In words, with a way back; and nobody is signed in."""
+def assert_refused(browser: Browser, reply: Any, message: str, status: int = 400) -> None:
+    """Assert that a page explains the error, links back, and creates no session."""
     assert reply.status == status, reply
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in reply.headers["content-security-policy"]
-    assert said in reply.body.decode()
+    assert message in reply.body.decode()
     assert '<a href="/">' in reply.body.decode()
     assert "pellucid_session" not in browser.cookies
     assert browser.state["signed_in"] is False
 
 
-def begun(browser: Browser, provider: Provider) -> dict[str, str]:
-    """What a provider would send the browser back with."""
+def start_sign_in(browser: Browser, provider: Provider) -> dict[str, str]:
+    """Start a sign-in and return the query of its callback."""
     url = provider.authorize(browser.go("/api/session/oidc").headers["location"])
     return {name: value for name, [value] in parse_qs(urlsplit(url).query).items()}
 
 
-def back(browser: Browser, **query: str) -> Any:
+def send_callback(browser: Browser, **query: str) -> Any:
     return browser.go(f"/api/session/oidc/callback?{urlencode(query)}")
 
 
-def test_another_state(browser: Browser, provider: Provider) -> None:
-    answer = begun(browser, provider)
-    refused(browser, back(browser, **{**answer, "state": "another"}), "does not belong to the sign-in")
-    # Good for one answer, whatever came of it.
-    refused(browser, back(browser, **answer), "did not begin it here")
+def test_a_wrong_state_is_refused(browser: Browser, provider: Provider) -> None:
+    answer = start_sign_in(browser, provider)
+    assert_refused(browser, send_callback(browser, **{**answer, "state": "another"}), "does not belong to the sign-in")
+    # An attempt can be used once, whatever its result.
+    assert_refused(browser, send_callback(browser, **answer), "did not begin it here")
     del answer["state"]
-    begun(browser, provider)
-    refused(browser, back(browser, **answer), "does not belong to the sign-in")
+    start_sign_in(browser, provider)
+    assert_refused(browser, send_callback(browser, **answer), "does not belong to the sign-in")
 
 
-def test_the_answer_to_somebody_elses_attempt_signs_nobody_in(
-    gateway: Served, browser: Browser, provider: Provider
-) -> None:
-    """Login CSRF: a link that would sign a person in as the one who made it."""
+def test_a_callback_of_another_browser_is_refused(gateway: Served, browser: Browser, provider: Provider) -> None:
+    """Login CSRF: a link must not sign a person in as its author."""
     stranger = Browser(gateway)
-    theirs = begun(stranger, provider)
-    refused(browser, back(browser, **theirs), "did not begin it here")
-    begun(browser, provider)
-    refused(browser, back(browser, **theirs), "does not belong to the sign-in")
-    assert back(stranger, **theirs).status == 303
+    theirs = start_sign_in(stranger, provider)
+    assert_refused(browser, send_callback(browser, **theirs), "did not begin it here")
+    start_sign_in(browser, provider)
+    assert_refused(browser, send_callback(browser, **theirs), "does not belong to the sign-in")
+    assert send_callback(stranger, **theirs).status == 303
 
 
-def test_a_code_is_good_once(browser: Browser, provider: Provider) -> None:
-    answer = begun(browser, provider)
-    kept = browser.cookies["pellucid_sign_in"]
-    assert back(browser, **answer).status == 303
-    browser.cookies = {"pellucid_sign_in": kept}
-    refused(browser, back(browser, **answer), "its code may have been used up")
+def test_a_code_can_be_used_once(browser: Browser, provider: Provider) -> None:
+    answer = start_sign_in(browser, provider)
+    attempt_cookie = browser.cookies["pellucid_sign_in"]
+    assert send_callback(browser, **answer).status == 303
+    browser.cookies = {"pellucid_sign_in": attempt_cookie}
+    assert_refused(browser, send_callback(browser, **answer), "its code may have been used up")
 
 
-def test_an_attempt_that_took_too_long(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_attempt_is_refused(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pellucid.server.access.oidc.ATTEMPT_SECONDS", -1.0)
-    refused(browser, back(browser, **begun(browser, provider)), "it took too long")
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), "it took too long")
 
 
-def test_a_code_of_another_attempt_is_worth_nothing(browser: Browser, provider: Provider) -> None:
-    """Code injection: the verifier is that of this browser's attempt."""
-    stolen = begun(browser, provider)["code"]
-    mine = begun(browser, provider)
-    refused(browser, back(browser, **{**mine, "code": stolen}), "its code may have been used up")
+def test_a_code_of_another_attempt_is_refused(browser: Browser, provider: Provider) -> None:
+    """Code injection: the verifier belongs to the attempt of this browser."""
+    stolen = start_sign_in(browser, provider)["code"]
+    mine = start_sign_in(browser, provider)
+    assert_refused(browser, send_callback(browser, **{**mine, "code": stolen}), "its code may have been used up")
 
 
 @pytest.mark.parametrize("nonce", ["another", None, ["a"], ""])
-def test_another_nonce(browser: Browser, provider: Provider, nonce: Any) -> None:
-    provider.claims_of = lambda asked: {"nonce": nonce}
-    refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
+def test_a_wrong_nonce_is_refused(browser: Browser, provider: Provider, nonce: Any) -> None:
+    provider.extra_claims = lambda authorization: {"nonce": nonce}
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), "belongs to another sign-in")
 
 
-def test_a_nonce_that_only_contains_the_right_one(browser: Browser, provider: Provider) -> None:
-    """It is one text (OpenID Connect Core §2): a list that holds it is another value."""
+def test_a_nonce_that_only_contains_the_right_one_is_refused(browser: Browser, provider: Provider) -> None:
+    """The nonce is one string (OpenID Connect Core §2): a list that contains it is a different value."""
     for wrap in (lambda nonce: [nonce], lambda nonce: [nonce, "another"], lambda nonce: {nonce: True}):
-        provider.claims_of = lambda asked, wrap=wrap: {"nonce": wrap(asked["nonce"])}  # type: ignore[misc]
-        refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
+        provider.extra_claims = lambda authorization, wrap=wrap: {"nonce": wrap(authorization["nonce"])}  # type: ignore[misc]
+        assert_refused(
+            browser, send_callback(browser, **start_sign_in(browser, provider)), "belongs to another sign-in"
+        )
 
 
-def test_the_token_of_another_attempt(browser: Browser, provider: Provider) -> None:
-    """A replay: everything fits but the nonce."""
-    begun(browser, provider)
+def test_an_id_token_of_another_attempt_is_refused(browser: Browser, provider: Provider) -> None:
+    """Replay: every claim is right except the nonce."""
+    start_sign_in(browser, provider)
     earlier = provider.authorization_requests[-1]["nonce"]
-    provider.claims_of = lambda asked: {"nonce": earlier}
-    refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
+    provider.extra_claims = lambda authorization: {"nonce": earlier}
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), "belongs to another sign-in")
 
 
-def test_the_verifier_leaves_for_the_token_endpoint_alone(browser: Browser, provider: Provider) -> None:
-    """RFC 7636 §4: long enough to be a secret, sent as its hash (S256), whatever the provider says it could do."""
-    provider.about = {"code_challenge_methods_supported": ["plain"]}
+def test_the_code_verifier_is_sent_to_the_token_endpoint_only(browser: Browser, provider: Provider) -> None:
+    """RFC 7636 §4: the verifier is long enough and sent as its hash (S256), whatever the provider supports."""
+    provider.metadata = {"code_challenge_methods_supported": ["plain"]}
     location = browser.go("/api/session/oidc").headers["location"]
-    kept = browser.cookies["pellucid_sign_in"][1]
+    attempt_cookie = browser.cookies["pellucid_sign_in"][1]
     browser.come_back(provider.authorize(location))
-    asked, (form, _) = provider.authorization_requests[-1], provider.redeemed[-1]
+    authorization, (form, _) = provider.authorization_requests[-1], provider.token_requests[-1]
     verifier = form["code_verifier"]
     assert re.fullmatch(r"[A-Za-z0-9._~-]{43,128}", verifier)
     digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-    assert (asked["code_challenge"], asked["code_challenge_method"]) == (digest, "S256")
+    assert (authorization["code_challenge"], authorization["code_challenge_method"]) == (digest, "S256")
     assert verifier not in location
-    assert verifier not in kept
-    assert (form["grant_type"], form["redirect_uri"]) == ("authorization_code", asked["redirect_uri"])
+    assert verifier not in attempt_cookie
+    assert (form["grant_type"], form["redirect_uri"]) == ("authorization_code", authorization["redirect_uri"])
 
 
 def b64(value: Any) -> str:
@@ -230,14 +230,14 @@ FORGED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", FORGED)
-def test_a_token_that_nobody_signed(browser: Browser, provider: Provider, kind: str) -> None:
+def test_an_unsigned_id_token_is_refused(browser: Browser, provider: Provider, kind: str) -> None:
     provider.make_token = FORGED[kind]
-    refused(browser, back(browser, **begun(browser, provider)), "cannot be verified")
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), "cannot be verified")
 
 
 @pytest.mark.parametrize("what", ["the client's secret", "the public key"])
-def test_a_token_that_was_signed_with_what_others_know(browser: Browser, provider: Provider, what: str) -> None:
-    """HMAC with a secret that whoever made it may have, too."""
+def test_an_id_token_signed_with_hmac_is_refused(browser: Browser, provider: Provider, what: str) -> None:
+    """HMAC with a secret that other parties know, too."""
     [key] = provider.keys
     assert isinstance(key, RSAKey)
     secret = SECRET.encode() if what == "the client's secret" else key.as_pem(private=False)
@@ -248,15 +248,15 @@ def test_a_token_that_was_signed_with_what_others_know(browser: Browser, provide
         return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
     provider.make_token = forge
-    refused(browser, back(browser, **begun(browser, provider)), "cannot be verified")
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), "cannot be verified")
 
 
-def test_a_token_that_somebody_else_signed(browser: Browser, provider: Provider) -> None:
+def test_an_id_token_signed_with_another_key_is_refused(browser: Browser, provider: Provider) -> None:
     from joserfc import jwt
 
     stranger = RSAKey.generate_key(2048, {"kid": "first"})
     provider.make_token = lambda claims: jwt.encode({"alg": "RS256", "kid": "first"}, claims, stranger)
-    refused(browser, back(browser, **begun(browser, provider)), "cannot be verified")
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), "cannot be verified")
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -275,45 +275,47 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_token_that_is_not_for_this(browser: Browser, provider: Provider, case: str) -> None:
-    provider.claims_of = lambda asked: WRONG[case]
-    reply = back(browser, **begun(browser, provider))
-    said = {"of nobody": "does not name an owner"}.get(case, "the token of the provider")
-    refused(browser, reply, said, 401 if case == "of nobody" else 400)
+def test_an_id_token_with_wrong_claims_is_refused(browser: Browser, provider: Provider, case: str) -> None:
+    provider.extra_claims = lambda authorization: WRONG[case]
+    reply = send_callback(browser, **start_sign_in(browser, provider))
+    message = {"of nobody": "does not name an owner"}.get(case, "the token of the provider")
+    assert_refused(browser, reply, message, 401 if case == "of nobody" else 400)
 
 
-def test_a_token_for_several_that_was_issued_to_us_is_right(browser: Browser, provider: Provider) -> None:
-    provider.claims_of = lambda asked: {"aud": [CLIENT, "another"], "azp": CLIENT}
+def test_an_id_token_for_several_audiences_needs_our_azp(browser: Browser, provider: Provider) -> None:
+    provider.extra_claims = lambda authorization: {"aud": [CLIENT, "another"], "azp": CLIENT}
     assert browser.sign_in_with(provider).status == 303
     assert browser.state["signed_in"] is True
 
 
-def test_a_token_for_the_page_is_none_for_the_api(gateway: Served, provider: Provider) -> None:
+def test_an_id_token_is_no_api_token(gateway: Served, provider: Provider) -> None:
     for audience, status in (("the-api", 200), (CLIENT, 401)):
         token = provider.token(aud=audience)
         assert gateway.request("GET", "/v1/models", None, {"Authorization": f"Bearer {token}"}).status == status
 
 
-def test_an_answer_of_another_provider(browser: Browser, provider: Provider) -> None:
-    """RFC 9207."""
-    answer = begun(browser, provider)
-    refused(browser, back(browser, **answer, iss="https://evil.example"), "another provider")
-    assert back(browser, **begun(browser, provider), iss=provider.name).status == 303
+def test_a_callback_of_another_issuer_is_refused(browser: Browser, provider: Provider) -> None:
+    """RFC 9207: the `iss` parameter must name the provider."""
+    answer = start_sign_in(browser, provider)
+    assert_refused(browser, send_callback(browser, **answer, iss="https://evil.example"), "another provider")
+    assert send_callback(browser, **start_sign_in(browser, provider), iss=provider.name).status == 303
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("error_code", "message"),
     [("access_denied", "access_denied"), ("<script>alert(1)</script>", "no code"), ("", "no code")],
 )
-def test_a_provider_that_lets_nobody_in(browser: Browser, provider: Provider, said: str, told: str) -> None:
-    state = begun(browser, provider)["state"]
-    reply = back(browser, state=state, error=said, error_description="<script>alert(2)</script>")
-    refused(browser, reply, told)
+def test_an_error_of_the_provider_is_shown_escaped(
+    browser: Browser, provider: Provider, error_code: str, message: str
+) -> None:
+    state = start_sign_in(browser, provider)["state"]
+    reply = send_callback(browser, state=state, error=error_code, error_description="<script>alert(2)</script>")
+    assert_refused(browser, reply, message)
     assert b"<script" not in reply.body
 
 
 @pytest.mark.parametrize(
-    ("answer", "said", "status"),
+    ("answer", "message", "status"),
     [
         ((500, {"error": "x"}), "does not answer as it should", 503),
         ((400, {"error": "<b>"}), "did not confirm it", 400),
@@ -323,27 +325,27 @@ def test_a_provider_that_lets_nobody_in(browser: Browser, provider: Provider, sa
         ((302, {}), "did not confirm it", 400),
     ],
 )
-def test_a_token_endpoint_that_answers_otherwise(
-    browser: Browser, provider: Provider, answer: tuple[int, Any], said: str, status: int
+def test_a_bad_response_of_the_token_endpoint_is_refused(
+    browser: Browser, provider: Provider, answer: tuple[int, Any], message: str, status: int
 ) -> None:
-    provider.redeem = answer
-    refused(browser, back(browser, **begun(browser, provider)), said, status)
+    provider.token_response = answer
+    assert_refused(browser, send_callback(browser, **start_sign_in(browser, provider)), message, status)
 
 
-def test_a_cookie_of_ones_own_making_is_none(browser: Browser, provider: Provider) -> None:
-    answer = begun(browser, provider)
+def test_a_forged_attempt_cookie_is_refused(browser: Browser, provider: Provider) -> None:
+    answer = start_sign_in(browser, provider)
     value = browser.cookies["pellucid_sign_in"][1]
     browser.sign_in_with(provider)
     session = browser.cookies.pop("pellucid_session")[1]
     for forged in (value[:-2] + "AA", "x", "a.b.c.d.e", session):
         browser.cookies = {"pellucid_sign_in": ("/api/session/oidc", forged)}
-        refused(browser, back(browser, **answer), "did not begin it here")
-    # Nor is an attempt a session.
+        assert_refused(browser, send_callback(browser, **answer), "did not begin it here")
+    # The cookie of an attempt is no session.
     browser.cookies = {"pellucid_session": ("/api", value)}
     assert browser.state["signed_in"] is False
 
 
-# --- where it leads --------------------------------------------------------------------------------------------------
+# --- return paths ----------------------------------------------------------------------------------------------------
 
 ELSEWHERE = [
     "//evil.example", "/\\evil.example", "\\\\evil.example", "https://evil.example", "javascript:alert(1)", "",
@@ -353,13 +355,13 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize("next_", ELSEWHERE)
-def test_it_leads_nowhere_else(browser: Browser, provider: Provider, next_: str) -> None:
+def test_the_return_path_never_leads_to_another_site(browser: Browser, provider: Provider, next_: str) -> None:
     landed = browser.sign_in_with(provider, f"?{urlencode({'next': next_})}")
     assert (landed.status, landed.headers["location"]) == (303, "/")
 
 
 @given(st.one_of(st.text(), st.text("/\\.:@%?#evil \t\n").map(lambda text: f"/{text}")))
-def test_a_path_is_one_of_ours_or_it_is_none(text: str) -> None:
+def test_a_return_path_is_local_or_replaced(text: str) -> None:
     path = safe_return_path(text)
     assert path in (text, "/")
     assert path[0] == "/"
@@ -370,25 +372,25 @@ def test_a_path_is_one_of_ours_or_it_is_none(text: str) -> None:
     assert urlsplit(f"http://here{path}").netloc == "here"
 
 
-# --- how it is set up ------------------------------------------------------------------------------------------------
+# --- configuration ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["client_secret_post", "none"])
-def test_the_other_ways_to_say_who_the_client_is(provider: Provider, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_the_other_client_authentication_methods(provider: Provider, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setenv("SECRET", SECRET)
     oidc = {"client_secret_env": None} if way == "none" else {}
     provider.secret = None if way == "none" else SECRET
-    provider.about = {"token_endpoint_auth_methods_supported": [way]}
+    provider.metadata = {"token_endpoint_auth_methods_supported": [way]}
     with serve(config(provider, oidc)) as gateway:
         browser = Browser(gateway)
         assert browser.sign_in_with(provider).status == 303
         assert browser.state["signed_in"] is True
-    form, headers = provider.redeemed[-1]
+    form, headers = provider.token_requests[-1]
     assert "Authorization" not in headers
     assert ("client_secret" in form) == (way == "client_secret_post")
 
 
-def test_behind_a_proxy_that_speaks_https(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sign_in_behind_an_https_proxy(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", SECRET)
     with serve(config(provider, {"redirect_base": "https://chat.example.com"})) as gateway:
         browser = Browser(gateway, "chat.example.com")
@@ -401,7 +403,7 @@ def test_behind_a_proxy_that_speaks_https(provider: Provider, monkeypatch: pytes
         assert browser.state["signed_in"] is True
 
 
-def test_policies_and_names_come_from_the_id_token_and_rules_that_change_end_what_they_allowed(
+def test_policies_follow_the_id_token_and_changes_of_the_configuration(
     provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("SECRET", SECRET)
@@ -409,14 +411,14 @@ def test_policies_and_names_come_from_the_id_token_and_rules_that_change_end_wha
         "jwt": {"policy_claim": "roles", "policies": {"user": "guest"}},
         "policies": {"guest": {"models": []}},
     }
-    provider.claims_of = lambda asked: {"roles": ["user"]}
+    provider.extra_claims = lambda authorization: {"roles": ["user"]}
     with serve(config(provider, **rules)) as gateway:
         browser = Browser(gateway)
         browser.sign_in_with(provider)
         assert browser.fetch("GET", "/api/models").json["data"] == []
-        provider.claims_of = lambda asked: {"roles": ["stranger"]}
+        provider.extra_claims = lambda authorization: {"roles": ["stranger"]}
         other = Browser(gateway)
-        refused(other, other.sign_in_with(provider), "gives no access", 403)
+        assert_refused(other, other.sign_in_with(provider), "gives no access", 403)
     rules["jwt"]["policies"] = {"admin": "guest"}
     with serve(config(provider, **rules)) as gateway:
         later = Browser(gateway)
@@ -425,31 +427,31 @@ def test_policies_and_names_come_from_the_id_token_and_rules_that_change_end_wha
         assert later.fetch("GET", "/api/models").json["error"]["code"] == "session_over"
 
 
-def ask_again(gateway: Served) -> None:
-    """Let the gateway ask the provider what it is at the next request, as it does after a while."""
+def expire_provider_metadata(gateway: Served) -> None:
+    """Let the gateway fetch the provider's metadata again at the next request, as it does after a while."""
     guard = gateway.server.config.app.services.guard  # type: ignore[union-attr]
     guard.oidc._attempted_at = -1e18
 
 
-def test_a_provider_that_is_down_and_comes_back(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_of_the_provider(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", SECRET)
     with serve(config(provider)) as gateway:
         browser = Browser(gateway)
         for about in ({"issuer": "https://evil.example"}, {"authorization_endpoint": "http://evil.example/"}, None):
-            provider.about, provider.status = about or {}, 200 if about else 500
-            ask_again(gateway)
-            refused(browser, browser.go("/api/session/oidc"), "does not answer as it should", 503)
+            provider.metadata, provider.status = about or {}, 200 if about else 500
+            expire_provider_metadata(gateway)
+            assert_refused(browser, browser.go("/api/session/oidc"), "does not answer as it should", 503)
         program = browser.fetch("GET", "/api/session/oidc", Accept="application/json")
         assert (program.status, program.json["error"]["code"]) == (503, "access_unavailable")
-        provider.about, provider.status = {}, 200
-        ask_again(gateway)
+        provider.metadata, provider.status = {}, 200
+        expire_provider_metadata(gateway)
         assert browser.sign_in_with(provider).status == 303
-        # What was once known of it is enough to send people there.
+        # Cached metadata is enough for the redirect to the provider.
         provider.status = 500
         assert browser.go("/api/session/oidc").status == 303
 
 
-def mistakes(oidc: dict[str, Any], **more: Any) -> str:
+def configuration_errors(oidc: dict[str, Any], **more: Any) -> str:
     access = msgspec.convert({"oidc": {"client_id": "us", **oidc}, **more}, AccessConfig)
     return "\n".join(check_access(access, {"GOOD": "secret"}))
 
@@ -458,7 +460,7 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
 
 
 @pytest.mark.parametrize(
-    ("oidc", "more", "said"),
+    ("oidc", "more", "message"),
     [
         ({}, {}, "access.oidc: needs [access.jwt]"),
         (
@@ -473,9 +475,11 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
         ({"redirect_base": "http://a.example"}, {"jwt": JWT}, "access.oidc.redirect_base: 'http://a.example' must"),
     ],
 )
-def test_every_mistake_is_named(oidc: dict[str, Any], more: dict[str, Any], said: str) -> None:
-    assert said in mistakes(oidc, **more)
+def test_every_configuration_error_is_reported(oidc: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    assert message in configuration_errors(oidc, **more)
 
 
-def test_a_right_configuration_has_no_mistakes() -> None:
-    assert not mistakes({"client_secret_env": "GOOD", "redirect_base": "https://chat.example.com:8443"}, jwt=JWT)
+def test_a_valid_configuration_has_no_errors() -> None:
+    assert not configuration_errors(
+        {"client_secret_env": "GOOD", "redirect_base": "https://chat.example.com:8443"}, jwt=JWT
+    )

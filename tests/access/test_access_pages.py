@@ -1,4 +1,4 @@
-"""Who gets in where nobody has a key, and web pages of other origins."""
+"""Access where no key is required, and requests from web pages of other origins."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.server.access.config import AccessConfig, CorsConfig, check_access
-from pellucid.server.access.origins import Cors
 from pellucid.server.access.errors import AccessError
+from pellucid.server.access.origins import Cors
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
 from pellucid.storage import Store, StoreError
@@ -24,39 +24,39 @@ pytestmark = pytest.mark.anyio
 PAGE = "https://app.example.com"
 
 
-async def test_on_this_machine_everybody_is_local_until_the_first_key_is_made(store: Store) -> None:
+async def test_local_clients_need_no_key_until_the_first_is_created(store: Store) -> None:
     ticks = Clock()
-    door = guard({"key_seconds": 5.0}, store, monotonic=ticks)
+    access_guard = guard({"key_seconds": 5.0}, store, monotonic=ticks)
     for request in (scope(), scope("sk-unused"), scope(client="::1"), scope(client=None), scope(client="127.9.9.9")):
-        principal = await door.admit(request)
+        principal = await access_guard.admit(request)
         assert (principal.owner, principal.key_id, principal.policy) == ("local", None, Policy())
     text, id_ = await make_key(store)
     ticks.now += 5
-    await refusal(door, scope())
-    await refusal(door, scope("sk-unused"))
-    assert (await door.admit(scope(text))).owner == "acme"
-    # and revoking it opens nothing again, here or after a restart
+    await refusal(access_guard, scope())
+    await refusal(access_guard, scope("sk-unused"))
+    assert (await access_guard.admit(scope(text))).owner == "acme"
+    # Revoking the last key does not make access open again, neither here nor after a restart.
     await store.keys.revoke(id_, 1.0)
     ticks.now += 5
-    for guarding in (door, guard({}, store)):
-        await refusal(guarding, scope())
+    for each_guard in (access_guard, guard({}, store)):
+        await refusal(each_guard, scope())
 
 
-async def test_from_elsewhere_nobody_is_local(store: Store) -> None:
+async def test_remote_clients_are_never_local(store: Store) -> None:
     for config in ({}, {"keys": False}):
         for client in ("192.168.1.7", "10.0.0.1", "8.8.8.8", "fe80::1%eth0", "::ffff:10.0.0.1"):
             error = await refusal(guard(config, store), scope(client=client))
             assert "pellucid keys create" in str(error)
-            everybody = guard(config, store, allow_unauthenticated=True)
-            assert (await everybody.admit(scope(client=client))).owner == "local"
+            open_guard = guard(config, store, allow_unauthenticated=True)
+            assert (await open_guard.admit(scope(client=client))).owner == "local"
 
 
-async def test_the_default_policy_is_that_of_local_too() -> None:
-    door = guard({"default_policy": "p", "policies": {"p": {"view": "summary"}}})
-    assert (await door.admit(scope())).policy.view == "summary"
+async def test_the_default_policy_applies_to_local_clients() -> None:
+    access_guard = guard({"default_policy": "p", "policies": {"p": {"view": "summary"}}})
+    assert (await access_guard.admit(scope())).policy.view == "summary"
 
 
-async def test_a_store_that_was_never_heard_of_lets_nobody_in_and_one_that_went_away_changes_nothing() -> None:
+async def test_local_access_needs_the_store_once() -> None:
     class Keys:
         down = True
 
@@ -65,28 +65,28 @@ async def test_a_store_that_was_never_heard_of_lets_nobody_in_and_one_that_went_
                 raise StoreError()
             return []
 
-    class Around:
+    class StoreWithKeys:
         keys = Keys()
 
-    door = guard({"key_seconds": 0}, Around())  # type: ignore[arg-type]
-    await refusal(door, scope(), "unavailable")
-    Around.keys.down = False
-    await door.admit(scope())
-    Around.keys.down = True
-    await door.admit(scope())
+    access_guard = guard({"key_seconds": 0}, StoreWithKeys())  # type: ignore[arg-type]
+    await refusal(access_guard, scope(), "unavailable")
+    StoreWithKeys.keys.down = False
+    await access_guard.admit(scope())
+    StoreWithKeys.keys.down = True
+    await access_guard.admit(scope())
 
 
-async def test_no_pepper_is_made_where_no_key_is_used(store: Store, tmp_path: Any) -> None:
+async def test_no_pepper_is_created_without_keys(store: Store, tmp_path: Any) -> None:
     pepper = tmp_path / "data" / "pepper"
     config = {"pepper_file": str(pepper), "key_seconds": 0}
-    door = guard(config, store, environ={"PELLUCID_KEY_PEPPER": ""})
-    await door.start()
-    await door.admit(scope())
+    access_guard = guard(config, store, environ={"PELLUCID_KEY_PEPPER": ""})
+    await access_guard.start()
+    await access_guard.admit(scope())
     assert not pepper.parent.exists()
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
-async def test_a_page_of_another_origin_is_refused_key_or_not(store: Store, kind: str) -> None:
+async def test_a_foreign_origin_is_refused_with_and_without_a_key(store: Store, kind: str) -> None:
     text, _ = await make_key(store)
     for request in (
         scope(origin=PAGE, kind=kind),
@@ -101,20 +101,20 @@ async def test_a_page_of_another_origin_is_refused_key_or_not(store: Store, kind
         await refusal(named, scope(text, origin=near, kind=kind), "forbidden")
 
 
-async def test_a_name_that_somebody_points_here_is_no_page_of_ours_where_nobody_needs_a_key(store: Store) -> None:
+async def test_dns_rebinding_is_refused_where_no_key_is_required(store: Store) -> None:
     mixed = ("127.0.0.1:80@evil.example", "[::1].evil.example", "[::1]evil", "localhost:1.evil.example", "[]", "")
     for host in ("evil.example:8080", "localhost.evil.example", "[evil]", "127.0.0.1.evil.example", *mixed):
         await refusal(guard({}), scope(host=host, origin=f"http://{host}"), "forbidden")
     for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080", "app.localhost", "192.168.1.5:80"):
         await guard({}).admit(scope(host=host, origin=f"http://{host}"))
-    # With a key, or where the operator lets everybody in, a name is as good as an address.
+    # With a key, or where the operator allows unauthenticated access, a host name is as good as an address.
     text, _ = await make_key(store)
     await guard({}, store).admit(scope(text, host="gateway.example", origin="https://gateway.example"))
-    everybody = guard({}, allow_unauthenticated=True)
-    await everybody.admit(scope(host="gateway.example", origin="https://gateway.example"))
+    open_guard = guard({}, allow_unauthenticated=True)
+    await open_guard.admit(scope(host="gateway.example", origin="https://gateway.example"))
 
 
-def test_without_named_origins_there_is_not_a_header() -> None:
+def test_without_configured_origins_no_cors_header_is_sent() -> None:
     cors = Cors()
     for request in (scope(), scope(origin=PAGE)):
         assert cors.headers(request) == []
@@ -122,7 +122,7 @@ def test_without_named_origins_there_is_not_a_header() -> None:
         assert cors.preflight(preflight) == []
 
 
-def test_answers_to_a_named_page_say_so_and_answers_to_others_say_that_they_depend_on_it() -> None:
+def test_only_configured_origins_get_cors_headers_and_all_responses_vary() -> None:
     cors = Cors(CorsConfig([PAGE], credentials=True))
     headers = dict(cors.headers(scope(origin=PAGE)))
     assert headers[b"access-control-allow-origin"] == PAGE.encode()
@@ -133,23 +133,26 @@ def test_answers_to_a_named_page_say_so_and_answers_to_others_say_that_they_depe
         assert cors.headers(other) == [(b"vary", b"origin")]
 
 
-def test_preflights_are_answered_and_other_options_are_not() -> None:
+def test_only_cors_preflights_are_answered() -> None:
     cors = Cors(CorsConfig([PAGE]))
-    asked = {"access_control_request_method": "POST", "access_control_request_headers": "authorization, x-stainless-os"}
-    headers = dict(cors.preflight({**scope(origin=PAGE, **asked), "method": "OPTIONS"}) or [])
+    preflight_headers = {
+        "access_control_request_method": "POST",
+        "access_control_request_headers": "authorization, x-stainless-os",
+    }
+    headers = dict(cors.preflight({**scope(origin=PAGE, **preflight_headers), "method": "OPTIONS"}) or [])
     assert headers[b"access-control-allow-origin"] == PAGE.encode()
     assert headers[b"access-control-allow-headers"] == b"authorization, x-stainless-os"
     assert b"POST" in headers[b"access-control-allow-methods"]
     assert b"access-control-allow-credentials" not in headers
-    assert cors.preflight({**scope(origin="https://evil.example", **asked), "method": "OPTIONS"}) == [
+    assert cors.preflight({**scope(origin="https://evil.example", **preflight_headers), "method": "OPTIONS"}) == [
         (b"vary", b"origin")
     ]
-    assert cors.preflight(scope(origin=PAGE, **asked)) is None
+    assert cors.preflight(scope(origin=PAGE, **preflight_headers)) is None
     assert cors.preflight({**scope(origin=PAGE), "method": "OPTIONS"}) is None
 
 
 @given(st.lists(st.sampled_from([PAGE, "http://a.example", "http://b.example:81", "*"]), unique=True), st.data())
-def test_credentials_never_go_to_an_origin_that_is_not_named(origins: list[str], data: st.DataObject) -> None:
+def test_credentials_are_allowed_for_configured_origins_only(origins: list[str], data: st.DataObject) -> None:
     cors = Cors(CorsConfig(origins, credentials=True))
     origin = data.draw(st.sampled_from([PAGE, "http://a.example", "http://c.example", "null", ""]))
     headers = dict(cors.headers(scope(origin=origin)))
@@ -165,7 +168,7 @@ def test_credentials_never_go_to_an_origin_that_is_not_named(origins: list[str],
         assert "*" not in origins
 
 
-def mistakes(**table: Any) -> str:
+def configuration_errors(**table: Any) -> str:
     import msgspec
 
     return "\n".join(check_access(msgspec.convert(table, AccessConfig), {"GOOD": "x" * 24, "SHORT": "x" * 23}))
@@ -175,7 +178,7 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (
             {"default_policy": "smal", "policies": {"small": {}}},
@@ -203,18 +206,18 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
         ({"jwt": {**JWT, "policy_claim": "r", "policies": {"a": "b"}}}, "access.jwt.policies.a: no policy 'b'"),
     ],
 )
-def test_every_mistake_is_named_with_what_would_be_right(table: dict[str, Any], said: str) -> None:
-    assert said in mistakes(**table)
+def test_every_configuration_error_is_reported_with_a_correction(table: dict[str, Any], message: str) -> None:
+    assert message in configuration_errors(**table)
 
 
-def test_a_right_configuration_has_no_mistakes() -> None:
-    assert not mistakes()
+def test_a_valid_configuration_has_no_errors() -> None:
+    assert not configuration_errors()
     origins = ["https://a.example", "http://localhost:3000", "chrome-extension://abcdef"]
-    assert not mistakes(keys=True, key_env="GOOD", jwt=JWT, cors={"origins": origins, "credentials": True})
-    assert not mistakes(jwt={**JWT, "issuer": "http://127.0.0.1:9000"})
+    assert not configuration_errors(keys=True, key_env="GOOD", jwt=JWT, cors={"origins": origins, "credentials": True})
+    assert not configuration_errors(jwt={**JWT, "issuer": "http://127.0.0.1:9000"})
 
 
-def test_what_the_guide_shows_is_right() -> None:
+def test_the_examples_of_the_guide_are_valid() -> None:
     guide = Path(__file__).parents[2] / "docs" / "access.md"
     blocks = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     policies, tokens, people, pages = (check_config(tomllib.loads(block), {}).access for block in blocks)
@@ -227,4 +230,4 @@ def test_what_the_guide_shows_is_right() -> None:
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512", "ES256K"])
 def test_algorithms_with_a_shared_secret_cannot_be_configured(algorithm: str) -> None:
     with pytest.raises(ValueError, match="Invalid enum value"):
-        mistakes(jwt={**JWT, "algorithms": [algorithm]})
+        configuration_errors(jwt={**JWT, "algorithms": [algorithm]})

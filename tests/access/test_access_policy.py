@@ -1,4 +1,4 @@
-"""A policy's rules: what is not allowed is said, and nothing is cut in silence."""
+"""Rules of a policy: what it forbids is an error, and nothing is truncated silently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pellucid.server.access.errors import AccessError
 from pellucid.server.access.policy import Policy, read_policy, visible_models, write_policy
 from tests.access.access_kit import principal
 
-MOST = st.none() | st.integers(1, 2**53)
+LIMITS = st.none() | st.integers(1, 2**53)
 POLICIES = st.builds(
     Policy,
     models=st.none() | st.lists(st.text(max_size=5)),
@@ -20,18 +20,18 @@ POLICIES = st.builds(
     reasoning_events=st.sampled_from([None, "openai", "openresponses"]),
     store=st.booleans(),
     tools=st.none() | st.lists(st.text(max_size=5)),
-    requests_per_minute=MOST,
-    streams=MOST,
-    max_output_tokens=MOST,
+    requests_per_minute=LIMITS,
+    streams=LIMITS,
+    max_output_tokens=LIMITS,
 )
 
 
 @given(POLICIES)
-def test_a_policy_comes_back_as_it_was_stored(policy: Policy) -> None:
+def test_a_policy_survives_serialization(policy: Policy) -> None:
     assert read_policy(write_policy(policy)) == policy
 
 
-def test_nothing_said_is_everything_allowed() -> None:
+def test_an_empty_policy_allows_everything() -> None:
     assert write_policy(Policy()) == b"{}"
     policy = Policy()
     policy.check_model("any")
@@ -42,7 +42,7 @@ def test_nothing_said_is_everything_allowed() -> None:
     assert policy.body_limit(100) == 100
 
 
-def test_models_and_tools_are_globs_in_their_letters() -> None:
+def test_models_and_tools_are_case_sensitive_globs() -> None:
     policy = Policy(models=["qwen*", "openai:gpt-?"], tools=["search"])
     policy.check_model("qwen3")
     policy.check_model("openai:gpt-5")
@@ -57,19 +57,17 @@ def test_models_and_tools_are_globs_in_their_letters() -> None:
         Policy(models=[]).check_model("a")
 
 
-@given(MOST, MOST)
-def test_an_answer_is_never_longer_than_allowed_and_never_shorter_than_asked(
-    most: int | None, asked: int | None
-) -> None:
-    policy = Policy(max_output_tokens=most)
-    if most is not None and asked is not None and asked > most:
+@given(LIMITS, LIMITS)
+def test_the_output_limit_is_the_requested_one_or_an_error(max_tokens: int | None, requested: int | None) -> None:
+    policy = Policy(max_output_tokens=max_tokens)
+    if max_tokens is not None and requested is not None and requested > max_tokens:
         with pytest.raises(AccessError):
-            policy.output_token_limit(asked)
+            policy.output_token_limit(requested)
     else:
-        assert policy.output_token_limit(asked) == (most if asked is None else asked)
+        assert policy.output_token_limit(requested) == (max_tokens if requested is None else requested)
 
 
-def test_who_may_not_have_things_kept_is_told_when_they_ask_for_it() -> None:
+def test_a_request_to_store_is_refused_where_the_policy_forbids_it() -> None:
     policy = Policy(store=False)
     assert not policy.may_store(None)
     assert not policy.may_store(False)
@@ -78,7 +76,7 @@ def test_who_may_not_have_things_kept_is_told_when_they_ask_for_it() -> None:
     assert not Policy().may_store(False)
 
 
-def test_a_reader_sees_at_most_what_the_policy_says() -> None:
+def test_a_viewer_is_limited_by_the_policy() -> None:
     reader = Policy(view="summary", counts=False).viewer
     assert (reader.view, reader.counts) == ("summary", False)
     assert reader.for_request("hidden").view == "hidden"

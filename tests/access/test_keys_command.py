@@ -1,4 +1,4 @@
-"""`pellucid keys`, and the gateway's door with what it made."""
+"""`pellucid keys`, and the guard of a gateway that uses the created keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.access.access_kit import guard, refusal, scope
 pytestmark = pytest.mark.anyio
 
 
-class Commands:
+class KeysCommand:
     def __init__(self, directory: Path) -> None:
         self.url = f"sqlite:///{directory}/store.db"
         self.pepper = directory / "pepper"
@@ -31,14 +31,14 @@ class Commands:
         self.config.write_text(f'storage.url = "{self.url}"\naccess.pepper_file = "{self.pepper}"\n')
 
     def run(self, *args: str, error: str | None = None) -> Any:
-        found = CliRunner().invoke(keys, [*args, "--config", str(self.config)], env={"PELLUCID_KEY_PEPPER": ""})
+        result = CliRunner().invoke(keys, [*args, "--config", str(self.config)], env={"PELLUCID_KEY_PEPPER": ""})
         if error is not None:
-            said = str(found.exception) if isinstance(found.exception, PellucidError) else found.output
-            assert found.exit_code, found.output
-            assert error in said
-            return found
-        assert found.exit_code == 0, (found.output, found.exception)
-        return found
+            message = str(result.exception) if isinstance(result.exception, PellucidError) else result.output
+            assert result.exit_code, result.output
+            assert error in message
+            return result
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result
 
     def create(self, *args: str) -> dict[str, Any]:
         made = self.run("create", "--owner", "acme", "--json", *args)
@@ -47,15 +47,15 @@ class Commands:
 
 
 @pytest.fixture
-def commands(tmp_path: Path) -> Commands:
-    return Commands(tmp_path)
+def commands(tmp_path: Path) -> KeysCommand:
+    return KeysCommand(tmp_path)
 
 
-def test_a_key_is_printed_once_and_alone_on_stdout(commands: Commands) -> None:
-    found = commands.run("create", "--owner", "acme")
-    [key] = found.stdout.split()
+def test_stdout_has_the_new_key_only(commands: KeysCommand) -> None:
+    result = commands.run("create", "--owner", "acme")
+    [key] = result.stdout.split()
     assert len(key) == 62
-    assert "cannot be shown again" in found.stderr
+    assert "cannot be shown again" in result.stderr
     for listed in (commands.run("list"), commands.run("list", "--json")):
         assert "acme" in listed.stdout
         assert key not in listed.stdout
@@ -63,7 +63,7 @@ def test_a_key_is_printed_once_and_alone_on_stdout(commands: Commands) -> None:
         assert f"key_{key[3:13]}" in listed.stdout
 
 
-async def test_what_was_made_listed_and_revoked_is_what_the_door_knows(commands: Commands) -> None:
+async def test_the_guard_applies_the_policy_of_a_created_key(commands: KeysCommand) -> None:
     import anyio
 
     made = await anyio.to_thread.run_sync(
@@ -75,8 +75,10 @@ async def test_what_was_made_listed_and_revoked_is_what_the_door_knows(commands:
         )
     )
     store = await open_store(commands.url)
-    door = guard({"pepper_file": str(commands.pepper), "keys": True}, store, environ={"PELLUCID_KEY_PEPPER": ""})
-    principal = await door.admit(scope(made["key"]))
+    access_guard = guard(
+        {"pepper_file": str(commands.pepper), "keys": True}, store, environ={"PELLUCID_KEY_PEPPER": ""}
+    )
+    principal = await access_guard.admit(scope(made["key"]))
     assert (principal.owner, principal.key_id, principal.name) == ("acme", made["id"], "ci")
     policy = principal.policy
     assert (policy.view, policy.models, policy.tools) == ("summary", ["qwen*", "gpt-5"], ["search"])
@@ -95,7 +97,7 @@ async def test_what_was_made_listed_and_revoked_is_what_the_door_knows(commands:
     await store.aclose()
 
 
-def test_the_list_tells_the_states_and_the_owners_apart(commands: Commands) -> None:
+def test_list_shows_states_and_filters_by_owner(commands: KeysCommand) -> None:
     one = commands.create("--expires", "1h")
     two = commands.create()
     three = json.loads(commands.run("create", "--owner", "b", "--json").stdout)
@@ -111,8 +113,8 @@ def test_the_list_tells_the_states_and_the_owners_apart(commands: Commands) -> N
     assert [key["id"] for key in json.loads(commands.run("list", "--owner", "b", "--json").stdout)] == [three["id"]]
 
 
-def test_without_a_word_it_is_the_default_store_and_pepper(
-    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_default_store_and_pepper_are_in_the_data_directory(
+    commands: KeysCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     env = {"XDG_DATA_HOME": str(tmp_path), "PELLUCID_KEY_PEPPER": ""}
@@ -124,7 +126,7 @@ def test_without_a_word_it_is_the_default_store_and_pepper(
     assert len(json.loads(commands.run("list", "--json", "--store", other).stdout)) == 1
 
 
-def test_mistakes_are_told(commands: Commands) -> None:
+def test_invalid_arguments_are_reported(commands: KeysCommand) -> None:
     commands.run("create", "--owner", "a|b", error="an owner has 1 to 128 letters")
     commands.run("create", "--owner", "a", "--expires", "soon", error="30d, 12h or 90m")
     commands.run("create", "--owner", "a", "--expires", "0d", error="30d, 12h or 90m")
@@ -135,24 +137,24 @@ def test_mistakes_are_told(commands: Commands) -> None:
     assert len(json.loads(commands.run("list", "--json").stdout)) == 1
 
 
-def test_the_pepper_is_the_owners_alone_and_one_for_all_who_start_at_once(tmp_path: Path) -> None:
+def test_concurrent_starts_create_one_private_pepper(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "pepper"
     start = threading.Barrier(16)
 
-    def find(_: int) -> bytes:
+    def create(_: int) -> bytes:
         start.wait()
         return ensure_pepper(path, {})
 
     with ThreadPoolExecutor(16) as pool:
-        found = set(pool.map(find, range(16)))
-    assert len(found) == 1
+        peppers = set(pool.map(create, range(16)))
+    assert len(peppers) == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["pepper"]
-    assert ensure_pepper(path, {}) == found.pop()
+    assert ensure_pepper(path, {}) == peppers.pop()
 
 
 @pytest.mark.parametrize("text", ["", "short", "zz" * 32, "5a" * 31, "5a" * 33])
-def test_a_pepper_that_is_none_is_told_and_not_repeated(tmp_path: Path, text: str) -> None:
+def test_an_invalid_pepper_is_reported_without_its_text(tmp_path: Path, text: str) -> None:
     path = tmp_path / "pepper"
     path.write_text(text)
     path.chmod(0o600)

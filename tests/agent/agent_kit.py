@@ -1,4 +1,4 @@
-"""What the tests of agents share."""
+"""Helpers of the tests of agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MakeAgent = Callable[..., tuple[Agent[Any], Callable[[], list[Call]]]]
 
 
 def calls(*named: tuple[str, dict[str, Any] | str], reasoning: str = "I must look.", text: str = "") -> Script:
-    """A script: the model thinks, and calls these functions."""
+    """Return a script in which the model thinks and calls these functions."""
 
     async def script(call: Call) -> None:
         await call.head()
@@ -34,7 +34,7 @@ def calls(*named: tuple[str, dict[str, Any] | str], reasoning: str = "I must loo
 
 
 def results_in(message: ModelMessage) -> list[ToolReturnPart | RetryPromptPart]:
-    """The parts of a message that holds the results of calls alone."""
+    """Return the parts of a message that has only results of calls."""
     results = [part for part in message.parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
     assert len(results) == len(message.parts)
     return results

@@ -1,4 +1,4 @@
-"""An agent's application under uvicorn, and AG-UI's clients of it."""
+"""An agent's application under uvicorn, and AG-UI clients for it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ FRONT = {
 }
 
 
-SPOKEN = {"0.0.39": "/?dialect=thinking"}
-"""What the oldest clients have to say of themselves, who do not say their version."""
+DIALECT_QUERIES = {"0.0.39": "/?dialect=thinking"}
+"""Queries of clients that do not send their version."""
 
 
 class App(Served):
-    """An application that runs, as a client sees it."""
+    """A running application and its client."""
 
     def ask(self, *messages: Any, thread: str = "t", query: str = "", **more: Any) -> Reply:
-        """POST a run's input, as a client of 1.0 does."""
+        """POST the input of a run, as a client of version 1.0 does."""
         body = {"threadId": thread, "runId": "r", "protocolVersion": "1.0", "messages": list(messages) or [USER]}
         data = json.dumps({**body, **more}).encode()
         return self.request("POST", f"/{query}", data, {"Content-Type": "application/json"})
 
     def events(self, *messages: Any, dialect: DialectName = "1.0", **more: Any) -> list[dict[str, Any]]:
-        """The events of a run, which are legal ones."""
+        """Return the events of a run; they must be legal."""
         reply = self.ask(*messages, query=f"?dialect={dialect}", **more)
         assert reply.status == 200, reply.body
         events: list[dict[str, Any]] = events_of(reply.body)
@@ -53,40 +53,40 @@ class App(Served):
         return events
 
     def stream(self, **more: Any) -> Stream:
-        """A run, begun."""
+        """Begin a run and return its stream."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
         body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER], **more}
         connection.request("POST", "/", json.dumps(body).encode(), {"Content-Type": "application/json"})
         return Stream(connection.sock, connection.getresponse())
 
     def talk(self, converse: Converse, *turns: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the newest client makes of a conversation (see `agui_node.converse`)."""
+        """Play a conversation with the newest client (see `agui_node.converse`)."""
         [turns_seen] = self.talks(converse, ("1.0.0", turns))
         return turns_seen
 
     def talks(
         self, converse: Converse, *conversations: tuple[str, Sequence[dict[str, Any]]]
     ) -> list[list[dict[str, Any]]]:
-        """The same for many, each by a client of some version; no client has a word to say against it."""
-        gave = converse(
+        """Play conversations, each with a client of a version; no client may report an error or a warning."""
+        replies = converse(
             [
                 {
                     "client": client,
-                    "url": self.url + SPOKEN.get(client, ""),
+                    "url": self.url + DIALECT_QUERIES.get(client, ""),
                     "threadId": f"t{number}",
                     "turns": list(turns),
                 }
                 for number, (client, turns) in enumerate(conversations)
             ]
         )
-        for (client, _), said in zip(conversations, gave, strict=True):
-            for turn in said:
+        for (client, _), turns_seen in zip(conversations, replies, strict=True):
+            for turn in turns_seen:
                 assert (turn["error"], turn["warnings"]) == (None, []), client
-        return gave
+        return replies
 
 
 class _Server(uvicorn.Server):
-    """A server that ends as soon as it is to: there is one for each test."""
+    """A server that exits as soon as it should, because every test has its own."""
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # noqa: ASYNC110 (what it overrides waits so, for longer)
@@ -95,14 +95,14 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def serving(agent: Any, **options: Any) -> Iterator[App]:
-    """The application of this agent on a free port of this process."""
+    """Serve the application of this agent on a free port, in this process."""
     with running(agui(agent, seal_keys=options.pop("seal_keys", KEYS), **options)) as app:
         yield app
 
 
 @contextmanager
 def running(app: Any) -> Iterator[App]:
-    """Any application on a free port of this process."""
+    """Serve an ASGI application on a free port, in this process."""
     server = _Server(uvicorn.Config(app, port=0, log_config=None))
     thread = threading.Thread(target=server.run, name="app")
     thread.start()
@@ -116,7 +116,7 @@ def running(app: Any) -> Iterator[App]:
         assert not thread.is_alive()
 
 
-def of(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+def events_of_type(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
     return [event for event in events if event["type"] in types]
 
 

@@ -1,4 +1,4 @@
-"""An agent whose model is played by scripts, over a real socket."""
+"""Fixtures: agents with a scripted model behind a real socket."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=["python", pytest.param("packages", marks=pytest.mark.needs("node"))])
 def converse(request: pytest.FixtureRequest) -> Converse:
-    """Plays conversations with clients of AG-UI: ours in Python, and the official packages."""
+    """Play conversations with AG-UI clients: the project's own in Python, and the official packages."""
     return agui_node.converse if request.param == "packages" else agui_client.converse
 
 
 @pytest.fixture
 def make_agent(upstream: Upstream) -> MakeAgent:
-    """`agent, asked = make_agent(script, …, tools=[…])`; `asked()` is what the model was asked."""
+    """`agent, get_calls = make_agent(script, …, tools=[…])`; `get_calls()` returns the requests to the model."""
 
     def make(*scripts: Script, **options: Any) -> tuple[Agent[Any], Callable[[], list[Call]]]:
         name = upstream.plays(*scripts)

@@ -1,4 +1,4 @@
-"""An agent's run: what it gives, what it asks, what it keeps, and how it ends."""
+"""Runs of an agent: results, requests, functions, output, limits, streams, and cancellation."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def weather(city: str, days: int = 1) -> str:
     return f"rain in {city} for {days}"
 
 
-# --- what it gives -----------------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_gives_the_answer_the_thinking_and_the_messages(make_agent: MakeAgent) -> None:
+async def test_a_result_has_the_output_the_thinking_and_the_messages(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say("Let me see.", "It is 391."), instructions="Be brief.")
     result = await agent.run("17 * 23?")
     assert result.output == "It is 391. "
@@ -77,7 +77,7 @@ async def test_a_run_gives_the_answer_the_thinking_and_the_messages(make_agent: 
     assert result.all_messages() == result.new_messages() == messages_from_json(result.all_messages_json())
 
 
-def test_run_sync_and_that_it_says_where_it_cannot_be_used(make_agent: MakeAgent) -> None:
+def test_run_sync_is_refused_in_a_running_event_loop(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
     assert agent.run_sync("Why?").output == "42. "
 
@@ -88,8 +88,8 @@ def test_run_sync_and_that_it_says_where_it_cannot_be_used(make_agent: MakeAgent
         asyncio.run(inside())
 
 
-async def test_functions_are_called_and_each_turn_s_reasoning_is_its_own(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(
+async def test_functions_are_called_and_each_turn_has_its_reasoning(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(
         calls(("weather", {"city": "Lyon", "days": 2})), say("So it rains.", "Take a coat."), tools=[weather]
     )
     result = await agent.run("What to wear?")
@@ -102,15 +102,15 @@ async def test_functions_are_called_and_each_turn_s_reasoning_is_its_own(make_ag
     assert returned.content == "rain in Lyon for 2"
     thoughts = [p for m in (first, last) for p in m.parts if isinstance(p, ThinkingPart)]
     assert len({thought.item_id for thought in thoughts}) == 2
-    again = asked()[1].body["messages"]
+    again = get_calls()[1].body["messages"]
     assert [message["role"] for message in again] == ["user", "assistant", "tool"]
     assert (result.usage.requests, result.usage.tool_calls, result.usage.input_tokens) == (2, 1, 17)
 
 
-async def test_what_a_model_is_told_of_a_function(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say(), tools=[weather])
+async def test_a_function_is_described_to_the_model(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say(), tools=[weather])
     await agent.run("Why?")
-    [tool] = asked()[0].body["tools"]
+    [tool] = get_calls()[0].body["tools"]
     assert tool["function"] == {
         "name": "weather",
         "description": "What the weather will be.",
@@ -126,13 +126,13 @@ async def test_what_a_model_is_told_of_a_function(make_agent: MakeAgent) -> None
     }
 
 
-async def test_a_conversation_goes_on_with_its_history(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say("Hm.", "Ada."), instructions="Be kind.", system_prompt="You know history.")
+async def test_a_conversation_continues_with_its_history(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say("Hm.", "Ada."), instructions="Be kind.", system_prompt="You know history.")
     first = await agent.run("Who wrote the first program?")
     second = await agent.run("When?", message_history=messages_from_json(first.all_messages_json()))
     assert len(second.all_messages()) == 4
     assert len(second.new_messages()) == 2
-    sent = asked()[1].body["messages"]
+    sent = get_calls()[1].body["messages"]
     assert [message["content"] for message in sent if message["role"] == "system"] == ["Be kind.", "You know history."]
     assert [message["content"] for message in sent if message["role"] == "user"] == [
         "Who wrote the first program?",
@@ -141,9 +141,9 @@ async def test_a_conversation_goes_on_with_its_history(make_agent: MakeAgent) ->
 
 
 async def test_settings_are_merged_shallowly_and_the_later_layer_wins(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say(), model_settings={"temperature": 0.1, "extra_body": {"a": 1, "b": 1}})
+    agent, get_calls = make_agent(say(), model_settings={"temperature": 0.1, "extra_body": {"a": 1, "b": 1}})
     await agent.run("Why?", model_settings={"extra_body": {"b": 2}, "max_tokens": 50})
-    body = asked()[0].body
+    body = get_calls()[0].body
     assert (body["temperature"], body["max_tokens"], body.get("a"), body["b"]) == (0.1, 50, None, 2)
 
 
@@ -218,25 +218,25 @@ async def test_a_plain_function_runs_in_a_thread_and_gets_its_context(make_agent
     ],
 )
 async def test_arguments_that_do_not_fit_go_back_to_the_model(make_agent: MakeAgent, arguments: Any, says: str) -> None:
-    agent, asked = make_agent(
+    agent, get_calls = make_agent(
         calls(("weather", arguments)), calls(("weather", {"city": "Lyon"})), say(), tools=[weather]
     )
     result = await agent.run("Why?")
     [again] = result.all_messages()[2].parts
     assert isinstance(again, RetryPromptPart)
     assert says in str(again.content)
-    assert asked()[1].body["messages"][-1]["role"] == "tool"
+    assert get_calls()[1].body["messages"][-1]["role"] == "tool"
     assert result.output == "42. "
 
 
-async def test_a_function_that_does_not_exist_is_told_to_the_model(make_agent: MakeAgent) -> None:
+async def test_a_call_of_an_unknown_function_is_reported_to_the_model(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(calls(("wether", {})), say(), tools=[weather])
     result = await agent.run("Why?")
     [again] = results_in(result.all_messages()[2])
     assert "The tools are: weather" in str(again.content)
 
 
-async def test_a_function_may_ask_for_another_try_but_not_for_ever(make_agent: MakeAgent) -> None:
+async def test_a_function_may_request_a_limited_number_of_retries(make_agent: MakeAgent) -> None:
     tries: list[int] = []
 
     def guess(ctx: RunContext[None], n: int) -> str:
@@ -249,7 +249,7 @@ async def test_a_function_may_ask_for_another_try_but_not_for_ever(make_agent: M
     assert tries == [0, 1, 2]
 
 
-async def test_a_function_that_takes_too_long_is_told_to_the_model(make_agent: MakeAgent) -> None:
+async def test_a_timeout_of_a_function_is_reported_to_the_model(make_agent: MakeAgent) -> None:
     stopped: list[bool] = []
 
     async def slow() -> None:
@@ -265,7 +265,7 @@ async def test_a_function_that_takes_too_long_is_told_to_the_model(make_agent: M
     assert stopped == [True]
 
 
-async def test_what_a_function_raises_leaves_the_run_and_stops_the_others(make_agent: MakeAgent) -> None:
+async def test_an_exception_of_a_function_is_raised_and_stops_the_others(make_agent: MakeAgent) -> None:
     stopped: list[bool] = []
 
     async def slow() -> None:
@@ -278,13 +278,13 @@ async def test_what_a_function_raises_leaves_the_run_and_stops_the_others(make_a
     def broken() -> None:
         raise KeyError("oops")
 
-    agent, asked = make_agent(calls(("slow", {}), ("broken", {})), say(), tools=[slow, broken])
+    agent, get_calls = make_agent(calls(("slow", {}), ("broken", {})), say(), tools=[slow, broken])
     async with agent.iter("Go.") as run:
         with pytest.raises(KeyError, match="oops"):
             await run.finish()
     assert stopped == [True]
-    assert len(asked()) == 1
-    # And what was said can be said again: every call has an answer.
+    assert len(get_calls()) == 1
+    # The history can be sent again: every call has a result.
     outcomes = [part.outcome for part in results_in(run.all_messages()[-1]) if isinstance(part, ToolReturnPart)]
     assert outcomes == ["failed", "failed"]
 
@@ -316,54 +316,56 @@ class Person(BaseModel):
         (Literal["yes", "no"], {"response": "yes"}, "yes"),
     ],
 )
-async def test_a_value_of_a_type(make_agent: MakeAgent, type_: Any, arguments: dict[str, Any], value: Any) -> None:
-    agent, asked = make_agent(calls(("final_result", arguments)), output_type=type_)
+async def test_output_of_a_type(make_agent: MakeAgent, type_: Any, arguments: dict[str, Any], value: Any) -> None:
+    agent, get_calls = make_agent(calls(("final_result", arguments)), output_type=type_)
     result = await agent.run("Decide.")
     assert result.output == value
-    assert asked()[0].body["tool_choice"] == "required"
+    assert get_calls()[0].body["tool_choice"] == "required"
     [taken] = result.all_messages()[-1].parts
     assert isinstance(taken, ToolReturnPart)
 
 
-async def test_an_answer_of_the_wrong_form_goes_back_and_then_the_run_fails(make_agent: MakeAgent) -> None:
+async def test_an_invalid_output_is_requested_again_and_then_the_run_fails(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(
         calls(("final_result", {"guilty": "maybe"})), calls(("final_result", {"guilty": False})), output_type=Verdict
     )
     assert (await agent.run("Decide.")).output == Verdict(False)
-    agent, asked = make_agent(say("Hm.", "Guilty!"), output_type=Verdict, output_retries=2)
+    agent, get_calls = make_agent(say("Hm.", "Guilty!"), output_type=Verdict, output_retries=2)
     with pytest.raises(UnexpectedModelBehavior, match="final_result"):
         await agent.run("Decide.")
-    assert len(asked()) == 3
-    assert "final_result" in asked()[1].body["messages"][-1]["content"]
+    assert len(get_calls()) == 3
+    assert "final_result" in get_calls()[1].body["messages"][-1]["content"]
 
 
-async def test_text_or_a_value(make_agent: MakeAgent) -> None:
+async def test_output_is_text_or_of_a_type(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say("Hm.", "I cannot say."), output_type=[str, Verdict])
     assert (await agent.run("Decide.")).output == "I cannot say. "
     agent, _ = make_agent(calls(("final_result", {"guilty": True})), output_type=str | Verdict)
     assert (await agent.run("Decide.")).output == Verdict(True)
 
 
-async def test_one_of_several_types(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(calls(("final_result_Person", {"name": "Ada", "born": 1})), output_type=[Verdict, Person])
+async def test_output_of_one_of_several_types(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(
+        calls(("final_result_Person", {"name": "Ada", "born": 1})), output_type=[Verdict, Person]
+    )
     assert isinstance((await agent.run("Who?")).output, Person)
-    names = [tool["function"]["name"] for tool in asked()[0].body["tools"]]
+    names = [tool["function"]["name"] for tool in get_calls()[0].body["tools"]]
     assert names == ["final_result_Verdict", "final_result_Person"]
 
 
 async def test_a_native_and_a_prompted_output(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say("Hm.", '{"guilty":true}'), output_type=NativeOutput(Verdict))
+    agent, get_calls = make_agent(say("Hm.", '{"guilty":true}'), output_type=NativeOutput(Verdict))
     assert (await agent.run("Decide.")).output == Verdict(True)
-    assert asked()[0].body["response_format"]["json_schema"]["schema"]["required"] == ["guilty"]
-    agent, asked = make_agent(
+    assert get_calls()[0].body["response_format"]["json_schema"]["schema"]["required"] == ["guilty"]
+    agent, get_calls = make_agent(
         say("Hm.", "not JSON"), say("Hm.", '```json\n{"guilty":false}\n```'), output_type=PromptedOutput(Verdict)
     )
     assert (await agent.run("Decide.")).output == Verdict(False)
-    assert "JSON Schema" in asked()[0].body["messages"][0]["content"]
-    assert "not JSON" in asked()[1].body["messages"][-1]["content"]
+    assert "JSON Schema" in get_calls()[0].body["messages"][0]["content"]
+    assert "not JSON" in get_calls()[1].body["messages"][-1]["content"]
 
 
-async def test_a_validator_has_the_last_word(make_agent: MakeAgent) -> None:
+async def test_an_output_validator_changes_the_output_or_requests_a_retry(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say("Hm.", "no"), say("Hm.", "yes"))
 
     @agent.output_validator
@@ -375,7 +377,7 @@ async def test_a_validator_has_the_last_word(make_agent: MakeAgent) -> None:
     assert (await agent.run("May I?")).output == "YES"
 
 
-async def test_a_valid_answer_beside_other_calls_is_the_answer_and_they_are_not_made(make_agent: MakeAgent) -> None:
+async def test_other_calls_with_a_valid_output_are_skipped(make_agent: MakeAgent) -> None:
     called: list[str] = []
     agent, _ = make_agent(
         calls(("weather", {"city": "Lyon"}), ("final_result", {"guilty": True})),
@@ -388,10 +390,10 @@ async def test_a_valid_answer_beside_other_calls_is_the_answer_and_they_are_not_
     assert len(result.all_messages()[-1].parts) == 2
 
 
-async def test_an_answer_without_a_word_is_asked_for_again(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say("Only thought.", ""), say("Well.", "Yes."))
+async def test_an_empty_answer_is_requested_again(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say("Only thought.", ""), say("Well.", "Yes."))
     assert (await agent.run("Why?")).output == "Yes. "
-    assert len(asked()) == 2
+    assert len(get_calls()) == 2
 
 
 async def cut(call: Call) -> None:
@@ -403,7 +405,7 @@ async def cut(call: Call) -> None:
     await call.end()
 
 
-async def test_an_answer_that_was_cut_off(make_agent: MakeAgent) -> None:
+async def test_an_answer_that_was_cut_off_is_an_error_only_if_output_has_a_type(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(cut)
     with pytest.warns(UserWarning, match="cut off"):
         result = await agent.run("Why?")
@@ -415,7 +417,7 @@ async def test_an_answer_that_was_cut_off(make_agent: MakeAgent) -> None:
         await agent.run("Why?")
 
 
-# --- limits and faults -------------------------------------------------------------------------------------------
+# --- limits and errors -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -427,11 +429,11 @@ async def test_an_answer_that_was_cut_off(make_agent: MakeAgent) -> None:
         (UsageLimits(output_tokens_limit=4), "5 output tokens", 1),
     ],
 )
-async def test_a_run_that_uses_too_much(make_agent: MakeAgent, limits: UsageLimits, says: str, requests: int) -> None:
-    agent, asked = make_agent(calls(("weather", {"city": "Lyon"})), tools=[weather])
+async def test_usage_limits(make_agent: MakeAgent, limits: UsageLimits, says: str, requests: int) -> None:
+    agent, get_calls = make_agent(calls(("weather", {"city": "Lyon"})), tools=[weather])
     with pytest.raises(UsageLimitExceeded, match=says):
         await agent.run("Why?", usage_limits=limits)
-    assert len(asked()) == requests
+    assert len(get_calls()) == requests
 
 
 async def test_a_model_that_fails(make_agent: MakeAgent) -> None:
@@ -449,7 +451,7 @@ async def test_a_model_that_fails(make_agent: MakeAgent) -> None:
             await agent.run("Why?")
 
 
-async def test_nothing_to_ask_and_no_model() -> None:
+async def test_a_run_needs_a_prompt_and_a_model() -> None:
     from pellucid import Agent
 
     with pytest.raises(RequestError, match="no model"):
@@ -460,7 +462,7 @@ async def test_nothing_to_ask_and_no_model() -> None:
         Agent(tools=[lambda *args: 1])
 
 
-# --- live --------------------------------------------------------------------------------------------------------
+# --- streaming ---------------------------------------------------------------------------------------------------
 
 
 async def test_every_event_in_order_and_the_result_last(make_agent: MakeAgent) -> None:
@@ -479,16 +481,16 @@ async def test_every_event_in_order_and_the_result_last(make_agent: MakeAgent) -
     assert again[-1] is AgentRunResultEvent
 
 
-async def test_a_stream_hands_over_the_answer_as_it_comes(make_agent: MakeAgent) -> None:
+async def test_a_stream_yields_the_answer_as_it_arrives(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So.", "It will rain."), tools=[weather])
-    told: list[str] = []
+    event_types: list[str] = []
 
     async def handler(ctx: RunContext[None], events: Any) -> None:
         assert isinstance(ctx, RunContext)
-        told.extend([type(event).__name__ async for event in events])
+        event_types.extend([type(event).__name__ async for event in events])
 
     async with agent.run_stream("Why?", event_stream_handler=handler) as stream:
-        assert told[-1] == "FinalResultEvent"
+        assert event_types[-1] == "FinalResultEvent"
         complete = [stream.is_complete]
         assert [text async for text in stream.stream_text()] == ["It ", "It will ", "It will rain. "]
         complete.append(stream.is_complete)
@@ -528,7 +530,7 @@ async def test_a_handler_of_one_event(make_agent: MakeAgent) -> None:
     assert words == ["Yes. "]
 
 
-async def test_text_before_a_call_goes_on_after_it(make_agent: MakeAgent) -> None:
+async def test_text_before_a_call_is_continued_after_it(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(
         calls(("weather", {"city": "Lyon"}), text="I will look. "), say("So.", "Rain."), tools=[weather]
     )
@@ -570,18 +572,18 @@ def thought_in(event: Event) -> str | None:
     return None
 
 
-async def test_history_processors_change_what_is_sent_and_not_what_is_kept(make_agent: MakeAgent) -> None:
+async def test_history_processors_change_the_request_and_not_the_messages(make_agent: MakeAgent) -> None:
     async def only_the_last(ctx: RunContext[None], messages: list[Any]) -> list[Any]:
         return messages[-1:]
 
-    agent, asked = make_agent(say("Hm.", "Yes."), history_processors=[only_the_last])
+    agent, get_calls = make_agent(say("Hm.", "Yes."), history_processors=[only_the_last])
     first = await agent.run("One?")
     second = await agent.run("Two?", message_history=first.all_messages())
-    assert [message["content"] for message in asked()[1].body["messages"]] == ["Two?"]
+    assert [message["content"] for message in get_calls()[1].body["messages"]] == ["Two?"]
     assert len(second.all_messages()) == 4
 
 
-# --- being stopped -----------------------------------------------------------------------------------------------
+# --- cancellation ------------------------------------------------------------------------------------------------
 
 
 async def hangs(call: Call) -> None:
@@ -602,7 +604,7 @@ async def hangs_in_a_call(call: Call) -> None:
 async def test_a_run_that_is_cancelled_leaves_a_history_that_can_be_sent(
     make_agent: MakeAgent, script: Script, last: type[ThinkingPart | ToolCallPart]
 ) -> None:
-    agent, asked = make_agent(script, say("Hm.", "Yes."), tools=[weather])
+    agent, get_calls = make_agent(script, say("Hm.", "Yes."), tools=[weather])
     async with agent.iter("Why?") as run:
         begun = False
         while not begun:
@@ -613,16 +615,16 @@ async def test_a_run_that_is_cancelled_leaves_a_history_that_can_be_sent(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert await asyncio.to_thread(asked()[0].connection.closed.wait, LIMIT_SECONDS)
-    kept = run.all_messages()
-    unfinished = kept[-1].parts[-1]
+    assert await asyncio.to_thread(get_calls()[0].connection.closed.wait, LIMIT_SECONDS)
+    history = run.all_messages()
+    unfinished = history[-1].parts[-1]
     assert isinstance(unfinished, last)
     assert not unfinished.complete
-    result = await agent.run("Well?", message_history=kept)
+    result = await agent.run("Well?", message_history=history)
     assert result.output == "Yes. "
-    sent = asked()[1].body["messages"]
+    sent = get_calls()[1].body["messages"]
     assert [message["content"] for message in sent if message["role"] == "user"] == ["Why?", "Well?"]
-    assert not any("tool_calls" in message for message in sent), "what was cut off is not sent"
+    assert not any("tool_calls" in message for message in sent), "incomplete parts are not sent"
 
 
 async def test_a_run_that_is_cancelled_in_a_function(make_agent: MakeAgent) -> None:
@@ -632,7 +634,7 @@ async def test_a_run_that_is_cancelled_in_a_function(make_agent: MakeAgent) -> N
         begun.set()
         await asyncio.Event().wait()
 
-    agent, asked = make_agent(calls(("slow", {})), say(), tools=[slow])
+    agent, get_calls = make_agent(calls(("slow", {})), say(), tools=[slow])
     async with agent.iter("Go.") as run:
         task = asyncio.create_task(run.finish())
         await begun.wait()
@@ -642,7 +644,7 @@ async def test_a_run_that_is_cancelled_in_a_function(make_agent: MakeAgent) -> N
     call, answer = run.all_messages()[-2:]
     assert isinstance(call.parts[-1], ToolCallPart)
     assert results_in(answer)[0].tool_call_id == call.parts[-1].tool_call_id
-    assert len(asked()) == 1
+    assert len(get_calls()) == 1
     assert (await agent.run("Again.", message_history=run.all_messages())).output == "42. "
 
 
@@ -652,26 +654,26 @@ async def test_leaving_a_stream_closes_the_upstream_at_once(make_agent: MakeAgen
         await call.event(delta(content="Well"))
         await call.gone()
 
-    agent, asked = make_agent(talks)
+    agent, get_calls = make_agent(talks)
     async with agent.run_stream("Why?"):
         pass
-    assert await asyncio.to_thread(asked()[0].connection.closed.wait, LIMIT_SECONDS)
+    assert await asyncio.to_thread(get_calls()[0].connection.closed.wait, LIMIT_SECONDS)
     async with agent.run_stream_events("Why?") as events:
         async for _ in events:
             break
-    assert await asyncio.to_thread(asked()[1].connection.closed.wait, LIMIT_SECONDS)
+    assert await asyncio.to_thread(get_calls()[1].connection.closed.wait, LIMIT_SECONDS)
 
 
-async def test_what_the_model_cannot_honour_is_said_and_kept(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say())
+async def test_an_unsupported_setting_is_a_warning_and_is_not_sent(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say())
     with pytest.warns(UserWarning, match="groq_reasoning_format"):
         result = await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
     assert any("groq_reasoning_format" in warning for warning in result.warnings)
-    assert "reasoning_format" not in asked()[0].body
+    assert "reasoning_format" not in get_calls()[0].body
 
 
-async def test_a_paused_turn_goes_on(make_agent: MakeAgent) -> None:
-    """A provider that runs tools of its own may pause in a long turn, and wants all it said back."""
+async def test_a_paused_turn_is_continued(make_agent: MakeAgent) -> None:
+    """A provider that executes tools may pause a long turn, and needs the whole turn back."""
     from pellucid import Agent
     from pellucid.models.anthropic import AnthropicModel
     from pellucid.upstream import Limits
@@ -705,7 +707,7 @@ async def test_a_paused_turn_goes_on(make_agent: MakeAgent) -> None:
     assert result.usage.requests == 2
 
 
-async def test_a_run_that_fails_has_its_end_before_it_raises(make_agent: MakeAgent) -> None:
+async def test_a_failed_run_emits_its_end_before_it_raises(make_agent: MakeAgent) -> None:
     def broken() -> None:
         raise KeyError("secret")
 
@@ -730,31 +732,31 @@ async def collect(events: Any, into: list[Any]) -> None:
         into.append(event)  # noqa: PERF401 (what came before it raised is wanted)
 
 
-async def test_a_warning_points_to_who_asked(make_agent: MakeAgent) -> None:
+async def test_a_warning_has_the_location_of_the_caller(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
     with pytest.warns(UserWarning, match="groq") as warned:
         await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
     assert warned[0].filename == __file__
 
 
-async def test_what_is_misspelt_or_cannot_be_is_told_at_once(make_agent: MakeAgent) -> None:
+async def test_misspelt_and_invalid_options_are_refused_at_once(make_agent: MakeAgent) -> None:
     from pellucid import Agent
 
     with pytest.raises(TypeError, match="did you mean 'instructions'"):
         Agent("openai:gpt-5", instruction="Be brief.")  # type: ignore[call-overload]
     with pytest.raises(RequestError, match="names no type"):
         Agent("openai:gpt-5", output_type=[])
-    agent, asked = make_agent(say())
+    agent, get_calls = make_agent(say())
     with pytest.raises(RequestError, match="thinking cannot be 'lots'"):
         await agent.run("Why?", model_settings={"thinking": "lots"})
-    assert asked() == []
+    assert get_calls() == []
 
 
 def returned(value: Any, /) -> Any:
     return value
 
 
-async def test_odd_functions(make_agent: MakeAgent) -> None:
+async def test_unusual_functions(make_agent: MakeAgent) -> None:
     from functools import partial, wraps
 
     def stops() -> int:
@@ -787,10 +789,12 @@ async def test_odd_functions(make_agent: MakeAgent) -> None:
             await agent.run("Go.")
 
 
-async def test_a_name_cannot_mean_two_things(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(calls(("final_result_list_2", {"response": ["a"]})), output_type=[list[int], list[str]])
+async def test_names_of_functions_and_outputs_are_unique(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(
+        calls(("final_result_list_2", {"response": ["a"]})), output_type=[list[int], list[str]]
+    )
     assert (await agent.run("Go.")).output == ["a"]
-    assert len({tool["function"]["name"] for tool in asked()[0].body["tools"]}) == 2
+    assert len({tool["function"]["name"] for tool in get_calls()[0].body["tools"]}) == 2
     agent, _ = make_agent(say(), output_type=Verdict, tools=[Tool(weather, name="final_result")])
     with pytest.raises(RequestError, match="the name of the output"):
         await agent.run("Go.")
@@ -798,19 +802,19 @@ async def test_a_name_cannot_mean_two_things(make_agent: MakeAgent) -> None:
         make_agent(say(), output_type=[NativeOutput(Verdict), NativeOutput(Person)])
 
 
-async def test_a_stream_that_is_left_and_read_again_loses_nothing(make_agent: MakeAgent) -> None:
+async def test_a_stream_that_is_read_in_parts_loses_nothing(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say("Hm.", "One two three."))
     async with agent.run_stream("Count.") as stream:
         first = await anext(stream.stream_text(delta=True))
         assert first + "".join([text async for text in stream.stream_text(delta=True)]) == "One two three. "
 
 
-def test_breaking_out_of_events_ends_the_run_without_a_word(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(hangs)
+def test_breaking_out_of_events_ends_the_run_silently(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(hangs)
 
     async def main() -> None:
         async for _ in agent.run_stream_events("Why?"):
             break
-        assert await asyncio.to_thread(asked()[0].connection.closed.wait, LIMIT_SECONDS)
+        assert await asyncio.to_thread(get_calls()[0].connection.closed.wait, LIMIT_SECONDS)
 
     asyncio.run(main())

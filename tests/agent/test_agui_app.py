@@ -1,4 +1,4 @@
-"""`pellucid.agui(agent)`: an agent as an application, as AG-UI's own clients see it."""
+"""`pellucid.agui(agent)`: an agent as an application, tested with AG-UI's own clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from pellucid.protocols.agui import (
 from pellucid.protocols.agui.proto import MEDIA_TYPE, encode_message
 from pellucid.view import VIEWS, View
 from tests.agent.agent_kit import MakeAgent, calls
-from tests.agent.agui_app_kit import FRONT, USER, of, roles, serving
+from tests.agent.agui_app_kit import FRONT, USER, events_of_type, roles, serving
 from tests.agui import agui_node
 from tests.agui.agui_client import Converse
 from tests.agui.agui_kit import DIALECTS
@@ -56,12 +56,12 @@ def weather(city: str) -> str:
     return f"rain in {city}"
 
 
-# --- talking -----------------------------------------------------------------------------------------------------
+# --- conversations -----------------------------------------------------------------------------------------------
 
 
 def test_a_conversation_with_a_function(converse: Converse, make_agent: MakeAgent) -> None:
     scripts = [calls(("weather", {"city": "Lyon"})), say("So it rains.", "Take a coat."), say("Again.", "Yes.")]
-    agent, asked = make_agent(
+    agent, get_calls = make_agent(
         *(script for _ in CLIENTS for script in scripts),
         tools=[weather],
         instructions="Be brief.",
@@ -75,13 +75,13 @@ def test_a_conversation_with_a_function(converse: Converse, make_agent: MakeAgen
         assert roles(first) == ["user", *thought, "assistant", "tool", *thought, "assistant"]
         assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Lyon"]
         assert second["messages"][-1]["content"] == "Yes. "
-        told = asked()[3 * number + 2].body["messages"]
-        assert [m["role"] for m in told] == ["system", "system", "user", "assistant", "tool", "assistant", "user"]
-        assert [m["content"] for m in told[:2]] == ["Be brief.", "You know the weather."]
+        history = get_calls()[3 * number + 2].body["messages"]
+        assert [m["role"] for m in history] == ["system", "system", "user", "assistant", "tool", "assistant", "user"]
+        assert [m["content"] for m in history[:2]] == ["Be brief.", "You know the weather."]
 
 
-def test_reasoning_comes_back_from_a_client_that_cannot_read_it(converse: Converse, make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(calls(("weather", {"city": "Lyon"})), say(), tools=[weather])
+def test_sealed_reasoning_is_returned_by_clients(converse: Converse, make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(calls(("weather", {"city": "Lyon"})), say(), tools=[weather])
     with serving(agent, view="sealed") as app:
         [first, second] = app.talk(
             converse,
@@ -93,17 +93,17 @@ def test_reasoning_comes_back_from_a_client_that_cannot_read_it(converse: Conver
     assert thoughts
     assert all(m["content"] == "" and m["encryptedValue"] for m in thoughts)
     assert "I must look." not in json.dumps(first["messages"])
-    # The upstream's profile wants thought back within a loop of functions: this is where it can be seen.
-    back = [m.get("reasoning_content") or m.get("reasoning") for m in asked()[1].body["messages"]]
+    # The upstream's profile needs reasoning back within a loop of functions.
+    back = [m.get("reasoning_content") or m.get("reasoning") for m in get_calls()[1].body["messages"]]
     assert "I must look." in back
 
 
 @pytest.mark.parametrize("spoilt", ["thread", "entity", "bytes", "key"])
-def test_what_was_sealed_elsewhere_is_refused_with_its_place(make_agent: MakeAgent, spoilt: str) -> None:
+def test_a_misplaced_or_altered_seal_is_refused_with_its_location(make_agent: MakeAgent, spoilt: str) -> None:
     agent, _ = make_agent(say())
     with serving(agent) as app:
         events = app.events()
-        [value] = of(events, "REASONING_ENCRYPTED_VALUE")
+        [value] = events_of_type(events, "REASONING_ENCRYPTED_VALUE")
         back = {"id": value["entityId"], "role": "reasoning", "content": "", "encryptedValue": value["encryptedValue"]}
         answer = {"id": "a", "role": "assistant", "content": "42."}
         thread = "t"
@@ -141,7 +141,7 @@ def check_view(make_agent: MakeAgent, view: View, dialect: DialectName) -> None:
     assert more.status == (200 if view == "raw" else 403)
 
 
-def test_frames_of_protobuf_for_who_asks_for_them(make_agent: MakeAgent) -> None:
+def test_protobuf_frames_are_sent_on_request(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
     body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}
     head = {"Content-Type": "application/json", "Accept": MEDIA_TYPE}
@@ -155,18 +155,18 @@ def test_frames_of_protobuf_for_who_asks_for_them(make_agent: MakeAgent) -> None
 
 
 @pytest.mark.needs("node")
-def test_the_package_decodes_frames_of_protobuf(make_agent: MakeAgent) -> None:
+def test_the_official_package_decodes_protobuf_frames(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
     body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}
     head = {"Content-Type": "application/json", "Accept": MEDIA_TYPE}
     with serving(agent) as app:
         reply = app.request("POST", "/", json.dumps(body).encode(), head)
-    told = [one["event"]["type"] for one in agui_node.decode(frames_of(reply.body))]
-    assert (told[0], told[-1]) == ("RUN_STARTED", "RUN_FINISHED")
+    types = [one["event"]["type"] for one in agui_node.decode(frames_of(reply.body))]
+    assert (types[0], types[-1]) == ("RUN_STARTED", "RUN_FINISHED")
 
 
 def frames_of(body: bytes) -> list[bytes]:
-    """The messages of a body of frames, each of which begins with its length."""
+    """Split a body into frames; each begins with its length."""
     frames: list[bytes] = []
     while body:
         size = int.from_bytes(body[:4], "big")
@@ -178,10 +178,10 @@ def frames_of(body: bytes) -> list[bytes]:
 # --- the client's tools ------------------------------------------------------------------------------------------
 
 
-def test_a_tool_of_the_page_ends_the_run_and_its_result_comes_with_the_next(
+def test_a_client_tool_ends_the_run_and_its_result_comes_with_the_next(
     converse: Converse, make_agent: MakeAgent
 ) -> None:
-    agent, asked = make_agent(
+    agent, get_calls = make_agent(
         calls(("weather", {"city": "Lyon"}), ("paint", {"color": "grey"})), say("Done.", "It is grey."), tools=[weather]
     )
     with serving(agent) as app:
@@ -190,21 +190,21 @@ def test_a_tool_of_the_page_ends_the_run_and_its_result_comes_with_the_next(
         )
     assert first["events"][-3:] == ["TOOL_CALL_END", "TOOL_CALL_RESULT", "RUN_FINISHED"]
     assert second["messages"][-1]["content"] == "It is grey. "
-    told = asked()[1].body["messages"]
-    assert [m["content"] for m in told if m["role"] == "tool"] == ["rain in Lyon", "painted"]
-    assert [tool["function"]["name"] for tool in asked()[0].body["tools"]] == ["weather", "paint"]
+    history = get_calls()[1].body["messages"]
+    assert [m["content"] for m in history if m["role"] == "tool"] == ["rain in Lyon", "painted"]
+    assert [tool["function"]["name"] for tool in get_calls()[0].body["tools"]] == ["weather", "paint"]
 
 
-def test_a_tool_with_a_name_that_the_agent_has_is_refused(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say(), tools=[weather])
+def test_a_client_tool_with_the_name_of_an_agents_tool_is_refused(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say(), tools=[weather])
     with serving(agent) as app:
         reply = app.ask(tools=[{**FRONT, "name": "weather"}])
-    assert (reply.status, asked()) == (400, [])
+    assert (reply.status, get_calls()) == (400, [])
     assert "'weather'" in reply.json["message"]
     assert reply.json["metadata"]["pellucid"]["param"] == "tools[0].name"
 
 
-# --- state, and what is said beside ------------------------------------------------------------------------------
+# --- state and custom events -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -219,11 +219,11 @@ class Kitchen:
     user: str
 
 
-def test_state_is_typed_and_each_run_s_own(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(calls(("add", {"step": "stir"})), say(), calls(("add", {"step": "boil"})), say())
+def test_state_is_typed_and_belongs_to_one_run(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(calls(("add", {"step": "stir"})), say(), calls(("add", {"step": "boil"})), say())
 
     @agent.instructions
-    def told(ctx: RunContext[Kitchen]) -> str:
+    def instructions(ctx: RunContext[Kitchen]) -> str:
         return f"{ctx.deps.user} cooks {ctx.deps.state.title}."
 
     @agent.tool
@@ -236,15 +236,15 @@ def test_state_is_typed_and_each_run_s_own(make_agent: MakeAgent) -> None:
     with serving(agent, deps=lambda input: Kitchen(known.state, input.forwarded_props["user"])) as app:
         props = {"user": "Ada"}
         events = app.events(state={"title": "soup", "steps": ["cut"]}, forwardedProps=props)
-        assert [event["snapshot"] for event in of(events, "STATE_SNAPSHOT")] == [
+        assert [event["snapshot"] for event in events_of_type(events, "STATE_SNAPSHOT")] == [
             {"title": "soup", "steps": ["cut", "stir"]}
         ]
         events = app.events(state={}, forwardedProps=props)
-        assert [event["snapshot"]["steps"] for event in of(events, "STATE_SNAPSHOT")] == [["boil"]]
+        assert [event["snapshot"]["steps"] for event in events_of_type(events, "STATE_SNAPSHOT")] == [["boil"]]
         wrong = app.ask(state={"title": 7, "steps": "no"}, forwardedProps=props)
         none = app.ask()
     assert known.state.steps == []
-    assert "Ada cooks soup." in asked()[0].body["messages"][0]["content"]
+    assert "Ada cooks soup." in get_calls()[0].body["messages"][0]["content"]
     assert (wrong.status, wrong.json["metadata"]["pellucid"]["param"]) == (400, "state")
     assert (none.status, none.json["code"]) == (500, "server_error")
 
@@ -266,7 +266,7 @@ def test_state_deps_and_state_of_no_type(make_agent: MakeAgent) -> None:
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["coroutine", "thread"])
-def test_what_a_function_says_leaves_while_it_works(converse: Converse, make_agent: MakeAgent, thread: bool) -> None:
+def test_events_of_a_function_are_sent_while_it_runs(converse: Converse, make_agent: MakeAgent, thread: bool) -> None:
     go = threading.Event()
 
     async def slowly(ctx: RunContext[None]) -> str:
@@ -296,14 +296,14 @@ def test_what_a_function_says_leaves_while_it_works(converse: Converse, make_age
     assert [name for name in turn["events"] if name in order] == order
 
 
-def test_what_is_no_event_cannot_be_emitted(make_agent: MakeAgent) -> None:
+def test_only_events_can_be_emitted(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
 
     @agent.instructions
-    def told(ctx: RunContext[None]) -> str:
+    def instructions(ctx: RunContext[None]) -> str:
         with pytest.raises(TypeError, match=r"str is not an event .*pellucid\.protocols\.agui"):
             ctx.emit("hello")
-        ctx.emit(CustomEvent(name="early", value=1))  # nobody reads yet, and nobody is hurt
+        ctx.emit(CustomEvent(name="early", value=1))  # ignored, because no client reads yet
         return ""
 
     assert agent.run_sync("Why?").output == "42. "
@@ -319,7 +319,7 @@ def delete(ctx: RunContext[None], path: str) -> str:
     return f"deleted {path}"
 
 
-SETTLED: list[tuple[str, dict[str, Any], str]] = [
+SETTLEMENTS: list[tuple[str, dict[str, Any], str]] = [
     ("1.0.0", {"status": "resolved", "payload": {"approved": True}}, "deleted a.txt"),
     ("1.0.0", {"status": "resolved", "payload": {"approved": True, "editedArgs": {"path": "b"}}}, "deleted b"),
     ("1.0.0", {"status": "resolved", "payload": {"approved": False}}, "The tool call was denied."),
@@ -328,41 +328,41 @@ SETTLED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_a_call_that_needs_leave_waits_for_it(converse: Converse, make_agent: MakeAgent) -> None:
+def test_a_call_that_needs_approval_is_an_interrupt(converse: Converse, make_agent: MakeAgent) -> None:
     both = calls(("delete", {"path": "a.txt"}), ("weather", {"city": "Lyon"}))
-    scripts = [both, say("Hm.", "All right.")] * len(SETTLED)
-    agent, asked = make_agent(*scripts, tools=[delete, weather])
+    scripts = [both, say("Hm.", "All right.")] * len(SETTLEMENTS)
+    agent, get_calls = make_agent(*scripts, tools=[delete, weather])
     with serving(agent) as app:
         ask: dict[str, Any] = {"messages": [USER]}
-        talks = app.talks(converse, *((client, [ask, {"settle": settle}]) for client, settle, _ in SETTLED))
-    for number, ((_, _, result), (first, second)) in enumerate(zip(SETTLED, talks, strict=True)):
+        talks = app.talks(converse, *((client, [ask, {"settle": settle}]) for client, settle, _ in SETTLEMENTS))
+    for number, ((_, _, result), (first, second)) in enumerate(zip(SETTLEMENTS, talks, strict=True)):
         [interrupt] = first["interrupts"]
         asks = (interrupt["reason"], interrupt["message"], interrupt["metadata"])
         assert asks == ("tool_call", "Delete a.txt?", {"path": "a.txt"})
         assert second["interrupts"] == []
         assert second["messages"][-1]["content"] == "All right. "
-        told = [m["content"] for m in asked()[2 * number + 1].body["messages"] if m["role"] == "tool"]
-        assert told == [result, "rain in Lyon"]
+        results = [m["content"] for m in get_calls()[2 * number + 1].body["messages"] if m["role"] == "tool"]
+        assert results == [result, "rain in Lyon"]
         shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
         assert shown[interrupt["toolCallId"]] == result
-    assert len(asked()) == 2 * len(SETTLED)
+    assert len(get_calls()) == 2 * len(SETTLEMENTS)
 
 
-def test_a_tool_may_always_need_leave(make_agent: MakeAgent) -> None:
+def test_a_tool_may_always_need_approval(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say())
     agent.tool_plain(requires_approval=True)(weather)
     with serving(agent) as app:
-        [finished] = of(app.events(), "RUN_FINISHED")
+        [finished] = events_of_type(app.events(), "RUN_FINISHED")
     [interrupt] = finished["outcome"]["interrupts"]
     assert interrupt["message"] == "May weather be called?"
     assert interrupt["responseSchema"]["required"] == ["approved"]
 
 
-def test_a_result_that_the_user_has(converse: Converse, make_agent: MakeAgent) -> None:
+def test_a_result_that_the_user_provides(converse: Converse, make_agent: MakeAgent) -> None:
     def ask(question: str) -> str:
         raise CallDeferred(message=question, response_schema={"type": "string"})
 
-    agent, asked = make_agent(calls(("ask", {"question": "How old?"})), say("Hm.", "Old."), tools=[ask])
+    agent, get_calls = make_agent(calls(("ask", {"question": "How old?"})), say("Hm.", "Old."), tools=[ask])
     with serving(agent) as app:
         first, second = app.talk(
             converse, {"messages": [USER]}, {"settle": {"status": "resolved", "payload": "as old as the hills"}}
@@ -375,28 +375,32 @@ def test_a_result_that_the_user_has(converse: Converse, make_agent: MakeAgent) -
     )
     assert interrupt["id"] == interrupt["toolCallId"]
     assert second["messages"][-1]["content"] == "Old. "
-    assert asked()[1].body["messages"][-1]["content"] == "as old as the hills"
+    assert get_calls()[1].body["messages"][-1]["content"] == "as old as the hills"
 
 
-def test_answers_that_fit_nothing_are_refused(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(calls(("delete", {"path": "a"})), say(), tools=[delete])
+def test_invalid_answers_to_interrupts_are_refused(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(calls(("delete", {"path": "a"})), say(), tools=[delete])
     with serving(agent) as app:
         events = app.events()
-        [start] = of(events, "TOOL_CALL_START")
+        [start] = events_of_type(events, "TOOL_CALL_START")
         id = start["toolCallId"]
         function = {"name": "delete", "arguments": '{"path": "a"}'}
-        said = {"id": "a1", "role": "assistant", "toolCalls": [{"id": id, "type": "function", "function": function}]}
+        assistant_message = {
+            "id": "a1",
+            "role": "assistant",
+            "toolCalls": [{"id": id, "type": "function", "function": function}],
+        }
 
         def answered(id: str, payload: Any) -> tuple[int, str]:
             resume = [{"interruptId": id, "status": "resolved", "payload": payload}]
-            reply = app.ask(USER, said, resume=resume)
+            reply = app.ask(USER, assistant_message, resume=resume)
             return reply.status, reply.json["message"]
 
         status, message = answered(f"int-{id}", {"approved": "yes"})
         assert (status, "resume[0].payload" in message) == (400, True)
         status, message = answered("int-other", {"approved": True})
         assert (status, "resume[0].interruptId" in message) == (400, True)
-    assert len(asked()) == 1
+    assert len(get_calls()) == 1
 
 
 def entry(id: str, payload: Any = None) -> dict[str, Any]:
@@ -414,7 +418,7 @@ WAITS = {
 PAINTED = {"id": "t1", "role": "tool", "toolCallId": "c3", "content": "painted"}
 
 
-ANSWERED: list[tuple[Any, Any, str | None, str | None]] = [
+ANSWERS: list[tuple[Any, Any, str | None, str | None]] = [
     ([PAINTED], [entry("int-c1"), entry("int-zz")], "no_such_interrupt", "resume[1].interruptId"),
     ([PAINTED], [entry("zz", "x")], "no_such_interrupt", "resume[0].interruptId"),
     ([PAINTED], [entry("int-c1"), entry("int-c2"), entry("c3", "x")], "no_such_interrupt", "resume[2].interruptId"),
@@ -428,20 +432,20 @@ ANSWERED: list[tuple[Any, Any, str | None, str | None]] = [
 
 
 def test_each_answer_has_its_interrupt_and_each_interrupt_its_answer(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say(), tools=[delete])
+    agent, get_calls = make_agent(say(), tools=[delete])
     with serving(agent) as app, Cases() as case:
-        for messages, resume, code, param in ANSWERED:
+        for messages, resume, code, param in ANSWERS:
             with case(f"{code}, {param}"):
-                before = len(asked())
+                before = len(get_calls())
                 reply = app.ask(USER, WAITS, *messages, resume=resume, tools=[FRONT])
                 if code is None:
-                    assert (reply.status, len(asked())) == (200, before + 1)
+                    assert (reply.status, len(get_calls())) == (200, before + 1)
                 else:
-                    assert (reply.status, len(asked())) == (400, before)
+                    assert (reply.status, len(get_calls())) == (400, before)
                     assert (reply.json["code"], reply.json["metadata"]["pellucid"]["param"]) == (code, param)
 
 
-def test_an_answer_to_an_agent_s_own_interrupt_is_for_its_deps(make_agent: MakeAgent) -> None:
+def test_an_answer_to_an_agents_own_interrupt_is_passed_to_its_deps(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say(), say())
     seen: list[Any] = []
     with serving(agent, deps=lambda input: seen.append(input.resume[0].payload)) as app:
@@ -450,7 +454,7 @@ def test_an_answer_to_an_agent_s_own_interrupt_is_for_its_deps(make_agent: MakeA
     assert seen == ["yes"]
 
 
-def test_an_agent_s_own_interrupt(make_agent: MakeAgent) -> None:
+def test_an_agents_own_interrupt(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
 
     @agent.output_validator
@@ -459,7 +463,7 @@ def test_an_agent_s_own_interrupt(make_agent: MakeAgent) -> None:
         return output
 
     with serving(agent) as app:
-        [finished] = of(app.events(), "RUN_FINISHED")
+        [finished] = events_of_type(app.events(), "RUN_FINISHED")
     assert finished["outcome"] == {
         "type": "interrupt",
         "interrupts": [{"id": "sure", "reason": "confirmation", "message": "Sure?"}],
@@ -467,7 +471,7 @@ def test_an_agent_s_own_interrupt(make_agent: MakeAgent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "result"),
+    ("approval", "result"),
     [
         (True, "deleted a"),
         (ToolApproved({"path": "b"}), "deleted b"),
@@ -475,26 +479,26 @@ def test_an_agent_s_own_interrupt(make_agent: MakeAgent) -> None:
         (ToolDenied("No."), "No."),
     ],
 )
-def test_the_same_without_a_client(make_agent: MakeAgent, said: Any, result: str) -> None:
-    agent, asked = make_agent(calls(("delete", {"path": "a"})), say("Hm.", "Done."), tools=[delete])
+def test_deferred_tools_without_a_client(make_agent: MakeAgent, approval: Any, result: str) -> None:
+    agent, get_calls = make_agent(calls(("delete", {"path": "a"})), say("Hm.", "Done."), tools=[delete])
     first = agent.run_sync("Delete it.")
     waits: Any = first.output
     assert isinstance(waits, DeferredToolRequests)
     [call] = waits.approvals
     assert (waits.calls, waits.metadata) == ([], {call.tool_call_id: {"path": "a"}})
-    results = DeferredToolResults(approvals={call.tool_call_id: said})
+    results = DeferredToolResults(approvals={call.tool_call_id: approval})
     second = agent.run_sync(message_history=first.all_messages(), deferred_tool_results=results)
     assert second.output == "Done. "
-    assert asked()[1].body["messages"][-1]["content"] == result
+    assert get_calls()[1].body["messages"][-1]["content"] == result
     assert [type(message) for message in second.new_messages()][-1] is ModelResponse
     with pytest.raises(RequestError, match="no call with the id 'x' waits"):
         agent.run_sync(message_history=first.all_messages(), deferred_tool_results=DeferredToolResults({"x": 1}))
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------------
 
 
-def test_what_breaks_is_an_error_without_its_text(
+def test_an_exception_is_an_error_without_its_text(
     converse: Converse, make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks() -> str:
@@ -527,7 +531,7 @@ def never_enough(output: str) -> str:
     raise ModelRetry("the secret word")
 
 
-FOR_GOOD: list[tuple[Any, str, str]] = [
+FINAL_ERRORS: list[tuple[Any, str, str]] = [
     (calls(("asks_again", {})), "retries", "the tool 'asks_again' failed more than 1 times in a row"),
     (calls(("weather", {"city": ["the secret word"]})), "retries", "the tool 'weather' failed more than"),
     (calls(("weather", '{"the secret word": 1}')), "retries", "the tool 'weather' failed more than"),
@@ -536,10 +540,10 @@ FOR_GOOD: list[tuple[Any, str, str]] = [
 ]
 
 
-def test_what_breaks_for_good_quotes_nobody(make_agent: MakeAgent) -> None:
+def test_an_error_that_ends_the_run_quotes_no_function(make_agent: MakeAgent) -> None:
     with Cases() as case:
         for view in ["raw", "hidden"]:
-            for script, code, message in FOR_GOOD:
+            for script, code, message in FINAL_ERRORS:
                 with case(f"{code}, {message}, {view}"):
                     agent, _ = make_agent(script, tools=[asks_again, weather])
                     agent.output_validator(never_enough)
@@ -548,40 +552,40 @@ def test_what_breaks_for_good_quotes_nobody(make_agent: MakeAgent) -> None:
                     assert (error["type"], error["code"]) == ("RUN_ERROR", code)
                     assert message in error["message"]
                     assert "secret" not in json.dumps(error)
-                    # Whoever runs it themselves is told all of it.
+                    # A program that runs the agent gets the whole message.
                     with pytest.raises(UnexpectedModelBehavior, match=r"secret|city"):
                         agent.run_sync("Why?")
 
 
 @pytest.mark.parametrize("dialect", ["1.0", "thinking"])
-def test_nothing_is_sealed_where_no_seal_can_be_told(make_agent: MakeAgent, dialect: Any) -> None:
+def test_nothing_is_sealed_in_a_dialect_without_seals(make_agent: MakeAgent, dialect: Any) -> None:
     agent, _ = make_agent(say())
     started: list[RunInput] = []
 
-    class Watched:
+    class RecordingAgent:
         async def start(self, run_input: RunInput) -> Any:
             started.append(run_input)
             return await agent.start(run_input)
 
-    with serving(Watched()) as app:
+    with serving(RecordingAgent()) as app:
         app.events(dialect=dialect)
     assert [not start.stages for start in started] == [dialect == "thinking"]
 
 
-def test_who_brings_another_model_s_thoughts_is_told(make_agent: MakeAgent) -> None:
+def test_reasoning_of_another_model_is_a_warning_in_a_header(make_agent: MakeAgent) -> None:
     (first, _), (other, _) = make_agent(say()), make_agent(say())
     with serving(first) as one, serving(other) as two:
-        [value] = of(one.events(), "REASONING_ENCRYPTED_VALUE")
+        [value] = events_of_type(one.events(), "REASONING_ENCRYPTED_VALUE")
         back = {"id": value["entityId"], "role": "reasoning", "content": "", "encryptedValue": value["encryptedValue"]}
-        said = [USER, back, {"id": "a", "role": "assistant", "content": "42."}, {**USER, "id": "u2"}]
-        home, away = one.ask(*said), two.ask(*said)
+        messages = [USER, back, {"id": "a", "role": "assistant", "content": "42."}, {**USER, "id": "u2"}]
+        home, away = one.ask(*messages), two.ask(*messages)
     assert (home.status, away.status) == (200, 200)
     assert "pellucid-warning" not in {name.lower() for name in home.headers}
     headers = {name.lower(): value for name, value in away.headers.items()}
     assert "1 sealed item(s) were made by another model" in headers["pellucid-warning"]
 
 
-def test_a_model_that_is_not_there_is_an_http_error(make_agent: MakeAgent) -> None:
+def test_an_unavailable_model_is_an_http_error(make_agent: MakeAgent) -> None:
     async def refuses(call: Call) -> None:
         await call.answer(503, b"{}")
 
@@ -590,7 +594,7 @@ def test_a_model_that_is_not_there_is_an_http_error(make_agent: MakeAgent) -> No
         assert app.ask().status == 503
 
 
-def test_who_leaves_ends_the_run(make_agent: MakeAgent) -> None:
+def test_a_client_that_disconnects_ends_the_run(make_agent: MakeAgent) -> None:
     gone = threading.Event()
 
     async def waits() -> str:
@@ -615,18 +619,18 @@ def test_who_leaves_ends_the_run(make_agent: MakeAgent) -> None:
             app.idle()
 
 
-def test_requests_that_are_none(make_agent: MakeAgent) -> None:
-    agent, asked = make_agent(say())
+def test_invalid_requests(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say())
     head = {"Content-Type": "application/json"}
     with serving(agent, path="/agent") as app:
         assert app.request("POST", "/", b"{}", head).status == 404
         assert app.request("GET", "/agent").status == 405
-        assert app.request("POST", "/agent", b"{}").status == 400  # any page could post text
+        assert app.request("POST", "/agent", b"{}").status == 400  # any web page could send this content type
         assert app.request("POST", "/agent", b"{", head).json["type"] == "RUN_ERROR"
         body = json.dumps({"threadId": "t", "runId": "r", "messages": [USER]}).encode()
         assert app.request("POST", "/agent?model=other", body, head).json["metadata"]["pellucid"]["param"] == "model"
         assert app.request("POST", "/agent?store=true", body, head).status == 400
-        assert asked() == []
+        assert get_calls() == []
         assert app.request("POST", "/agent/", body, head).status == 200
     with pytest.raises(TypeError, match="a str is no agent"):
         agui("agent")

@@ -1,4 +1,4 @@
-"""The same application with an agent of Pydantic AI's."""
+"""`pellucid.agui(agent)` with an agent of Pydantic AI."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 from pellucid.protocols.agui.verify import verify
-from tests.agent.agui_app_kit import FRONT, USER, of, roles, serving
+from tests.agent.agui_app_kit import FRONT, USER, events_of_type, roles, serving
 from tests.agui.agui_client import Converse
 from tests.agui.agui_kit import events_of
-from tests.pushing import run_events
+from tests.scripted_runs import run_events
 from tests.waiting import LIMIT_SECONDS
 
 Turn = Sequence[str | dict[int, Any]]
 
 
 def agent_of(*turns: Turn, **more: Any) -> tuple[Agent[Any, Any], list[list[theirs.ModelMessage]]]:
-    """An agent whose model says this, turn by turn; and what it was asked."""
-    asked: list[list[theirs.ModelMessage]] = []
+    """Return an agent whose model plays these turns, and the list of the model's requests."""
+    requests: list[list[theirs.ModelMessage]] = []
 
     async def says(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, Any]]:
-        asked.append(list(messages))
-        for piece in turns[len(asked) - 1]:
+        requests.append(list(messages))
+        for piece in turns[len(requests) - 1]:
             yield piece
 
-    return Agent(FunctionModel(stream_function=says), name="agent", **more), asked
+    return Agent(FunctionModel(stream_function=says), name="agent", **more), requests
 
 
 def call(name: str, arguments: dict[str, Any], id: str, at: int = 1) -> dict[int, Any]:
@@ -59,8 +59,8 @@ def kinds(messages: list[theirs.ModelMessage]) -> list[list[str]]:
     return [[part.part_kind for part in message.parts] for message in messages]
 
 
-def test_its_functions_are_functions_and_its_thoughts_come_back_signed(converse: Converse) -> None:
-    agent, asked = agent_of(
+def test_functions_are_called_and_thoughts_are_replayed_signed(converse: Converse) -> None:
+    agent, requests = agent_of(
         [THINKS, call("weather", {"city": "Oslo"}, "c1"), call("weather", {"city": "Rome"}, "c2", 2)],
         [{0: DeltaThinkingPart(content="Wet.")}, call("weather", {"city": "Bonn"}, "c3")],
         ["Rain ", "everywhere."],
@@ -82,11 +82,11 @@ def test_its_functions_are_functions_and_its_thoughts_come_back_signed(converse:
         "assistant",
     ]
     results = [m["content"] for m in first["messages"] if m["role"] == "tool"]
-    assert sorted(results[:2]) == ["rain in Oslo", "rain in Rome"]  # in the order in which they returned
+    assert sorted(results[:2]) == ["rain in Oslo", "rain in Rome"]  # in the order of completion
     assert results[2:] == ["rain in Bonn"]
     assert "I should look." not in json.dumps(first)
     assert second["messages"][-1]["content"] == "Yes."
-    assert kinds(asked[3]) == [
+    assert kinds(requests[3]) == [
         ["user-prompt"],
         ["thinking", "tool-call", "tool-call"],
         ["tool-return", "tool-return"],
@@ -95,11 +95,11 @@ def test_its_functions_are_functions_and_its_thoughts_come_back_signed(converse:
         ["text"],
         ["user-prompt"],
     ]
-    thought: Any = asked[3][1].parts[0]
+    thought: Any = requests[3][1].parts[0]
     assert (thought.content, thought.signature) == ("I should look.", "sig-1")
 
 
-def test_what_is_told_of_it_is_a_legal_run() -> None:
+def test_its_events_are_a_legal_run() -> None:
     def fails(n: int) -> str:
         raise ModelRetry("Try 2.")
 
@@ -130,7 +130,7 @@ def test_what_is_told_of_it_is_a_legal_run() -> None:
 
 
 def returned(message: theirs.ModelMessage) -> list[str]:
-    """The results of calls in a message."""
+    """Return the results of calls in a message."""
     return [str(part.content) for part in message.parts if isinstance(part, theirs.ToolReturnPart)]
 
 
@@ -144,7 +144,7 @@ class Progress(CustomEvent):
     done: int
 
 
-def test_state_and_what_it_says_beside() -> None:
+def test_state_and_custom_events() -> None:
     go = threading.Event()
     agent, _ = agent_of([call("add", {"step": "stir"}, "c1", 0)], ["Done."], deps_type=StateDeps[Recipe])
 
@@ -165,13 +165,15 @@ def test_state_and_what_it_says_beside() -> None:
         assert verify(events, "1.0") is None
         wrong = app.ask(state={"title": []})
     assert known.state.steps == []
-    assert [(e["name"], e["value"]) for e in of(events, "CUSTOM")] == [("progress", {"done": 1})]
-    assert [e["snapshot"] for e in of(events, "STATE_SNAPSHOT")] == [{"title": "soup", "steps": ["cut", "stir"]}]
+    assert [(e["name"], e["value"]) for e in events_of_type(events, "CUSTOM")] == [("progress", {"done": 1})]
+    assert [e["snapshot"] for e in events_of_type(events, "STATE_SNAPSHOT")] == [
+        {"title": "soup", "steps": ["cut", "stir"]}
+    ]
     assert (wrong.status, wrong.json["metadata"]["pellucid"]["param"]) == (400, "state")
 
 
-def test_a_tool_of_the_page(converse: Converse) -> None:
-    agent, asked = agent_of(
+def test_a_client_tool(converse: Converse) -> None:
+    agent, requests = agent_of(
         [call("weather", {"city": "Oslo"}, "c1"), call("paint", {"color": "grey"}, "c2", 2)],
         ["It is."],
         tools=[weather],
@@ -182,15 +184,15 @@ def test_a_tool_of_the_page(converse: Converse) -> None:
         )
     assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Oslo"]
     assert second["messages"][-1]["content"] == "It is."
-    assert sorted(returned(asked[1][-1])) == ["painted", "rain in Oslo"]
+    assert sorted(returned(requests[1][-1])) == ["painted", "rain in Oslo"]
 
 
 @pytest.mark.parametrize(
     ("payload", "result"),
     [({"approved": True, "editedArgs": {"path": "b"}}, "deleted b"), ({"approved": False, "reason": "No."}, "No.")],
 )
-def test_leave(converse: Converse, payload: dict[str, Any], result: str) -> None:
-    agent, asked = agent_of(
+def test_approval(converse: Converse, payload: dict[str, Any], result: str) -> None:
+    agent, requests = agent_of(
         [THINKS, call("delete", {"path": "a"}, "c1"), call("weather", {"city": "Oslo"}, "c2", 2)], ["All right."],
         tools=[weather],
     )  # fmt: skip
@@ -209,11 +211,11 @@ def test_leave(converse: Converse, payload: dict[str, Any], result: str) -> None
     shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
     assert shown[interrupt["toolCallId"]] == result
     assert second["messages"][-1]["content"] == "All right."
-    assert sorted(returned(asked[1][-1]) + returned(asked[1][-2])) == sorted([result, "rain in Oslo"])
+    assert sorted(returned(requests[1][-1]) + returned(requests[1][-2])) == sorted([result, "rain in Oslo"])
 
 
-def test_a_result_that_the_user_has(converse: Converse) -> None:
-    agent, asked = agent_of([call("ask", {}, "c1")], ["Old."])
+def test_a_result_that_the_user_provides(converse: Converse) -> None:
+    agent, requests = agent_of([call("ask", {}, "c1")], ["Old."])
 
     @agent.tool_plain
     def ask() -> str:
@@ -225,7 +227,7 @@ def test_a_result_that_the_user_has(converse: Converse) -> None:
         )
     assert [one["reason"] for one in first["interrupts"]] == ["input_required"]
     assert second["messages"][-1]["content"] == "Old."
-    assert kinds(asked[1])[-1] == ["tool-return"]
+    assert kinds(requests[1])[-1] == ["tool-return"]
 
 
 def test_a_tool_that_was_cancelled_elsewhere_ends_the_run_as_failed() -> None:
@@ -252,17 +254,17 @@ def test_a_tool_that_was_cancelled_elsewhere_ends_the_run_as_failed() -> None:
         ({"tools": [FRONT, {**FRONT, "name": "weather"}]}, "invalid_value", "tools[1].name"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_of_it_is_refused_with_its_place(
+def test_an_unsupported_input_is_refused_with_its_location(
     more: dict[str, Any], code: str, param: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent, asked = agent_of(["Hm."], tools=[weather])
+    agent, requests = agent_of(["Hm."], tools=[weather])
     with serving(agent) as app:
         reply = app.ask(**more)
     assert (reply.status, reply.json["code"], reply.json["metadata"]["pellucid"]["param"]) == (400, code, param)
-    assert (asked, caplog.text) == ([], "")
+    assert (requests, caplog.text) == ([], "")
 
 
-def test_what_breaks_is_an_error_without_its_text_and_who_leaves_ends_the_run(converse: Converse) -> None:
+def test_an_exception_is_an_error_without_its_text_and_a_disconnect_ends_the_run(converse: Converse) -> None:
     gone = threading.Event()
     agent, _ = agent_of([THINKS, call("breaks", {}, "c1")], [THINKS, call("waits", {}, "c2")])
 

@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The AG-UI examples of the repository work."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ def weather(city: str) -> str:
 
 
 @pytest.mark.parametrize("view", ["raw", "sealed"])
-@pytest.mark.parametrize("told", ["snapshot", "events"])
-def test_a_client_written_from_the_proposal_gives_reasoning_back(
-    make_agent: MakeAgent, view: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("transport", ["snapshot", "events"])
+def test_a_client_written_from_the_proposal_returns_reasoning(
+    make_agent: MakeAgent,
+    view: str,
+    transport: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     example = runpy.run_path(str(EXAMPLES / "agui_proposal_subscriber.py"))
     thoughts = calls(("weather", {"city": "Lyon"}))
-    agent, asked = make_agent(thoughts, say("So.", "Coat."), thoughts, say("Hm.", "Yes."), tools=[weather])
+    agent, get_calls = make_agent(thoughts, say("So.", "Coat."), thoughts, say("Hm.", "Yes."), tools=[weather])
     subscriber = example["Subscriber"]()
-    query = {"snapshot": "", "events": "&snapshot=false"}[told]
+    query = {"snapshot": "", "events": "&snapshot=false"}[transport]
     request: Any = example["run"].__globals__["Request"]
     monkeypatch.setitem(example["run"].__globals__, "Request", lambda url, *rest: request(url + query, *rest))
     with serving(agent, view=view) as app:
@@ -43,17 +47,17 @@ def test_a_client_written_from_the_proposal_gives_reasoning_back(
     shown = capsys.readouterr().out
     assert ("I must look." in shown) == (view == "raw")
     assert "Yes. " in shown
-    assert [message["role"] for message in asked()[3].body["messages"]][:4] == [
+    assert [message["role"] for message in get_calls()[3].body["messages"]][:4] == [
         "user",
         "assistant",
         "tool",
         "assistant",
     ]
-    # Within a loop of functions this upstream gets its thoughts back, opened or as they were shown.
-    assert "I must look." in str(asked()[3].body["messages"])
+    # Within a loop of functions this upstream gets its reasoning back, unsealed or as text.
+    assert "I must look." in str(get_calls()[3].body["messages"])
 
 
-def test_it_understands_the_proposal_s_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_client_understands_the_proposals_examples(capsys: pytest.CaptureFixture[str]) -> None:
     subscriber = runpy.run_path(str(EXAMPLES / "agui_proposal_subscriber.py"))["Subscriber"]()
     for event in (
         {"type": "REASONING_START", "messageId": "reasoning-001", "encryptedContent": "encrypted-blob-xyz"},
@@ -81,7 +85,7 @@ def test_it_understands_the_proposal_s_own_examples(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.count("\n") == 3
 
 
-def test_the_three_lines_and_the_page_s_server(converse: Converse, make_agent: MakeAgent) -> None:
+def test_the_application_examples(converse: Converse, make_agent: MakeAgent) -> None:
     assert isinstance(runpy.run_path(str(EXAMPLES / "agui_agent.py"))["app"], AGUIApp)
     page = runpy.run_path(str(EXAMPLES / "agui_page" / "server.py"))
     mail = calls(("now", {}), ("send_mail", {"to": "ada@example.org", "text": "Hello"}))

@@ -1,4 +1,4 @@
-"""Calls that are left to somebody else, in the machine of a run and in what an agent says while it works."""
+"""Deferred calls, external tools, and events that functions emit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ A, B = ToolCallPart("f", "{}", "a"), ToolCallPart("f", "{}", "b")
 CALL = ModelCall("m", [ModelRequest([UserPromptPart("?")]), ModelResponse([A, B])])
 
 
-def test_a_run_that_begins_with_calls_answers_them_first() -> None:
+def test_a_run_that_begins_with_calls_executes_them_first() -> None:
     run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
     assert run.start() == [CallTools((A, B))]
     results: Any = [ToolReturnPart("f", 1, "a"), ToolReturnPart("f", 2, "b")]
@@ -46,7 +46,7 @@ def test_a_run_that_begins_with_calls_answers_them_first() -> None:
 
 
 @pytest.mark.parametrize("error", [None, ErrorInfo("server_error", "no")])
-def test_and_answers_them_itself_when_it_is_ended_before(error: ErrorInfo | None) -> None:
+def test_a_run_that_ends_before_its_calls_answers_them(error: ErrorInfo | None) -> None:
     run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
     run.start()
     if error is None:
@@ -57,7 +57,7 @@ def test_and_answers_them_itself_when_it_is_ended_before(error: ErrorInfo | None
     assert folded.run_end.status == ("cancelled" if error is None else "failed")
 
 
-def test_calls_that_are_left_end_the_run_and_no_call_may_be_forgotten() -> None:
+def test_deferred_calls_end_the_run_and_every_call_needs_a_result() -> None:
     run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
     run.start()
     one: Any = [ToolReturnPart("f", 1, "a")]
@@ -73,7 +73,7 @@ def test_calls_that_are_left_end_the_run_and_no_call_may_be_forgotten() -> None:
     assert folded.run_end.status == "completed"
 
 
-async def test_what_is_emitted_comes_while_the_function_works(make_agent: MakeAgent) -> None:
+async def test_emitted_events_arrive_while_the_function_runs(make_agent: MakeAgent) -> None:
     seen, go = asyncio.Event(), asyncio.Event()
 
     async def slowly(ctx: RunContext[None]) -> str:
@@ -83,18 +83,18 @@ async def test_what_is_emitted_comes_while_the_function_works(make_agent: MakeAg
         return "done"
 
     agent, _ = make_agent(calls(("slowly", {})), say(), tools=[slowly])
-    told: list[str] = []
+    names: list[str] = []
     async for event in agent.run_stream_events("Why?"):
         if isinstance(event, SideEvent):
-            told.append(event.name)
+            names.append(event.name)
             go.set()
             seen.set()
         elif isinstance(event, FunctionToolResultEvent):
-            told.append("result")
-    assert told == ["began", "over", "result"]
+            names.append("result")
+    assert names == ["began", "over", "result"]
 
 
-async def test_nothing_that_threads_emit_is_lost(make_agent: MakeAgent) -> None:
+async def test_no_event_that_threads_emit_is_lost(make_agent: MakeAgent) -> None:
     often, at_once = 2000, 4
 
     def talks(ctx: RunContext[None]) -> str:
@@ -106,13 +106,13 @@ async def test_nothing_that_threads_emit_is_lost(make_agent: MakeAgent) -> None:
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        told = [event async for event in agent.run_stream_events("Why?") if isinstance(event, SideEvent)]
+        events = [event async for event in agent.run_stream_events("Why?") if isinstance(event, SideEvent)]
     finally:
         sys.setswitchinterval(usual)
-    assert len(told) == often * at_once
+    assert len(events) == often * at_once
 
 
-async def test_who_stops_waiting_for_functions_has_stopped_them(make_agent: MakeAgent) -> None:
+async def test_cancelling_a_run_stops_its_functions(make_agent: MakeAgent) -> None:
     begun: list[str] = []
     over: list[str] = []
 
@@ -135,9 +135,9 @@ async def test_who_stops_waiting_for_functions_has_stopped_them(make_agent: Make
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "functions"]
 
 
-async def test_tools_of_somebody_else_s(make_agent: MakeAgent) -> None:
+async def test_external_tools(make_agent: MakeAgent) -> None:
     paint = ToolDefinition("paint", {"type": "object", "properties": {}}, "Paint.")
-    agent, asked = make_agent(calls(("paint", {}), ("look", {})), say("Hm.", "Done."), tools=[_look])
+    agent, get_calls = make_agent(calls(("paint", {}), ("look", {})), say("Hm.", "Done."), tools=[_look])
     async with agent.iter("Paint.", external_tools=[paint]) as run:
         first = await run.finish()
     waits: Any = first.output
@@ -150,13 +150,13 @@ async def test_tools_of_somebody_else_s(make_agent: MakeAgent) -> None:
         external_tools=[paint],
     )
     assert second.output == "Done. "
-    assert [m["content"] for m in asked()[1].body["messages"] if m["role"] == "tool"] == ["painted", "seen"]
+    assert [m["content"] for m in get_calls()[1].body["messages"] if m["role"] == "tool"] == ["painted", "seen"]
     with pytest.raises(RequestError, match="'look'"):
         async with agent.iter("?", external_tools=[ToolDefinition("look")]):
             pass
 
 
-async def test_behind_a_server_there_is_nobody_to_ask() -> None:
+async def test_a_tool_of_a_server_cannot_be_deferred() -> None:
     def later() -> str:
         raise CallDeferred
 

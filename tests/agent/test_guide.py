@@ -1,6 +1,6 @@
-"""The examples of the guide that this library follows, as they stand there but for the package's name.
+"""The examples of the Pydantic AI guide to thinking, unchanged except for the package's name.
 
-They know nothing of a server: the providers' usual environment variables point to one that plays them all.
+The providers' usual environment variables point to one server that plays all of them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def google() -> list[dict[str, Any]]:
 
 
 async def provider(call: Call) -> None:
-    """Whoever is asked, as the path shows."""
+    """Play the provider to which the path belongs."""
     if call.path.endswith("/messages"):
         events = anthropic(call.body.get("thinking", {}).get("type") == "enabled")
     elif call.path.endswith("/responses"):
@@ -107,8 +107,8 @@ def guide_upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
         yield upstream
 
 
-def run(code: str, **given: Any) -> dict[str, Any]:
-    names = {**given}
+def run(code: str, **variables: Any) -> dict[str, Any]:
+    names = {**variables}
     exec(compile(code, "<guide>", "exec"), names)
     return names
 
@@ -161,7 +161,7 @@ agent = Agent(model, model_settings=settings)
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "fields"),
     [
         (ENABLE_OPENAI, {"reasoning": {"effort": "low", "summary": "detailed"}}),
         (ENABLE_ANTHROPIC, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
@@ -169,12 +169,12 @@ agent = Agent(model, model_settings=settings)
         (ENABLE_GROQ, {"reasoning_format": "parsed"}),
     ],
 )
-def test_enabling_thinking(guide_upstream: Upstream, code: str, said: dict[str, Any]) -> None:
+def test_enabling_thinking(guide_upstream: Upstream, code: str, fields: dict[str, Any]) -> None:
     agent = run(code)["agent"]
     result = agent.run_sync("17 * 23?")
     assert (result.thinking, result.output) == (THOUGHT, ANSWER)
     [call] = [call for calls in guide_upstream._calls.values() for call in calls]
-    for name, value in said.items():
+    for name, value in fields.items():
         assert call.body[name] == value, json.dumps(call.body)
 
 
@@ -203,7 +203,7 @@ def test_a_run_time_override(guide_upstream: Upstream) -> None:
     assert call.body["thinking"]["budget_tokens"] == 2048
 
 
-def test_thinking_is_off_unless_asked_for(guide_upstream: Upstream) -> None:
+def test_thinking_is_off_by_default(guide_upstream: Upstream) -> None:
     result = pellucid.Agent("anthropic:claude-sonnet-4-0").run_sync("17 * 23?")
     assert (result.thinking, result.output) == (None, ANSWER)
 
@@ -233,7 +233,7 @@ asyncio.run(main())
 
 def test_streaming_thinking(guide_upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     run(STREAMING.replace("SETTINGS", ""))
-    assert capsys.readouterr().out == "", "thinking is off unless asked for"
+    assert capsys.readouterr().out == "", "thinking is off by default"
     on = ", model_settings={'anthropic_thinking': {'type': 'enabled', 'budget_tokens': 1024}}"
     run(STREAMING.replace("SETTINGS", on))
     assert f"Thinking delta: {THOUGHT}" in capsys.readouterr().out

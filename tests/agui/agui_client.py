@@ -1,7 +1,7 @@
-"""A client of AG-UI in Python that holds messages as the official one does.
+"""A Python client of AG-UI that builds messages as the official client does.
 
-It has the functions of `agui_node`, and gives what they give, for those who have no Node; the tests that run with
-both show that it does the same.
+It has the functions of `agui_node` and returns the same results, for machines without Node. The tests that run with
+both clients show that they agree.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _LIMIT_BYTES = 1 << 24
 
 
 def play(sequences: Sequence[Sequence[dict[str, Any]]], dialect: DialectName = "1.0") -> list[dict[str, Any]]:
-    """What the client makes of each sequence of events: see `agui_node.play`."""
-    return [_outcome(list(events), spelled(events), dialect) for events in sequences]
+    """Feed each sequence of events to the client and return its results: see `agui_node.play`."""
+    return [_outcome(list(events), messages_from_events(events), dialect) for events in sequences]
 
 
 def converse(conversations: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """What came of many conversations: see `agui_node.converse`."""
+    """Run many conversations and return the results of each turn: see `agui_node.converse`."""
     return [_conversation(**conversation) for conversation in conversations]
 
 
@@ -47,23 +47,23 @@ def _conversation(
     headers: Mapping[str, str] | None = None,
     messages: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    said = deepcopy(list(messages))
+    history = deepcopy(list(messages))
     interrupts: list[dict[str, Any]] = []
     outcomes: list[dict[str, Any]] = []
     for number, turn in enumerate(turns):
         parameters = dict(turn)
         if answers := parameters.pop("answers", None):
-            said += _results(said, answers)
+            history += _results(history, answers)
         if settle := parameters.pop("settle", None):
             parameters["resume"] = [{"interruptId": one["id"], **settle} for one in interrupts]
-        said += parameters.pop("messages", [])
+        history += parameters.pop("messages", [])
         abort = parameters.pop("abort", None)
         body: dict[str, Any] = {"threadId": threadId, "runId": f"run-{number}", "tools": [], "context": [], "state": {}}
-        body |= {"forwardedProps": {}, "messages": said, **parameters}
+        body |= {"forwardedProps": {}, "messages": history, **parameters}
         if client == "1.0.0":
             body["protocolVersion"] = "1.0"
         outcome = _run(client, url, body, dict(headers or {}), abort)
-        said, interrupts = outcome["messages"], outcome["interrupts"]
+        history, interrupts = outcome["messages"], outcome["interrupts"]
         outcomes.append(deepcopy(outcome))
     return outcomes
 
@@ -88,7 +88,7 @@ def _run(client: Version, url: str, body: dict[str, Any], headers: dict[str, str
                 del events[kinds.index(abort) + 1 :]
                 break
         dialect = None if abort else VERSIONS[client]
-        messages = spelled(events, body["messages"])
+        messages = messages_from_events(events, body["messages"])
         if client != "1.0.0":
             for message in messages.values():
                 message.pop("metadata", None)  # which older clients do not know
@@ -100,7 +100,7 @@ def _run(client: Version, url: str, body: dict[str, Any], headers: dict[str, str
 def _outcome(
     events: list[dict[str, Any]], messages: Mapping[str, dict[str, Any]], dialect: DialectName | None
 ) -> dict[str, Any]:
-    """What one run came to; without a dialect, whether it was legal is not asked."""
+    """Return the result of one run; without a dialect, the events are not verified."""
     fatal = verify(events, dialect, least="fatal") if dialect else None
     silent = verify(events, dialect, least="silent") if dialect else None
     failed = [event["message"] for event in events if event["type"] == "RUN_ERROR"]
@@ -117,7 +117,7 @@ def _outcome(
 
 
 def _results(messages: Sequence[dict[str, Any]], answers: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A result for each call that has none, by its function."""
+    """Return a result for each call without one, chosen by the function's name."""
     answered = {message.get("toolCallId") for message in messages}
     calls = [call for message in messages for call in message.get("toolCalls") or [] if call["id"] not in answered]
     named = [(call["id"], answers[call["function"]["name"]]) for call in calls]
@@ -127,10 +127,10 @@ def _results(messages: Sequence[dict[str, Any]], answers: Mapping[str, str]) -> 
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def spelled(events: Iterable[dict[str, Any]], before: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The messages that events spell, by id, after those that were there before.
+def messages_from_events(events: Iterable[dict[str, Any]], before: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Build messages from events, by id, after the given earlier messages.
 
-    No two events name one id for different things here.
+    In these events, an id always refers to the same message or call.
     """
     out: dict[str, Any] = {message["id"]: deepcopy(message) for message in before}
     calls: dict[str, Any] = _calls(out)
@@ -172,9 +172,9 @@ def spelled(events: Iterable[dict[str, Any]], before: Sequence[dict[str, Any]] =
         elif event["type"] == "ACTIVITY_SNAPSHOT":
             if id in out and event.get("replace") is False:
                 continue
-            kept = {"metadata": out[id]["metadata"]} if "metadata" in out.get(id, {}) else {}
+            metadata = {"metadata": out[id]["metadata"]} if "metadata" in out.get(id, {}) else {}
             about = {"activityType": event["activityType"], "content": dict(event["content"])}
-            out[id] = {"id": id, "role": "activity", **about, **owner, **kept}
+            out[id] = {"id": id, "role": "activity", **about, **owner, **metadata}
             _metadata(out[id], event)
         elif event["type"] == "ACTIVITY_DELTA":
             _metadata(out[id], event)

@@ -1,4 +1,4 @@
-"""What the tests of `/ag-ui` share: a gateway before every wire, and clients of it."""
+"""Helpers of the `/ag-ui` tests: inputs, requests to a running gateway, and readers of its streams."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pellucid.protocols.agui.sequence import Severity
 from pellucid.protocols.agui.verify import verify
 from pellucid.settings import ModelCall
 from tests.agui.agui_kit import events_of
-from tests.pushing import ScriptedStream
 from tests.scripted import Gateway, Reply, Stream
+from tests.scripted_runs import ScriptedStream
 from tests.waiting import LIMIT_SECONDS
 
 USER = {"id": "u1", "role": "user", "content": "Why?"}
@@ -31,8 +31,8 @@ WEATHER = {
 }
 
 
-def asked(*messages: Any, thread: str = "t", run: str = "r", **more: Any) -> dict[str, Any]:
-    """A run's input, as a client before 1.0 posts it."""
+def run_input(*messages: Any, thread: str = "t", run: str = "r", **more: Any) -> dict[str, Any]:
+    """Return the input of a run, as a client before 1.0 posts it."""
     return {"threadId": thread, "runId": run, "messages": list(messages) or [USER], **more}
 
 
@@ -44,35 +44,35 @@ def path_of(model: str | None, /, **query: Any) -> str:
 def post(
     gateway: Gateway, model: str | None, body: Any = None, headers: dict[str, str] | None = None, /, **query: Any
 ) -> Reply:
-    data = body if isinstance(body, bytes) else json.dumps(asked() if body is None else body).encode()
+    data = body if isinstance(body, bytes) else json.dumps(run_input() if body is None else body).encode()
     head = {"Content-Type": "application/json", **(headers or {})}
     return gateway.request("POST", path_of(model, **query), data, head)
 
 
 def streamed(reply: Reply, dialect: DialectName = "0.x") -> list[dict[str, Any]]:
-    """The events of a stream that its dialect's clients take without a word."""
+    """Return the events of a stream, after checking that clients of its dialect accept them without a warning."""
     assert reply.status == 200, reply.body
     assert reply.headers["content-type"].startswith("text/event-stream")
     events = events_of(reply.body)
-    # Chunks have no end of their own, so what is sealed follows the last of them.
+    # Chunks have no end event, so the sealed value follows the last chunk.
     least: Severity = "silent" if any(event["type"].endswith("_CHUNK") for event in events) else "style"
-    found = verify(events, dialect, least=least)
-    assert found is None, found
+    violation = verify(events, dialect, least=least)
+    assert violation is None, violation
     return events
 
 
 def run(
     gateway: Gateway, model: str | None, body: Any = None, dialect: DialectName = "0.x", **query: Any
 ) -> list[dict[str, Any]]:
-    """A run from its beginning to its end."""
+    """Run the model to its end and return the events."""
     named = {} if dialect == "0.x" else {"dialect": dialect}
     return streamed(post(gateway, model, body, **named, **query), dialect)
 
 
 def begin(gateway: Gateway, model: str, body: Any = None, **query: Any) -> Stream:
-    """A stream, begun."""
+    """Begin a run and return its open stream."""
     sock = socket.create_connection(("127.0.0.1", gateway.port), timeout=LIMIT_SECONDS)
-    data = json.dumps(asked() if body is None else body).encode()
+    data = json.dumps(run_input() if body is None else body).encode()
     head = f"POST {path_of(model, **query)} HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
     sock.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     response = http.client.HTTPResponse(sock)
@@ -80,8 +80,8 @@ def begin(gateway: Gateway, model: str, body: Any = None, **query: Any) -> Strea
     return Stream(sock, response)
 
 
-def refused(reply: Reply, status: int = 400) -> tuple[str, str | None, str]:
-    """Code, place and words of what was refused before a run began."""
+def error_of(reply: Reply, status: int = 400) -> tuple[str, str | None, str]:
+    """Return code, location and message of an error before the run began."""
     assert reply.status == status, reply.body
     error = reply.json
     assert error["type"] == "RUN_ERROR"
@@ -90,12 +90,12 @@ def refused(reply: Reply, status: int = 400) -> tuple[str, str | None, str]:
 
 
 def texts(events: list[dict[str, Any]], kind: str) -> str:
-    """All that was said in events of this kind (`TEXT_MESSAGE`, `REASONING_MESSAGE` …)."""
+    """Return the joined deltas of this kind of message (`TEXT_MESSAGE`, `REASONING_MESSAGE` …)."""
     return "".join(event.get("delta", "") for event in events if event["type"] in (f"{kind}_CONTENT", f"{kind}_CHUNK"))
 
 
-def plainly(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Who said what, without ids."""
+def without_ids(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return the messages as tuples of role and content, without ids."""
     out: list[tuple[Any, ...]] = []
     for message in messages:
         calls = [call["function"]["name"] for call in message.get("toolCalls") or []]
@@ -107,18 +107,18 @@ Step = SideEvent | Callable[[Emitter], None]
 
 
 class Agent:
-    """Something to ask that says what it is told to, a turn after the other, also beside its words."""
+    """Model that plays scripted turns, one for each call, with side events among the model events."""
 
     def __init__(self, name: str, *turns: Sequence[Step]) -> None:
         self.name = name
         self.origin = Origin("agents", "agent", name)
-        self.asked: list[ModelCall] = []
+        self.model_calls: list[ModelCall] = []
         self._turns = turns
 
     async def open(self, call: ModelCall) -> ModelStream:
-        said = sum(isinstance(message, ModelResponse) for message in call.messages)
-        self.asked.append(call)
-        return ScriptedStream(_reads(self.origin, self._turns[min(said, len(self._turns) - 1)]))
+        answer_count = sum(isinstance(message, ModelResponse) for message in call.messages)
+        self.model_calls.append(call)
+        return ScriptedStream(_reads(self.origin, self._turns[min(answer_count, len(self._turns) - 1)]))
 
     def warnings(self, call: ModelCall) -> list[str]:
         return []

@@ -1,4 +1,4 @@
-"""What the AG-UI tests share: runs of every kind with seals and side events, and readers of what comes of them."""
+"""Helpers of the AG-UI tests: strategies for runs with seals and side events, and readers of encoded streams."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ SIDES: list[agui.AGUIEvent | agui.Interrupt] = [
     agui.RunFinishedEvent(thread_id="other", run_id="other"),
     agui.Interrupt(id="i", reason="why"),
 ]
-"""What an agent might say beside its model. Each comes at most once in a run, for ids are a thread's."""
+"""Side events that an agent may send. Each occurs at most once in a run, because ids are unique in a thread."""
 
-saying = st.tuples(
+model_calls = st.tuples(
     st.sampled_from(
         [
             *["thinking", "thinking", "summary", "seal", "item", "text", "text", "cite", "refusal", "call", "args"],
@@ -72,7 +72,7 @@ saying = st.tuples(
 )
 turns = st.lists(
     st.tuples(
-        st.lists(saying, max_size=14),
+        st.lists(model_calls, max_size=14),
         st.sampled_from([None, "stop", "tool_call", "length", "content_filter", "error"]),
         st.sampled_from(USAGES),
     ),
@@ -84,7 +84,7 @@ causes: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"]
 
 @st.composite
 def runs(draw: st.DrawFn, sides: bool = True) -> list[list[Event]]:
-    """The batches of a run, as a reader who may see everything gets them: with seals, and an agent's side events."""
+    """Draw the batches of a run as the raw view has them: with seals, and with an agent's side events."""
     batches = run_of(draw(turns), draw(causes))
     with_seals = draw(st.booleans())
     batches = [[sealed(event) if with_seals else event for event in batch] for batch in summarised(batches)]
@@ -97,11 +97,11 @@ def runs(draw: st.DrawFn, sides: bool = True) -> list[list[Event]]:
 
 
 def several(strategy: st.SearchStrategy[T], share: int = 1) -> list[T]:
-    """The same values in each run, for a client of another process that plays them all at once.
+    """Draw a list of values, for a client in another process that plays all of them at once.
 
     Args:
-        strategy: what to draw.
-        share: the profile's number of examples is divided by it.
+        strategy: the strategy to draw from.
+        share: divisor of the profile's number of examples.
     """
     drawn: list[T] = []
 
@@ -154,19 +154,19 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
 
 
 def run_of(script: list[Any], cause: Cause) -> list[list[Event]]:
-    """The batches of a run with a server tool (`f0`), one for each thing said."""
+    """Return the batches of a run with a server tool (`f0`), one batch for each call of the emitter."""
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=frozenset({"f0"}), max_tool_calls=5)
     run.start()
     batches: list[list[Event]] = []
-    for said, reason, usage in script:
+    for calls, reason, usage in script:
         emitter = Emitter(ORIGIN)
         read: list[list[ModelEvent]] = []
-        for call in said:
+        for call in calls:
             say(emitter, *call)
             read.append(emitter.take())
         emitter.usage = usage
         emitter.finish(reason)
-        read.append(emitter.end(cause if said == script[-1][0] else "eof"))
+        read.append(emitter.end(cause if calls == script[-1][0] else "eof"))
         effects: list[Effect] = []
         for batch in read:
             events, effects = run.feed(batch)
@@ -187,15 +187,15 @@ def run_of(script: list[Any], cause: Cause) -> list[list[Event]]:
 
 
 def summarised(batches: list[list[Event]]) -> list[list[Event]]:
-    """Each reasoning item has a summary of ours in it; a view makes a part of it, or leaves it out."""
+    """Add a summary event of the gateway to each reasoning item; a view turns it into a part or drops it."""
     out: list[list[Event]] = []
     for batch in batches:
-        told: list[Event] = []
+        events: list[Event] = []
         for event in batch:
-            told.append(event)
+            events.append(event)
             if isinstance(event, ItemStartEvent) and event.kind == "reasoning":
-                told.append(SummaryEvent(event.index, "in short"))
-        out.append(told)
+                events.append(SummaryEvent(event.index, "in short"))
+        out.append(events)
     return out
 
 
@@ -207,7 +207,7 @@ def sealed(event: Event) -> Event:
 
 
 def encoded(batches: list[list[Event]], dialect: DialectName = "1.0", **kwargs: Any) -> bytes:
-    """The whole stream that these batches give."""
+    """Encode the batches to a whole stream."""
     encoder = Encoder("t", "r", dialect, **kwargs)
     return encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in batches)
 
@@ -225,7 +225,7 @@ def types(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
-def turn(*said: tuple[str, int, str], reason: Any = "stop", seals: bool = True) -> list[list[Event]]:
-    """One turn of one run, in one batch for each thing said."""
-    batches = run_of([(list(said), reason, Usage(7, 5, 3))], "eof")
+def turn(*calls: tuple[str, int, str], reason: Any = "stop", seals: bool = True) -> list[list[Event]]:
+    """Return the batches of a run of one turn, one batch for each call of the emitter."""
+    batches = run_of([(list(calls), reason, Usage(7, 5, 3))], "eof")
     return [[sealed(event) if seals else event for event in batch] for batch in batches]

@@ -21,10 +21,10 @@ Client = Literal["1.0.0", "0.0.58", "0.0.45", "0.0.39"]
 
 
 def play(client: Client, sequences: Sequence[Any], messages: Sequence[Any] = ()) -> list[dict[str, Any]]:
-    """What the client makes of each sequence of events, or of raw bytes with their type.
+    """Feed each sequence of events, or of raw bytes with their type, to the client and return its results.
 
-    `accepted`, `error`, `failed` (what RUN_ERROR said), `events` (the types that reached it), `warnings`, `messages` in
-    the end, `interrupts`.
+    Each result has `accepted`, `error`, `failed` (the message of RUN_ERROR), `events` (the types that the client
+    received), `warnings`, the final `messages`, and `interrupts`.
     """
     bodies = [
         {"body": b64encode(one[0]).decode(), "type": one[1]} if isinstance(one, tuple) else list(one)
@@ -34,44 +34,44 @@ def play(client: Client, sequences: Sequence[Any], messages: Sequence[Any] = ())
 
 
 def talk(client: Client, url: str, turns: Sequence[Mapping[str, Any]], **more: Any) -> list[dict[str, Any]]:
-    """What the client makes of the answers to a conversation: the same for each turn."""
+    """Run one conversation against a gateway; return a result as of `play` for each turn."""
     return _run("talk", {"client": client, "url": url, "turns": list(turns), **more})
 
 
 def converse(conversations: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """What came of many conversations, in one process: of each, what the client makes of every turn."""
+    """Run many conversations in one process; return the results of the turns of each."""
     gave: Any = _run("converse", {"conversations": list(conversations)})
     return list(gave)
 
 
 def decode(messages: Sequence[bytes]) -> list[dict[str, Any]]:
-    """What `@ag-ui/proto` decodes: `event`, or `error`."""
+    """Decode the messages with `@ag-ui/proto`; each result has `event` or `error`."""
     return _run("decode", {"messages": [b64encode(message).decode() for message in messages]})
 
 
-def _run(function: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _run(function: str, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     done = subprocess.run(
         ["node", "agui.mjs", function],
         cwd=_directory(),
-        input=json.dumps(given),
+        input=json.dumps(arguments),
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    gave: list[dict[str, Any]] = json.loads(done.stdout.rstrip("\n").rpartition("\n")[2])  # text may hold U+2028
-    return gave
+    result: list[dict[str, Any]] = json.loads(done.stdout.rstrip("\n").rpartition("\n")[2])  # text may hold U+2028
+    return result
 
 
 @cache
 def _directory() -> str:
-    """Where the script finds what it imports."""
+    """Create a directory with the script and its packages."""
     directory = TemporaryDirectory(prefix="pellucid-agui-")
-    _kept.append(directory)
+    _directories.append(directory)
     shutil.copy(HERE / "agui.mjs", directory.name)
     (Path(directory.name) / "node_modules").symlink_to(installed(HERE) / "node_modules")
     return directory.name
 
 
-_kept: list[TemporaryDirectory[str]] = []
+_directories: list[TemporaryDirectory[str]] = []

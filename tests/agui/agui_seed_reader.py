@@ -1,6 +1,6 @@
-"""A client written from the proposal of 2025 and from nothing else; strict wherever it says something.
+"""A client written from the proposal of 2025 alone; strict wherever the proposal has a rule.
 
-What it says nothing of (text, tools, the run) is as AG-UI had it then, and is not checked here.
+Events that the proposal does not define (text, tools, the run) are those of AG-UI at that time and are not checked.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ FIELDS = {
     "REASONING_MESSAGE_CHUNK": (set(), {"messageId", "delta"}),
     "REASONING_END": ({"messageId"}, set()),
 }
-"""What each event must have and may have, beside its type."""
+"""The required and the optional fields of each event, without its type."""
 REMOVED = ("THINKING_TEXT_MESSAGE_START", "THINKING_TEXT_MESSAGE_CONTENT", "THINKING_TEXT_MESSAGE_END")
 
 
 class SeedReader:
-    """`feed` it events. `messages` are what its application would keep; the blobs it cannot read, and gives back."""
+    """Reader of events. `messages` are those that an application would keep; encrypted blobs are returned unread."""
 
     def __init__(self, messages: list[Event]) -> None:
         self.messages = list(messages)
         self.spans: list[Event] = []
         """Each REASONING_START, in order."""
-        self.told: list[tuple[str, str]] = []
+        self.reasoning: list[tuple[str, str]] = []
         """The reasoning that was shown, by message."""
         self.text = ""
         self.seen: list[str] = []
@@ -87,13 +87,13 @@ class SeedReader:
     def _open(self, id: str) -> None:
         assert id
         assert id not in self._spans
-        assert id not in [known for known, _ in self.told], "ids are of one message each"
+        assert id not in [known for known, _ in self.reasoning], "ids are of one message each"
         self._message = id
-        self.told.append((id, ""))
+        self.reasoning.append((id, ""))
 
     def _say(self, delta: str) -> None:
-        id, text = self.told[-1]
-        self.told[-1] = (id, text + delta)
+        id, text = self.reasoning[-1]
+        self.reasoning[-1] = (id, text + delta)
 
     def _other(self, kind: str, event: Event) -> None:
         if kind in ("TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK"):
@@ -110,12 +110,12 @@ class SeedReader:
 
     @property
     def blobs(self) -> list[str]:
-        """What was encrypted, in the order in which it was told."""
+        """Return the encrypted contents of the spans, in order."""
         return [span["encryptedContent"] for span in self.spans if "encryptedContent" in span]
 
 
 def read(events: list[Event], messages: list[Event]) -> SeedReader:
-    """A whole run, by a client that began it with these messages."""
+    """Read a whole run with a client that began it with these messages."""
     reader = SeedReader(messages)
     for event in events:
         reader.feed(event)

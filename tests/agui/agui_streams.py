@@ -15,7 +15,7 @@ _IDS = [f"i{n}" for n in range(40)]
 
 @st.composite
 def runs(draw: st.DrawFn, rich: bool = True) -> list[Event]:
-    """One run with a bit of everything, each id once. `rich`: also what only 1.0 knows."""
+    """Draw one run with events of every kind, each id once. `rich`: with events that only 1.0 has."""
     ids = iter(draw(st.permutations(_IDS)))
     out: list[Event] = [{"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"}]
     holders: list[str] = []
@@ -142,7 +142,7 @@ _INPUT: Event = {
 
 @st.composite
 def broken(draw: st.DrawFn, rich: bool = True) -> list[Event]:
-    """A run after one to three accidents: something is dropped, doubled, moved, or a field is changed."""
+    """Draw a run with one to three mutations: an event is dropped, duplicated or moved, or a field is changed."""
     events = deepcopy(draw(runs(rich)))
     if draw(st.integers(0, 3)) == 0:
         events[0]["input"] = deepcopy(_INPUT)
@@ -186,7 +186,7 @@ def broken(draw: st.DrawFn, rich: bool = True) -> list[Event]:
 
 
 def _change(draw: st.DrawFn, holder: Any) -> None:
-    """Something in it, however deep."""
+    """Change one value, at any depth."""
     while keys := list(holder) if isinstance(holder, dict) else list(range(len(holder))):
         key = draw(st.sampled_from([key for key in keys if key != "type"] or keys))
         if not isinstance(holder[key], dict | list) or draw(st.integers(0, 3)) == 0:

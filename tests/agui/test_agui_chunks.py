@@ -1,4 +1,4 @@
-"""Chunks stand for what the official client takes them for; in the proposal, for what it says."""
+"""Chunks are expanded as the official client does it; in the proposal's dialect, as the proposal defines it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ other: st.SearchStrategy[Raw] = st.sampled_from(
 
 @st.composite
 def sequences(draw: st.DrawFn) -> list[Raw]:
-    """Chunks as agents send them; the first of each thing mostly has what it needs."""
+    """Draw chunks as agents send them; the first chunk of a message mostly has its required fields."""
     out: list[Raw] = []
     seen: dict[str, str] = {}
     for one in draw(st.lists(chunk | other, max_size=8)):
@@ -83,7 +83,7 @@ def sequences(draw: st.DrawFn) -> list[Raw]:
 
 
 def expanded(events: list[Raw], dialect: DialectName = "1.0") -> list[Raw] | None:
-    """None for chunks that belong nowhere."""
+    """Expand the chunks; None if a chunk belongs to no message."""
     expander = Expander(DIALECTS[dialect])
     try:
         out = [whole for event in events for whole in expander.feed(decode_event(event))]
@@ -94,13 +94,13 @@ def expanded(events: list[Raw], dialect: DialectName = "1.0") -> list[Raw] | Non
 
 
 @pytest.mark.needs("node")
-def test_they_are_expanded_as_the_official_client_does_it() -> None:
-    found = several(sequences())
-    ours = [expanded(one) for one in found]
-    whole = [(one, gave) for one, gave in zip(found, ours, strict=True) if gave is not None]
-    assert len(found) // 3 < len(whole) < len(found)
-    theirs = agui_node.play("1.0.0", found)
-    for one, gave, played in zip(found, ours, theirs, strict=True):
+def test_chunks_are_expanded_as_by_the_official_client() -> None:
+    examples = several(sequences())
+    ours = [expanded(one) for one in examples]
+    whole = [(one, gave) for one, gave in zip(examples, ours, strict=True) if gave is not None]
+    assert len(examples) // 3 < len(whole) < len(examples)
+    theirs = agui_node.play("1.0.0", examples)
+    for one, gave, played in zip(examples, ours, theirs, strict=True):
         assert played["accepted"] or gave is None or verify(gave, least="fatal") is not None, (one, played)
         assert gave is not None or not played["accepted"], (one, played)
     again = agui_node.play("1.0.0", [gave for _, gave in whole])
@@ -110,15 +110,15 @@ def test_they_are_expanded_as_the_official_client_does_it() -> None:
 
 
 @given(sequences(), st.sampled_from(["1.0", "0.x", "proposal"]))
-def test_no_chunk_and_no_empty_delta_comes_out(events: list[Raw], dialect: DialectName) -> None:
+def test_the_expansion_has_no_chunk_and_no_empty_delta(events: list[Raw], dialect: DialectName) -> None:
     gave = expanded(events, dialect) or []
     assert not [event for event in gave if event["type"].endswith("_CHUNK") or event.get("delta") == ""]
     assert sum(event["type"].endswith("_START") for event in gave) == sum(
         event["type"].endswith("_END") for event in gave
     )
-    said = "".join(event.get("delta", "") for event in events if isinstance(event.get("delta"), str))
+    input_text = "".join(event.get("delta", "") for event in events if isinstance(event.get("delta"), str))
     if gave:
-        assert "".join(event.get("delta", "") for event in gave) == said
+        assert "".join(event.get("delta", "") for event in gave) == input_text
 
 
 START = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
@@ -143,7 +143,7 @@ def test_the_proposal_closes_at_the_next_event_that_is_not_of_reasoning(event: R
     assert kinds("proposal", THOUGHT, event) == ["START", "CONTENT", "END", event["type"]]
 
 
-def test_the_proposal_goes_on_at_events_of_reasoning_where_the_client_closes() -> None:
+def test_reasoning_events_keep_the_message_open_in_the_proposal_only() -> None:
     end = {"type": "REASONING_END", "messageId": "reasoning-001"}
     assert kinds("proposal", THOUGHT, end) == ["START", "CONTENT", "REASONING_END"]
     assert kinds("1.0", THOUGHT, end) == ["START", "CONTENT", "END", "REASONING_END"]
@@ -151,18 +151,18 @@ def test_the_proposal_goes_on_at_events_of_reasoning_where_the_client_closes() -
 
 @pytest.mark.parametrize("dialect", ["1.0", "0.x", "proposal"])
 @pytest.mark.parametrize("type", ["REASONING_MESSAGE_CHUNK", "TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK"])
-def test_the_first_needs_an_id(dialect: DialectName, type: str) -> None:
+def test_the_first_chunk_needs_an_id(dialect: DialectName, type: str) -> None:
     with pytest.raises(RequestError, match=r"the first .* needs a"):
         Expander(DIALECTS[dialect]).feed(decode_event({"type": type, "delta": "x"}))
 
 
-def test_what_is_wrong_has_a_code() -> None:
+def test_invalid_chunks_have_an_error_code() -> None:
     with pytest.raises(RequestError) as caught:
         Expander(DIALECTS["1.0"]).feed(decode_event({"type": "TEXT_MESSAGE_CHUNK"}))
     assert caught.value.info.code == "bad_chunk"
 
 
-def test_the_role_is_the_dialect_s() -> None:
+def test_the_role_depends_on_the_dialect() -> None:
     for dialect in DIALECTS.values():
         start, _ = Expander(dialect).feed(decode_event(THOUGHT))
         assert isinstance(start, agui.ReasoningMessageStartEvent)

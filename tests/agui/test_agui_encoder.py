@@ -1,4 +1,4 @@
-"""Whatever a model says, in every dialect: the stream is legal, and clients read it to the same messages."""
+"""In every dialect, the stream of any run is legal, and clients build the same messages from it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def seen(batches: list[list[Event]], view: View) -> list[list[Event]]:
 
 
 @given(runs(), dialects, st.booleans(), st.booleans(), st.sampled_from(["raw", "summary", "sealed", "hidden"]))
-def test_whatever_is_said_the_stream_is_legal(
+def test_every_run_is_a_legal_stream(
     batches: list[list[Event]], dialect: DialectName, chunks: bool, reasoning: bool, view: View
 ) -> None:
     stream = encoded(seen(batches, view), dialect, chunks=chunks, reasoning=reasoning, timestamps=True)
     events = events_of(stream)
-    # Chunks have no end of their own, so what is sealed follows the last of them; and agents say what they like when.
-    found = verify(events, dialect, least="silent")
-    assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
+    # Chunks have no end event, so the sealed value follows the last one; and agents send side events at any time.
+    violation = verify(events, dialect, least="silent")
+    assert violation is None, f"{violation}\n" + "\n".join(map(json.dumps, events))
     assert all(frame.startswith(b"data: {") for frame in stream.split(b"\n\n")[:-1])
     for event in events:
         assert None not in event.values() or event["type"] == "CUSTOM"
@@ -57,13 +57,13 @@ def test_whatever_is_said_the_stream_is_legal(
 
 
 @given(runs(sides=False), dialects, st.booleans())
-def test_the_order_is_the_one_that_readers_expect(
+def test_events_are_in_the_order_that_clients_expect(
     batches: list[list[Event]], dialect: DialectName, snapshot: bool
 ) -> None:
     events = streamed(seen(batches, "raw"), dialect, history=HISTORY, snapshot=snapshot)
     begun: list[Any] = [{**events[0], "input": _input(dialect)}, *events[1:]] if snapshot else events
-    found = verify(begun, dialect)
-    assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
+    violation = verify(begun, dialect)
+    assert violation is None, f"{violation}\n" + "\n".join(map(json.dumps, events))
 
 
 def _input(dialect: DialectName) -> Any:
@@ -73,7 +73,7 @@ def _input(dialect: DialectName) -> Any:
 
 
 @given(runs(), st.sampled_from(["1.0", "0.x", "thinking"]), st.booleans(), batch_sizes)
-def test_batch_boundaries_change_no_byte_and_no_event_is_cut(
+def test_batch_boundaries_change_no_byte_and_split_no_event(
     batches: list[list[Event]], dialect: DialectName, chunks: bool, sizes: list[int]
 ) -> None:
     events = [event for batch in batches for event in batch]
@@ -91,8 +91,8 @@ def test_another_frame_has_the_same_events(batches: list[list[Event]], dialect: 
 
 
 @given(turns, st.integers(0, 60), dialects)
-def test_wherever_a_run_is_broken_off_everything_is_closed(script: Any, count: int, dialect: DialectName) -> None:
-    """As when the gateway itself fails, and all it can still say is that the run is over."""
+def test_a_run_interrupted_at_any_event_closes_everything(script: Any, count: int, dialect: DialectName) -> None:
+    """As when the gateway itself fails and can only report the end of the run."""
     events = [event for batch in run_of(script, "eof") for event in batch][:count]
     failed = RunEndEvent("failed", error=ErrorInfo("server_error", "over"))
     for end in (failed, RunEndEvent("cancelled")):
@@ -117,26 +117,26 @@ CLIENTS: list[tuple[agui_node.Client, DialectName]] = [
 
 @pytest.mark.needs("node")
 @pytest.mark.parametrize(("client", "dialect"), CLIENTS)
-def test_clients_take_it_all_and_have_the_messages_that_a_snapshot_says(
+def test_clients_accept_every_run_and_build_the_messages_of_the_snapshot(
     client: agui_node.Client, dialect: DialectName
 ) -> None:
-    found = several(runs(), share=5)
-    streams = [streamed(batches, dialect) for batches in found]
+    examples = several(runs(), share=5)
+    streams = [streamed(batches, dialect) for batches in examples]
     plain = agui_node.play(client, streams)
-    in_chunks = agui_node.play(client, [streamed(batches, dialect, chunks=True) for batches in found])
-    after = agui_node.play(client, [streamed(batches, dialect, snapshot=True) for batches in found])
+    in_chunks = agui_node.play(client, [streamed(batches, dialect, chunks=True) for batches in examples])
+    after = agui_node.play(client, [streamed(batches, dialect, snapshot=True) for batches in examples])
     for stream, gave, chunked, snapshot in zip(streams, plain, in_chunks, after, strict=True):
         assert all(one["accepted"] for one in (gave, chunked, snapshot)), (stream, gave, chunked, snapshot)
         if client == "1.0.0":
             assert [one for one in gave["warnings"] if "apply" not in one and "patch" not in one.lower()] == [], stream
-        if types(stream)[-1] == "RUN_ERROR" or any(is_a_side(event) for event in stream):
+        if types(stream)[-1] == "RUN_ERROR" or any(is_side_event(event) for event in stream):
             continue
-        assert plainly(chunked["messages"]) == plainly(gave["messages"]), stream
+        assert without_explicit_ends(chunked["messages"]) == without_explicit_ends(gave["messages"]), stream
         if client != "0.0.45":  # which holds results in another order
             assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream
 
 
-def test_a_snapshot_has_the_texts_of_one_message_as_they_were_streamed() -> None:
+def test_a_snapshot_has_the_texts_of_a_message_as_streamed() -> None:
     batches = turn(("text", 0, "one "), ("text", 1, "two"))
     [gave] = agui_client.play([streamed(batches)])
     [snapshot] = agui_client.play([streamed(batches, snapshot=True)])
@@ -145,30 +145,30 @@ def test_a_snapshot_has_the_texts_of_one_message_as_they_were_streamed() -> None
 
 
 @given(runs(), st.sampled_from(["1.0", "0.x"]))
-def test_events_spell_the_messages_that_a_snapshot_says(batches: list[list[Event]], dialect: DialectName) -> None:
-    """What the clients show, by a client in Python."""
+def test_events_add_up_to_the_messages_of_the_snapshot(batches: list[list[Event]], dialect: DialectName) -> None:
+    """Compare with the messages that the Python client builds."""
     stream = streamed(batches, dialect)
     [gave] = agui_client.play([stream], dialect)
     [chunked] = agui_client.play([streamed(batches, dialect, chunks=True)], dialect)
     assert (gave["accepted"], chunked["accepted"]) == (True, True)
-    if types(stream)[-1] == "RUN_ERROR" or any(is_a_side(event) for event in stream):
+    if types(stream)[-1] == "RUN_ERROR" or any(is_side_event(event) for event in stream):
         return
-    assert plainly(chunked["messages"]) == plainly(gave["messages"])
+    assert without_explicit_ends(chunked["messages"]) == without_explicit_ends(gave["messages"])
     [snapshot] = agui_client.play([streamed(batches, dialect, snapshot=True)], dialect)
     assert by_id(snapshot["messages"]) == by_id(gave["messages"])
 
 
 @pytest.mark.needs("node")
-def test_the_binary_transport_says_the_same() -> None:
-    found = several(runs(), share=5)
-    binary = [(encoded(batches, frame=proto.encode_frame), proto.MEDIA_TYPE) for batches in found]
-    text = [(encoded(batches), "text/event-stream") for batches in found]
+def test_the_binary_transport_carries_the_same_events() -> None:
+    examples = several(runs(), share=5)
+    binary = [(encoded(batches, frame=proto.encode_frame), proto.MEDIA_TYPE) for batches in examples]
+    text = [(encoded(batches), "text/event-stream") for batches in examples]
     for one, other in zip(agui_node.play("1.0.0", binary), agui_node.play("1.0.0", text), strict=True):
         assert (one["accepted"], one["events"]) == (True, other["events"])
         assert by_id(one["messages"]) == by_id(other["messages"])
 
 
-def is_a_side(event: dict[str, Any]) -> bool:
+def is_side_event(event: dict[str, Any]) -> bool:
     ids = ("act", "theirs", "chunked", "mused")
     return event.get("messageId") in ids or event.get("toolCallId") == "called"
 
@@ -181,28 +181,28 @@ def by_id(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _with_shown_arguments(value: dict[str, Any]) -> dict[str, Any]:
-    """An object with arguments, and with what is shown of half a character in them.
+    """Replace lone surrogates in the arguments of an object by the replacement character.
 
-    Deltas of arguments that came as an object have it escaped, as JSON has it; a snapshot has what is shown.
+    Deltas of arguments that came as an object have them as JSON escapes; a snapshot has the replacement.
     """
     if "\\ud" in str(value.get("arguments", "")) or "\ufffd" in str(value.get("arguments", "")):
-        with suppress(ValueError):  # what is no JSON is compared as it is
+        with suppress(ValueError):  # arguments that are no JSON are compared unchanged
             value["arguments"] = replace_surrogates(json.dumps(json.loads(value["arguments"]), ensure_ascii=False))
     return value
 
 
-def plainly(messages: list[dict[str, Any]]) -> list[Any]:
-    """Without what only explicit ends tell."""
+def without_explicit_ends(messages: list[dict[str, Any]]) -> list[Any]:
+    """Return the messages without the metadata that only explicit end events have."""
     return [
         (one["id"], one["role"], one.get("content"), one.get("toolCalls"), one.get("encryptedValue"))
         for one in messages
     ]
 
 
-# --- the corners, one by one ---------------------------------------------------------------------------------------
+# --- special cases -------------------------------------------------------------------------------------------------
 
 
-def test_reasoning_closes_as_message_value_span_and_then_comes_text() -> None:
+def test_reasoning_ends_with_message_value_and_span_before_text() -> None:
     events = streamed(turn(("thinking", 0, "Let me "), ("thinking", 0, "see."), ("close", 0, ""), ("text", 0, "Hi")))
     assert types(events) == [
         "RUN_STARTED",
@@ -239,7 +239,7 @@ def test_reasoning_closes_as_message_value_span_and_then_comes_text() -> None:
     assert usage == {"inputTokens": 7, "outputTokens": 5, "totalTokens": 12, "reasoningTokens": 3}
 
 
-def test_what_is_sealed_of_a_call_follows_its_end_and_the_call_waits_for_its_client() -> None:
+def test_the_sealed_value_of_a_call_follows_its_end() -> None:
     events = streamed(turn(("text", 0, "Wait"), ("call", 1, ""), reason="tool_call"))
     start, args, end, value, finished = events[-5:]
     assert types([start, args, end, value, finished]) == [
@@ -257,8 +257,8 @@ def test_what_is_sealed_of_a_call_follows_its_end_and_the_call_waits_for_its_cli
     assert "outcome" not in old[-1]
 
 
-def test_a_call_after_reasoning_is_a_message_of_its_own_behind_it() -> None:
-    said = [
+def test_a_call_after_reasoning_is_a_separate_message() -> None:
+    calls = [
         ("text", 0, "a"),
         ("close", 0, ""),
         ("thinking", 0, "b"),
@@ -266,16 +266,16 @@ def test_a_call_after_reasoning_is_a_message_of_its_own_behind_it() -> None:
         ("call", 1, ""),
         ("call", 2, ""),
     ]
-    events = streamed(turn(*said, reason="tool_call"))
+    events = streamed(turn(*calls, reason="tool_call"))
     text = next(event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_START")
     first, second = (event["parentMessageId"] for event in events if event["type"] == "TOOL_CALL_START")
     assert first == second != text
-    unaware = streamed(turn(*said, reason="tool_call"), reasoning=False)
+    unaware = streamed(turn(*calls, reason="tool_call"), reasoning=False)
     assert {event["parentMessageId"] for event in unaware if event["type"] == "TOOL_CALL_START"} == {text}
 
 
 @pytest.mark.parametrize("what", ["seal", "builtin", "opaque"])
-def test_a_seal_without_text_has_an_empty_message_to_be_found_on(what: str) -> None:
+def test_a_seal_without_text_is_on_an_empty_message(what: str) -> None:
     events = streamed(turn((what, 0, "x")))
     assert types(events)[1:-1] == [
         "REASONING_START",
@@ -288,9 +288,9 @@ def test_a_seal_without_text_has_an_empty_message_to_be_found_on(what: str) -> N
     assert events[4]["entityId"] == events[2]["messageId"]
 
 
-def test_a_form_of_its_own_is_a_message_of_its_own_and_paragraphs_are_apart() -> None:
-    said = [("thinking", 0, "one"), ("close", 0, ""), ("thinking", 1, "two"), ("close", 1, ""), ("summary", 0, "so")]
-    events = streamed(turn(*said))
+def test_each_form_is_a_separate_message_and_paragraphs_are_separated() -> None:
+    calls = [("thinking", 0, "one"), ("close", 0, ""), ("thinking", 1, "two"), ("close", 1, ""), ("summary", 0, "so")]
+    events = streamed(turn(*calls))
     starts = [event for event in events if event["type"] == "REASONING_MESSAGE_START"]
     assert [event["metadata"]["pellucid"]["form"] for event in starts] == ["raw", "summary"]
     assert starts[1]["messageId"] == starts[0]["messageId"] + ":2"
@@ -303,13 +303,13 @@ def test_a_form_of_its_own_is_a_message_of_its_own_and_paragraphs_are_apart() ->
     assert values == [starts[0]["messageId"]]
 
 
-def test_reasoning_that_was_cut_off_says_so_at_its_end() -> None:
+def test_incomplete_reasoning_is_marked_at_its_end() -> None:
     batches = run_of([([("thinking", 0, "I was")], None, Usage())], "error")
     end = next(event for event in streamed(batches) if event["type"] == "REASONING_MESSAGE_END")
     assert end["metadata"] == {"pellucid": {"form": "raw", "complete": False}}
 
 
-def test_the_oldest_clients_get_thinking() -> None:
+def test_the_thinking_dialect_has_thinking_events() -> None:
     events = streamed(turn(("thinking", 0, "a"), ("text", 0, "b")), "thinking")
     assert types(events)[1:6] == [
         "THINKING_START",
@@ -321,7 +321,7 @@ def test_the_oldest_clients_get_thinking() -> None:
     assert events[3] == {"type": "THINKING_TEXT_MESSAGE_CONTENT", "delta": "a"}
 
 
-def test_the_proposal_has_an_empty_second_span_for_what_was_not_known_at_the_start() -> None:
+def test_the_proposal_has_an_empty_second_span_for_a_late_value() -> None:
     events = streamed(turn(("thinking", 0, "a"), ("text", 0, "b")), "proposal")
     assert types(events)[:8] == [
         "RUN_STARTED",
@@ -350,7 +350,7 @@ def test_the_proposal_has_an_empty_second_span_for_what_was_not_known_at_the_sta
     assert (carrier["content"], carrier["encryptedContent"]) == ([], "sealed-1")
 
 
-def test_the_proposal_says_it_on_the_start_when_it_is_known_by_then() -> None:
+def test_the_proposal_has_an_early_value_on_the_start_event() -> None:
     at_once = [[event for batch in turn(("thinking", 0, "a")) for event in batch]]
     events = streamed(at_once, "proposal")
     assert types(events).count("REASONING_START") == 1
@@ -358,7 +358,7 @@ def test_the_proposal_says_it_on_the_start_when_it_is_known_by_then() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_event_that_is_handed_in_leaves_or_is_unknown_there(dialect: DialectName) -> None:
+def test_every_side_event_is_encoded_or_unknown_to_the_dialect(dialect: DialectName) -> None:
     known = agui.DIALECTS[dialect].event_types
     for event in (
         agui.StateSnapshotEvent(snapshot=None),
@@ -366,11 +366,11 @@ def test_every_event_that_is_handed_in_leaves_or_is_unknown_there(dialect: Diale
         agui.SubagentStartedEvent(subagent_run_id="s", name="n"),
         agui.RawEvent(event=1),
     ):
-        told = types(streamed([[event.as_side_event()]], dialect))
-        assert told[1:] == ([event.type] if event.type in known else [])
+        event_types = types(streamed([[event.as_side_event()]], dialect))
+        assert event_types[1:] == ([event.type] if event.type in known else [])
 
 
-def test_an_interrupt_is_how_the_run_ends() -> None:
+def test_an_interrupt_is_the_outcome_of_the_run() -> None:
     batches = turn(("text", 0, "May I?"))
     batches[0].insert(0, agui.Interrupt(id="i", reason="tool_call", message="May I?").as_side_event())
     finished = streamed(batches)[-1]
@@ -386,13 +386,13 @@ def test_timestamps_are_whole_milliseconds_of_the_batch() -> None:
     assert {event["timestamp"] for event in rest} == {NOW}
 
 
-def test_there_is_a_class_for_every_event_and_each_is_public() -> None:
+def test_every_event_has_a_public_class() -> None:
     classes = get_args(AGUIEvent)
     assert len(classes) == 31 + 5
     assert all(getattr(agui, cls.__name__) is cls for cls in classes)
 
 
-def test_deltas_that_say_nothing_are_not_told() -> None:
+def test_empty_deltas_are_not_encoded() -> None:
     batches = turn(("thinking", 0, "a"), ("close", 0, ""))
     at = next(n for n, batch in enumerate(batches) if any(isinstance(e, PartDeltaEvent) for e in batch))
     batches[at].append(PartDeltaEvent(0, ThinkingPartDelta("", signature_delta="s")))
@@ -407,7 +407,7 @@ def test_deltas_that_say_nothing_are_not_told() -> None:
 
 
 @given(st.text(min_size=1).filter(lambda id: metadata.item_id_of(id) == id), st.integers(1, 99))
-def test_every_id_leads_back_to_its_item(item: str, number: int) -> None:
+def test_every_message_id_is_mapped_to_its_item(item: str, number: int) -> None:
     ids = [metadata.span_id(item), metadata.message_id(item), metadata.message_id(item, number + 1)]
     assert len(set(ids)) == 3
     assert {metadata.item_id_of(id) for id in ids} == {item}
@@ -416,13 +416,13 @@ def test_every_id_leads_back_to_its_item(item: str, number: int) -> None:
 @pytest.mark.parametrize(
     ("version", "name"), [(None, "0.x"), ("", "0.x"), ("0.9", "0.x"), ("1.0", "1.0"), ("1.1", "1.0"), ("2", "1.0")]
 )
-def test_a_client_gets_what_the_version_that_it_says_takes(version: str | None, name: str) -> None:
+def test_the_dialect_follows_the_protocol_version(version: str | None, name: str) -> None:
     assert agui.dialect_for(version).name == name
 
 
 @given(runs(sides=False), st.sampled_from(["1.0", "0.x", "proposal"]))
-def test_what_comes_back_is_what_was_said(batches: list[list[Event]], dialect: DialectName) -> None:
-    """The messages of a run, read again: every reasoning message by its item, every seal once, the text as it was."""
+def test_the_messages_of_a_run_are_parsed_back(batches: list[list[Event]], dialect: DialectName) -> None:
+    """Every reasoning message has its item, every seal occurs once, and the text is unchanged."""
     encoder = Encoder("t", "r", dialect, snapshot=True)
     stream = events_of(encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in seen(batches, "raw")))
     snapshot = [event["messages"] for event in stream if event["type"] == "MESSAGES_SNAPSHOT"]
@@ -430,12 +430,12 @@ def test_what_comes_back_is_what_was_said(batches: list[list[Event]], dialect: D
     if not snapshot:
         return
     body = {"threadId": "t", "runId": "r2", "messages": snapshot[0]}
-    said = agui.parse_input(json.dumps(body).encode()).input.messages
-    assert msgspec.to_builtins(said) == body["messages"]
+    messages = agui.parse_input(json.dumps(body).encode()).input.messages
+    assert msgspec.to_builtins(messages) == body["messages"]
     seals = [event["encryptedValue"] for event in stream if event["type"] == "REASONING_ENCRYPTED_VALUE"]
     seals += [event["encryptedContent"] for event in stream if event.get("encryptedContent")]
-    user: list[Message] = [*said, UserMessage(id="u", content="and?")]
-    kept = [part for one in history_of(user) if isinstance(one, ModelResponse) for part in one.parts]
-    assert {part.token for part in kept if isinstance(part, SealedPart)} <= set(seals)
+    user: list[Message] = [*messages, UserMessage(id="u", content="and?")]
+    parts = [part for one in history_of(user) if isinstance(one, ModelResponse) for part in one.parts]
+    assert {part.token for part in parts if isinstance(part, SealedPart)} <= set(seals)
     items = {event.id for batch in batches for event in batch if isinstance(event, ItemStartEvent)}
-    assert {part.item_id for part in kept if isinstance(part, ThinkingPart)} <= items
+    assert {part.item_id for part in parts if isinstance(part, ThinkingPart)} <= items

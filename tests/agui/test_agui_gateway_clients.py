@@ -1,4 +1,4 @@
-"""The official clients before the running gateway, from 1.0.0 to 0.0.39: what their messages are in the end."""
+"""The official clients from 1.0.0 to 0.0.39 against the running gateway: the messages that they build."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_client import VERSIONS, Converse, Version
-from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, path_of, plainly, run
-from tests.scripted import Upstream, left_then, say
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, path_of, run, without_ids
+from tests.scripted import Upstream, abandoned_then, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import breaks, brief, calls, config_of, hangs
 from tests.waiting import LIMIT_SECONDS
@@ -34,7 +34,7 @@ def version_of(client: str) -> Version:
 
 
 def knows_reasoning(client: str) -> bool:
-    """Whether it has reasoning in its messages."""
+    """Return whether the client has reasoning messages."""
     return version_of(client) != "0.0.39"
 
 
@@ -59,7 +59,7 @@ def turn(**more: Any) -> dict[str, Any]:
 
 
 class Scene:
-    """What one client does: `turns`, of the model that `scripts` make; `query` goes with each."""
+    """The actions of one client: `turns` with a scripted model; `query` is sent with each."""
 
     def __init__(self, *turns: dict[str, Any], model: str = "", script: Any = None, **query: Any) -> None:
         self.turns = turns
@@ -91,12 +91,12 @@ SCENES: dict[str, Scene] = {
 
 
 async def front_end(call: Any) -> None:
-    results = sum(said["role"] == "tool" for said in call.body["messages"])
+    results = sum(message["role"] == "tool" for message in call.body["messages"])
     await (calls(reasoning="It rains.", text="Take a coat.") if results else calls("weather"))(call)
 
 
 async def server_side(call: Any) -> None:
-    results = sum(said["role"] == "tool" for said in call.body["messages"])
+    results = sum(message["role"] == "tool" for message in call.body["messages"])
     if results < 2:
         await calls("look_up", reasoning=f"Look {results}.")(call)
     else:
@@ -114,7 +114,7 @@ Turns = tuple[str, list[dict[str, Any]]]
 
 
 class Played:
-    """By scene and client: the model, and what came of each turn. The packages play all scenes in one process."""
+    """The model and the results of each turn, by scene and client. The packages play all scenes in one process."""
 
     def __init__(self, gateway: Served, upstream: Upstream) -> None:
         self._gateway = gateway
@@ -142,7 +142,7 @@ class Played:
         for name, client in keys:
             scene, version = SCENES[name], version_of(client)
             aborted = scene.script == "abort"
-            scripts = left_then(hangs, say("Hm.", "Two.")) if aborted else [named.get(scene.script, scene.script)]
+            scripts = abandoned_then(hangs, say("Hm.", "Two.")) if aborted else [named.get(scene.script, scene.script)]
             models.append(scene.model or f"vllm:{self._upstream.plays(*scripts)}")
             # Newer clients say what they speak, or are taken for what is in use; the oldest have to be named.
             headers = {"AG-UI-Dialect": VERSIONS[version]} if version == "0.0.39" else {}
@@ -154,8 +154,8 @@ class Played:
             conversations.append(
                 {"client": version, "url": url, "headers": headers, "threadId": thread, "turns": turns}
             )
-        found = converse(conversations)
-        return {key: (model, turns) for key, model, turns in zip(keys, models, found, strict=True)}
+        outcomes = converse(conversations)
+        return {key: (model, turns) for key, model, turns in zip(keys, models, outcomes, strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +166,12 @@ def played(gateway: Served, upstream: Upstream) -> Iterator[Played]:
 
 
 def cancel_path(client: str) -> str:
-    """Cancels the run that this client has left in the scene `stored`."""
+    """Return the path that cancels the run which this client left in the scene `stored`."""
     return f"/ag-ui/cancel?threadId=stored%20{quote(client)}&runId=left"
 
 
 def last(played: Played, scene: str, client: str) -> list[dict[str, Any]]:
-    """The messages in the end, when all went well."""
+    """Return the final messages, after checking that every turn succeeded."""
     turns = played[scene, client][1]
     for one in turns:
         assert (one["error"], one["failed"], one["warnings"]) == (None, None, []), one
@@ -190,7 +190,7 @@ def thought(client: str, *texts: str) -> list[tuple[str, str]]:
 def test_two_turns(played: Played, client: str, scene: str) -> None:
     messages = last(played, scene, client)
     both = [*thought(client, "Let me think. "), ("assistant", "It is 42. ")]
-    assert plainly(messages) == [("user", "Why?"), *both, ("user", "And?"), *both]
+    assert without_ids(messages) == [("user", "Why?"), *both, ("user", "And?"), *both]
     for message in messages:
         if message["role"] == "reasoning":
             assert message["encryptedValue"]
@@ -200,7 +200,7 @@ def test_two_turns(played: Played, client: str, scene: str) -> None:
 
 @each
 @pytest.mark.parametrize("scene", ["off", "hidden"])
-def test_without_reasoning_everything_else_goes_on(played: Played, client: str, scene: str) -> None:
+def test_the_hidden_view_changes_nothing_but_reasoning(played: Played, client: str, scene: str) -> None:
     messages = last(played, scene, client)
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
     for one in played[scene, client][1]:
@@ -212,7 +212,7 @@ def test_sealed_reasoning_is_an_empty_message_with_a_value(played: Played, upstr
     if not knows_reasoning(client):
         return
     messages = last(played, "sealed", client)
-    assert plainly(messages)[1] == ("reasoning", "")
+    assert without_ids(messages)[1] == ("reasoning", "")
     assert messages[1]["encryptedValue"]
     assert "think" not in json.dumps(played["sealed", client])
     body = upstream.calls(played["sealed", client][0].partition(":")[2])[1].body
@@ -222,7 +222,7 @@ def test_sealed_reasoning_is_an_empty_message_with_a_value(played: Played, upstr
 @each
 def test_front_end_tools(played: Played, upstream: Upstream, client: str) -> None:
     messages = last(played, "front end", client)
-    assert plainly(messages) == [
+    assert without_ids(messages) == [
         ("user", "Why?"),
         *thought(client, "I need help."),
         ("assistant", "", "weather"),
@@ -242,7 +242,7 @@ def test_front_end_tools(played: Played, upstream: Upstream, client: str) -> Non
 @each
 def test_server_side_tools_with_thoughts_before_each_call(played: Played, upstream: Upstream, client: str) -> None:
     messages = last(played, "server", client)
-    assert plainly(messages)[: -3 if knows_reasoning(client) else -2] == [
+    assert without_ids(messages)[: -3 if knows_reasoning(client) else -2] == [
         ("user", "Why?"),
         *thought(client, "Look 0."),
         ("assistant", "", "look_up"),
@@ -255,7 +255,7 @@ def test_server_side_tools_with_thoughts_before_each_call(played: Played, upstre
     ]
     if knows_reasoning(client):
         *_, fourth = upstream.calls(played["server", client][0].partition(":")[2])
-        thoughts = [said[1][0] for said in brief(fourth.body["messages"]) if said[0] == "assistant"]
+        thoughts = [entry[1][0] for entry in brief(fourth.body["messages"]) if entry[0] == "assistant"]
         assert thoughts == ["Look 0.", "Look 1.", "Enough."]
 
 
@@ -264,15 +264,15 @@ def test_interrupts_are_answered_by_the_next_run(played: Played, client: str) ->
     messages = last(played, "interrupt", client)
     first = played["interrupt", client][1][0]
     assert first["events"][:2] == ["RUN_STARTED", "STEP_STARTED"]
-    assert ("activity", {"done": 0}) in plainly(messages) or not knows_reasoning(client)
+    assert ("activity", {"done": 0}) in without_ids(messages) or not knows_reasoning(client)
     if version_of(client) not in ("1.0.0", "0.0.58"):
         return  # older clients have no interrupts: their runs end well, and that is all
     assert [one["id"] for one in first["interrupts"]] == ["call_w"]
-    assert plainly(messages)[-1] == ("assistant", "So be it.")
-    assert plainly(last(played, "declined", client))[-1] == ("assistant", "So be it.")
+    assert without_ids(messages)[-1] == ("assistant", "So be it.")
+    assert without_ids(last(played, "declined", client))[-1] == ("assistant", "So be it.")
     results = [
         (part.outcome, part.content)
-        for call in AGENT.asked
+        for call in AGENT.model_calls
         for message in call.messages
         for part in message.parts
         if part.part_kind == "tool-return"
@@ -282,16 +282,16 @@ def test_interrupts_are_answered_by_the_next_run(played: Played, client: str) ->
 
 
 @each
-def test_an_error_in_the_middle_is_told_and_what_was_said_stays(played: Played, client: str) -> None:
+def test_an_error_during_the_stream_is_reported_and_the_text_stays(played: Played, client: str) -> None:
     [only] = played["error", client][1]
     assert only["error"] is None
     assert "out of memory" in only["failed"]
     assert only["events"][-1] == "RUN_ERROR"
-    assert plainly(only["messages"]) == [("user", "Why?"), *thought(client, "Hm."), ("assistant", "It is")]
+    assert without_ids(only["messages"]) == [("user", "Why?"), *thought(client, "Hm."), ("assistant", "It is")]
 
 
 @each
-def test_what_is_refused_is_an_http_error(played: Played, client: str) -> None:
+def test_a_refused_request_is_an_http_error(played: Played, client: str) -> None:
     [only] = played["refused", client][1]
     assert not only["accepted"]
     assert "400" in only["error"]
@@ -299,16 +299,16 @@ def test_what_is_refused_is_an_http_error(played: Played, client: str) -> None:
 
 
 @each
-def test_to_abort_closes_the_upstream_and_the_conversation_goes_on(played: Played, client: str) -> None:
+def test_abort_closes_the_upstream_and_the_conversation_continues(played: Played, client: str) -> None:
     """The second turn is answered when the upstream of the first one is closed."""
     aborted, following = played["abort", client][1]
-    assert plainly(aborted["messages"]) == [("user", "Why?"), *thought(client, "Hm.")]
+    assert without_ids(aborted["messages"]) == [("user", "Why?"), *thought(client, "Hm.")]
     assert (following["error"], following["failed"]) == (None, None)
-    assert plainly(following["messages"])[-1] == ("assistant", "Two. ")
+    assert without_ids(following["messages"])[-1] == ("assistant", "Two. ")
 
 
 @each
-def test_a_stored_run_goes_on_without_its_client_until_it_is_cancelled(
+def test_a_stored_run_continues_without_its_client_until_it_is_cancelled(
     gateway: Served, played: Played, upstream: Upstream, client: str
 ) -> None:
     [call] = upstream.calls(played["stored", client][0].partition(":")[2])
@@ -323,11 +323,15 @@ def test_a_stored_run_goes_on_without_its_client_until_it_is_cancelled(
 @pytest.mark.parametrize("dialect", ["0.x", "1.0"])
 @pytest.mark.parametrize("chunks", ["true", "false"])
 @pytest.mark.needs("node")
-def test_the_newest_client_takes_what_older_ones_get(
+def test_the_newest_client_accepts_older_dialects(
     gateway: Served, upstream: Upstream, dialect: DialectName, chunks: str
 ) -> None:
     model = f"vllm:{upstream.plays(say('Let me think.', 'It is 42.'))}"
     url = gateway.url + path_of(model, dialect=dialect, chunks=chunks)
     [[one]] = agui_node.converse([{"client": "1.0.0", "url": url, "threadId": "t", "turns": [turn()]}])
     assert (one["error"], one["failed"], one["warnings"]) == (None, None, [])
-    assert plainly(one["messages"]) == [("user", "Why?"), ("reasoning", "Let me think. "), ("assistant", "It is 42. ")]
+    assert without_ids(one["messages"]) == [
+        ("user", "Why?"),
+        ("reasoning", "Let me think. "),
+        ("assistant", "It is 42. "),
+    ]

@@ -1,4 +1,4 @@
-"""What `/ag-ui` refuses: a status and an event, whose words say what was wrong, where, and what would be right."""
+"""Requests that `/ag-ui` refuses: a status and an event whose message has the location and the allowed values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agui.agui_gateway_kit import USER, WEATHER, asked, begin, post, refused, run
+from tests.agui.agui_gateway_kit import USER, WEATHER, begin, error_of, post, run, run_input
 from tests.scripted import Call, Upstream, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import config_of, hangs
@@ -42,41 +42,41 @@ PROPS: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("query", "told"), QUERIES)
-def test_an_option_in_the_query(gateway: Served, query: dict[str, str], told: str) -> None:
-    code, param, words = refused(post(gateway, "vllm:m", **query))
-    assert (code, param, words) == ("invalid_value", next(iter(query)), told)
+@pytest.mark.parametrize(("query", "message"), QUERIES)
+def test_an_invalid_option_in_the_query_is_refused(gateway: Served, query: dict[str, str], message: str) -> None:
+    code, param, words = error_of(post(gateway, "vllm:m", **query))
+    assert (code, param, words) == ("invalid_value", next(iter(query)), message)
 
 
-@pytest.mark.parametrize(("given", "at", "told"), PROPS)
-def test_an_option_in_forwarded_props(gateway: Served, given: Any, at: str, told: str) -> None:
-    _, param, words = refused(post(gateway, "vllm:m", asked(forwardedProps={"pellucid": given})))
+@pytest.mark.parametrize(("value", "at", "message"), PROPS)
+def test_an_invalid_option_in_forwarded_props_is_refused(gateway: Served, value: Any, at: str, message: str) -> None:
+    _, param, words = error_of(post(gateway, "vllm:m", run_input(forwardedProps={"pellucid": value})))
     assert param == at
-    assert words.startswith(f"{at}: {told}")
+    assert words.startswith(f"{at}: {message}")
     assert len(words) < 200
 
 
-def test_what_is_others_is_left_alone(gateway: Served, upstream: Upstream) -> None:
-    body = asked(forwardedProps={"theirs": {"view": "loud"}}, state={"x": [1]}, parentRunId="r0")
+def test_options_of_other_software_are_ignored(gateway: Served, upstream: Upstream) -> None:
+    body = run_input(forwardedProps={"theirs": {"view": "loud"}}, state={"x": [1]}, parentRunId="r0")
     events = run(gateway, f"vllm:{upstream.plays(say())}", body, theirs="x")
     assert events[0]["parentRunId"] == "r0"
 
 
 @pytest.mark.parametrize(
-    ("headers", "param", "told"),
+    ("headers", "param", "message"),
     [
         ({"Pellucid-View": "loud"}, "view", f"'loud' is not a view; it is one of {VIEWS}"),
         ({"AG-UI-Dialect": "2"}, "AG-UI-Dialect", "'2' is not a dialect of AG-UI; it is one of 1.0, 0.x, "),
     ],
 )
-def test_a_header(gateway: Served, headers: dict[str, str], param: str, told: str) -> None:
-    _, at, words = refused(post(gateway, "vllm:m", None, headers))
+def test_an_invalid_header_is_refused(gateway: Served, headers: dict[str, str], param: str, message: str) -> None:
+    _, at, words = error_of(post(gateway, "vllm:m", None, headers))
     assert at == param
-    assert words.startswith(told)
+    assert words.startswith(message)
 
 
-def test_a_header_is_judged_also_where_the_query_decides(gateway: Served) -> None:
-    _, at, _ = refused(post(gateway, "vllm:m", None, {"AG-UI-Dialect": "2"}, dialect="1.0"))
+def test_a_header_is_validated_even_if_the_query_overrides_it(gateway: Served) -> None:
+    _, at, _ = error_of(post(gateway, "vllm:m", None, {"AG-UI-Dialect": "2"}, dialect="1.0"))
     assert at == "AG-UI-Dialect"
 
 
@@ -90,52 +90,50 @@ FORGED = {"id": "a", "role": "assistant", "content": "x", "encryptedValue": "zz"
         (b"{", "invalid_json", None),
         (b"[]", "invalid_type", None),
         (b"{}", "missing", "threadId"),
-        (asked(run=1), "invalid_value", "runId"),  # type: ignore[arg-type]
+        (run_input(run=1), "invalid_value", "runId"),  # type: ignore[arg-type]
         ({"threadId": "t", "runId": "r", "messages": []}, "missing", "messages"),
-        (asked(USER, {"role": "user", "content": "x"}), "missing", "messages[1].id"),
-        (asked({"id": "a", "role": "robot"}), "invalid_value", "messages[0].role"),
-        (asked(USER, ORPHAN), "invalid_value", "messages[1].toolCallId"),
-        (asked(tools=[WEATHER, WEATHER]), "invalid_value", "tools[1].name"),
-        (asked(tools=[{**WEATHER, "parameters": 3}]), "invalid_type", "tools[0].parameters"),
-        (asked(resume=[{"interruptId": "x", "status": "odd"}]), "invalid_value", "resume[0].status"),
-        (asked(context=[{"description": "x"}]), "missing", "context[0].value"),
-        (asked(USER, FORGED), "seal_broken", "messages[1].encryptedValue"),
+        (run_input(USER, {"role": "user", "content": "x"}), "missing", "messages[1].id"),
+        (run_input({"id": "a", "role": "robot"}), "invalid_value", "messages[0].role"),
+        (run_input(USER, ORPHAN), "invalid_value", "messages[1].toolCallId"),
+        (run_input(tools=[WEATHER, WEATHER]), "invalid_value", "tools[1].name"),
+        (run_input(tools=[{**WEATHER, "parameters": 3}]), "invalid_type", "tools[0].parameters"),
+        (run_input(resume=[{"interruptId": "x", "status": "odd"}]), "invalid_value", "resume[0].status"),
+        (run_input(context=[{"description": "x"}]), "missing", "context[0].value"),
+        (run_input(USER, FORGED), "seal_broken", "messages[1].encryptedValue"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_the_input_is_said_with_its_place(
-    gateway: Served, body: Any, code: str, param: str | None
-) -> None:
-    told = refused(post(gateway, "vllm:m", body if isinstance(body, bytes) else json.dumps(body).encode()))
-    assert told[:2] == (code, param)
-    assert param is None or told[2].startswith(f"{param}: ")
+def test_an_error_in_the_input_names_its_location(gateway: Served, body: Any, code: str, param: str | None) -> None:
+    error = error_of(post(gateway, "vllm:m", body if isinstance(body, bytes) else json.dumps(body).encode()))
+    assert error[:2] == (code, param)
+    assert param is None or error[2].startswith(f"{param}: ")
 
 
-def test_statuses_are_those_of_http(gateway: Served, upstream: Upstream) -> None:
-    assert refused(post(gateway, "nobody"), 404)[:2] == ("model_not_found", "model")
-    assert refused(post(gateway, "vllm:m", asked({**USER, "content": "x" * 60_000})), 413)[0] == "body_too_large"
+def test_errors_have_their_http_status(gateway: Served, upstream: Upstream) -> None:
+    assert error_of(post(gateway, "nobody"), 404)[:2] == ("model_not_found", "model")
+    assert error_of(post(gateway, "vllm:m", run_input({**USER, "content": "x" * 60_000})), 413)[0] == "body_too_large"
     for query, param in (("", "threadId"), ("?threadId=t", "runId")):
         for method, path in (("GET", "/ag-ui"), ("DELETE", "/ag-ui"), ("POST", "/ag-ui/cancel")):
-            assert refused(gateway.request(method, path + query))[:2] == ("missing", param)
-    assert refused(gateway.request("GET", "/ag-ui?threadId=t&runId=r"), 404)[:2] == ("run_not_found", "runId")
+            assert error_of(gateway.request(method, path + query))[:2] == ("missing", param)
+    assert error_of(gateway.request("GET", "/ag-ui?threadId=t&runId=r"), 404)[:2] == ("run_not_found", "runId")
 
     async def busy(call: Call) -> None:
         await call.answer(429, b'{"error":{"message":"slow down"}}', retry_after="7")
 
     reply = post(gateway, f"vllm:{upstream.plays(busy)}")
-    assert refused(reply, 429)[0] == "too_many_requests"
+    assert error_of(reply, 429)[0] == "too_many_requests"
     assert reply.headers["retry-after"] == "7"
 
 
-def test_the_binary_transport_is_for_who_asks_for_it_and_speaks_1_0(gateway: Served, upstream: Upstream) -> None:
+def test_the_binary_transport_needs_the_accept_header_and_version_1_0(gateway: Served, upstream: Upstream) -> None:
     kind = "application/vnd.ag-ui.event+proto"
-    for version, told in (("1.0", kind), (None, "text/event-stream")):
-        body = asked() if version is None else asked(protocolVersion=version)
+    for version, content_type in (("1.0", kind), (None, "text/event-stream")):
+        body = run_input() if version is None else run_input(protocolVersion=version)
         reply = post(gateway, f"vllm:{upstream.plays(say())}", body, {"Accept": f"text/event-stream, {kind}"})
         assert reply.status == 200
-        assert reply.headers["content-type"].partition(";")[0] == told
+        assert reply.headers["content-type"].partition(";")[0] == content_type
 
 
-def test_who_leaves_takes_the_run_along(gateway: Served, upstream: Upstream) -> None:
+def test_a_disconnect_ends_the_run(gateway: Served, upstream: Upstream) -> None:
     name = upstream.plays(hangs)
     with begin(gateway, f"vllm:{name}") as stream:
         stream.until("Hm.")

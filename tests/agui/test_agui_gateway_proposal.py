@@ -12,7 +12,7 @@ import pytest
 from pellucid.protocols.agui import DialectName
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_client import VERSIONS, Converse
-from tests.agui.agui_gateway_kit import ON, USER, asked, begin, path_of, plainly, post, refused, run, streamed
+from tests.agui.agui_gateway_kit import ON, USER, begin, error_of, path_of, post, run, run_input, streamed, without_ids
 from tests.agui.agui_kit import events_of
 from tests.agui.agui_seed_reader import FIELDS, REMOVED, read
 from tests.cases import Cases
@@ -44,14 +44,14 @@ def test_unit_tests_for_new_event_types(gateway: Served, upstream: Upstream) -> 
     assert not seen & set(REMOVED)
     for events in (whole, chunked):
         reader = read(events, [USER])
-        assert [text for _, text in reader.told] == ["Let me think. "]
+        assert [text for _, text in reader.reasoning] == ["Let me think. "]
         assert reader.text == "It is 42. "
-        [_, thought, text] = plainly(reader.messages)
+        [_, thought, text] = without_ids(reader.messages)
         assert (thought, text) == (("reasoning", ["Let me think. "]), ("assistant", "It is 42. "))
 
 
 def test_the_basic_flow_of_its_examples(gateway: Served, upstream: Upstream) -> None:
-    # Of a run that is stored, all readers get the same bytes: so what it says never hangs on what came together.
+    # All readers of a stored run get the same bytes, so the events never depend on the batches.
     events = run(gateway, plays(upstream), dialect="proposal", store="true")
     assert [event["type"] for event in events][:9] == [
         "RUN_STARTED",
@@ -85,7 +85,7 @@ def check_view(gateway: Served, upstream: Upstream, canary: Canary, view: str) -
         assert reader.text == "The answer."
         assert bool(reader.spans) is (view != "hidden")
         assert bool(reader.blobs) is (view != "hidden")
-        shown = "".join(text for _, text in reader.told)
+        shown = "".join(text for _, text in reader.reasoning)
         assert view != "raw" or shown
         assert view != "sealed" or not shown
         assert view == "raw" or SECRET not in shown
@@ -100,7 +100,7 @@ def check_view(gateway: Served, upstream: Upstream, canary: Canary, view: str) -
 def test_backward_compatibility_tests_with_existing_clients(
     gateway: Served, upstream: Upstream, converse: Converse
 ) -> None:
-    """Clients that were there before know no event of reasoning; without them nothing else changes."""
+    """Older clients have no reasoning events; without these, nothing else changes."""
     model = plays(upstream)
     known: tuple[DialectName, ...] = ("0.x", "proposal")
     for dialect in known:
@@ -113,33 +113,33 @@ def test_backward_compatibility_tests_with_existing_clients(
     ]
     for *_, last in converse(clients):
         assert (last["error"], last["failed"], last["warnings"]) == (None, None, [])
-        assert [role for role, *_ in plainly(last["messages"])] == ["user", "assistant", "user", "assistant"]
+        assert [role for role, *_ in without_ids(last["messages"])] == ["user", "assistant", "user", "assistant"]
 
 
 def test_reasoning_messages_are_optional_in_the_history(gateway: Served, upstream: Upstream) -> None:
     model = plays(upstream)
     messages = read(run(gateway, model, dialect="proposal"), [USER]).messages
     without = [message for message in messages if message["role"] != "reasoning"]
-    assert read(run(gateway, model, asked(*without, ON), "proposal"), [*without, ON]).text == "It is 42. "
+    assert read(run(gateway, model, run_input(*without, ON), "proposal"), [*without, ON]).text == "It is 42. "
 
 
 # --- "Encryption/decryption roundtrip tests" ---------------------------------------------------------------------
 
 
 def test_encryption_decryption_roundtrip_tests(gateway: Served, upstream: Upstream) -> None:
-    """The client cannot read it; the gateway, which kept nothing, can; nobody can change it."""
+    """The client cannot read the content; the gateway, without stored state, can; a changed value is refused."""
     model = plays(upstream)
     reader = read(run(gateway, model, dialect="proposal", view="sealed", store="false"), [USER])
     [blob] = reader.blobs
     assert "think" not in json.dumps(reader.messages)
     [thought] = [message for message in reader.messages if message["role"] == "reasoning"]
     assert (thought["content"], thought["encryptedContent"]) == ([], blob)
-    run(gateway, model, asked(*reader.messages, ON), "proposal", view="sealed")
+    run(gateway, model, run_input(*reader.messages, ON), "proposal", view="sealed")
     assert sent(upstream, model)[1]["messages"][1]["reasoning_content"] == "Let me think. "
     thought["encryptedContent"] = blob[:-2] + "AA"
-    body = asked(*reader.messages, ON)
+    body = run_input(*reader.messages, ON)
     at = body["messages"].index(thought)
-    assert refused(post(gateway, model, body, dialect="proposal"))[:2] == (
+    assert error_of(post(gateway, model, body, dialect="proposal"))[:2] == (
         "seal_broken",
         f"messages[{at}].encryptedContent",
     )
@@ -149,7 +149,7 @@ def test_encryption_decryption_roundtrip_tests(gateway: Served, upstream: Upstre
 
 
 def test_performance_tests_for_reasoning_event_streaming(gateway: Served, upstream: Upstream) -> None:
-    """Nothing waits for the encrypted value: each delta is told before the next is thought. And there may be many."""
+    """No delta waits for the encrypted value: each is sent before the model writes the next. Many deltas are fast."""
 
     async def one_by_one(call: Call) -> None:
         await call.head()
@@ -165,12 +165,12 @@ def test_performance_tests_for_reasoning_event_streaming(gateway: Served, upstre
     model = plays(upstream, say("x " * words, "Done."))
     began = time.process_time()
     events = events_of(post(gateway, model, dialect="proposal").body)
-    seconds = time.process_time() - began  # of the processor, whatever else it does meanwhile
+    seconds = time.process_time() - began  # processor time, which other load does not change
     reader = read(events, [USER])
-    assert len(reader.told[0][1]) >= 2 * words
+    assert len(reader.reasoning[0][1]) >= 2 * words
     assert seconds < 5, "a thousand events a second is far less than it can do"
 
 
-def test_every_event_is_read_by_the_verifier_too(gateway: Served, upstream: Upstream) -> None:
+def test_the_verifier_accepts_every_event(gateway: Served, upstream: Upstream) -> None:
     for canary in REASONING:
         streamed(post(gateway, name_of(upstream, canary), dialect="proposal"), "proposal")

@@ -1,4 +1,4 @@
-"""Reasoning comes back from AG-UI's clients sealed: the model gets the very history that a stateful client's would.
+"""AG-UI clients return sealed reasoning: the model gets the same history as from a stateful client.
 
 The official clients carry it in `encryptedValue`, a client of the proposal in `encryptedContent`; none can read it.
 """
@@ -17,7 +17,7 @@ import pytest
 from pellucid.sealing import change_keys
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_client import Converse
-from tests.agui.agui_gateway_kit import ON, USER, WEATHER, asked, path_of, post, refused, run, streamed
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, error_of, path_of, post, run, run_input, streamed
 from tests.agui.agui_seed_reader import read
 from tests.cases import Cases
 from tests.scripted import Reply, Upstream
@@ -51,27 +51,30 @@ def gateway(upstream: Upstream, keys: Path) -> Iterator[Served]:
 Bodies = list[dict[str, Any]]
 
 
-def got(upstream: Upstream, model: str, since: int = 0) -> Bodies:
-    """What the model got; the ids of calls whose own were taken already (scripts repeat them) are made anew."""
-    said = json.dumps(sent(upstream, model)[since:])
-    bodies: Bodies = json.loads(re.sub(r"call_[0-9a-f]{32}", "call_fresh", said))
+def requests_received(upstream: Upstream, model: str, since: int = 0) -> Bodies:
+    """Return the bodies that the model received; replace the ids of calls that the gateway generated.
+
+    Scripts repeat the ids of calls, so the gateway generates new ones.
+    """
+    bodies_json = json.dumps(sent(upstream, model)[since:])
+    bodies: Bodies = json.loads(re.sub(r"call_[0-9a-f]{32}", "call_fresh", bodies_json))
     return bodies
 
 
 def in_process(gateway: Served, upstream: Upstream, canary: Canary) -> tuple[str, Bodies]:
-    """The model, and what it gets in three turns of a client whose history never left the gateway."""
+    """Return the model, and the bodies of three turns whose history stayed in the gateway."""
     model = name_of(upstream, canary)
     tool = {"type": "function", "strict": None, **WEATHER}
     on: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
     for message in (USER, ON, LAST):
-        said = [*on, {"type": "message", "role": "user", "content": message["content"]}]
-        reply = gateway.post({"model": model, "input": said, "tools": [tool], "reasoning": {"effort": "high"}, **more})
+        items = [*on, {"type": "message", "role": "user", "content": message["content"]}]
+        reply = gateway.post({"model": model, "input": items, "tools": [tool], "reasoning": {"effort": "high"}, **more})
         assert reply.status == 200, reply.body
         calls = [item["call_id"] for item in reply.json["output"] if item["type"] == "function_call"]
         on = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in calls]
         more = {"previous_response_id": reply.json["id"]}
-    bodies = got(upstream, model)
+    bodies = requests_received(upstream, model)
     for body in bodies:
         for item in body.get("input", []):
             if item.get("type") == "function_call":
@@ -95,7 +98,7 @@ def expected(gateway: Served, upstream: Upstream) -> Expected:
         pytest.param(agui_node.converse, CLIENTS, id="packages", marks=pytest.mark.needs("node")),
     ],
 )
-def test_clients_give_back_the_history(
+def test_clients_return_the_history(
     gateway: Served, upstream: Upstream, expected: Expected, converse: Converse, clients: list[tuple[str, str]]
 ) -> None:
     which = [(canary, client, view) for canary in WHOLE for client, view in clients]
@@ -113,7 +116,7 @@ def test_clients_give_back_the_history(
             place = places[model]
             places[model] += 3
             with case(f"{canary.row}-{canary.name}, {client}, {view}"):
-                assert got(upstream, model, place)[:3] == bodies
+                assert requests_received(upstream, model, place)[:3] == bodies
                 check_turns(canary, view, turns)
 
 
@@ -128,7 +131,7 @@ def check_turns(canary: Canary, view: str, turns: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("view", ["raw", "sealed"])
-def test_a_client_of_the_proposal_gives_it_back(
+def test_a_client_of_the_proposal_returns_the_history(
     gateway: Served, upstream: Upstream, expected: Expected, view: str
 ) -> None:
     with Cases() as case:
@@ -144,18 +147,18 @@ def check_proposal(gateway: Served, upstream: Upstream, expected: Expected, cana
     blobs: list[str] = []
     for message in (USER, ON, LAST):
         messages = [*answered(messages), message]
-        body = asked(*messages, thread=f"{view} {canary.row} {canary.name}", run=message["id"], tools=[WEATHER])
+        body = run_input(*messages, thread=f"{view} {canary.row} {canary.name}", run=message["id"], tools=[WEATHER])
         reader = read(run(gateway, model, body, "proposal", effort="high", view=view), messages)
         messages = reader.messages
         blobs += reader.blobs
-    assert got(upstream, model, before) == bodies
-    # What was told on spans is what the history has: nothing else, and nothing twice.
-    kept = [said["encryptedContent"] for said in messages if "encryptedContent" in said]
-    assert sorted(blobs) == sorted(kept)
-    assert len(set(kept)) == len(kept) > 0
+    assert requests_received(upstream, model, before) == bodies
+    # The history has the encrypted contents of the spans, each once.
+    encrypted_values = [entry["encryptedContent"] for entry in messages if "encryptedContent" in entry]
+    assert sorted(blobs) == sorted(encrypted_values)
+    assert len(set(encrypted_values)) == len(encrypted_values) > 0
 
 
-# --- what is refused ---------------------------------------------------------------------------------------------
+# --- refusals ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -164,20 +167,20 @@ def claude(upstream: Upstream) -> str:
 
 
 @pytest.fixture(scope="module")
-def said(gateway: Served, claude: str) -> list[dict[str, Any]]:
+def assistant_turn(gateway: Served, claude: str) -> list[dict[str, Any]]:
     """A turn of Claude's in the thread `t`: thought, redacted thought, text, a call."""
     return turn_of(gateway, claude)
 
 
 def turn_of(gateway: Served, model: str, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
-    body = asked(tools=[WEATHER], forwardedProps={"pellucid": {"dialect": "1.0", "snapshot": True}})
+    body = run_input(tools=[WEATHER], forwardedProps={"pellucid": {"dialect": "1.0", "snapshot": True}})
     reply = post(gateway, model, body, headers)
     messages: list[dict[str, Any]] = streamed(reply, "1.0")[-2]["messages"]
     return answered(messages)
 
 
 def answered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, with a result for every call."""
+    """Return the messages with a result for every call."""
     known = {message.get("toolCallId") for message in messages}
     calls = [call["id"] for message in messages for call in message.get("toolCalls") or []]
     results = [{"role": "tool", "toolCallId": id, "content": "rain"} for id in calls if id not in known]
@@ -199,73 +202,81 @@ def answer(
     thread: str = "t",
     headers: dict[str, str] | None = None,
 ) -> Reply:
-    return post(gateway, model, asked(*messages, ON, thread=thread, run="r2", tools=[WEATHER]), headers)
+    return post(gateway, model, run_input(*messages, ON, thread=thread, run="r2", tools=[WEATHER]), headers)
 
 
-def test_given_back_as_it_came_it_is_taken(gateway: Served, claude: str, said: list[dict[str, Any]]) -> None:
-    assert len(values(said)) >= 2
-    reply = answer(gateway, claude, said)
+def test_unchanged_values_are_accepted(gateway: Served, claude: str, assistant_turn: list[dict[str, Any]]) -> None:
+    assert len(values(assistant_turn)) >= 2
+    reply = answer(gateway, claude, assistant_turn)
     assert reply.status == 200, reply.body
     assert "pellucid-warning" not in reply.headers
 
 
 @pytest.mark.parametrize("where", [0.01, 0.3, 0.6, 0.99])
-def test_a_changed_value_is_refused(gateway: Served, claude: str, said: list[dict[str, Any]], where: float) -> None:
-    for at in values(said):
-        value = said[at]["encryptedValue"]
+def test_a_changed_value_is_refused(
+    gateway: Served, claude: str, assistant_turn: list[dict[str, Any]], where: float
+) -> None:
+    for at in values(assistant_turn):
+        value = assistant_turn[at]["encryptedValue"]
         place = int(where * len(value))
         other = value[:place] + ("A" if value[place] != "A" else "B") + value[place + 1 :]
-        code, param, words = refused(answer(gateway, claude, changed(said, at, encryptedValue=other)))
+        code, param, words = error_of(answer(gateway, claude, changed(assistant_turn, at, encryptedValue=other)))
         assert code in ("seal_broken", "seal_key_unknown", "seal_foreign")
         assert param == f"messages[{at}].encryptedValue"
         assert words.startswith(f"{param}: ")
         assert SECRET not in words
 
 
-def test_a_value_of_another_thread_is_refused(gateway: Served, claude: str, said: list[dict[str, Any]]) -> None:
-    code, param, words = refused(answer(gateway, claude, said, thread="another"))
-    assert (code, param) == ("seal_foreign", f"messages[{values(said)[0]}].encryptedValue")
+def test_a_value_of_another_thread_is_refused(
+    gateway: Served, claude: str, assistant_turn: list[dict[str, Any]]
+) -> None:
+    code, param, words = error_of(answer(gateway, claude, assistant_turn, thread="another"))
+    assert (code, param) == ("seal_foreign", f"messages[{values(assistant_turn)[0]}].encryptedValue")
     assert "thread" in words
 
 
 def test_a_value_that_was_moved_to_another_message_is_refused(
-    gateway: Served, claude: str, said: list[dict[str, Any]]
+    gateway: Served, claude: str, assistant_turn: list[dict[str, Any]]
 ) -> None:
-    one, other, *_ = values(said)
-    swapped = changed(changed(said, one, encryptedValue=said[other]["encryptedValue"]), other, encryptedValue=None)
-    code, param, words = refused(answer(gateway, claude, swapped))
+    one, other, *_ = values(assistant_turn)
+    swapped = changed(
+        changed(assistant_turn, one, encryptedValue=assistant_turn[other]["encryptedValue"]), other, encryptedValue=None
+    )
+    code, param, words = error_of(answer(gateway, claude, swapped))
     assert (code, param) == ("seal_foreign", f"messages[{one}].encryptedValue")
     assert "sealed for another message or call" in words
-    copied = changed(said, other, encryptedValue=said[one]["encryptedValue"])
-    assert refused(answer(gateway, claude, copied))[:2] == ("seal_foreign", f"messages[{other}].encryptedValue")
+    copied = changed(assistant_turn, other, encryptedValue=assistant_turn[one]["encryptedValue"])
+    assert error_of(answer(gateway, claude, copied))[:2] == ("seal_foreign", f"messages[{other}].encryptedValue")
 
 
-def test_no_wrong_value_passes_where_it_would_go_to_no_model(
-    gateway: Served, claude: str, said: list[dict[str, Any]]
+def test_an_invalid_value_is_refused_even_if_no_model_would_get_it(
+    gateway: Served, claude: str, assistant_turn: list[dict[str, Any]]
 ) -> None:
-    """Reasoning of a turn that was broken off goes to no model; what came sealed with it is looked at all the same."""
-    [thought] = [said[at] for at in values(said)[:1]]
+    """Reasoning of an incomplete turn goes to no model; its sealed values are verified all the same."""
+    [thought] = [assistant_turn[at] for at in values(assistant_turn)[:1]]
     assert answer(gateway, claude, [USER, thought]).status == 200
     wrong = {**thought, "encryptedValue": thought["encryptedValue"][:-4] + "AAAA"}
-    assert refused(answer(gateway, claude, [USER, wrong]))[:2] == ("seal_broken", "messages[1].encryptedValue")
-    assert refused(answer(gateway, claude, [USER, thought], thread="x"))[0] == "seal_foreign"
-    assert refused(answer(gateway, claude, [USER, {**thought, "id": "rs_other"}]))[0] == "seal_foreign"
+    assert error_of(answer(gateway, claude, [USER, wrong]))[:2] == ("seal_broken", "messages[1].encryptedValue")
+    assert error_of(answer(gateway, claude, [USER, thought], thread="x"))[0] == "seal_foreign"
+    assert error_of(answer(gateway, claude, [USER, {**thought, "id": "rs_other"}]))[0] == "seal_foreign"
 
 
-def test_given_twice_it_counts_once(
-    gateway: Served, upstream: Upstream, claude: str, said: list[dict[str, Any]]
+def test_a_repeated_value_counts_once(
+    gateway: Served, upstream: Upstream, claude: str, assistant_turn: list[dict[str, Any]]
 ) -> None:
     bodies = []
     for times in (1, 2):
-        messages = [one for at, one in enumerate(said) for _ in range(times if at in values(said) else 1)]
+        messages = [
+            one for at, one in enumerate(assistant_turn) for _ in range(times if at in values(assistant_turn) else 1)
+        ]
         assert answer(gateway, claude, messages).status == 200
         bodies.append(sent(upstream, claude)[-1])
     thoughts = [[part for part in body["messages"][1]["content"] if "thinking" in part["type"]] for body in bodies]
     assert thoughts[0] == thoughts[1] != []
 
 
-def test_signed_calls_and_texts_carry_their_own(gateway: Served, upstream: Upstream) -> None:
-    """What Gemini signs is sealed on the call and on the text, and moves with neither."""
+def test_signed_calls_and_texts_have_their_own_values(gateway: Served, upstream: Upstream) -> None:
+    """Gemini's signatures are sealed on the call and on the text, and are valid on these alone."""
     model = name_of(upstream, GEMINI)
     messages = turn_of(gateway, model)
     [holder] = [message for message in messages if message.get("toolCalls")]
@@ -278,23 +289,23 @@ def test_signed_calls_and_texts_carry_their_own(gateway: Served, upstream: Upstr
         if one["role"] != "tool"
     ]
     at = messages.index(holder)
-    code, param, _ = refused(answer(gateway, model, moved))
+    code, param, _ = error_of(answer(gateway, model, moved))
     assert (code, param) == ("seal_foreign", f"messages[{at}].toolCalls[0].encryptedValue")
 
 
-def test_another_model_gets_what_is_readable_and_the_answer_says_so(
-    gateway: Served, upstream: Upstream, said: list[dict[str, Any]]
+def test_another_model_gets_readable_reasoning_and_the_reply_has_a_warning(
+    gateway: Served, upstream: Upstream, assistant_turn: list[dict[str, Any]]
 ) -> None:
     other = name_of(upstream, CLAUDE)
-    reply = answer(gateway, other, said)
+    reply = answer(gateway, other, assistant_turn)
     assert reply.status == 200
     assert "another model" in reply.headers["pellucid-warning"]
     [body] = sent(upstream, other)
     assert not any(word in json.dumps(body) for word in ("signature", "redacted_thinking", "encrypted"))
 
 
-def test_another_tenant_s_is_refused(upstream: Upstream, claude: str, tmp_path: Path) -> None:
-    found: list[dict[str, Any]] = []
+def test_a_value_of_another_tenant_is_refused(upstream: Upstream, claude: str, tmp_path: Path) -> None:
+    messages: list[dict[str, Any]] = []
     for owner in ("acme", "other"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("THE_KEY", "k" * 32)
@@ -302,21 +313,21 @@ def test_another_tenant_s_is_refused(upstream: Upstream, claude: str, tmp_path: 
             config = configured(upstream, sealing={"keys_file": str(tmp_path / "keys.json")}, access=access)
             with serving(config) as running:
                 mine = {"Authorization": "Bearer " + "k" * 32}
-                if found:
-                    code, param, words = refused(answer(running, claude, found, headers=mine))
-                    assert (code, param) == ("seal_foreign", f"messages[{values(found)[0]}].encryptedValue")
+                if messages:
+                    code, param, words = error_of(answer(running, claude, messages, headers=mine))
+                    assert (code, param) == ("seal_foreign", f"messages[{values(messages)[0]}].encryptedValue")
                     assert "acme" not in words
-                found = turn_of(running, claude, mine)
+                messages = turn_of(running, claude, mine)
 
 
-def test_a_rotated_key_s_are_taken_and_a_retired_key_s_refused(
+def test_values_of_a_rotated_key_are_accepted_and_of_a_retired_key_refused(
     gateway: Served, claude: str, keys: Path, tmp_path: Path, upstream: Upstream
 ) -> None:
     messages = turn_of(gateway, claude)
     with serving(configured(upstream, sealing={"keys_file": str(tmp_path / "others.json")})) as other:
-        assert refused(answer(other, claude, messages))[0] == "seal_key_unknown"
+        assert error_of(answer(other, claude, messages))[0] == "seal_key_unknown"
     change_keys(keys, lambda now: now.rotate(datetime.now(UTC)))
     assert answer(gateway, claude, messages).status == 200
     change_keys(keys, lambda now: now.retire(now.keys[1].kid, datetime.now(UTC)))
-    code, param, _ = refused(answer(gateway, claude, messages))
+    code, param, _ = error_of(answer(gateway, claude, messages))
     assert (code, param) == ("seal_key_retired", f"messages[{values(messages)[0]}].encryptedValue")

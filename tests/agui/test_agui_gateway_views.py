@@ -1,4 +1,4 @@
-"""What each reader sees of a run at `/ag-ui`, in every dialect; and which dialect it is."""
+"""The views of a run at `/ag-ui` in every dialect, and the choice of the dialect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.protocols.agui import DialectName
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
 from pellucid.view.restricted_view import SIDE_EVENT_FIELDS
-from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, post, run, run_input, streamed, texts
 from tests.agui.agui_kit import events_of
 from tests.cases import Cases
 from tests.scripted import Upstream, say
@@ -62,7 +62,7 @@ def _logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_no_byte_of_what_is_withheld(gateway: Served, upstream: Upstream, dialect: DialectName) -> None:
+def test_no_withheld_byte_leaves(gateway: Served, upstream: Upstream, dialect: DialectName) -> None:
     with Cases() as case:
         for canary in [*CANARIES, *MORE]:
             with case(f"{canary.row}-{canary.name}"):
@@ -72,7 +72,7 @@ def test_no_byte_of_what_is_withheld(gateway: Served, upstream: Upstream, dialec
 def check_lesser_views(gateway: Served, model: str, canary: Canary, dialect: DialectName) -> None:
     for view in LESSER:
         for more in ({}, {"chunks": "true", "snapshot": "true"}):
-            reply = post(gateway, model, asked(tools=[WEATHER]), view=view, dialect=dialect, **more)
+            reply = post(gateway, model, run_input(tools=[WEATHER]), view=view, dialect=dialect, **more)
             assert SECRET.encode() not in reply.body
             assert SECRET not in str(reply.headers)
             assert view == "summary" or SUMMARY.encode() not in reply.body
@@ -85,7 +85,7 @@ def check_lesser_views(gateway: Served, model: str, canary: Canary, dialect: Dia
 
 
 @pytest.mark.parametrize("view", LESSER)
-def test_no_byte_of_it_over_the_binary_transport_either(gateway: Served, upstream: Upstream, view: str) -> None:
+def test_no_withheld_byte_leaves_over_the_binary_transport(gateway: Served, upstream: Upstream, view: str) -> None:
     kind = "application/vnd.ag-ui.event+proto"
     for model in [STATEFUL.name, *(name_of(upstream, canary) for canary in [*CANARIES, *MORE])]:
         reply = post(gateway, model, None, {"Accept": kind}, view=view, dialect="1.0", snapshot="true")
@@ -94,7 +94,7 @@ def test_no_byte_of_it_over_the_binary_transport_either(gateway: Served, upstrea
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_of_an_agent_its_own_words_leave_and_nothing_of_its_model(gateway: Served, dialect: DialectName) -> None:
+def test_an_agent_s_side_events_leave_without_its_model_s_reasoning(gateway: Served, dialect: DialectName) -> None:
     for view in LESSER:
         reply = post(gateway, STATEFUL.name, view=view, dialect=dialect)
         assert SECRET.encode() not in reply.body
@@ -106,7 +106,7 @@ def test_of_an_agent_its_own_words_leave_and_nothing_of_its_model(gateway: Serve
     assert raw.count(SECRET.encode()) >= 6, "it is there to be heard"
 
 
-def test_what_is_named_of_a_side_event_is_a_field_of_it() -> None:
+def test_the_allow_list_names_fields_of_side_events() -> None:
     classes = {cls.__struct_config__.tag: cls for cls in get_args(agui.AGUIEvent)}
     for (namespace, name), fields in SIDE_EVENT_FIELDS.items():
         if namespace == "agui" and fields is not None:
@@ -115,7 +115,7 @@ def test_what_is_named_of_a_side_event_is_a_field_of_it() -> None:
             assert name == "interrupt" or not fields & {"metadata", "rawEvent"}
 
 
-def test_what_the_text_is_rides_in_metadata(gateway: Served, upstream: Upstream) -> None:
+def test_the_form_of_reasoning_is_in_metadata(gateway: Served, upstream: Upstream) -> None:
     [claude] = [one for one in CANARIES if (one.row, one.name) == ("anthropic", "stream")]
     [vllm] = [one for one in CANARIES if (one.row, one.name) == ("vllm", "reasoning")]
     for canary, view, form in ((claude, "raw", "summary"), (vllm, "raw", "raw"), (vllm, "sealed", "redacted")):
@@ -137,36 +137,36 @@ def dialect_of(events: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("usual", [None, "thinking"])
-def test_the_query_goes_before_the_header_and_that_before_the_version(upstream: Upstream, usual: str | None) -> None:
+def test_the_query_precedes_props_header_and_version(upstream: Upstream, usual: str | None) -> None:
     server = {} if usual is None else {"agui_dialect": usual}
     with serve(config_of(upstream, server=server)) as gateway:
         model = f"vllm:{upstream.plays(say())}"
 
-        def told(version: str | None, header: str | None, props: str | None, query: str | None) -> str:
+        def dialect_for(version: str | None, header: str | None, props: str | None, query: str | None) -> str:
             more: dict[str, Any] = {} if version is None else {"protocolVersion": version}
             forwarded: dict[str, Any] = {"forwardedProps": {"pellucid": {} if props is None else {"dialect": props}}}
             headers = {} if header is None else {"AG-UI-Dialect": header}
             named = {} if query is None else {"dialect": query}
-            reply = post(gateway, model, asked(**more, **forwarded), headers, **named)
+            reply = post(gateway, model, run_input(**more, **forwarded), headers, **named)
             events = [json.loads(line.removeprefix("data: ")) for line in reply.body.decode().split("\n\n") if line]
             return dialect_of(events)
 
-        assert told(None, None, None, None) == (usual or "0.x")
-        assert told("1.0", None, None, None) == "1.0"
-        assert told("0.9", None, None, None) == "0.x"
-        assert told("1.0", "Proposal", None, None) == "proposal"
-        assert told("1.0", "proposal", "thinking", None) == "thinking"
-        assert told("1.0", "proposal", "thinking", "0.x") == "0.x"
+        assert dialect_for(None, None, None, None) == (usual or "0.x")
+        assert dialect_for("1.0", None, None, None) == "1.0"
+        assert dialect_for("0.9", None, None, None) == "0.x"
+        assert dialect_for("1.0", "Proposal", None, None) == "proposal"
+        assert dialect_for("1.0", "proposal", "thinking", None) == "thinking"
+        assert dialect_for("1.0", "proposal", "thinking", "0.x") == "0.x"
 
 
-def test_without_counts_no_usage_is_told(upstream: Upstream, tmp_path: Any) -> None:
+def test_without_counts_the_stream_has_no_usage(upstream: Upstream, tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     keys = make_keys(url, {"acme/some": Policy(counts=False), "acme/all": None})
     with serving_keys(upstream, url, access={"keys": True}) as gateway:
         path = f"/ag-ui?model=vllm:{upstream.plays(say())}"
         for dialect in DIALECTS:
-            some = Caller(gateway, keys["acme/some"]).do("POST", f"{path}&dialect={dialect}", asked())
-            every = Caller(gateway, keys["acme/all"]).do("POST", f"{path}&dialect={dialect}", asked())
+            some = Caller(gateway, keys["acme/some"]).do("POST", f"{path}&dialect={dialect}", run_input())
+            every = Caller(gateway, keys["acme/all"]).do("POST", f"{path}&dialect={dialect}", run_input())
             assert b"okens" not in some.body
             assert b"usage" not in some.body
             assert streamed(every, dialect)[-1]["usage"][0]["outputTokens"] == 9
@@ -184,13 +184,13 @@ theirs: TypeAdapter[Any] = TypeAdapter(TheirEvent)
 
 @pytest.mark.parametrize("dialect", ["1.0", "0.x"])
 @pytest.mark.parametrize("view", ["raw", *LESSER])
-def test_the_official_python_classes_read_every_event_and_give_it_back(
+def test_the_official_python_classes_round_trip_every_event(
     gateway: Served, upstream: Upstream, view: str, dialect: DialectName
 ) -> None:
     models = [name_of(upstream, canary) for canary in [*CANARIES, *MORE]]
     kinds = set()
     for model, more in [(STATEFUL.name, {}), *product(models, ({"snapshot": "true"}, {"chunks": "true"}))]:
-        body = asked(USER, {"id": "a", "role": "assistant", "content": "Hm."}, ON, tools=[WEATHER])
+        body = run_input(USER, {"id": "a", "role": "assistant", "content": "Hm."}, ON, tools=[WEATHER])
         reply = post(gateway, model, body, view=view, dialect=dialect, **more)
         for event in events_of(reply.body) if reply.status == 200 else []:
             read = theirs.validate_python(event)

@@ -165,13 +165,13 @@ def test_every_event_is_decoded_to_itself() -> None:
         assert gave.get("event") == sample, (sample["type"], gave)
 
 
-def test_our_classes_are_written_like_the_objects_that_they_are() -> None:
+def test_our_classes_are_encoded_like_their_json_objects() -> None:
     for sample in SAMPLES:
         assert encode_message(e.decode_event(sample)) == encode_message(sample), sample["type"]
 
 
 @pytest.mark.needs("node")
-def test_the_client_reads_frames_as_it_reads_lines() -> None:
+def test_the_client_reads_binary_frames_like_sse() -> None:
     events = [
         {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"},
         {"type": "REASONING_START", "messageId": "s"},
@@ -220,7 +220,7 @@ def test_deltas_by_template_are_the_same_bytes(make: Any, id: str, more: int, de
         assert frame(delta) == encode_frame(make(id, delta))
 
 
-def test_every_length_around_a_byte_is_the_same() -> None:
+def test_every_length_near_a_varint_boundary_is_the_same() -> None:
     for make in DELTAS:
         frame = delta_frame_encoder(make("m", "x"))
         for size in [*range(300), *range(16_360, 16_400)]:
@@ -228,14 +228,14 @@ def test_every_length_around_a_byte_is_the_same() -> None:
 
 
 @given(runs(), st.booleans(), st.booleans())
-def test_a_run_with_templates_is_the_same_bytes(batches: list[list[Event]], chunks: bool, timestamps: bool) -> None:
+def test_templates_change_no_byte_of_a_run(batches: list[list[Event]], chunks: bool, timestamps: bool) -> None:
     each = encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame)
     assert (
         encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame, deltas=delta_frame_encoder) == each
     )
 
 
-def test_what_has_no_place_is_refused_by_name() -> None:
+def test_an_unencodable_field_is_refused_by_name() -> None:
     assert len(get_args(e.ThinkingEvent)) == 5
     with pytest.raises(RequestError, match="THINKING_START events cannot be sent"):
         encode_message({"type": "THINKING_START"})
@@ -243,5 +243,5 @@ def test_what_has_no_place_is_refused_by_name() -> None:
         delta_frame_encoder(e.ThinkingTextMessageContentEvent(delta="x"))
 
 
-def test_numbers_that_no_double_holds() -> None:
+def test_integers_beyond_a_double_are_encoded() -> None:
     assert encode_message({"type": "CUSTOM", "name": "n", "value": [10**400, -(10**400)]})

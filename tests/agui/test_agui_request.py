@@ -1,4 +1,4 @@
-"""A run's input becomes parts again, each in its place; what is wrong with it is said where it is."""
+"""The input of a run is parsed to parts in their order; an error names its location."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_turn_is_one_response_in_its_order() -> None:
     ]
 
 
-def test_the_shapes_of_the_proposal_are_read_too() -> None:
+def test_the_shapes_of_the_proposal_are_parsed() -> None:
     request = read(USER, thought(content=["one ", "two"], encryptedContent="it"), answer(content="So."), AGAIN)
     turn = request.messages()[1]
     assert turn.parts[:2] == [SealedPart("it", "r1"), ThinkingPart("one two", item_id="r1")]
@@ -120,7 +120,7 @@ def test_reasoning_that_led_to_nothing_goes_to_no_model(turn: list[Any]) -> None
         )
 
 
-def test_what_a_finished_turn_has_sealed_at_its_end_is_kept() -> None:
+def test_sealed_reasoning_at_the_end_of_a_finished_turn_is_kept() -> None:
     turn = read(USER, answer(content="So."), thought(content="cut", encryptedValue="v"), AGAIN).messages()[1]
     assert turn.parts == [TextPart("So.", item_id="a1"), SealedPart("v", "r1")]
 
@@ -160,12 +160,12 @@ def test_a_value_opens_only_for_its_thread_and_entity() -> None:
         ("c2", False),
     ],
 )
-def test_what_was_sealed_belongs_to_its_item_its_carrier_and_its_calls(entity: str, holds: bool) -> None:
+def test_a_sealed_value_is_bound_to_its_item_carrier_and_calls(entity: str, holds: bool) -> None:
     assert is_carrier_of(entity, "msg_1", ["c1"]) is holds
     assert is_carrier_of(entity, None, ["c1"]) is (entity == "c1")
 
 
-def test_content_of_every_kind() -> None:
+def test_user_content_of_every_kind_is_parsed() -> None:
     data = {"type": "data", "value": "aGk=", "mimeType": "image/png"}
     url = {"type": "url", "value": "https://x/y"}
     content = [
@@ -197,7 +197,7 @@ def test_content_of_every_kind() -> None:
     )
 
 
-def test_results_of_tools() -> None:
+def test_tool_results_are_parsed() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     picture = [{"type": "image", "source": {"type": "url", "value": "https://x"}}]
     calls = [{**CALL, "id": id} for id in ("c1", "c2", "c3")]
@@ -239,13 +239,13 @@ def test_context_is_a_system_prompt_after_the_client_s_own() -> None:
     ]
 
 
-def test_activities_and_strange_fields_are_left_alone() -> None:
+def test_activities_and_unknown_fields_are_ignored() -> None:
     activity = {"id": "x", "role": "activity", "activityType": "plan", "content": {}}
     request = read(activity, {**USER, "extra": 1}, state=None, tools=None, context=None, forwardedProps=None)
     assert request.messages() == [ModelRequest([UserPromptPart("Why?")])]
 
 
-def test_what_is_asked_of_the_gateway() -> None:
+def test_gateway_options_are_parsed() -> None:
     props = {"pellucid": {"model": "m", "effort": "high", "view": "summary", "store": False}, "theirs": 1}
     options = read(USER, forwardedProps=props, query={"store": "true", "reasoning": "off", "key": "x"}).options
     assert (options.model, options.effort, options.view, options.store, options.reasoning) == (
@@ -282,16 +282,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), BAD, ids=[told for _, told in BAD])
-def test_what_is_wrong_is_said_with_its_place(change: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("change", "expected"), BAD, ids=[expected for _, expected in BAD])
+def test_an_error_names_its_location(change: dict[str, Any], expected: str) -> None:
     messages = change.pop("messages", [USER]) if "messages" in change else [USER]
     message, param = refused(*messages, **change)
-    assert message.startswith(told)
-    assert param == told.partition(":")[0]
+    assert message.startswith(expected)
+    assert param == expected.partition(":")[0]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000])
-def test_what_is_no_object_is_refused(body: bytes) -> None:
+def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(RequestError, match="the body"):
         parse_input(body)
 
@@ -315,7 +315,7 @@ WHOLE: dict[str, Any] = {
 
 
 @given(st.data())
-def test_any_input_is_understood_or_refused_with_its_place(data: st.DataObject) -> None:
+def test_any_input_is_parsed_or_refused_with_its_location(data: st.DataObject) -> None:
     body = deepcopy(WHOLE)
     for _ in range(data.draw(st.integers(0, 3))):
         holder: Any = body

@@ -1,4 +1,4 @@
-"""Each rule has a stream that breaks it and no other, and the official client does with it what the rule says."""
+"""Each rule has a stream that breaks it alone, and the official client treats the stream as the rule defines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELPER: Event = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"}
 HELPED: Event = {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"}
 
 
-def said(id: str = "a", *deltas: str, **more: Any) -> list[Event]:
+def text_message(id: str = "a", *deltas: str, **more: Any) -> list[Event]:
     contents = [{"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta} for delta in deltas]
     opens = {"type": "TEXT_MESSAGE_START", "messageId": id, **more}
     return [opens, *contents, {"type": "TEXT_MESSAGE_END", "messageId": id}]
@@ -36,7 +36,7 @@ def thought(id: str = "r1", *deltas: str, role: str = "reasoning") -> list[Event
     return [opens, *contents, {"type": "REASONING_MESSAGE_END", "messageId": id}]
 
 
-def called(id: str = "c", **more: Any) -> list[Event]:
+def tool_call(id: str = "c", **more: Any) -> list[Event]:
     return [
         {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": "f", **more},
         {"type": "TOOL_CALL_END", "toolCallId": id},
@@ -68,50 +68,50 @@ CASES = [
     Case("type", "silent", 1, [START, {"type": "NOVELTY"}, END]),
     Case("fields", "fatal", 1, [START, *thought(role="assistant"), END]),
     Case("fields", "fatal", 1, [START, {"type": "STEP_STARTED"}, END]),
-    Case("fields", "fatal", 1, [START, {**said()[0], "timestamp": 1.5}, END]),
-    Case("fields", "fatal", 1, [START, {**said()[0], "metadata": None}, END]),
+    Case("fields", "fatal", 1, [START, {**text_message()[0], "timestamp": 1.5}, END]),
+    Case("fields", "fatal", 1, [START, {**text_message()[0], "metadata": None}, END]),
     Case("fields", "fatal", 1, [START, {**VALUE, "subtype": "reasoning"}, END]),
     Case("fields", "fatal", 1, [START, snapshot({**R1, "content": ["a"]}), END]),
     Case("unknown", "silent", 1, [START, {**span()[0], "encryptedContent": "v"}, span()[1], END]),
-    Case("retired", "silent", 1, [START, *called(parentMessageId=None), END]),
+    Case("retired", "silent", 1, [START, *tool_call(parentMessageId=None), END]),
     Case("retired", "silent", 1, [START, {"type": "THINKING_START"}, {"type": "THINKING_END"}, END]),
-    Case("start", "fatal", 0, [*said(), END]),
+    Case("start", "fatal", 0, [*text_message(), END]),
     Case("start", "fatal", 1, [START, START, END]),
-    Case("terminal", "fatal", 2, [START, END, *said()]),
+    Case("terminal", "fatal", 2, [START, END, *text_message()]),
     Case("terminal", "fatal", 2, [START, FAILED, END]),
-    Case("truncated", "silent", 4, [START, *said("a", "x")]),
+    Case("truncated", "silent", 4, [START, *text_message("a", "x")]),
     Case("version", "silent", 0, [{**START, "protocolVersion": "2.0"}, END]),
     Case("run", "silent", 1, [START, {**END, "runId": "other"}]),
     Case("run", "silent", 2, [START, END, {**START, "threadId": "other"}, {**END, "threadId": "other"}]),
-    Case("reopened", "fatal", 2, [START, said()[0], said()[0], END]),
+    Case("reopened", "fatal", 2, [START, text_message()[0], text_message()[0], END]),
     Case("unopened", "fatal", 1, [START, thought("r1", "x")[1], END]),
     Case("unopened", "fatal", 1, [START, {"type": "STEP_FINISHED", "stepName": "n"}, END]),
     Case("unclosed", "fatal", 2, [START, span()[0], END]),
-    Case("owner", "fatal", 2, [START, said()[0], {**said("a", "x")[1], "subagentRunId": "s"}, END]),
+    Case("owner", "fatal", 2, [START, text_message()[0], {**text_message("a", "x")[1], "subagentRunId": "s"}, END]),
     Case("subagent", "fatal", 3, [START, HELPER, HELPED, HELPER, END]),
     Case("chunk", "fatal", 1, [START, {"type": "REASONING_MESSAGE_CHUNK", "delta": "x"}, END]),
     Case("chunk", "fatal", 1, [START, {"type": "TOOL_CALL_CHUNK", "toolCallId": "c"}, END]),
-    Case("ids", "silent", 3, [START, *thought("a", "hm")[::2], *said("a", "x"), END]),
-    Case("ids", "silent", 3, [START, *called("a"), *called("a"), END]),
+    Case("ids", "silent", 3, [START, *thought("a", "hm")[::2], *text_message("a", "x"), END]),
+    Case("ids", "silent", 3, [START, *tool_call("a"), *tool_call("a"), END]),
     Case("anchor", "silent", 1, [START, VALUE, *thought(), END]),
     Case("value", "silent", 4, [START, *thought(), VALUE, {**VALUE, "encryptedValue": "w"}, END]),
     Case("snapshot", "silent", 4, [START, *thought(), VALUE, snapshot(R1), END]),
     Case("snapshot", "silent", 3, [START, *thought(), snapshot({**R1, "id": "r2"}), END]),
-    Case("snapshot", "silent", 2, [START, called()[0], snapshot(), called()[1], END]),
+    Case("snapshot", "silent", 2, [START, tool_call()[0], snapshot(), tool_call()[1], END]),
     Case("interrupt", "silent", 1, [START, interrupt("i", "i")]),
     Case("activity", "silent", 1, [START, ACTIVITY_DELTA, END]),
-    Case("empty", "style", 2, [START, *said("a", ""), END]),
+    Case("empty", "style", 2, [START, *text_message("a", ""), END]),
     Case("order", "style", 2, [START, thought()[0], VALUE, thought()[1], END]),
     Case("order", "style", 5, [START, *span(*thought()), VALUE, END]),
-    Case("order", "style", 2, [START, span()[0], *said(), span()[1], END]),
+    Case("order", "style", 2, [START, span()[0], *text_message(), span()[1], END]),
 ]
 
 
-def test_every_rule_has_its_case() -> None:
+def test_every_rule_has_a_case() -> None:
     assert {case.rule for case in CASES} == set(RULES)
 
 
-def test_each_rule_is_found_in_its_case() -> None:
+def test_each_case_breaks_its_rule_alone() -> None:
     for case in CASES:
         violation = verify(case.events)
         assert violation is not None, case
@@ -120,13 +120,13 @@ def test_each_rule_is_found_in_its_case() -> None:
 
 
 @pytest.mark.needs("node")
-def test_the_client_does_what_the_rules_say() -> None:
+def test_the_official_client_agrees_with_the_rules() -> None:
     for case, gave in zip(CASES, agui_node.play("1.0.0", [case.events for case in CASES]), strict=True):
         assert gave["accepted"] == (case.severity != "fatal"), (case, gave)
 
 
 LOST: list[tuple[list[Event], list[Event]]] = [
-    ([*thought("a", "hm"), *said("a", "x")], [{"id": "a", "role": "reasoning", "content": "hmx"}]),
+    ([*thought("a", "hm"), *text_message("a", "x")], [{"id": "a", "role": "reasoning", "content": "hmx"}]),
     ([VALUE, *thought()], [R1]),
     ([*thought(), VALUE, {**VALUE, "encryptedValue": "w"}], [{**R1, "encryptedValue": "w"}]),
     ([*thought(), VALUE, snapshot(R1)], [R1]),
@@ -134,15 +134,15 @@ LOST: list[tuple[list[Event], list[Event]]] = [
 ]
 
 
-def test_what_is_lost_without_a_word_is_silent() -> None:
+def test_silently_dropped_events_are_of_level_silent() -> None:
     for events, _ in LOST:
-        found = verify([START, *events, END])
-        assert found is not None
-        assert found.severity == "silent"
+        violation = verify([START, *events, END])
+        assert violation is not None
+        assert violation.severity == "silent"
 
 
 @pytest.mark.needs("node")
-def test_what_silent_means() -> None:
+def test_the_client_ignores_violations_of_level_silent() -> None:
     streams = [[START, *events, END] for events, _ in LOST]
     for (_, messages), gave in zip(LOST, agui_node.play("1.0.0", streams), strict=True):
         assert (gave["accepted"], gave["warnings"], gave["messages"]) == (True, [], messages)
@@ -153,7 +153,7 @@ OLD: list[tuple[DialectName, str, list[Event]]] = [
     ("0.x", "type", [START, {"type": "NOVELTY"}, END]),
     ("0.x", "fields", [START, {**END, "outcome": {"type": "cancelled"}}]),
     ("0.x", "fields", [START, {**END, "outcome": {"type": "success", "pendingToolCallIds": []}}]),
-    ("0.x", "empty", [START, *said("a", ""), END]),
+    ("0.x", "empty", [START, *text_message("a", ""), END]),
     ("0.x", "terminal", [START, FAILED, START, END]),
     ("thinking", "type", [START, *thought(), END]),
     ("thinking", "unopened", [START, {"type": "THINKING_TEXT_MESSAGE_START"}, END]),
@@ -167,21 +167,21 @@ THINKING: list[Event] = [
     {"type": "THINKING_TEXT_MESSAGE_CONTENT", "delta": "hm"},
     {"type": "THINKING_TEXT_MESSAGE_END"},
     {"type": "THINKING_END"},
-    *said("a", "x"),
+    *text_message("a", "x"),
     END,
 ]
 
 
-def test_what_is_fatal_in_older_dialects() -> None:
+def test_fatal_violations_of_older_dialects() -> None:
     for dialect, rule, events in OLD:
-        found = verify(events, dialect)
-        assert found is not None
-        assert (found.rule, found.severity) == (rule, "fatal"), (dialect, events)
+        violation = verify(events, dialect)
+        assert violation is not None
+        assert (violation.rule, violation.severity) == (rule, "fatal"), (dialect, events)
     assert verify(THINKING, "thinking") is None
 
 
 @pytest.mark.needs("node")
-def test_what_older_clients_refuse() -> None:
+def test_older_clients_refuse_fatal_violations() -> None:
     streams = [events for _, _, events in OLD]
     older: list[agui_node.Client] = ["0.0.58", "0.0.45", "0.0.39"]
     played = {client: agui_node.play(client, [*streams, THINKING]) for client in older}
@@ -203,28 +203,28 @@ CHUNKS = [{"type": "REASONING_MESSAGE_CHUNK", "messageId": "r1", "delta": "a"}, 
     [
         (None, [PROPOSED, *thought("r1", "hm", role="assistant"), span()[1]]),
         (None, [snapshot({"id": "r1", "role": "reasoning", "content": ["a"], "encryptedContent": "v"})]),
-        (None, [*span(CHUNKS[0]), {**CHUNKS[1], "delta": "b"}, {**CHUNKS[1], "delta": ""}, *said("a", "x")]),
+        (None, [*span(CHUNKS[0]), {**CHUNKS[1], "delta": "b"}, {**CHUNKS[1], "delta": ""}, *text_message("a", "x")]),
         ("fields", [*thought("r1", "hm")]),
         ("fields", [snapshot(R1)]),
         ("type", [*thought(role="assistant"), VALUE]),
         ("empty", [*thought("r1", "", role="assistant")]),
         ("chunk", [CHUNKS[1]]),
         ("chunk", [CHUNKS[0], {**CHUNKS[1], "delta": ""}, CHUNKS[1]]),
-        ("chunk", [CHUNKS[0], *said("a", "x"), {**CHUNKS[1], "delta": "more"}]),
+        ("chunk", [CHUNKS[0], *text_message("a", "x"), {**CHUNKS[1], "delta": "more"}]),
     ],
 )
-def test_the_proposal_to_the_letter(rule: str | None, events: list[Event]) -> None:
-    found = verify([START, *events, END], "proposal", least="silent")
-    assert (found and found.rule) == rule, found
+def test_the_rules_of_the_proposal(rule: str | None, events: list[Event]) -> None:
+    violation = verify([START, *events, END], "proposal", least="silent")
+    assert (violation and violation.rule) == rule, violation
 
 
-def test_it_takes_objects_and_classes_one_by_one() -> None:
+def test_the_verifier_accepts_objects_and_classes() -> None:
     verifier = Verifier("1.0")
-    for event in (START, *said("a", "x")):
+    for event in (START, *text_message("a", "x")):
         assert verifier.feed(e.decode_event(event)) == []
-    [found] = verifier.feed({**END, "runId": "other"})
-    assert (found.index, found.rule) == (4, "run")
-    assert "RUN_FINISHED" in str(found)
+    [violation] = verifier.feed({**END, "runId": "other"})
+    assert (violation.index, violation.rule) == (4, "run")
+    assert "RUN_FINISHED" in str(violation)
     assert verifier.end() == []
     assert verify([msgspec.Raw(b"1")]) is not None
     for value in (None, 1, "x", [], object()):
@@ -234,13 +234,13 @@ def test_it_takes_objects_and_classes_one_by_one() -> None:
 def test_dialects_are_those_of_the_encoder() -> None:
     for name, dialect in DIALECTS.items():
         for kind in dialect.event_types:
-            found = verify([START, {"type": kind}], name)
-            assert found is None or found.rule != "type", (name, kind)
+            violation = verify([START, {"type": kind}], name)
+            assert violation is None or violation.rule != "type", (name, kind)
     with pytest.raises(ValueError, match="there is no dialect '2'"):
         Verifier("2")  # type: ignore[arg-type]
 
 
-def test_what_is_sealed_of_chunks_follows_the_last_of_them() -> None:
+def test_the_sealed_value_of_chunks_follows_the_last_chunk() -> None:
     started = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
     value = {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "a", "encryptedValue": "v"}
     rest = [value, {"type": "REASONING_END", "messageId": "s"}, {**started, "type": "RUN_FINISHED"}]

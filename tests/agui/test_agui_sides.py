@@ -1,4 +1,4 @@
-"""What an agent says beside its model, in whatever order: no client breaks, and none forgets it."""
+"""Side events of an agent in any order: the stream is legal, and clients keep their messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ messages = st.one_of(
 )
 no_patch: st.SearchStrategy[Any] = st.just([])
 maybe = st.none() | ids
-said = st.one_of(
+side_events = st.one_of(
     made(e.TextMessageStartEvent, message_id=ids, role=st.sampled_from([None, "assistant", "user"])),
     made(e.TextMessageContentEvent, message_id=ids, delta=words),
     made(e.TextMessageEndEvent, message_id=ids),
@@ -83,12 +83,12 @@ said = st.one_of(
     st.builds(e.ThinkingEndEvent),
     st.builds(e.StateSnapshotEvent, snapshot=st.just({})),
 )
-lists = st.lists(said, max_size=25)
+lists = st.lists(side_events, max_size=25)
 DONE = RunEndEvent("completed", Usage())
 
 
-def told(events: list[Any], dialect: DialectName = "1.0", **options: Any) -> list[dict[str, Any]]:
-    """The stream of a run of these alone; chunks that belong nowhere are refused, and the run goes on."""
+def stream_of(events: list[Any], dialect: DialectName = "1.0", **options: Any) -> list[dict[str, Any]]:
+    """Return the stream of a run of these events alone; chunks of no message are refused, and the run goes on."""
     encoder = Encoder("t", "r", dialect, **options)
     out = encoder.start()
     for one in events:
@@ -99,24 +99,24 @@ def told(events: list[Any], dialect: DialectName = "1.0", **options: Any) -> lis
     return events_of(out + encoder.feed([DONE], 1))
 
 
-def legal(events: list[dict[str, Any]], dialect: DialectName) -> None:
-    found = verify(events, dialect, least="silent")
-    assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
+def check_legal(events: list[dict[str, Any]], dialect: DialectName) -> None:
+    violation = verify(events, dialect, least="silent")
+    assert violation is None, f"{violation}\n" + "\n".join(map(json.dumps, events))
 
 
 @many
 @given(lists, st.sampled_from(DIALECTS), st.sampled_from([None, True]), st.booleans())
-def test_whatever_an_agent_says_the_stream_is_legal(
+def test_any_side_events_are_a_legal_stream(
     events: list[Any], dialect: DialectName, snapshot: bool | None, chunks: bool
 ) -> None:
-    legal(told(events, dialect, snapshot=snapshot, chunks=chunks), dialect)
+    check_legal(stream_of(events, dialect, snapshot=snapshot, chunks=chunks), dialect)
 
 
 plain = lists.map(lambda events: [one for one in events if not isinstance(one, e.MessagesSnapshotEvent)])
 
 
 @given(plain, st.sampled_from(DIALECTS), st.booleans(), st.lists(st.integers(0, 99), min_size=25, max_size=25))
-def test_so_it_is_between_what_a_model_says(
+def test_side_events_among_model_events_are_a_legal_stream(
     events: list[Any], dialect: DialectName, chunks: bool, at: list[int]
 ) -> None:
     script = [("thinking", 0, "hm"), ("close", 0, ""), ("text", 0, "Hi"), ("text", 0, " you"), ("call", 1, "")]
@@ -131,7 +131,7 @@ def test_so_it_is_between_what_a_model_says(
             out += encoder.feed(batch, 1)
         except IllegalEvent:
             continue
-    legal(events_of(out), dialect)
+    check_legal(events_of(out), dialect)
 
 
 # --- the corners, one by one ---------------------------------------------------------------------------------------
@@ -145,32 +145,32 @@ def text(id: str, word: str, **more: Any) -> list[Any]:
     ]
 
 
-def test_a_second_message_of_one_id_has_an_id_of_its_own() -> None:
-    events = told([*text("m", "one"), *text("m", "two")])
+def test_a_second_message_with_the_same_id_gets_a_new_id() -> None:
+    events = stream_of([*text("m", "one"), *text("m", "two")])
     assert [event["messageId"] for event in events[1:-1]] == ["m"] * 3 + ["m:2"] * 3
 
 
 def test_a_subagent_starts_once_and_after_its_parent() -> None:
     start = e.SubagentStartedEvent(subagent_run_id="s", name="n", parent_subagent_run_id="nobody")
-    events = told([start, e.SubagentFinishedEvent(subagent_run_id="s"), start])
+    events = stream_of([start, e.SubagentFinishedEvent(subagent_run_id="s"), start])
     assert types(events)[1:-1] == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
     assert "parentSubagentRunId" not in events[1]
 
 
-def test_what_goes_on_is_whose_it_was() -> None:
-    began, said, over = text("m", "x")
-    events = told([e.TextMessageStartEvent(message_id="m", subagent_run_id="s"), said, over])
+def test_later_events_of_a_message_keep_its_owner() -> None:
+    began, content, over = text("m", "x")
+    events = stream_of([e.TextMessageStartEvent(message_id="m", subagent_run_id="s"), content, over])
     assert {event.get("subagentRunId") for event in events[1:-1]} == {"s"}
     assert began.subagent_run_id is None
 
 
-def test_of_two_interrupts_with_one_id_the_last_counts() -> None:
-    finished = told([Interrupt(id="i", reason="x"), Interrupt(id="i", reason="y")])[-1]
+def test_the_last_of_two_interrupts_with_one_id_counts() -> None:
+    finished = stream_of([Interrupt(id="i", reason="x"), Interrupt(id="i", reason="y")])[-1]
     assert finished["outcome"]["interrupts"] == [{"id": "i", "reason": "y"}]
 
 
-def test_a_change_of_no_activity_is_left_out() -> None:
-    assert types(told([e.ActivityDeltaEvent(message_id="q", activity_type="p", patch=[])])) == [
+def test_a_delta_of_an_unknown_activity_is_dropped() -> None:
+    assert types(stream_of([e.ActivityDeltaEvent(message_id="q", activity_type="p", patch=[])])) == [
         "RUN_STARTED",
         "RUN_FINISHED",
     ]
@@ -197,9 +197,9 @@ SPOKEN: list[Any] = [
 
 
 @pytest.mark.parametrize("dialect", ["1.0", "proposal"])
-def test_a_snapshot_has_what_the_agent_said_itself(dialect: DialectName) -> None:
-    events = told(SPOKEN, dialect, snapshot=True)
-    legal(events, dialect)
+def test_a_snapshot_has_the_agent_s_own_messages(dialect: DialectName) -> None:
+    events = stream_of(SPOKEN, dialect, snapshot=True)
+    check_legal(events, dialect)
     [snapshot] = [event["messages"] for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
     assert [one["id"] for one in snapshot] == ["m", "r", "m:2", "t", "act"]
     assert [one["content"] for one in snapshot][:3] == ["one ", "3", "two"]
@@ -211,21 +211,23 @@ def test_a_snapshot_has_what_the_agent_said_itself(dialect: DialectName) -> None
     assert snapshot[3]["content"] == ("hm" if dialect == "1.0" else ["hm"])
 
 
-def test_a_snapshot_of_the_agents_replaces_what_was_said() -> None:
+def test_the_agent_s_own_snapshot_replaces_its_messages() -> None:
     mine = e.MessagesSnapshotEvent(messages=[UserMessage(id="u", content="short")])
-    events = told([*text("m", "long"), mine, *text("n", "more")], snapshot=True)
+    events = stream_of([*text("m", "long"), mine, *text("n", "more")], snapshot=True)
     assert [one["id"] for one in events[-2]["messages"]] == ["u", "n"]
 
 
 @pytest.mark.needs("node")
 @pytest.mark.parametrize(("client", "dialect"), [("1.0.0", "1.0"), ("1.0.0", "0.x"), ("0.0.58", "0.x")])
-def test_clients_take_it_all_and_a_snapshot_takes_nothing_away(client: agui_node.Client, dialect: DialectName) -> None:
-    found: list[list[Any]] = [SPOKEN, *several(lists, share=3)]
-    without = agui_node.play(client, [told(one, dialect) for one in found])
-    after = agui_node.play(client, [told(one, dialect, snapshot=True) for one in found])
-    for said, gave, snapshot in zip(found, without, after, strict=True):
-        assert (gave["accepted"], snapshot["accepted"]) == (True, True), (said, gave, snapshot)
-        assert by_id(snapshot["messages"]) == by_id(gave["messages"]), told(said, dialect, snapshot=True)
+def test_clients_accept_every_stream_and_a_snapshot_removes_nothing(
+    client: agui_node.Client, dialect: DialectName
+) -> None:
+    examples: list[list[Any]] = [SPOKEN, *several(lists, share=3)]
+    without = agui_node.play(client, [stream_of(one, dialect) for one in examples])
+    after = agui_node.play(client, [stream_of(one, dialect, snapshot=True) for one in examples])
+    for example, gave, snapshot in zip(examples, without, after, strict=True):
+        assert (gave["accepted"], snapshot["accepted"]) == (True, True), (example, gave, snapshot)
+        assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream_of(example, dialect, snapshot=True)
 
 
 def by_id(messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The verifier says what the official clients do."""
+"""The verifier agrees with the official clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pellucid.protocols.agui.dialects import DialectName
 from pellucid.protocols.agui.verify import verify
 from tests.agui import agui_node, agui_streams
-from tests.agui.agui_client import spelled
+from tests.agui.agui_client import messages_from_events
 from tests.agui.agui_kit import several
 
 
@@ -15,7 +15,9 @@ from tests.agui.agui_kit import several
 @pytest.mark.parametrize(
     ("rich", "dialect", "clients"), [(True, "1.0", ["1.0.0"]), (False, "0.x", ["1.0.0", "0.0.58", "0.0.45"])]
 )
-def test_fatal_is_what_a_client_refuses(rich: bool, dialect: DialectName, clients: list[agui_node.Client]) -> None:
+def test_violations_are_fatal_if_and_only_if_a_client_refuses_them(
+    rich: bool, dialect: DialectName, clients: list[agui_node.Client]
+) -> None:
     sequences = several(agui_streams.broken(rich))
     played = [agui_node.play(client, sequences) for client in clients]
     wrong = []
@@ -30,8 +32,8 @@ def test_fatal_is_what_a_client_refuses(rich: bool, dialect: DialectName, client
 
 
 @pytest.mark.needs("node")
-def test_what_is_legal_is_taken_whole_and_without_a_warning() -> None:
-    """Also after accidents: whatever the verifier has nothing to say about comes to the messages that it spells."""
+def test_legal_streams_are_accepted_without_a_warning() -> None:
+    """Mutated streams without a violation lead to the messages that their events add up to."""
     sequences = several(agui_streams.runs() | agui_streams.broken())
     legal = [sequence for sequence in sequences if verify(sequence, least="silent") is None]
     assert len(legal) > len(sequences) // 4
@@ -39,10 +41,10 @@ def test_what_is_legal_is_taken_whole_and_without_a_warning() -> None:
         assert gave["accepted"], (sequence, gave)
         assert [one for one in gave["warnings"] if "apply" not in one] == [], sequence
         if not any(event["type"] == "MESSAGES_SNAPSHOT" or "input" in event for event in sequence):
-            assert {one["id"]: one for one in gave["messages"]} == spelled(sequence), sequence
+            assert {one["id"]: one for one in gave["messages"]} == messages_from_events(sequence), sequence
 
 
 @pytest.mark.parametrize(("dialect", "rich"), [("1.0", True), ("0.x", False), ("1.0", False)])
-def test_whole_runs_keep_every_rule(dialect: DialectName, rich: bool) -> None:
+def test_generated_runs_have_no_violation(dialect: DialectName, rich: bool) -> None:
     for sequence in several(agui_streams.runs(rich)):
         assert verify([dict(event) for event in sequence], dialect) is None, sequence

@@ -1,6 +1,6 @@
-"""A chat as `@ai-sdk/react` holds one, in Python: what it sends, and what its messages become.
+"""A Python client that behaves like the chat of `@ai-sdk/react`: its requests and its messages.
 
-The tests of pages run with it and with the package itself, which shows that it does the same.
+The tests of pages run with it and with the package itself, which shows that they agree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.waiting import LIMIT_SECONDS
 
 
 class Chat:
-    """One chat; `report` gives what `chats` of `node/chats.mjs` gives."""
+    """One chat; `report` returns the same as `chats` of `node/chats.mjs`."""
 
     def __init__(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str], messages: Sequence[dict[str, Any]]
@@ -36,7 +36,7 @@ class Chat:
         self._finishes: list[dict[str, Any]] = []
 
     def take_turn(self, turn: str | Mapping[str, Any], stopped: Callable[[Any], None]) -> None:
-        """Send words, or do what a turn of `node/chats.mjs` says."""
+        """Send a text, or perform a turn as `node/chats.mjs` defines it."""
         turn = {"text": turn} if isinstance(turn, str) else turn
         trigger = "submit-message"
         if turn.get("resume"):
@@ -106,14 +106,14 @@ class Chat:
 def chats(
     url: str,
     turns: Sequence[Any],
-    told: Callable[[Any], None] = print,
+    on_progress: Callable[[Any], None] = print,
     *,
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
     messages: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """What a chat holds after these turns, and what it sent."""
+    """Return the messages of a chat after these turns, and its requests."""
     chat = Chat(url, body or {}, headers or {}, messages)
     for turn in turns:
-        chat.take_turn(turn, told)
+        chat.take_turn(turn, on_progress)
     return chat.report()

@@ -1,5 +1,5 @@
-"""What the AI SDK tests share: the path from things said to bytes, a reader of the bytes as the package's own is one,
-and a gateway before every wire."""
+"""Helpers of the AI SDK tests: runs encoded to bytes, a reader of the bytes that behaves like the package's own, and
+request messages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def an_encoder(**kwargs: Any) -> Encoder:
 
 
 def encoded(batches: list[list[Event]], **kwargs: Any) -> bytes:
-    """The whole stream that these batches give."""
+    """Encode the batches to a whole stream."""
     encoder = an_encoder(**kwargs)
     return encoder.start() + b"".join(encoder.feed(batch, 1) for batch in batches)
 
 
 def chunks_of(stream: bytes) -> list[dict[str, Any]]:
-    """The stream's chunks; `[DONE]` is checked and left out."""
+    """Return the chunks of a stream, without the `[DONE]` at its end."""
     *frames, last = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     assert last.data == b"[DONE]"
     assert stream.endswith(b"data: [DONE]\n\n")
@@ -43,7 +43,7 @@ def chunks_of(stream: bytes) -> list[dict[str, Any]]:
 
 
 def given_back(message: dict[str, Any]) -> list[ModelMessage]:
-    """What the next request holds of the message when its page sends it back as it came."""
+    """Parse the message as the next request of its page, which returns it unchanged."""
     return parse_request(json.dumps({"messages": [USER, message, ON]}).encode()).messages[1:-1]
 
 
@@ -59,7 +59,7 @@ def requests_of(messages: list[ModelMessage]) -> list[ModelRequestPart]:
 
 
 def message_of(chunks: list[dict[str, Any]], last: dict[str, Any] | None = None) -> dict[str, Any]:
-    """As `processUIMessageStream` of the package's version 7 has it (a test compares the two)."""
+    """Build the message as `processUIMessageStream` of the package's version 7 does (a test compares the two)."""
     message: dict[str, Any] = last or {"id": "", "role": "assistant", "parts": []}
     parts: list[dict[str, Any]] = message["parts"]
     open_: dict[str, dict[str, Any]] = {}

@@ -19,24 +19,24 @@ SECONDS = 60
 
 
 def reads(streams: Sequence[bytes]) -> dict[str, list[dict[str, Any]]]:
-    """What each version of the package makes of each stream: `kinds` of its chunks, `errors`, and the `message`."""
+    """Read each stream with each version of the package: `kinds` of its chunks, `errors`, and the `message`."""
     gave: dict[str, list[dict[str, Any]]] = _run("reads", {"streams": [b64encode(one).decode() for one in streams]})
     return gave
 
 
-def chats(url: str, turns: Sequence[Any], told: Callable[[Any], None] = print, **more: Any) -> dict[str, Any]:
-    """A `Chat` of `@ai-sdk/react`: what it holds after these turns, and what it sent."""
-    gave: dict[str, Any] = _run("chats", {"url": url, "turns": list(turns), **more}, told)
+def chats(url: str, turns: Sequence[Any], on_progress: Callable[[Any], None] = print, **more: Any) -> dict[str, Any]:
+    """Run a `Chat` of `@ai-sdk/react`; return its messages after these turns, and its requests."""
+    gave: dict[str, Any] = _run("chats", {"url": url, "turns": list(turns), **more}, on_progress)
     return gave
 
 
 def page(url: str, turns: Sequence[str], **more: Any) -> dict[str, Any]:
-    """A page with `useChat` in it: what it shows after these turns."""
+    """Run a page with `useChat`; return the content that it shows after these turns."""
     gave: dict[str, Any] = _run("page", {"url": url, "turns": list(turns), **more})
     return gave
 
 
-def _run(function: str, given: Mapping[str, Any], told: Callable[[Any], None] = print) -> Any:
+def _run(function: str, arguments: Mapping[str, Any], on_progress: Callable[[Any], None] = print) -> Any:
     with subprocess.Popen(
         ["node", "chats.mjs", function],
         cwd=_directory(),
@@ -48,25 +48,25 @@ def _run(function: str, given: Mapping[str, Any], told: Callable[[Any], None] = 
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write(json.dumps(given))
+        process.stdin.write(json.dumps(arguments))
         process.stdin.close()
         for line in process.stdout:
-            said = json.loads(line)
-            if "gave" in said:
+            message = json.loads(line)
+            if "gave" in message:
                 process.wait(SECONDS)
-                return said["gave"]
-            told(said["told"])
+                return message["gave"]
+            on_progress(message["told"])
         raise AssertionError(f"{function}: {process.stderr.read()}")
 
 
 @cache
 def _directory() -> str:
-    """Where the script finds what it imports."""
+    """Create a directory with the script and its packages."""
     directory = TemporaryDirectory(prefix="pellucid-ai-sdk-")
-    _kept.append(directory)
+    _directories.append(directory)
     shutil.copy(HERE / "chats.mjs", directory.name)
     (Path(directory.name) / "node_modules").symlink_to(installed(HERE) / "node_modules")
     return directory.name
 
 
-_kept: list[TemporaryDirectory[str]] = []
+_directories: list[TemporaryDirectory[str]] = []

@@ -12,7 +12,7 @@ from tests.scripted.gateway import Served, serve
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
-    """Its default model is the upstream's `unused`; any other name goes there as well. `gone:…` answers nobody."""
+    """Gateway whose models are the upstream's, by default `unused`. The upstream of `gone:…` does not respond."""
     config = {
         "tools": {"functions": ["tests.server.loop_tools:every"], "timeout_seconds": 5},
         "limits": {"retries": 0},

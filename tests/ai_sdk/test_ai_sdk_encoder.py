@@ -1,4 +1,4 @@
-"""Whatever a model says, in whatever pieces: the stream is legal and says the same, and comes back as it was said."""
+"""The stream of any run in any batches is legal, has the run's content, and is parsed back to it."""
 
 from __future__ import annotations
 
@@ -64,26 +64,26 @@ def blocks(message: dict[str, Any], kind: str) -> list[str]:
 
 
 @given(turns, causes, seals)
-def test_whatever_is_said_the_stream_is_legal_and_says_it(script: list[Any], cause: Cause, sealed: int) -> None:
+def test_every_run_is_a_legal_stream_with_all_its_content(script: list[Any], cause: Cause, sealed: int) -> None:
     batches, run = run_of(script, cause, sealed)
     stream = encoded(batches)
     assert verify(stream) == []
-    message, said = message_of(chunks_of(stream)), list(run.messages)
-    assert blocks(message, "reasoning") == texts(said, ThinkingPart)
-    assert blocks(message, "text") == texts(said, TextPart, RefusalPart)
+    message, messages = message_of(chunks_of(stream)), list(run.messages)
+    assert blocks(message, "reasoning") == texts(messages, ThinkingPart)
+    assert blocks(message, "text") == texts(messages, TextPart, RefusalPart)
     calls = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
-    made = [part for part in parts_of(said) if isinstance(part, ToolCallPart | BuiltinToolCallPart)]
+    made = [part for part in parts_of(messages) if isinstance(part, ToolCallPart | BuiltinToolCallPart)]
     assert [part["toolName"] for part in calls] == [shown(part.tool_name) for part in made]
     assert not any(part.get("state") in ("streaming", "input-streaming") for part in message["parts"])
     answered = [part for part in calls if part["state"].startswith("output")]
-    assert len(answered) >= len([part for part in requests_of(said) if isinstance(part, ToolReturnPart)])
+    assert len(answered) >= len([part for part in requests_of(messages) if isinstance(part, ToolReturnPart)])
     assert len([part for part in message["parts"] if part["type"] == "file"]) == len(
-        [part for part in parts_of(said) if isinstance(part, FilePart)]
+        [part for part in parts_of(messages) if isinstance(part, FilePart)]
     )
 
 
 @given(turns, causes, seals, batch_sizes)
-def test_batch_boundaries_change_no_byte_and_no_chunk_is_cut(
+def test_batch_boundaries_change_no_byte_and_split_no_chunk(
     script: list[Any], cause: Cause, sealed: int, sizes: list[int]
 ) -> None:
     events = [event for batch in run_of(script, cause, sealed)[0] for event in batch]
@@ -94,9 +94,9 @@ def test_batch_boundaries_change_no_byte_and_no_chunk_is_cut(
 
 
 @given(says, st.integers(0, 60), st.booleans())
-def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, count: int, cancel: bool) -> None:
+def test_a_run_interrupted_at_any_event_is_a_closed_and_legal_stream(calls: Any, count: int, cancel: bool) -> None:
     emitter = Emitter(ORIGIN)
-    for call in said:
+    for call in calls:
         saying(emitter, *call)
     run = Run(ModelCall("m", []), Minter(b"seed"))
     events, _ = run.feed(emitter.end()[:count])
@@ -134,50 +134,50 @@ def is_thought(part: Any) -> bool:
 
 
 @given(says, seals)
-def test_what_is_given_back_is_what_was_said(said: Any, sealed: int) -> None:
-    batches, run = run_of([(said, "stop", Usage())], "eof", sealed)
+def test_the_returned_message_is_parsed_to_the_original(calls: Any, sealed: int) -> None:
+    batches, run = run_of([(calls, "stop", Usage())], "eof", sealed)
     assert run.run_end is not None
     if run.run_end.status == "failed":
         return
     message = message_of(chunks_of(encoded(batches)))
     back = given_back(message)
     was = list(run.messages)
-    kept, made = parts_of(back), parts_of(was)
+    parts, made = parts_of(back), parts_of(was)
     assert texts(back, TextPart) == texts(was, TextPart)
     assert texts(back, RefusalPart) == texts(was, RefusalPart)
-    # A call under its own id, with its arguments; and its result, where it was answered.
-    assert [(part.tool_call_id, part.tool_name) for part in kept if isinstance(part, ToolCallPart)] == [
+    # A call has its own id and its arguments, and its result if there is one.
+    assert [(part.tool_call_id, part.tool_name) for part in parts if isinstance(part, ToolCallPart)] == [
         (shown(part.tool_call_id), shown(part.tool_name)) for part in made if isinstance(part, ToolCallPart)
     ]
     returned = [part for part in requests_of(was) if isinstance(part, ToolReturnPart | RetryPromptPart)]
     assert [part.tool_call_id for part in requests_of(back) if isinstance(part, ToolReturnPart)] == [
         shown(part.tool_call_id) for part in returned
     ] or any(is_wrong(part) for part in message["parts"])
-    # Every seal once, in order; only reasoning that led to nothing may be gone.
+    # Every seal occurs once, in order; only reasoning without a following answer or call may be missing.
     items = [event.seal for [event] in batches if isinstance(event, ItemEndEvent) and event.seal]
-    tokens = [part.token for part in kept if isinstance(part, SealedPart) and part.token.startswith("seal.of.")]
+    tokens = [part.token for part in parts if isinstance(part, SealedPart) and part.token.startswith("seal.of.")]
     assert [token for token in items if token in tokens] == tokens
     assert all(".rs_" in token for token in items if token not in tokens)
 
 
 def is_wrong(part: dict[str, Any]) -> bool:
-    """A call whose arguments nobody could read."""
+    """Return whether the part is a call whose arguments are no valid JSON."""
     return part.get("state") == "output-error"
 
 
 @given(st.text(), st.integers(1, 5))
-def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
+def test_text_keeps_every_character(text: str, size: int) -> None:
     emitter = Emitter(ORIGIN)
     for kind in (emitter.thinking, emitter.text):
         for at in range(0, len(text), size):
             kind("k", text[at : at + size])
-    message = message_of(chunks_of(encoded([told(emitter)])))
+    message = message_of(chunks_of(encoded([events_of(emitter)])))
     for name in ("reasoning", "text"):
         assert "".join(blocks(message, name)) == text
 
 
 @pytest.mark.needs("node")
-def test_the_package_s_own_schema_takes_every_chunk_and_its_reader_the_whole() -> None:
+def test_the_official_schema_and_reader_accept_every_stream() -> None:
     streams: list[bytes] = []
 
     @seed(1)
@@ -201,17 +201,17 @@ def test_the_package_s_own_schema_takes_every_chunk_and_its_reader_the_whole() -
 
 
 def settled(message: dict[str, Any]) -> dict[str, Any]:
-    """Without a step in which nothing was said: the package tells of it with the next thing, if there is one."""
+    """Return the message without empty steps at its end: the package adds a step with its first part."""
     parts = list(message["parts"])
     while parts and parts[-1] == {"type": "step-start"}:
         parts.pop()
     return {**message, "parts": parts}
 
 
-# --- the corners, one by one ---------------------------------------------------------------------------------------
+# --- special cases -------------------------------------------------------------------------------------------------
 
 
-def told(emitter: Emitter, reason: Any = "stop", usage: Usage | None = None) -> list[Event]:
+def events_of(emitter: Emitter, reason: Any = "stop", usage: Usage | None = None) -> list[Event]:
     run = Run(ModelCall("m", []), Minter(b"seed"))
     run.start()
     emitter.finish(reason)
@@ -224,13 +224,13 @@ def kinds(stream: bytes) -> list[str]:
     return [chunk["type"] for chunk in chunks_of(stream)]
 
 
-def test_a_stream_as_it_is_on_the_wire() -> None:
+def test_the_bytes_of_a_stream() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "Let me ")
     emitter.thinking("k", "see.")
     emitter.text("t", "42")
-    stream = encoded([told(emitter, usage=Usage(7, 9, 4))]).decode()
-    thought, said = ids_of(stream)
+    stream = encoded([events_of(emitter, usage=Usage(7, 9, 4))]).decode()
+    thought, text = ids_of(stream)
     item = f'"providerMetadata":{{"pellucid":{{"item":"{thought}"}}}}'
     lines = [
         f'{{"type":"start","messageId":"msg_%s\\"1","messageMetadata":{{"model":"{MODEL}"}}}}',
@@ -239,9 +239,9 @@ def test_a_stream_as_it_is_on_the_wire() -> None:
         f'{{"type":"reasoning-delta","id":"{thought}","delta":"Let me "}}',
         f'{{"type":"reasoning-delta","id":"{thought}","delta":"see."}}',
         f'{{"type":"reasoning-end","id":"{thought}",{item}}}',
-        f'{{"type":"text-start","id":"{said}"}}',
-        f'{{"type":"text-delta","id":"{said}","delta":"42"}}',
-        f'{{"type":"text-end","id":"{said}"}}',
+        f'{{"type":"text-start","id":"{text}"}}',
+        f'{{"type":"text-delta","id":"{text}","delta":"42"}}',
+        f'{{"type":"text-end","id":"{text}"}}',
         '{"type":"finish-step"}',
         '{"type":"finish","finishReason":"stop","messageMetadata":{"usage":{"inputTokens":7,"outputTokens":9,'
         '"totalTokens":16,"reasoningTokens":4}}}',
@@ -251,12 +251,12 @@ def test_a_stream_as_it_is_on_the_wire() -> None:
 
 
 def ids_of(stream: str) -> list[str]:
-    """Those of its blocks."""
+    """Return the ids of the stream's blocks."""
     chunks = chunks_of(stream.encode())
     return list(dict.fromkeys(chunk["id"] for chunk in chunks if "id" in chunk))
 
 
-def test_a_comment_says_that_the_model_is_not_free_yet() -> None:
+def test_a_comment_reports_the_queue() -> None:
     assert an_encoder().start(queued=True).endswith(b"\n\n: queued\n\n")
 
 
@@ -264,7 +264,7 @@ def test_summaries_are_blocks_of_one_item_and_its_seal_is_on_the_last() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("a", "First.", item="i", form="summary")
     emitter.thinking("b", "Second.", item="i", form="summary")
-    events = told(emitter)
+    events = events_of(emitter)
     batches = [[with_a_seal(event)] for event in events]
     message = message_of(chunks_of(encoded(batches)))
     first, second = [part for part in message["parts"] if part["type"] == "reasoning"]
@@ -278,13 +278,13 @@ def with_a_seal(event: Event) -> Event:
     return replace(event, seal="seal") if isinstance(event, ItemEndEvent) else event
 
 
-def test_an_empty_text_with_a_seal_is_an_empty_text_and_what_has_no_block_is_a_data_part() -> None:
+def test_a_seal_without_a_block_is_a_data_part() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "", signature="gemini's")
     emitter.whole_part(BuiltinToolCallPart("web_search", {"q": 1}, "b1"))
     emitter.whole_part(BuiltinToolReturnPart("web_search", {"found": []}, "b1"))
     emitter.whole_part(FilePart("aGk=", "image/png"))
-    batches = [[with_a_seal(event)] for event in told(emitter)]
+    batches = [[with_a_seal(event)] for event in events_of(emitter)]
     message = message_of(chunks_of(encoded(batches)))
     _, text, search, *more = message["parts"]
     assert (text["text"], text["providerMetadata"]["pellucid"]["sealed"]) == ("", "seal")
@@ -296,23 +296,23 @@ def test_an_empty_text_with_a_seal_is_an_empty_text_and_what_has_no_block_is_a_d
     back = parts_of(given_back(message))
     assert {type(part) for part in back} == {SealedPart}
     without = {**message, "parts": [part for part in message["parts"] if part["type"] != "data-pellucid"]}
-    kept = [type(part) for part in parts_of(given_back(without))]
-    assert kept == [SealedPart, BuiltinToolCallPart, BuiltinToolReturnPart, SealedPart]
+    part_types = [type(part) for part in parts_of(given_back(without))]
+    assert part_types == [SealedPart, BuiltinToolCallPart, BuiltinToolReturnPart, SealedPart]
 
 
 @pytest.mark.parametrize(("args", "complete"), [("{", True), ('{"a"', False), ("", False), ('{"a":\n1}', True)])
-def test_arguments_that_are_no_json_are_an_error_and_others_stand_on_one_line(args: str, complete: bool) -> None:
+def test_arguments_are_one_line_of_json_or_an_error(args: str, complete: bool) -> None:
     emitter = Emitter(ORIGIN)
     emitter.tool_call("c", args, name="f", call_id="c1")
     emitter.close("c")
-    stream = encoded([told(emitter, "stop" if complete else "length")])
-    told_ = [chunk for chunk in chunks_of(stream) if chunk["type"].startswith("tool-input")]
+    stream = encoded([events_of(emitter, "stop" if complete else "length")])
+    inputs = [chunk for chunk in chunks_of(stream) if chunk["type"].startswith("tool-input")]
     assert verify(stream) == []
     if args.endswith("}"):
         assert b'"input":{"a":1}' in stream
-        assert told_[-1]["type"] == "tool-input-available"
+        assert inputs[-1]["type"] == "tool-input-available"
     else:
-        assert (told_[-1]["type"], told_[-1]["input"]) == ("tool-input-error", args)
+        assert (inputs[-1]["type"], inputs[-1]["input"]) == ("tool-input-error", args)
 
 
 @pytest.mark.parametrize(
@@ -321,14 +321,14 @@ def test_arguments_that_are_no_json_are_an_error_and_others_stand_on_one_line(ar
 def test_finish_reasons(reason: Any, finish: str) -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "a")
-    assert chunks_of(encoded([told(emitter, reason)]))[-1]["finishReason"] == finish
+    assert chunks_of(encoded([events_of(emitter, reason)]))[-1]["finishReason"] == finish
 
 
-def test_a_failure_closes_what_is_open_and_the_stream_ends_in_form() -> None:
+def test_a_failure_closes_every_block_and_ends_a_legal_stream() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "Hm")
     emitter.fail(ErrorInfo("model_error", "the model broke off", upstream_message="CUDA"))
-    stream = encoded([told(emitter)])
+    stream = encoded([events_of(emitter)])
     assert kinds(stream)[-5:] == ["reasoning-delta", "reasoning-end", "error", "finish-step", "finish"]
     end, error = chunks_of(stream)[-4], chunks_of(stream)[-3]
     assert end["providerMetadata"]["pellucid"]["complete"] is False
@@ -336,18 +336,18 @@ def test_a_failure_closes_what_is_open_and_the_stream_ends_in_form() -> None:
     assert chunks_of(stream)[-1]["finishReason"] == "error"
 
 
-def test_citations_are_sources_each_address_once() -> None:
+def test_citations_are_sources_and_each_url_occurs_once() -> None:
     emitter = Emitter(ORIGIN)
     cited = [{"type": "url_citation", "url": url, "title": "T"} for url in ("https://a.b/", "https://c.d/")]
     emitter.text("t", "a", annotations=[*cited, *cited])
-    stream = encoded([told(emitter)])
-    found = [chunk for chunk in chunks_of(stream) if chunk["type"] == "source-url"]
-    assert [(chunk["url"], chunk["title"]) for chunk in found] == [("https://a.b/", "T"), ("https://c.d/", "T")]
-    assert len({chunk["sourceId"] for chunk in found}) == 2
+    stream = encoded([events_of(emitter)])
+    sources = [chunk for chunk in chunks_of(stream) if chunk["type"] == "source-url"]
+    assert [(chunk["url"], chunk["title"]) for chunk in sources] == [("https://a.b/", "T"), ("https://c.d/", "T")]
+    assert len({chunk["sourceId"] for chunk in sources}) == 2
     assert kinds(stream).index("text-end") < kinds(stream).index("source-url")
 
 
-def test_a_loop_is_steps_of_one_message_and_comes_back_as_turns() -> None:
+def test_a_tool_loop_is_steps_of_one_message_and_is_parsed_to_turns() -> None:
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=frozenset({"f0"}))
     run.start()
     first = Emitter(ORIGIN)

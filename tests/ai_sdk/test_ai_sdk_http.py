@@ -1,4 +1,4 @@
-"""`POST /api/chat` as the AI SDK's pages use it, seen from the wire: its head, its refusals, and who leaves early."""
+"""`POST /api/chat` as the AI SDK's pages use it: response headers, refusals, and disconnects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def guarded(upstream: Upstream) -> Iterator[Served]:
             yield running
 
 
-def test_the_head_says_what_it_is(gateway: Served, upstream: Upstream) -> None:
+def test_the_response_headers(gateway: Served, upstream: Upstream) -> None:
     reply = post(gateway, {"messages": [USER], "model": upstream.plays(say())})
     assert reply.status == 200
     assert reply.headers["x-vercel-ai-ui-message-stream"] == "v1"
@@ -50,7 +50,7 @@ def test_the_head_says_what_it_is(gateway: Served, upstream: Upstream) -> None:
     assert message["metadata"]["usage"] == {"inputTokens": 7, "outputTokens": 9, "totalTokens": 16}
 
 
-def test_the_query_says_it_as_well_and_words_alone_are_a_chat_s(gateway: Served, upstream: Upstream) -> None:
+def test_the_protocol_is_chosen_by_the_query_or_the_body(gateway: Served, upstream: Upstream) -> None:
     reply = post(gateway, {"text": "Hi", "model": upstream.plays(say())}, "/api/chat?protocol=ai-sdk")
     assert (reply.status, reply.headers["content-type"]) == (400, "text/plain; charset=utf-8")
     assert reply.body == b"messages: it is required"
@@ -58,20 +58,20 @@ def test_the_query_says_it_as_well_and_words_alone_are_a_chat_s(gateway: Served,
     assert "x-vercel-ai-ui-message-stream" not in other.headers
 
 
-def test_a_page_of_another_origin_that_was_let_in(upstream: Upstream) -> None:
+def test_an_allowed_origin_gets_cors_headers(upstream: Upstream) -> None:
     origin = "http://localhost:3000"
     config = {
         "access": {"cors": {"origins": [origin]}},
         "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
     }
-    asked = {"messages": [USER], "model": upstream.plays(say())}
+    body = {"messages": [USER], "model": upstream.plays(say())}
     with serve(config) as gateway:
-        let_in = post(gateway, asked, Origin=origin)
+        let_in = post(gateway, body, Origin=origin)
         assert (let_in.status, let_in.headers["access-control-allow-origin"]) == (200, origin)
-        assert post(gateway, asked, Origin="http://elsewhere.example").status == 403
+        assert post(gateway, body, Origin="http://elsewhere.example").status == 403
 
 
-def test_there_is_nothing_to_resume(gateway: Served) -> None:
+def test_a_stream_cannot_be_resumed(gateway: Served) -> None:
     reply = gateway.request("GET", "/api/chat/some-chat/stream")
     assert (reply.status, reply.body) == (204, b"")
 
@@ -88,31 +88,31 @@ async def says_not_now(call: Call) -> None:
         ({"messages": [USER], "view": "all"}, 400, "view: "),
     ],
 )
-def test_what_is_refused_is_a_sentence(gateway: Served, body: dict[str, Any], status: int, words: str) -> None:
+def test_a_refusal_is_a_sentence(gateway: Served, body: dict[str, Any], status: int, words: str) -> None:
     reply = post(gateway, body)
     assert (reply.status, reply.headers["content-type"]) == (status, "text/plain; charset=utf-8")
-    said = reply.body.decode()
-    assert said.startswith(words)
-    assert said
-    assert said[0] not in '{["'
+    text = reply.body.decode()
+    assert text.startswith(words)
+    assert text
+    assert text[0] not in '{["'
 
 
-def test_a_provider_s_no_is_its_status_and_when_to_ask_again(gateway: Served, upstream: Upstream) -> None:
+def test_a_provider_error_keeps_its_status_and_retry_after(gateway: Served, upstream: Upstream) -> None:
     reply = post(gateway, {"messages": [USER], "model": upstream.plays(says_not_now)})
     assert (reply.status, reply.headers["retry-after"]) == (429, "60")
     assert reply.body.decode().endswith("slow down")
 
 
-def test_a_key_bounds_what_is_seen(guarded: Served, upstream: Upstream) -> None:
-    asked = {"messages": [USER], "model": f"vllm:{upstream.plays(say('A secret thought. ', '42.'))}"}
+def test_a_key_limits_the_view(guarded: Served, upstream: Upstream) -> None:
+    body = {"messages": [USER], "model": f"vllm:{upstream.plays(say('A secret thought. ', '42.'))}"}
     auth = {"Authorization": f"Bearer {KEY}"}
-    unknown = post(guarded, asked, "/api/chat?protocol=ai-sdk")
+    unknown = post(guarded, body, "/api/chat?protocol=ai-sdk")
     assert (unknown.status, unknown.headers["content-type"]) == (401, "text/plain; charset=utf-8")
-    assert post(guarded, asked).json["error"]["message"] == unknown.body.decode()
-    forbidden = post(guarded, {**asked, "view": "raw"}, **auth)
+    assert post(guarded, body).json["error"]["message"] == unknown.body.decode()
+    forbidden = post(guarded, {**body, "view": "raw"}, **auth)
     assert (forbidden.status, forbidden.headers["content-type"]) == (403, "text/plain; charset=utf-8")
     assert "'summary' at most" in forbidden.body.decode()
-    reply = post(guarded, asked, **auth)
+    reply = post(guarded, body, **auth)
     assert verify(reply.body) == []
     assert b"secret" not in reply.body
     message = message_of(chunks_of(reply.body))
@@ -120,7 +120,7 @@ def test_a_key_bounds_what_is_seen(guarded: Served, upstream: Upstream) -> None:
     assert kinds == ["step-start", "reasoning", "text"]
     assert "usage" not in message["metadata"]
     for model, status in (("gpt", 403), ("nothing", 404)):
-        other = post(guarded, {**asked, "model": model}, **auth)
+        other = post(guarded, {**body, "model": model}, **auth)
         assert (other.status, other.headers["content-type"]) == (status, "text/plain; charset=utf-8")
         assert model in other.body.decode()
 
@@ -131,7 +131,7 @@ async def thinks_for_ever(call: Call) -> None:
     await call.gone()
 
 
-def test_who_leaves_ends_the_run_at_once(gateway: Served, upstream: Upstream) -> None:
+def test_a_disconnect_ends_the_run_at_once(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(thinks_for_ever)
     body = json.dumps({"messages": [USER], "model": model}).encode()
     head = b"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -152,7 +152,7 @@ async def breaks_off(call: Call) -> None:
     await call.end()
 
 
-def test_a_failure_in_the_middle_is_an_error_and_the_stream_ends_in_form(gateway: Served, upstream: Upstream) -> None:
+def test_a_failure_during_the_stream_is_an_error_chunk_and_a_legal_end(gateway: Served, upstream: Upstream) -> None:
     reply = post(gateway, {"messages": [USER], "model": upstream.plays(breaks_off)})
     assert verify(reply.body) == []
     chunks = chunks_of(reply.body)

@@ -1,4 +1,4 @@
-"""The AI SDK itself before the running gateway: its `Chat`, its transport, and `useChat` in a page."""
+"""The AI SDK against the running gateway: its `Chat`, its transport, and `useChat` in a page."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 
 from tests.ai_sdk import ai_sdk_chat, ai_sdk_node
-from tests.scripted import Call, Upstream, delta, left_then, say
+from tests.scripted import Call, Upstream, abandoned_then, delta, say
 from tests.scripted.gateway import Served
 from tests.server.loop_kit import calling, turn
 
 Chats = Callable[..., dict[str, Any]]
-"""What a chat holds after these turns before a gateway: `chats(gateway, turns, told, model=…, view=…)`."""
+"""Runs a chat against a gateway and returns its report: `chats(gateway, turns, on_progress, model=…, view=…)`."""
 
 
 @pytest.fixture(params=["python", pytest.param("package", marks=pytest.mark.needs("node"))])
 def chats(request: pytest.FixtureRequest) -> Chats:
     converse = ai_sdk_node.chats if request.param == "package" else ai_sdk_chat.chats
 
-    def chats(gateway: Served, turns: list[Any], told: Callable[[Any], None] = print, **body: Any) -> dict[str, Any]:
+    def chats(
+        gateway: Served, turns: list[Any], on_progress: Callable[[Any], None] = print, **body: Any
+    ) -> dict[str, Any]:
         more = {key: body.pop(key) for key in ("messages", "headers") if key in body}
-        return converse(f"{gateway.url}/api/chat", turns, told, body=body, **more)
+        return converse(f"{gateway.url}/api/chat", turns, on_progress, body=body, **more)
 
     return chats
 
@@ -77,7 +79,7 @@ async def gpt(call: Call) -> None:
 
 
 @pytest.mark.parametrize("view", ["raw", "sealed"])
-def test_a_signature_comes_back_to_its_maker_on_the_second_turn(
+def test_a_signature_returns_to_its_provider_on_the_second_turn(
     chats: Chats, gateway: Served, upstream: Upstream, view: str
 ) -> None:
     model = upstream.plays(claude, family="claude-opus-4-5")
@@ -97,7 +99,7 @@ def test_a_signature_comes_back_to_its_maker_on_the_second_turn(
 
 
 @pytest.mark.parametrize("view", ["raw", "sealed"])
-def test_encrypted_reasoning_comes_back_to_its_maker_on_the_second_turn(
+def test_encrypted_reasoning_returns_to_its_provider_on_the_second_turn(
     chats: Chats, gateway: Served, upstream: Upstream, view: str
 ) -> None:
     model = upstream.plays(gpt, family="gpt-5")
@@ -112,7 +114,7 @@ def test_encrypted_reasoning_comes_back_to_its_maker_on_the_second_turn(
     assert reasoning["encrypted_content"] == ENCRYPTED
 
 
-def test_readable_reasoning_goes_back_and_hidden_reasoning_does_not_exist(
+def test_readable_reasoning_returns_and_hidden_reasoning_does_not_exist(
     chats: Chats, gateway: Served, upstream: Upstream
 ) -> None:
     model = upstream.plays(say("Let me see.", "It is 42."))
@@ -150,8 +152,8 @@ def test_functions_of_the_server_are_steps_of_one_message(chats: Chats, gateway:
     assert [message["role"] for message in third] == ["user", "assistant", "tool", "tool", "assistant", "user"]
 
 
-def test_a_page_goes_on_with_its_own_result(chats: Chats, gateway: Served, upstream: Upstream) -> None:
-    """A tool that nobody here knows: the page ran it, and sends the message on."""
+def test_a_page_continues_with_its_own_tool_result(chats: Chats, gateway: Served, upstream: Upstream) -> None:
+    """The page runs a tool that the server does not have, and sends the message with the result."""
     model = upstream.plays(say("I see. ", "Rain."))
     call = {"type": "tool-weather", "toolCallId": "c1", "state": "output-available", "input": {"city": "Oslo"}}
     messages = [
@@ -168,7 +170,7 @@ def test_a_page_goes_on_with_its_own_result(chats: Chats, gateway: Served, upstr
     assert sent[2]["content"] == "rain"
 
 
-def test_an_answer_is_asked_for_again(chats: Chats, gateway: Served, upstream: Upstream) -> None:
+def test_an_answer_is_regenerated(chats: Chats, gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(say("Hm. ", "One."), say("Hm. ", "Two."))
     seen = chats(gateway, [{"resume": True}, "Why?", {"regenerate": True}], model=model)
     assert seen["errors"] == []
@@ -183,14 +185,14 @@ async def thinks_for_ever(call: Call) -> None:
     await call.gone()
 
 
-def test_stop_closes_the_upstream_and_the_chat_goes_on(chats: Chats, gateway: Served, upstream: Upstream) -> None:
-    model = upstream.plays(*left_then(thinks_for_ever, say("Hm. ", "Two.")))
+def test_stop_closes_the_upstream_and_the_chat_continues(chats: Chats, gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(*abandoned_then(thinks_for_ever, say("Hm. ", "Two.")))
     stopped: list[Any] = []
     turns = [{"text": "Why?", "stop": "reasoning"}, "And?"]
     seen = chats(gateway, turns, stopped.append, model=model)
     assert stopped == ["stopped"]
     assert (seen["errors"], seen["status"], seen["finishes"][0]["isAbort"]) == ([], "ready", True)
-    # A thought that was broken off goes to no model.
+    # An incomplete thought goes to no model.
     assert [message["role"] for message in upstream.calls(model)[1].body["messages"]] in (["user"], ["user", "user"])
     assert texts(seen["messages"][-1], "text") == ["Two. "]
 
@@ -202,7 +204,7 @@ async def breaks_off(call: Call) -> None:
     await call.end()
 
 
-def test_errors_are_sentences_to_the_page(chats: Chats, gateway: Served, upstream: Upstream) -> None:
+def test_errors_are_sentences(chats: Chats, gateway: Served, upstream: Upstream) -> None:
     broke = chats(gateway, ["Why?"], model=upstream.plays(breaks_off))
     assert broke["status"] == "error"
     assert "CUDA out of memory" in broke["errors"][0]

@@ -1,4 +1,4 @@
-"""The body of a `useChat`, read: every part in its place, and what is wrong said with its own."""
+"""The body of a `useChat` request is parsed to parts in their order; an error names its location."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": words, **more}
 
 
-def said(*parts: Any, role: str = "assistant", id: str = "m") -> dict[str, Any]:
+def ui_message(*parts: Any, role: str = "assistant", id: str = "m") -> dict[str, Any]:
     return {"id": id, "role": role, "parts": list(parts)}
 
 
@@ -54,12 +54,12 @@ def read(*messages: Any, **more: Any) -> list[ModelMessage]:
     return parse_request(json.dumps({"messages": list(messages), **more}).encode()).messages
 
 
-ASK, ON = said(text("Why?"), role="user"), said(text("And?"), role="user")
+ASK, ON = ui_message(text("Why?"), role="user"), ui_message(text("And?"), role="user")
 
 
-def between(*parts: Any) -> list[ModelMessage]:
-    """What an answer is, between two questions."""
-    first, *middle = read(ASK, said(*parts), ON)
+def parts_between_questions(*parts: Any) -> list[ModelMessage]:
+    """Parse an assistant message of these parts, between two questions."""
+    first, *middle = read(ASK, ui_message(*parts), ON)
     assert isinstance(first, ModelRequest)
     if not middle:
         assert first.parts == [UserPromptPart("Why?"), UserPromptPart("And?")]
@@ -77,7 +77,7 @@ def tool(state: str, **more: Any) -> dict[str, Any]:
 CALL = ToolCallPart("f", {"a": 1}, "c1")
 
 
-def test_an_answer_is_its_parts_in_order() -> None:
+def test_an_answer_is_parsed_to_its_parts_in_order() -> None:
     answer = [
         {"type": "step-start"},
         {"type": "reasoning", "text": "Hm.", "state": "done", **ours(item="rs_1", form="summary")},
@@ -89,7 +89,7 @@ def test_an_answer_is_its_parts_in_order() -> None:
         {"type": "file", "mediaType": "image/png", "url": PIXEL},
         {"type": "something-new", "text": "?"},
     ]
-    [response] = between(*answer)
+    [response] = parts_between_questions(*answer)
     assert response.parts == [
         ThinkingPart("Hm.", form="summary", item_id="rs_1"),
         TextPart("One."),
@@ -100,13 +100,13 @@ def test_an_answer_is_its_parts_in_order() -> None:
     ]
 
 
-def test_steps_are_turns_and_what_came_of_calls_stands_between_them() -> None:
+def test_steps_are_turns_and_tool_results_are_between_them() -> None:
     static = {"type": "tool-add-two", "toolCallId": "c2", "state": "output-error", "input": "{", "errorText": "no"}
     answer = [
         *({"type": "step-start"}, tool("output-available", output={"n": 1}), static),
         *({"type": "step-start"}, text("Done.")),
     ]
-    first, results, second = between(*answer)
+    first, results, second = parts_between_questions(*answer)
     assert first.parts == [CALL, ToolCallPart("add-two", "{", "c2")]
     assert results.parts == [ToolReturnPart("f", {"n": 1}, "c1"), ToolReturnPart("add-two", "no", "c2", "failed")]
     assert second.parts == [TextPart("Done.")]
@@ -130,45 +130,47 @@ REFUSED = {"approval": {"id": "a", "approved": False, "reason": "not now"}}
     ids=lambda value: value["state"] if isinstance(value, dict) else "",
 )
 def test_every_state_of_a_call(part: dict[str, Any], result: ToolReturnPart | None) -> None:
-    first, *results = between(part)
+    first, *results = parts_between_questions(part)
     assert first.parts == [CALL]
     assert [one for message in results for one in message.parts] == ([] if result is None else [result])
 
 
 @pytest.mark.parametrize("part", [tool("input-streaming"), tool("output-error", errorText="cut")], ids=["open", "cut"])
-def test_a_call_that_was_cut_off_goes_to_nobody(part: dict[str, Any]) -> None:
+def test_an_incomplete_call_is_dropped(part: dict[str, Any]) -> None:
     cut = {"resultProviderMetadata": {"pellucid": {"complete": False}}} if part["state"] == "output-error" else {}
-    [response] = between(text("Well."), {**part, **cut})
+    [response] = parts_between_questions(text("Well."), {**part, **cut})
     assert response.parts == [TextPart("Well.")]
 
 
-def test_a_provider_s_own_tool_is_told_by_its_seal_or_else_as_it_was_seen() -> None:
+def test_a_builtin_tool_is_restored_from_its_seal_or_its_visible_part() -> None:
     seen = tool("output-available", output=[1], providerExecuted=True)
-    [response] = between(seen)
+    [response] = parts_between_questions(seen)
     assert response.parts == [BuiltinToolCallPart("f", {"a": 1}, "c1"), BuiltinToolReturnPart("f", [1], "c1")]
     carried = {**seen, "callProviderMetadata": {"pellucid": {"item": "bt_1"}}}
     seal = {"type": "data-pellucid", "id": "bt_1", "data": {"item": "bt_1", "sealed": "token"}}
-    [response] = between(carried, seal)
+    [response] = parts_between_questions(carried, seal)
     assert response.parts == [SealedPart("token", "bt_1")]
-    assert between(tool("input-available", providerExecuted=True)) == []
+    assert parts_between_questions(tool("input-available", providerExecuted=True)) == []
 
 
-def test_thoughts_that_were_broken_off_or_led_to_nothing() -> None:
+def test_incomplete_or_unanswered_thoughts_are_dropped() -> None:
     thought = {"type": "reasoning", "text": "Hm.", **ours(item="rs_1", sealed="token")}
-    assert between(thought) == []
-    assert between({"type": "reasoning", "text": "Hm", "state": "streaming"}) == []
-    [response] = between(text("One."), thought)
+    assert parts_between_questions(thought) == []
+    assert parts_between_questions({"type": "reasoning", "text": "Hm", "state": "streaming"}) == []
+    [response] = parts_between_questions(text("One."), thought)
     assert response.parts == [TextPart("One."), SealedPart("token", "rs_1")]
-    [response] = between({"type": "reasoning", "text": "Hm", **ours(complete=False)}, text("One", state="streaming"))
+    [response] = parts_between_questions(
+        {"type": "reasoning", "text": "Hm", **ours(complete=False)}, text("One", state="streaming")
+    )
     assert response.parts == [ThinkingPart("Hm", complete=False), TextPart("One", complete=False)]
 
 
-def test_what_the_user_put_in_stands_where_it_was_heard() -> None:
+def test_a_steering_message_keeps_its_position() -> None:
     steering = {"type": "steering-message", "id": "s", "parts": [text("Faster!")]}
     answer = [{"type": "step-start"}, tool("output-available", output=1), steering, {"type": "step-start"}, text("Ok.")]
-    first, heard, second = between(*answer)
+    first, steering_request, second = parts_between_questions(*answer)
     assert first.parts == [CALL]
-    assert heard.parts == [ToolReturnPart("f", 1, "c1"), UserPromptPart("Faster!")]
+    assert steering_request.parts == [ToolReturnPart("f", 1, "c1"), UserPromptPart("Faster!")]
     assert second.parts == [TextPart("Ok.")]
 
 
@@ -185,24 +187,24 @@ def test_what_the_user_put_in_stands_where_it_was_heard() -> None:
 )
 def test_files_of_the_user(media_type: str, url: str, content: Any) -> None:
     file = {"type": "file", "mediaType": media_type, "url": url, "filename": "n"}
-    [message] = read(said(text("See:"), file, {"type": "data-x", "data": 1}, role="user"))
+    [message] = read(ui_message(text("See:"), file, {"type": "data-x", "data": 1}, role="user"))
     content = content or File(data="aGk=", media_type=media_type, filename="n")
     assert message == ModelRequest([UserPromptPart([Text("See:"), content])])
 
 
 def test_system_messages() -> None:
-    [message] = read(said(text("Be "), text("brief."), role="system"), ASK)
+    [message] = read(ui_message(text("Be "), text("brief."), role="system"), ASK)
     assert message == ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Why?")])
 
 
-def test_what_is_asked_beside_the_conversation() -> None:
+def test_request_options_are_parsed() -> None:
     body = {"messages": [ASK], "id": "c", "trigger": "regenerate-message", "messageId": None, "mine": {"x": 1}}
     request = parse_request({**body, "model": "m", "effort": "high", "view": "sealed"})
     assert (request.model, request.body.view, request.continued_message_id) == ("m", "sealed", None)
     assert request.call().settings == {"thinking": "high"}
     assert parse_request({**body, "effort": "off"}).call().settings == {"thinking": False}
     assert parse_request(body).call().settings == {}
-    assert parse_request({"messages": [ASK, said(text("a"), id="m7")]}).continued_message_id == "m7"
+    assert parse_request({"messages": [ASK, ui_message(text("a"), id="m7")]}).continued_message_id == "m7"
 
 
 @pytest.mark.parametrize(
@@ -213,12 +215,12 @@ def test_what_is_asked_beside_the_conversation() -> None:
         ({"messages": []}, "messages", "at least one"),
         ({"messages": [{"role": "user", "content": "Hi"}]}, "messages[0].parts", "required"),
         ({"messages": [{"role": "data", "parts": []}]}, "messages[0].role", "'assistant'"),
-        ({"messages": [said({"type": "text"}, role="user")]}, "messages[0].parts[0].text", "required"),
-        ({"messages": [said({"type": "video"}, role="user")]}, "messages[0].parts[0].type", "text and files"),
-        ({"messages": [ASK, said({"x": 1})]}, "messages[1].parts[0].type", "of what type"),
-        ({"messages": [ASK, said(tool("x", toolCallId=5))]}, "messages[1].parts[0].toolCallId", "str"),
+        ({"messages": [ui_message({"type": "text"}, role="user")]}, "messages[0].parts[0].text", "required"),
+        ({"messages": [ui_message({"type": "video"}, role="user")]}, "messages[0].parts[0].type", "text and files"),
+        ({"messages": [ASK, ui_message({"x": 1})]}, "messages[1].parts[0].type", "needs a type"),
+        ({"messages": [ASK, ui_message(tool("x", toolCallId=5))]}, "messages[1].parts[0].toolCallId", "str"),
         (
-            {"messages": [said({"type": "file", "mediaType": "image/png", "url": "blob:1"}, role="user")]},
+            {"messages": [ui_message({"type": "file", "mediaType": "image/png", "url": "blob:1"}, role="user")]},
             "messages[0].parts[0].url",
             "base64",
         ),
@@ -227,7 +229,7 @@ def test_what_is_asked_beside_the_conversation() -> None:
         ({"messages": [ASK], "model": 5}, "model", "str"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(body: Any, param: str | None, word: str) -> None:
+def test_an_error_names_its_location(body: Any, param: str | None, word: str) -> None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(RequestError) as wrong:
         parse_request(data)
@@ -236,9 +238,9 @@ def test_what_is_wrong_is_said_with_its_place(body: Any, param: str | None, word
     assert param is None or wrong.value.info.message.startswith(f"{param}: ")
 
 
-def test_whose_body_it_is() -> None:
+def test_the_protocol_is_recognised_by_its_body() -> None:
     assert recognises({"messages": []})
-    assert recognises({"messages": "hi"})  # and is told what is wrong with them
+    assert recognises({"messages": "hi"})  # recognised, then refused with an error
     assert recognises({"text": "Hi"}, [("protocol", "ai-sdk")])
     assert not recognises({"text": "Hi"}, [("view", "raw")])
     assert not recognises({"messages": []}, {"protocol": "chat"})
@@ -263,7 +265,7 @@ parts = st.dictionaries(
 
 @costly
 @given(st.lists(parts, max_size=3), st.sampled_from(["user", "assistant", "system"]))
-def test_whatever_a_page_sends_is_a_conversation_or_a_request_error(some: list[Any], role: str) -> None:
+def test_any_body_is_a_conversation_or_a_request_error(some: list[Any], role: str) -> None:
     with suppress(RequestError):
-        messages = parse_request({"messages": [ASK, said(*some, role=role)]}).messages
+        messages = parse_request({"messages": [ASK, ui_message(*some, role=role)]}).messages
         assert all(isinstance(message, ModelRequest | ModelResponse) for message in messages)

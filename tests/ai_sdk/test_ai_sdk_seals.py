@@ -1,5 +1,5 @@
-"""Every wire with everything that a model can leave on it: a page that sends its messages back gives the model its
-whole history; and who may not see a thought gets no byte of it."""
+"""Every wire with every reasoning carrier: a page that returns its messages gives the model its whole history, and a
+lesser view has no byte of a thought."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def ask(gateway: Served, model: str, messages: list[Any], **more: Any) -> Reply:
     return gateway.request("POST", "/api/chat", json.dumps(body).encode(), headers)
 
 
-def said(reply: Reply) -> dict[str, Any]:
+def message_in(reply: Reply) -> dict[str, Any]:
     assert reply.status == 200, reply.body
     assert verify(reply.body) == []
     return message_of(chunks_of(reply.body))
 
 
 def answered(message: dict[str, Any]) -> dict[str, Any]:
-    """As a page has it that ran the calls which nobody answered here."""
+    """Return the message as a page sends it after it ran the calls without a result."""
     for part in message["parts"]:
         if part["type"] == "dynamic-tool" and part["state"] == "input-available" and not part.get("providerExecuted"):
             part |= {"state": "output-available", "output": "rain"}
@@ -53,7 +53,7 @@ def answered(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def stateful(gateway: Served, model: str) -> None:
-    """The same over a protocol that keeps what was said."""
+    """Run the same conversation over a protocol with stored responses."""
     more = {"model": model, "tools": [{"type": "function", **FUNCTION}], "reasoning": {"effort": "high"}}
     first = gateway.post({**more, "input": [{"type": "message", "role": "user", "content": "Why?"}]}).json
     calls = [item["call_id"] for item in first["output"] if item["type"] == "function_call"]
@@ -63,35 +63,35 @@ def stateful(gateway: Served, model: str) -> None:
 
 
 def history(body: dict[str, Any]) -> Any:
-    found = body.get("messages") or body.get("contents") or body["input"]
-    for item in found:
+    messages = body.get("messages") or body.get("contents") or body["input"]
+    for item in messages:
         if isinstance(item, dict) and item.get("type") == "function_call":
             item.pop("id", None)  # no provider asks for it
-    return found
+    return messages
 
 
-def test_what_a_page_sends_back_is_the_history(gateway: Served, upstream: Upstream) -> None:
+def test_a_page_returns_the_whole_history(gateway: Served, upstream: Upstream) -> None:
     with Cases() as case:
         for canary in WHOLE:
             for view in ["raw", "sealed"]:
                 with case(f"{named(canary)}, {view}"):
                     model = name_of(upstream, canary)
                     stateful(gateway, model)
-                    message = said(ask(gateway, model, [USER], view=view))
+                    message = message_in(ask(gateway, model, [USER], view=view))
                     reply = ask(gateway, model, [USER, answered(message), ON], view=view)
                     assert "sealed" not in reply.headers.get("pellucid-warning", "")
-                    said(reply)
+                    message_in(reply)
                     _, expected, _, got = sent(upstream, model)
                     assert history(got) == history(expected)
 
 
-def test_a_page_that_keeps_no_metadata_is_served(gateway: Served, upstream: Upstream) -> None:
+def test_a_page_without_metadata_is_served(gateway: Served, upstream: Upstream) -> None:
     with Cases() as case:
         for canary in WHOLE:
             with case(named(canary)):
                 model = name_of(upstream, canary)
-                message = answered(said(ask(gateway, model, [USER], view="hidden")))
-                said(ask(gateway, model, [USER, message, ON]))
+                message = answered(message_in(ask(gateway, model, [USER], view="hidden")))
+                message_in(ask(gateway, model, [USER, message, ON]))
                 assert SECRET not in json.dumps(history(sent(upstream, model)[-1]))
 
 
@@ -107,10 +107,10 @@ def test_no_byte_of_a_thought_leaves_in_a_lesser_view(gateway: Served, upstream:
                     assert SECRET.encode() not in reply.body
 
 
-def test_what_was_changed_is_refused_and_what_another_made_is_told(gateway: Served, upstream: Upstream) -> None:
+def test_a_changed_seal_is_refused_and_a_foreign_seal_causes_a_warning(gateway: Served, upstream: Upstream) -> None:
     [claude] = [canary for canary in CANARIES if (canary.row, canary.name) == ("anthropic", "stream")]
     model, other = name_of(upstream, claude), name_of(upstream, claude)
-    message = answered(said(ask(gateway, model, [USER])))
+    message = answered(message_in(ask(gateway, model, [USER])))
     reply = ask(gateway, other, [USER, message, ON])
     assert reply.status == 200
     assert "another model" in reply.headers["pellucid-warning"]

@@ -1,4 +1,4 @@
-"""The verifier finds what is wrong: each rule, broken once."""
+"""The verifier reports each rule that a stream breaks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def written(chunks: list[Any], end: str = "data: [DONE]\n\n") -> bytes:
         [START, ": queued\n\n", STEP, END, {"type": "abort"}],
     ],
 )
-def test_legal_streams(chunks: list[Any]) -> None:
+def test_legal_streams_have_no_violation(chunks: list[Any]) -> None:
     assert verify(written(chunks)) == []
 
 
@@ -76,12 +76,12 @@ BROKEN: list[tuple[list[Any], str]] = [
 ]
 
 
-def test_every_rule() -> None:
+def test_every_rule_has_a_stream_that_breaks_it() -> None:
     with Cases() as case:
         for chunks, rule in BROKEN:
             with case(rule):
                 assert rule in [broken.partition(":")[0] for broken in verify(written(chunks))]
 
 
-def test_the_end_is_said() -> None:
+def test_the_stream_must_have_an_end() -> None:
     assert verify(written([START, FINISH], end="")) == ["framing: the stream does not end in [DONE]"]

@@ -1,5 +1,5 @@
-"""A stream that is written with ASGI's `send`, under whatever server and middleware: whole, in order, and never far
-ahead of its client."""
+"""A stream written with ASGI's `send`, under any server and middleware: complete, in order, and never far ahead of its
+client."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.server.websocket import MessageWriter, WebSocket
 from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
-from tests.pushing import Dice, ScriptedSource
 from tests.runs.test_driving import MidAnswer
+from tests.scripted_runs import Dice, ScriptedSource
 from tests.waiting import eventually, loop_turns
 
 KIB = 1024
 
 
 class Encoder:
-    """A line for each event, as long as it says."""
+    """Encoder of each event as a line of the length that its text names."""
 
     def start(self, *, queued: bool = False) -> bytes:
         return b"begin\n"
@@ -52,7 +52,7 @@ def line_of(event: Event) -> bytes:
 
 
 def run_of(sizes: list[list[int]]) -> list[list[Event]]:
-    """A run whose events are of these sizes."""
+    """Return the batches of a run whose events have these sizes."""
     numbers = iter(range(10**9))
     batches: list[list[Event]] = [[SideEvent("x", "y", (next(numbers), size)) for size in batch] for batch in sizes]
     return [*batches, [RunEndEvent("completed")]]
@@ -63,7 +63,7 @@ def body_of(batches: list[list[Event]]) -> bytes:
 
 
 class Server:
-    """Another server's side of a request: `send` is slow, and may fail; `gone` disconnects the client."""
+    """ASGI server side of a request: `send` is slow, and may fail; `gone` disconnects the client."""
 
     def __init__(self, pause: Callable[[], Any] | None = None, fails: Exception | None = None, after: int = 0) -> None:
         self.sent: list[bytes] = []
@@ -95,7 +95,7 @@ class Server:
 
 
 class Middleware:
-    """Passes on what it is sent, in pieces of its own."""
+    """Middleware that forwards the body in pieces of other sizes."""
 
     def __init__(self, send: http.Send) -> None:
         self._send = send
@@ -109,7 +109,7 @@ class Middleware:
 
 
 class Exchange:
-    """A request at another server."""
+    """A request at an ASGI server."""
 
     def __init__(self, server: Server, *, middleware: bool = False) -> None:
         self.receive: http.Receive = server.receive
@@ -150,8 +150,8 @@ def test_bytes_are_complete_and_in_order(sizes: list[list[int]], dice: random.Ra
     asyncio.run(main())
 
 
-def test_a_client_that_does_not_read_stops_the_source() -> None:
-    """And one that reads again gets all of it."""
+def test_a_client_that_does_not_read_pauses_the_source() -> None:
+    """When it reads again, it gets the whole stream."""
 
     async def main() -> None:
         reads = asyncio.Event()
@@ -159,7 +159,7 @@ def test_a_client_that_does_not_read_stops_the_source() -> None:
         source = ScriptedSource(batches)
         serving = asyncio.create_task(serve(Exchange(server), source))
         await loop_turns(3000)
-        # What is being sent, what waits, and the batch that was on its way.
+        # The bytes that are being sent, those that wait, and the batch that was being encoded.
         assert len(body_of([source.delivered])) <= 2 * MAX_BUFFERED + 3 * 5 * KIB
         before = len(source.delivered)
         await loop_turns(100)
@@ -167,7 +167,7 @@ def test_a_client_that_does_not_read_stops_the_source() -> None:
         reads.set()
         await serving
         assert b"".join(server.sent) == body_of(batches)
-        # Each was about as large as what may wait, and none far larger.
+        # Each message was about as large as the buffer's limit, and none far larger.
         assert max(map(len, server.sent)) <= MAX_BUFFERED + 5 * KIB
 
     asyncio.run(main())
@@ -178,10 +178,8 @@ class Broken(Exception):
 
 
 @given(sizes, dice, st.integers(0, 5), st.sampled_from([OSError("gone"), ConnectionResetError("gone"), Broken()]))
-def test_a_send_that_fails_stops_the_run(
-    sizes: list[list[int]], dice: random.Random, after: int, error: Exception
-) -> None:
-    """Also one that was paused then, and for which no disconnect is reported."""
+def test_a_failed_send_stops_the_run(sizes: list[list[int]], dice: random.Random, after: int, error: Exception) -> None:
+    """This holds for a paused run, too, and without a disconnect message."""
     unraised: list[Any] = []
 
     async def main() -> None:
@@ -195,7 +193,7 @@ def test_a_send_that_fails_stops_the_run(
         except Broken:
             assert isinstance(error, Broken)
         else:
-            assert server.ended  # it was sent before that
+            assert server.ended  # the end was sent before the failure
             assert b"".join(server.sent) == body_of(batches)
         assert source.ended is not None
         if not server.ended:
@@ -208,7 +206,7 @@ def test_a_send_that_fails_stops_the_run(
 
 
 @given(sizes, dice, st.integers(0, 40))
-def test_a_client_that_leaves_stops_the_run(sizes: list[list[int]], dice: random.Random, after: int) -> None:
+def test_a_disconnect_stops_the_run(sizes: list[list[int]], dice: random.Random, after: int) -> None:
     async def main() -> None:
         server, batches = Server(slow(dice)), run_of(sizes)
         source = ScriptedSource(batches)
@@ -236,7 +234,9 @@ class Socket:
 
 
 @given(sizes, dice, st.none() | st.integers(0, 5))
-def test_a_socket_s_messages_are_lines(sizes: list[list[int]], dice: random.Random, fails_after: int | None) -> None:
+def test_each_message_of_a_socket_is_a_line(
+    sizes: list[list[int]], dice: random.Random, fails_after: int | None
+) -> None:
     unraised: list[Any] = []
 
     async def main() -> None:
@@ -262,7 +262,7 @@ def test_a_socket_s_messages_are_lines(sizes: list[list[int]], dice: random.Rand
 
 
 @pytest.mark.parametrize("writes", [True, False])
-def test_what_is_written_leaves_without_waiting_for_more(writes: bool) -> None:
+def test_written_bytes_are_sent_without_waiting_for_more(writes: bool) -> None:
     async def main() -> None:
         server = Server()
         writer = ASGIWriter(server.send)
@@ -277,8 +277,8 @@ def test_what_is_written_leaves_without_waiting_for_more(writes: bool) -> None:
     asyncio.run(main())
 
 
-class Kept:
-    """A writer that remembers, and a source that is pushed by hand."""
+class ManualSourceAndWriter:
+    """Writer that records its bytes, and source whose end the test triggers."""
 
     queued = broken_off = False
 
@@ -314,21 +314,21 @@ class Kept:
 
 
 @pytest.mark.anyio
-async def test_a_server_that_stops_in_the_step_in_which_the_run_ended_sends_its_end() -> None:
-    kept: Any = Kept()
-    stream = EncodedStream(kept, Redactor(Viewer(view="raw")), Encoder(), kept)
+async def test_a_cancellation_at_the_end_of_the_run_still_sends_its_end() -> None:
+    source_and_writer: Any = ManualSourceAndWriter()
+    stream = EncodedStream(source_and_writer, Redactor(Viewer(view="raw")), Encoder(), source_and_writer)
     client: Any = SimpleNamespace(has_left=False)
     running = asyncio.create_task(stream.run(client))
     await loop_turns(3)
-    kept.finish()
+    source_and_writer.finish()
     running.cancel()
     await running
-    assert kept.ends == [b"completed\n"]
+    assert source_and_writer.ends == [b"completed\n"]
 
 
 @pytest.mark.anyio
-async def test_a_client_that_leaves_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
-    """The run comes to its end without it, and nothing is logged as an error."""
+async def test_a_disconnect_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The run ends without its client, and no error is logged."""
 
     class Words(MidAnswer):
         def start(self, receive: ModelEventReceiver) -> None:

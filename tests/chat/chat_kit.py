@@ -1,4 +1,4 @@
-"""What the tests of the chat share: runs of every kind, how they are told, and readers of what comes of them."""
+"""Shared by the tests of the chat protocol: strategies for runs, drivers of the encoder, and decoders of its frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 runs: st.SearchStrategy[list[Event]] = st.one_of(
     rich_runs, odd_runs(sides=False).map(lambda batches: [event for batch in batches for event in batch])
 )
-"""Whole runs: of every kind of part and ending, with seals, summaries, side events and text that is no text."""
+"""Complete runs: every kind of part and ending, with seals, summaries, side events and lone surrogates."""
 
 
 def make_encoder(**more: Any) -> Encoder:
@@ -29,7 +29,7 @@ def make_encoder(**more: Any) -> Encoder:
 
 
 def encode(events: Sequence[Event], cuts: Sequence[int] = (), **more: Any) -> bytes:
-    """The whole stream, of batches that end at these places, all at one time."""
+    """The complete stream of `events`, in batches that end at `cuts`; all batches have one time."""
     encoder = make_encoder(**more)
     edges = [0, *sorted({min(cut, len(events)) for cut in cuts}), len(events)]
     batches = [events[a:b] for a, b in pairwise(edges)]
@@ -37,18 +37,18 @@ def encode(events: Sequence[Event], cuts: Sequence[int] = (), **more: Any) -> by
 
 
 def split_frames(stream: bytes) -> list[bytes]:
-    """Its frames, as bytes."""
+    """The frames of a stream, as bytes."""
     return [frame + b"\n\n" for frame in stream.split(b"\n\n")[:-1]]
 
 
 def verified_frames(stream: bytes) -> list[dict[str, Any]]:
-    """What its frames say; it is legal."""
+    """The decoded frames of a stream, after checking that the stream is legal."""
     assert verify(stream) == []
     return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in split_frames(stream)]
 
 
 def frame_types(frames: list[dict[str, Any]]) -> list[str]:
-    """Their types, a row of the same delta once."""
+    """The types of the frames; consecutive deltas of one type count once."""
     types = [frame["type"] for frame in frames]
     return [one for at, one in enumerate(types) if not (one.endswith("_delta") and types[at - 1 : at] == [one])]
 
@@ -67,7 +67,7 @@ def decode_typed(stream: bytes) -> list[Frame]:
 
 
 def joined_texts(frames: list[dict[str, Any]]) -> list[str]:
-    """The deltas of each stretch of text and of each part of reasoning, in their order."""
+    """The joined deltas of each text segment and of each reasoning part, in stream order."""
     texts: dict[Any, str] = {}
     for frame in select(frames, "text_delta", "reasoning_part_delta"):
         key = frame.get("output_index", (frame.get("segment_id"), frame.get("summary_index")))

@@ -1,4 +1,4 @@
-"""Whatever a model says, in whatever pieces: the stream is legal, the same however it is read, and what is kept."""
+"""The encoder's stream is legal for any run, independent of batches and cursors, and equal to the stored event."""
 
 from __future__ import annotations
 
@@ -117,15 +117,15 @@ def test_segment_ids_are_stable_and_sequence_numbers_increase(events: list[Event
     ]
     numbers = [frame["sequence_number"] for frame in frames if "sequence_number" in frame]
     assert numbers == sorted(set(numbers))
-    # One for each segment and for each part of reasoning, and no more.
+    # One number for each segment and for each reasoning part, and no more.
     assert all(number < len(segments) + sum(len(one.get("parts", ())) for one in segments) for number in numbers)
 
 
-# --- single things -------------------------------------------------------------------------------------------------
+# --- single cases --------------------------------------------------------------------------------------------------
 
 
 def run(*turns: Any, cause: Any = "eof") -> list[Event]:
-    """The run of these turns: each a function that says something, to an emitter."""
+    """The events of a run whose turns are produced by `turns`: functions that write to an emitter."""
     machine = Run(ModelCall("m", []), Minter(b"seed"))
     machine.start()
     emitter = Emitter(Origin("p", "w", "m"))
@@ -240,7 +240,7 @@ def test_text_parts_of_one_item_are_one_segment_and_a_refusal_is_another() -> No
 
 
 def test_reasoning_tokens_are_sent_only_for_a_single_segment() -> None:
-    def counted(thoughts: int, tokens: int | None) -> list[dict[str, Any]]:
+    def frames_with_usage(thoughts: int, tokens: int | None) -> list[dict[str, Any]]:
         def emit(emitter: Emitter) -> None:
             for number in range(thoughts):
                 emitter.thinking(number, "Hm.", item=number)
@@ -249,7 +249,7 @@ def test_reasoning_tokens_are_sent_only_for_a_single_segment() -> None:
 
         return verified_frames(encode(run(emit), effort_level="low"))
 
-    frames = counted(1, 12)
+    frames = frames_with_usage(1, 12)
     [opening, counts] = select(frames, "reasoning_segment_meta")
     assert opening["effort_level"] == "low"
     assert (counts["reasoning_tokens"], counts["form"]) == (12, "raw")
@@ -257,7 +257,7 @@ def test_reasoning_tokens_are_sent_only_for_a_single_segment() -> None:
     assert (segment["reasoning_tokens"], segment["effort_level"]) == (12, "low")
     assert final_event(frames)["usage"] == {"input_tokens": 5, "output_tokens": 20, "reasoning_tokens": 12}
     for thoughts, tokens in ((2, 12), (1, None), (1, 0)):
-        frames = counted(thoughts, tokens)
+        frames = frames_with_usage(thoughts, tokens)
         assert not any("reasoning_tokens" in frame for frame in frames[:-1])
         assert not any("reasoning_tokens" in segment for segment in final_event(frames)["segments"])
 
@@ -282,7 +282,7 @@ def test_empty_text_opens_no_segment() -> None:
         emitter.text("t", "", signature="s")
 
     frames = verified_frames(encode(run(emit)))
-    # That there was a thought is seen; a text without a word is none.
+    # The viewer sees that there was a thought; an empty text is no segment.
     [segment] = final_event(frames)["segments"]
     assert (segment["type"], segment["parts"], segment["combined_text"]) == ("reasoning", [], "")
     assert frame_types(frames) == ["message_started", "reasoning_segment_meta", "message_final"]

@@ -1,5 +1,4 @@
-"""The page's types (`ui/src/api/types.ts`) are those that the gateway writes and reads: the same fields, the same that
-may be absent."""
+"""The page's types (`ui/src/api/types.ts`) have the same fields, required and optional, as those of the gateway."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _INTERFACE = re.compile(r"interface (\w+)(?: extends (\w+))? \{\n(.*?)\n\}", re.
 _FIELD = re.compile(r"^  (\w+)(\?)?: ([^\n]+)", re.M)
 
 NEVER_SENT = {("reasoning_part_completed", "final_text")}
-"""What the specification lets a server say, and this one never does."""
+"""Fields that the specification allows a server to send, and that this one never sends."""
 
 STRUCT_BY_NAME = {"Answer": t.Answer, "QuestionEvent": t.Question, "AskBody": t.Ask, "ReasoningPart": t.ReasoningPart}
 STRUCT_BY_NAME |= {"Span": t.Span, "TokenCounts": t.TokenCounts, "Citation": t.Citation}
@@ -32,12 +31,12 @@ STRUCT_BY_NAME |= {"Span": t.Span, "TokenCounts": t.TokenCounts, "Citation": t.C
 
 @cache
 def source() -> str:
-    """The page's types, without comments."""
+    """The source of the page's types, without comments."""
     return re.sub(r"/\*\*.*?\*/|//[^\n]*", "", PATH.read_text(encoding="utf-8"), flags=re.S)
 
 
 Fields = dict[str, bool]
-"""By name; whether each may be absent."""
+"""For each field name, whether the field may be absent."""
 
 
 def fields_of(name: str) -> dict[str, tuple[bool, str]]:
@@ -47,7 +46,7 @@ def fields_of(name: str) -> dict[str, tuple[bool, str]]:
 
 
 def fields_by_tag() -> dict[str, Fields]:
-    """Every frame and segment, by its `type`."""
+    """The fields of every frame and segment, by its `type`."""
     result = {}
     for name, _, _ in _INTERFACE.findall(source()):
         fields = fields_of(name)

@@ -1,4 +1,4 @@
-"""What is asked, and every way in which it can be wrong; ids; and errors before a stream."""
+"""Requests of the chat: fields, errors and their locations, event ids, and errors before a stream begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification's persisted example, made of a model's events; and the flow that leads to it."""
+"""The specification's persisted example, produced from a model's events, and the frames that lead to it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ THOUGHT = EXAMPLE[0]["parts"][0]["text"]
 TIME = EXAMPLE[0]["parts"][0]["created_at"]
 
 EXPECTED = [
-    # Its own numbers were those of OpenAI's events; ours count what opens, from 0. And it elides.
+    # The example has the numbers of OpenAI's events and elides text; ours number what opens, from 0.
     {
         **EXAMPLE[0],
         "parts": [{**EXAMPLE[0]["parts"][0], "sequence_number": 1}],
@@ -56,16 +56,16 @@ EXPECTED = [
 ]
 
 
-class Ids:
-    """The example's, in the place of those that a run makes."""
+class ExampleIds:
+    """Returns the example's ids in place of those that a run makes."""
 
     def __call__(self, prefix: str) -> str:
         return str({"rs": EXAMPLE[0]["id"], "msg": EXAMPLE[1]["id"]}[prefix])
 
 
 def batches() -> list[list[Event]]:
-    """One for each thing that the model said."""
-    run, emitter = Run(ModelCall("m", []), Ids()), Emitter(Origin("openai", "openai_responses", "m"))
+    """One batch for each piece that the model produced."""
+    run, emitter = Run(ModelCall("m", []), ExampleIds()), Emitter(Origin("openai", "openai_responses", "m"))
     run.start()
     out: list[list[Event]] = []
     for piece in ("**Providing historical facts**", "\n\nI'm noting that", " the 18th President ..."):

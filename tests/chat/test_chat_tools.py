@@ -1,4 +1,4 @@
-"""Tools, the run's own and the provider's: from the first argument to what came back, or to nobody's answer."""
+"""Tools of the run and of the provider: from the first delta of the arguments to a result, or to none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_events(events: list[ModelEvent], **more: Any) -> list[Event]:
 
 
 def run_with_result(args: list[str], result: Any, *, cause: Any = "eof") -> list[Event]:
-    """A function is called with these arguments, and gives this; None: it is not called."""
+    """A run in which a function is called with `args` and returns `result`; None: it is not executed."""
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools={"look"} if result is not None else set())
     run.start()
     emitter = Emitter(Origin("p", "w", "m"))
@@ -166,25 +166,28 @@ def test_a_call_from_an_earlier_answer_is_sent_complete() -> None:
     assert (call_segment(frames)["id"], call_segment(frames)["result"]) == ("fc_0", "sky")
 
 
-# --- the provider's own --------------------------------------------------------------------------------------------
+# --- tools of the provider -----------------------------------------------------------------------------------------
 
 SEARCH = {"type": "search", "query": "tides"}
 SOURCES = [{"type": "url", "url": "https://e.org"}]
 CODE = "import math\nprint(math.pi)"
 
 OPENAI = openai.sse(
-    openai.begun(),
+    openai.created(),
     openai.added(0, "web_search_call", id="ws_1"),
-    openai.ev("web_search_call.in_progress", 0, item_id="ws_1"),
-    openai.ev("web_search_call.searching", 0, item_id="ws_1"),
-    openai.ev("web_search_call.completed", 0, item_id="ws_1"),
+    openai.wire_event("web_search_call.in_progress", 0, item_id="ws_1"),
+    openai.wire_event("web_search_call.searching", 0, item_id="ws_1"),
+    openai.wire_event("web_search_call.completed", 0, item_id="ws_1"),
     openai.done(0, "web_search_call", id="ws_1", action={**SEARCH, "sources": SOURCES}),
     openai.added(1, "code_interpreter_call", id="ci_1", code="", container_id="cntr"),
-    openai.ev("code_interpreter_call.in_progress", 1, item_id="ci_1"),
-    *(openai.ev("code_interpreter_call_code.delta", 1, delta=piece, item_id="ci_1") for piece in (CODE[:9], CODE[9:])),
-    openai.ev("code_interpreter_call_code.done", 1, code=CODE, item_id="ci_1"),
-    openai.ev("code_interpreter_call.interpreting", 1, item_id="ci_1"),
-    openai.ev("code_interpreter_call.completed", 1, item_id="ci_1"),
+    openai.wire_event("code_interpreter_call.in_progress", 1, item_id="ci_1"),
+    *(
+        openai.wire_event("code_interpreter_call_code.delta", 1, delta=piece, item_id="ci_1")
+        for piece in (CODE[:9], CODE[9:])
+    ),
+    openai.wire_event("code_interpreter_call_code.done", 1, code=CODE, item_id="ci_1"),
+    openai.wire_event("code_interpreter_call.interpreting", 1, item_id="ci_1"),
+    openai.wire_event("code_interpreter_call.completed", 1, item_id="ci_1"),
     openai.done(
         *(1, "code_interpreter_call"),
         id="ci_1",
@@ -195,7 +198,7 @@ OPENAI = openai.sse(
     openai.added(2, "file_search_call", id="fs_1", queries=["q"]),
     openai.done(2, "file_search_call", id="fs_1", queries=["q"], status="failed"),
     *openai.answer(3, "High tide."),
-    openai.ended(),
+    openai.response_end(),
 )
 
 
@@ -251,7 +254,7 @@ def test_openai_searches_and_runs_code(view: Any) -> None:
         ("code_interpreter_call", "ci_1", "completed", {"container_id": "cntr", "code": CODE}, 1),
         ("builtin_tool_call", "fs_1", "failed", {"queries": ["q"]}, 2),
     ]
-    # A tool without events of its own is told as any call is.
+    # A tool without frames of its own has those of a function call.
     assert [frame["name"] for frame in select(frames, "tool_call_started")] == ["file_search"]
     assert select(frames, "tool_result")[0]["error"] == "the tool ended as failed"
     assert select(frames, "text_delta")[0]["output_index"] == 3

@@ -1,4 +1,4 @@
-"""The verifier names the rule that the first illegal frame breaks; and no rule is there that nothing breaks."""
+"""The verifier names the rule that the first illegal frame breaks; every rule has a frame that breaks it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Frames = list[dict[str, Any]]
 
 
 def legal_frames() -> Frames:
-    """A bit of everything."""
+    """A legal stream with a part of every kind."""
     run, emitter = Run(ModelCall("m", []), Minter(b"seed")), Emitter(Origin("p", "w", "m"))
     run.start()
     emitter.thinking("a", "One.", item="r")

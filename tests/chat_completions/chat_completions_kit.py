@@ -1,5 +1,5 @@
-"""What the Chat Completions tests share: things to say, the path from them to bytes, and two judges of the bytes (the
-schemas made from our types, and the official client's own types)."""
+"""Shared by the Chat Completions tests: strategies for runs, drivers of the encoder, and two checks of its output (the
+schemas made from our types, and the official client's types)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SERVER_TOOLS = frozenset({"f0"})
 ID = 'chatcmpl_%s"1'
 MODEL = "m%d"
 
-# Text that looks like a template, a frame or the end; what JSON escapes; what is no character at all.
+# Text that looks like a template, a frame or the end of a stream; characters that JSON escapes; lone surrogates.
 PIECES = ["", "a", "%s%d%", '"\\/', "\n\ndata: [DONE]\n\n", "\u2028\u2029\x85", "\x00\x1f\x7f", "😀é", "\ud83d", "{}"]
 CITATION = {"type": "url_citation", "url": "https://e.org/\udc00", "title": 5, "start_index": True, "end_index": 7}
 LOGPROBS: list[dict[str, Any]] = [
@@ -125,7 +125,7 @@ def emit_step(emitter: Emitter, what: str, key: int, text: str) -> None:
 
 
 def add_seals_and_summaries(events: list[Event], seals: int) -> list[Event]:
-    """As whoever enriches a run does: summaries and seals in it. `seals`: 0 none, 1 what is reasoning, 2 everything."""
+    """Add summaries and seals to a run. `seals`: 0 none, 1 on reasoning items, 2 on all items."""
     out: list[Event] = []
     kind, id = "", None
     for event in events:
@@ -140,7 +140,7 @@ def add_seals_and_summaries(events: list[Event], seals: int) -> list[Event]:
 
 
 def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[Event]], Run]:
-    """The batches of a run with a server tool (`f0`), one for each thing said, and the run."""
+    """The batches of a run with a server tool (`f0`), one for each event, and the run."""
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=SERVER_TOOLS, max_tool_calls=5)
     run.start()
     events: list[Event] = []
@@ -163,12 +163,12 @@ def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[E
             for at, call in enumerate(tools.calls)
         ]
         events += run.add_results(results)[0]
-    events += run.end(ErrorInfo("timeout", "nobody asked the model again"))
+    events += run.end(ErrorInfo("timeout", "the model was not called again"))
     return [[event] for event in add_seals_and_summaries(events, seals)], run
 
 
 def run_events(events: list[ModelEvent]) -> list[Event]:
-    """One turn through a run."""
+    """The events of one turn, from a run."""
     run = Run(ModelCall("m", []), Minter(b"seed"))
     run.start()
     return run.feed(events)[0]
@@ -179,13 +179,13 @@ def make_encoder(**kwargs: Any) -> Encoder:
 
 
 def encode(batches: list[list[Event]], **kwargs: Any) -> bytes:
-    """The whole stream that these batches give."""
+    """The complete stream of these batches."""
     encoder = make_encoder(**kwargs)
     return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
 
 
 def completion_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
-    """The completion, as it is sent to who asked for no stream."""
+    """The completion, as a request without streaming receives it."""
     encoder = make_encoder(**kwargs)
     encoder.start()
     for batch in batches:
@@ -195,7 +195,7 @@ def completion_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
 
 
 def chunks_of(stream: bytes) -> list[dict[str, Any]]:
-    """The stream's chunks; `[DONE]` is checked and left out."""
+    """The stream's chunks, without `[DONE]`, which is checked."""
     *frames, last = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     assert last.data == b"[DONE]"
     assert stream.endswith(b"data: [DONE]\n\n")
@@ -203,18 +203,18 @@ def chunks_of(stream: bytes) -> list[dict[str, Any]]:
 
 
 def join_deltas(chunks: list[dict[str, Any]], field: str) -> str | None:
-    """What the deltas' texts in one field add up to; None if there is none."""
+    """The joined texts of the deltas of one field; None if there are none."""
     deltas = [choice["delta"].get(field) for chunk in chunks for choice in chunk.get("choices", [])]
     texts = [delta for delta in deltas if delta is not None]
     return "".join(texts) if texts else None
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """Half a character cannot be shown."""
+    """`text` with lone surrogates replaced, as JSON cannot hold them."""
     return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
 
 
-# --- what it should say --------------------------------------------------------------------------------------------
+# --- expected content ----------------------------------------------------------------------------------------------
 
 
 def parts_of(messages: list[ModelMessage]) -> list[ModelResponsePart]:
@@ -250,7 +250,7 @@ def refusal_of(messages: list[ModelMessage]) -> str | None:
 
 
 def calls_of(messages: list[ModelMessage]) -> list[tuple[str, str, str]]:
-    """Id, name and arguments of the calls that are left to the caller."""
+    """Id, name and arguments of the calls that the client executes."""
     return [
         (
             replace_lone_surrogates(part.tool_call_id),
@@ -262,7 +262,7 @@ def calls_of(messages: list[ModelMessage]) -> list[tuple[str, str, str]]:
     ]
 
 
-# --- the judges ----------------------------------------------------------------------------------------------------
+# --- checks of the output ------------------------------------------------------------------------------------------
 
 
 @cache
@@ -279,7 +279,7 @@ def schema_errors(name: str, value: Any) -> list[str]:
 
 
 def check_chunks(chunks: list[dict[str, Any]]) -> None:
-    """Every chunk is what our schema and the official client say a chunk is."""
+    """Check every chunk against our schema and the official client's type."""
     for chunk in chunks:
         if "error" in chunk:
             assert schema_errors("ErrorBody", chunk) == []
@@ -294,7 +294,7 @@ def check_completion(completion: dict[str, Any]) -> None:
 
 
 def accumulate(chunks: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the official client's own accumulation makes of the chunks."""
+    """The completion that the official client accumulates from the chunks, normalized."""
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
     for chunk in chunks:
         for _ in state.handle_chunk(ChatCompletionChunk.model_validate(chunk)):
@@ -303,7 +303,7 @@ def accumulate(chunks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def normalize(completion: dict[str, Any]) -> dict[str, Any]:
-    """A completion without what only its being streamed, whole or parsed adds to it."""
+    """A completion without the differences between a streamed, a whole and a parsed one."""
     [choice] = completion["choices"]
     message = {name: value for name, value in choice["message"].items() if value is not None and name != "parsed"}
     for call in message.get("tool_calls", []):
@@ -327,7 +327,7 @@ def normalize(completion: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts_sent_back(message: dict[str, Any]) -> list[ModelResponsePart]:
-    """The parts that the next request holds when its caller sends the message back as it came."""
+    """The parts of the next request when the client sends the message back unchanged."""
     user = {"role": "user", "content": "Hi"}
     body = {"messages": [user, message, user]}
     messages = parse_request(json.dumps(body).encode()).messages

@@ -1,4 +1,4 @@
-"""A gateway behind a gateway: our own decoder reads what we wrote, and what it sends back is read here again."""
+"""A gateway behind a gateway: our decoder reads our stream, and our parser reads what the decoder's wire sends back."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whatever a model says, in whatever pieces: the stream is legal, fits both judges' types, and says the same."""
+"""The encoder's stream is legal for any run, fits our schemas and the official client's types, and loses nothing."""
 
 import json
 from collections import Counter
@@ -112,13 +112,13 @@ def test_a_run_that_is_cut_anywhere_gives_a_closed_and_legal_stream(steps: Any, 
 
 
 def text_and_call_count(parts: list[Any]) -> tuple[str, int]:
-    """The letters of the text, and how many calls there are."""
+    """The text without white space, and the number of calls."""
     text = "".join(part.content for part in parts if isinstance(part, TextPart))
     return replace_surrogates("".join(text.split())), sum(isinstance(part, ToolCallPart) for part in parts)
 
 
 def parts_until(parts: list[Any], item: str, hidden: list[Any]) -> list[Any]:
-    """What a reader saw up to the end of that item."""
+    """The visible parts up to the end of that item."""
     last = max((place for place, part in enumerate(parts) if getattr(part, "item_id", None) == item), default=None)
     assert last is not None
     return [part for part in parts[: last + 1] if getattr(part, "item_id", None) not in hidden]
@@ -136,7 +136,7 @@ def test_a_returned_message_is_parsed_to_the_same_parts(steps: Any, reason: Any,
     message = accumulated["message"] | {"reasoning_details": accumulated["details"]} if streamed else choice["message"]
     parts = parts_sent_back(message)
     messages = list(run.messages)
-    # Every seal, each in its order among the calls' and among the others.
+    # Every seal, in its order among those of calls and among the others.
     items = [event.seal for [event] in batches if isinstance(event, ItemEndEvent) and event.seal]
     hidden = [getattr(part, "item_id", None) for part in parts_of(messages) if getattr(part, "tool_name", None) == "f0"]
     visible_seals = [seal for seal in items if seal.removeprefix("seal.of.") not in hidden]
@@ -155,7 +155,7 @@ def test_a_returned_message_is_parsed_to_the_same_parts(steps: Any, reason: Any,
     assert "".join(part.content for part in parts if isinstance(part, RefusalPart)) == (refusal_of(messages) or "")
     calls = [(part.tool_call_id, part.tool_name, part.args) for part in parts if isinstance(part, ToolCallPart)]
     assert calls == calls_of(messages)
-    # And in the order that the wire has for them, but that what is sealed comes after what it came after.
+    # The parts are in the wire's order, except that a sealed part comes after what preceded it.
     if not tokens:
         order = [_ORDER[type(part)] for part in parts]
         assert order == sorted(order)
@@ -180,7 +180,7 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
         assert (join_deltas(chunks, name) or "") == text
 
 
-# --- the corners, one by one --------------------------------------------------------------------------------------
+# --- single cases -------------------------------------------------------------------------------------------------
 
 
 def batch_of(*steps: tuple[str, int, str], reason: Any = "stop", usage: Usage | None = None) -> list[Event]:
@@ -261,7 +261,7 @@ def test_a_part_without_a_field_leaves_no_trace(unshown: str) -> None:
 
 
 def tool_loop() -> tuple[list[list[Event]], Run]:
-    """Two turns: one that calls a function here and one of the caller's, between text; then an answer."""
+    """A run of two turns: the first calls a server tool between texts, the second answers."""
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=frozenset({"f0"}))
     run.start()
     emitter = Emitter(ORIGIN)
@@ -290,7 +290,7 @@ def test_a_tool_loop_is_one_message_without_the_server_s_calls() -> None:
     assert choice["finish_reason"] == "stop"
     assert choice["message"]["content"] == "One moment.\n\n42"
     assert choice["message"]["reasoning"] == "Look it up.\n\nThere it is."
-    # The citation is of the text where it now stands.
+    # The citation's indexes refer to the joined text.
     [annotation] = choice["message"]["annotations"]
     place = annotation["url_citation"]
     assert choice["message"]["content"][place["start_index"] : place["end_index"]] == "42"
@@ -325,7 +325,7 @@ def test_a_call_begins_with_its_name_and_goes_on_with_its_arguments() -> None:
 @pytest.mark.parametrize(
     ("reason", "finish"), [(None, "stop"), ("stop", "stop"), ("length", "length"), ("content_filter", "content_filter")]
 )
-def test_finish_reasons(reason: Any, finish: str) -> None:
+def test_finish_reasons_are_mapped(reason: Any, finish: str) -> None:
     batch = batch_of(("text", 0, "a"), reason=reason)
     assert chunks_of(encode([batch]))[-1]["choices"][0]["finish_reason"] == finish
     assert completion_of([batch])["choices"][0]["finish_reason"] == finish

@@ -1,4 +1,4 @@
-"""Every kind of part and event has its place here: shown, sealed, or known not to be."""
+"""Every kind of part and event is encoded: in a field, as a seal, or deliberately not at all."""
 
 from typing import get_args
 
@@ -27,7 +27,7 @@ from pellucid.protocols.chat_completions import error_body, status_of
 from pellucid.protocols.chat_completions.verify import verify
 from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, check_chunks, chunks_of, make_encoder
-from tests.every_event import a_turn, every_event
+from tests.every_event import turn_with_part, every_event
 
 EXAMPLES: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
     ThinkingPart: (ThinkingPart("thought", signature="s", provider_name="p"), {"reasoning_content", "reasoning"}),
@@ -61,10 +61,10 @@ def test_every_part_has_its_delta_fields_and_its_seal_is_in_the_details() -> Non
         for kind in EXAMPLES:
             with case(kind.__name__):
                 part, fields = EXAMPLES[kind]
-                events = [*a_turn(part), RunEndEvent("completed")]
+                events = [*turn_with_part(part), RunEndEvent("completed")]
                 fold(events)
                 assert delta_fields_of(events) == fields
-                assert delta_fields_of([*a_turn(part, "seal"), RunEndEvent("completed")]) == {
+                assert delta_fields_of([*turn_with_part(part, "seal"), RunEndEvent("completed")]) == {
                     *fields,
                     "reasoning_details",
                 }

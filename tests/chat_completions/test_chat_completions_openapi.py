@@ -1,4 +1,4 @@
-"""The document's part of this protocol: valid, complete, and at peace with the other protocols'."""
+"""The OpenAPI document's section for this protocol: valid, complete, and consistent with the other protocols."""
 
 import json
 from typing import Any

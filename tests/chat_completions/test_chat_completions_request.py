@@ -1,4 +1,4 @@
-"""What a request may hold, what it becomes, and what is said of what is wrong."""
+"""Requests of Chat Completions: what each field becomes, and the errors of wrong values."""
 
 import json
 from typing import Any
@@ -45,12 +45,12 @@ def request_error(body: Any) -> RequestError:
 
 
 def assistant_parts(**fields: Any) -> list[Any]:
-    """The parts of one assistant's message."""
+    """The parts of one assistant message."""
     messages = request(messages=[*HI, {"role": "assistant", **fields}, *HI]).messages
     return [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
 
 
-# --- the conversation ----------------------------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------------------------
 
 
 def test_every_role_has_its_part() -> None:
@@ -107,14 +107,14 @@ def test_user_content_of_every_type(content: Any, part: Any) -> None:
     assert message == ModelRequest([UserPromptPart([part])])
 
 
-# --- reasoning that comes back -------------------------------------------------------------------------------------
+# --- returned reasoning --------------------------------------------------------------------------------------------
 
 
-def text(content: str, **more: Any) -> dict[str, Any]:
+def text_detail(content: str, **more: Any) -> dict[str, Any]:
     return {"type": "reasoning.text", "text": content, **more}
 
 
-def token(data: str, id: str | None = None, **more: Any) -> dict[str, Any]:
+def encrypted_detail(data: str, id: str | None = None, **more: Any) -> dict[str, Any]:
     return {"type": "reasoning.encrypted", "data": data, "id": id, "format": "pellucid-v1", **more}
 
 
@@ -125,9 +125,16 @@ def token(data: str, id: str | None = None, **more: Any) -> dict[str, Any]:
         {"reasoning": "Hm."},
         {"reasoning_content": "Hm.", "reasoning": "Hm."},
         {"reasoning_content": "Hm.", "reasoning": ""},
-        {"reasoning_content": None, "reasoning_details": [text("Hm.")]},
-        {"reasoning_content": "Hm.", "reasoning": "Hm.", "reasoning_details": [text("Hm.", signature="s", index=0)]},
-        {"reasoning": "Hm.", "reasoning_details": [text("H", index=0), text("m", index=0), text(".", index=0)]},
+        {"reasoning_content": None, "reasoning_details": [text_detail("Hm.")]},
+        {
+            "reasoning_content": "Hm.",
+            "reasoning": "Hm.",
+            "reasoning_details": [text_detail("Hm.", signature="s", index=0)],
+        },
+        {
+            "reasoning": "Hm.",
+            "reasoning_details": [text_detail("H", index=0), text_detail("m", index=0), text_detail(".", index=0)],
+        },
     ],
 )
 def test_reasoning_sent_in_several_fields_is_one_thought(message: Any) -> None:
@@ -144,8 +151,14 @@ def test_reasoning_text_that_no_detail_has_is_a_thought_of_its_own() -> None:
 
 def test_sealed_tokens_are_sealed_parts_and_replace_the_readable_thought() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    details = [token("T1", "rs_1", index=0), token("T2", "msg_2", index=1), token("T3", "fc_3", index=2)]
-    parts = assistant_parts(reasoning="Hm.", content="a", tool_calls=[call], reasoning_details=[text("Hm."), *details])
+    details = [
+        encrypted_detail("T1", "rs_1", index=0),
+        encrypted_detail("T2", "msg_2", index=1),
+        encrypted_detail("T3", "fc_3", index=2),
+    ]
+    parts = assistant_parts(
+        reasoning="Hm.", content="a", tool_calls=[call], reasoning_details=[text_detail("Hm."), *details]
+    )
     assert parts == [
         SealedPart("T1", "rs_1"),
         SealedPart("T2", "msg_2"),
@@ -156,7 +169,7 @@ def test_sealed_tokens_are_sealed_parts_and_replace_the_readable_thought() -> No
 
 
 def test_the_sealed_token_of_a_call_does_not_replace_the_thought() -> None:
-    parts = assistant_parts(reasoning="Hm.", content="a", reasoning_details=[token("T", "fc_1")])
+    parts = assistant_parts(reasoning="Hm.", content="a", reasoning_details=[encrypted_detail("T", "fc_1")])
     assert parts == [ThinkingPart("Hm."), TextPart("a"), SealedPart("T", "fc_1")]
 
 
@@ -166,7 +179,7 @@ def test_a_token_without_an_id_belongs_to_the_thought() -> None:
 
 
 def test_foreign_encrypted_data_is_refused_and_unknown_details_are_ignored() -> None:
-    foreign = token("blob", "rs_1") | {"format": "openai-responses-v1"}
+    foreign = encrypted_detail("blob", "rs_1") | {"format": "openai-responses-v1"}
     error = request_error({"messages": [*HI, {"role": "assistant", "reasoning_details": [foreign]}]})
     assert error.info.param == "messages[1].reasoning_details[0].data"
     assert error.info.code == "invalid_encrypted_content"
@@ -251,12 +264,12 @@ def test_response_formats_are_read() -> None:
 # --- tools ---------------------------------------------------------------------------------------------------------
 
 
-def tool(name: str, **more: Any) -> dict[str, Any]:
+def function_tool(name: str, **more: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, **more}}
 
 
 def test_tools_and_every_choice() -> None:
-    tools = [tool("f", description="d", parameters={"type": "object"}, strict=True), tool("g")]
+    tools = [function_tool("f", description="d", parameters={"type": "object"}, strict=True), function_tool("g")]
     f, g = ToolDefinition("f", {"type": "object"}, "d", True), ToolDefinition("g")
 
     def parse_choice(choice: Any) -> Any:
@@ -266,13 +279,13 @@ def test_tools_and_every_choice() -> None:
     assert parse_choice(None) == parse_choice("auto") == ((f, g), ToolChoice())
     assert parse_choice("none") == ((f, g), ToolChoice("none"))
     assert parse_choice("required") == ((f, g), ToolChoice("required"))
-    assert parse_choice(tool("g")) == ((f, g), ToolChoice("required", ("g",)))
-    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [tool("g")]}}
+    assert parse_choice(function_tool("g")) == ((f, g), ToolChoice("required", ("g",)))
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [function_tool("g")]}}
     assert parse_choice(allowed) == ((g,), ToolChoice("required"))
     assert request(tools=tools, parallel_tool_calls=False).call().settings == {"parallel_tool_calls": False}
 
 
-# --- what is wrong -------------------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------------------------
 
 DEEP: Any = {}
 for _ in range(200):
@@ -281,7 +294,7 @@ for _ in range(200):
 
 CALLS = {
     "role": "assistant",
-    # Some models give several calls one id.
+    # Some models give several calls the same id.
     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}] * 2,
 }
 RESULT = {"role": "tool", "content": "x", "tool_call_id": "c"}
@@ -344,14 +357,14 @@ WRONG: list[tuple[Any, str | None, str]] = [
     ),
     ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_tool"),
     ({"tools": [{"type": "function"}]}, "tools[0].function", "missing"),
-    ({"tools": [tool("a b")]}, "tools[0].function.name", "invalid_value"),
-    ({"tools": [tool("f", parameters=DEEP)]}, "tools[0].function.parameters", "invalid_value"),
+    ({"tools": [function_tool("a b")]}, "tools[0].function.name", "invalid_value"),
+    ({"tools": [function_tool("f", parameters=DEEP)]}, "tools[0].function.parameters", "invalid_value"),
     ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
     ({"tool_choice": "maybe"}, "tool_choice", "invalid_value"),
-    ({"tools": [tool("f")], "tool_choice": tool("g")}, "tool_choice", "invalid_value"),
-    ({"tools": [tool("f")], "tool_choice": {"type": "custom", "custom": {}}}, "tool_choice", "invalid_value"),
+    ({"tools": [function_tool("f")], "tool_choice": function_tool("g")}, "tool_choice", "invalid_value"),
+    ({"tools": [function_tool("f")], "tool_choice": {"type": "custom", "custom": {}}}, "tool_choice", "invalid_value"),
     (
-        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [tool("f")]}}},
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [function_tool("f")]}}},
         "tool_choice.allowed_tools.mode",
         "invalid_value",
     ),

@@ -1,5 +1,5 @@
-"""The official client over real HTTP: what it adds up from a stream is what it gets whole, and what it sends back is
-what was said."""
+"""The official client over HTTP: it accumulates a stream to the whole completion, and what it sends back is parsed to
+the original parts."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ ASK: Any = [{"role": "user", "content": "Why?"}]
 
 
 class App:
-    """The endpoint, as small as it can be: the model's name says what is told, and how sealed."""
+    """A minimal endpoint: the model's name selects the script and its seals (`NAME/SEALS`)."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -156,7 +156,7 @@ def test_reasoning_fields_selects_one_field(client: openai.OpenAI, fields: str) 
 def test_a_message_that_the_client_sends_back_is_parsed_to_the_same_parts(
     client: openai.OpenAI, endpoint: Any, name: str
 ) -> None:
-    """As applications do it: the message is dumped and appended."""
+    """Applications append the dumped message to the next request."""
     for seals in (0, 1):
         first = client.chat.completions.create(model=f"{name}/{seals}", messages=ASK)
         message: Any = first.choices[0].message

@@ -1,4 +1,4 @@
-"""The verifier finds what is wrong: each rule is broken once, in a stream that is legal otherwise."""
+"""The verifier finds each rule that is broken by one edit of a legal stream."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CHUNKS = chunks_of(STREAM)
 
 
 def index_of(field: str, which: int = 0) -> int:
-    """The place of the chunk that has that field in its delta."""
+    """The index of the chunk whose delta has that field."""
     places = [n for n, one in enumerate(CHUNKS) if one["choices"] and field in one["choices"][0]["delta"]]
     return places[which]
 

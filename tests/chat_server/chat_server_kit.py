@@ -1,4 +1,4 @@
-"""What the tests of `/api/chat` share: whoever chats, over real sockets, and what a stream must be."""
+"""Shared by the tests of `/api/chat`: a client over real sockets, and checks of the stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Frame(NamedTuple):
 
 
 def parse_frames(body: bytes) -> list[Frame]:
-    """The frames of a stream (or of what is left of one), each in the one form that there is; without comments."""
+    """The frames of a stream, or of its remainder, without comments; their format is checked."""
     out: list[Frame] = []
     for block in body.decode().split("\n\n")[:-1]:
         if block.startswith(": "):
@@ -36,7 +36,7 @@ def parse_frames(body: bytes) -> list[Frame]:
 
 
 def complete_frames(body: bytes) -> list[Frame]:
-    """The frames of a whole message that is legal."""
+    """The frames of a complete message, after checking that it is legal."""
     parsed = parse_frames(body)
     assert parsed[0].id == 0
     names = [frame.name for frame in parsed]
@@ -62,7 +62,7 @@ def complete_frames(body: bytes) -> list[Frame]:
 
 
 def final_event(body: bytes) -> dict[str, Any]:
-    """The canonical event that the stream ends with."""
+    """The canonical event at the end of the stream."""
     last = complete_frames(body)[-1]
     assert last.name == "message_final", last
     event: dict[str, Any] = last.data["event"]
@@ -75,7 +75,7 @@ def text_of(event: dict[str, Any], type: str = "text") -> str:
 
 
 class ChatClient:
-    """Whoever holds one key; with none, whoever asks from this machine."""
+    """A client with one key, or without a key on the local machine."""
 
     def __init__(self, gateway: Gateway, key: str | None = None) -> None:
         self.gateway = gateway
@@ -87,19 +87,19 @@ class ChatClient:
         return self.gateway.request(method, path, data, head, 60)
 
     def post_question(self, model: str | None = None, text: str = "Why?", **more: Any) -> Reply:
-        """The whole stream, or what was refused."""
+        """Send a question; return the complete stream, or the error."""
         named = {} if model is None else {"model": model if ":" in model else f"vllm:{model}"}
         return self.send_request("POST", "/api/chat", {"text": text, **named, **more})
 
     def ask(self, model: str | None = None, text: str = "Why?", **more: Any) -> dict[str, Any]:
-        """The canonical event of the answer."""
+        """Send a question; return the canonical event of the answer."""
         reply = self.post_question(model, text, **more)
         assert reply.status == 200, reply.body
         assert reply.headers["content-type"].startswith("text/event-stream")
         return final_event(reply.body)
 
     def begin(self, model: str, text: str = "Why?", **more: Any) -> Stream:
-        """A stream, begun."""
+        """Send a question; return its open stream."""
         named = model if ":" in model else f"vllm:{model}"
         return self._stream("POST", "/api/chat", json.dumps({"text": text, "model": named, **more}).encode())
 
@@ -125,7 +125,7 @@ class ChatClient:
         return self.send_request("DELETE", f"/api/conversations/{id}")
 
     def wait_until_idle(self, id: str) -> Any:
-        """Ask again and again until nothing is under way in the conversation."""
+        """Wait until the conversation has no active answer; return the conversation."""
         wait_until(lambda: self.open(id)["active"] is None)
         return self.open(id)
 
@@ -145,7 +145,7 @@ class ChatClient:
 
 
 def error_of(reply: Reply, status: int) -> tuple[str, str | None, str]:
-    """Code, place and words of what was refused before a stream began."""
+    """Code, location and message of an error before a stream."""
     assert reply.status == status, (reply.status, reply.body)
     [(name, error)] = reply.json.items()
     assert name == "error"
@@ -155,7 +155,7 @@ def error_of(reply: Reply, status: int) -> tuple[str, str | None, str]:
 
 
 def read_event_id(stream: Stream) -> str:
-    """Of a stream that was begun."""
+    """The event id of an open stream."""
     stream.until("event: message_started")
     stream.until("\n\n")
     result: str = parse_frames(stream.seen[: stream.seen.index(b"\n\n", stream.seen.index(b"id: 0")) + 2])[0].data[
@@ -165,10 +165,10 @@ def read_event_id(stream: Stream) -> str:
 
 
 def segment_texts(event: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the segments are, for short."""
+    """Type and text of each segment."""
     return [(segment["type"], segment.get("combined_text", segment.get("text", ""))) for segment in event["segments"]]
 
 
 def transcript(opened: Any) -> list[tuple[str, str, str]]:
-    """Who said what in a conversation, and how that ended."""
+    """Role, text and status of each event of a conversation."""
     return [(event["role"], text_of(event), event["status"]) for event in opened["events"]]

@@ -1,4 +1,4 @@
-"""One gateway for most tests; each scripts a model of its own behind it."""
+"""One gateway for most tests; each test scripts its own model behind it."""
 
 from __future__ import annotations
 

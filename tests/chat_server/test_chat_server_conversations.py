@@ -1,4 +1,4 @@
-"""Conversations: made, found, opened, named, branched, taken away; and what of them goes back to a model."""
+"""Conversations: create, list, search, open, rename, branch and delete them; and the history that a model receives."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ANSWERS = say("Let me see.", "It is 42.")
 LAST = "It is 42. "
 
 
-# --- what goes back ---------------------------------------------------------------------------------------------------
+# --- the history that a model receives --------------------------------------------------------------------------------
 
 
 def test_reasoning_goes_back_in_the_form_that_its_provider_accepts(gateway: Served, upstream: Upstream) -> None:
-    me = ChatClient(gateway)
+    client = ChatClient(gateway)
     for provider, thought in (("vllm", "Let me see. "), ("deepseek", None)):
         name = upstream.plays(calls("look_up"), ANSWERS)
-        chat = me.ask(f"{provider}:{name}")["conversation_id"]
-        me.ask(f"{provider}:{name}", "And?", conversation_id=chat)
+        chat = client.ask(f"{provider}:{name}")["conversation_id"]
+        client.ask(f"{provider}:{name}", "And?", conversation_id=chat)
         history = brief(upstream_saw(upstream, name))
         assert history[0] == ("user", "Why?")
         assert history[1][1][2:] == ("look_up",)
@@ -52,18 +52,18 @@ def test_reasoning_goes_back_in_the_form_that_its_provider_accepts(gateway: Serv
 
 
 def test_signatures_go_back_to_the_provider_that_made_them(upstream: Upstream) -> None:
-    """Thoughts between searches, signed; what was found, encrypted: all of it in its place."""
+    """Signed thoughts between searches, and encrypted search results, all in their order."""
     [canary] = MORE
     with serving_every_wire(every_wire(upstream)) as running:
-        me, name = ChatClient(running), name_of(upstream, canary, plays(canary))
-        event = me.ask(name)
+        client, name = ChatClient(running), name_of(upstream, canary, plays(canary))
+        event = client.ask(name)
         assert [segment["type"] for segment in event["segments"]] == [
             "reasoning",
             "web_search_call",
             "reasoning",
             "text",
         ]
-        me.ask(name, "And?", conversation_id=event["conversation_id"])
+        client.ask(name, "And?", conversation_id=event["conversation_id"])
         first, second = sent(upstream, name)
         assert len(first["messages"]) == 1
         user, assistant, again = second["messages"]
@@ -77,7 +77,7 @@ def test_signatures_go_back_to_the_provider_that_made_them(upstream: Upstream) -
 
 
 async def breaks_after_thinking(call: Call) -> None:
-    """It is cut off before it said a word."""
+    """The connection breaks before the first text."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
     call.reset()
@@ -88,25 +88,25 @@ async def refuses(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [breaks, breaks_after_thinking, refuses, calls("nobody_is_called_so")], ids=lambda one: one.__name__
+    "script", [breaks, breaks_after_thinking, refuses, calls("unknown_function")], ids=lambda one: one.__name__
 )
 def test_a_turn_that_failed_does_not_break_the_next(gateway: Served, upstream: Upstream, script: Any) -> None:
-    me = ChatClient(gateway)
+    client = ChatClient(gateway)
     name = upstream.plays(script, ANSWERS)
-    chat = me.ask(name)["conversation_id"]
-    answer = me.ask(name, "And?", conversation_id=chat)
+    chat = client.ask(name)["conversation_id"]
+    answer = client.ask(name, "And?", conversation_id=chat)
     assert (answer["status"], text_of(answer)) == ("completed", LAST)
     history = brief(upstream_saw(upstream, name))
     assert history[0][0] == "user"
     assert history[0][1].startswith("Why?")
     assert history[-1][0] == "user"
     assert history[-1][1].endswith("And?")
-    # A thought that was cut off is not a fact about the model's mind; one that was whole goes back.
+    # A thought that was cut off is not sent back; a complete one is.
     assert ("Hm." in json.dumps(upstream.calls(name)[-1].body)) is (script is breaks)
 
 
 def test_a_turn_that_was_stopped_does_not_break_the_next(upstream: Upstream) -> None:
-    """On every wire: a thought that was cut, an answer that was cut, nothing at all."""
+    """On every wire: a thought that was cut, an answer that was cut, an empty answer."""
 
     async def thinking(call: Call) -> None:
         await call.head(200, "text/event-stream")
@@ -120,42 +120,42 @@ def test_a_turn_that_was_stopped_does_not_break_the_next(upstream: Upstream) -> 
 
     [canary] = MORE
     with serving_every_wire(every_wire(upstream)) as running:
-        me, name = ChatClient(running), name_of(upstream, canary, thinking, plays(canary))
-        with me.begin(name) as stream:
+        client, name = ChatClient(running), name_of(upstream, canary, thinking, plays(canary))
+        with client.begin(name) as stream:
             stream.until("Hm.")
-            me.cancel(read_event_id(stream))
+            client.cancel(read_event_id(stream))
             event = final_event(stream.rest())
         assert (event["status"], segment_texts(event)) == ("cancelled", [("reasoning", "Hm.")])
-        assert me.ask(name, "And?", conversation_id=event["conversation_id"])["status"] == "completed"
+        assert client.ask(name, "And?", conversation_id=event["conversation_id"])["status"] == "completed"
         [message] = sent(upstream, name)[-1]["messages"]
         assert [block["text"] for block in message["content"]] == ["Why?", "And?"]
 
 
 def test_another_model_can_continue_a_conversation(gateway: Served, upstream: Upstream) -> None:
-    me = ChatClient(gateway)
-    chat = me.ask(upstream.plays(ANSWERS))["conversation_id"]
+    client = ChatClient(gateway)
+    chat = client.ask(upstream.plays(ANSWERS))["conversation_id"]
     other = upstream.plays(ANSWERS)
-    answer = me.ask(f"deepseek:{other}", "And?", conversation_id=chat)
+    answer = client.ask(f"deepseek:{other}", "And?", conversation_id=chat)
     assert answer["model"] == f"deepseek:{other}"
     assert [who for who, _ in brief(upstream_saw(upstream, other))] == ["user", "assistant", "user"]
-    assert [event["model"] for event in me.open(chat)["events"][1::2]][1] == f"deepseek:{other}"
+    assert [event["model"] for event in client.open(chat)["events"][1::2]][1] == f"deepseek:{other}"
 
 
-# --- finding and keeping ----------------------------------------------------------------------------------------------
+# --- lists, search and changes ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def mine(upstream: Upstream) -> Any:
+def client(upstream: Upstream) -> Any:
     with serve(config_of(upstream)) as running:
         yield ChatClient(running)
 
 
-def test_conversations_are_listed_newest_first_and_in_pages(mine: ChatClient, upstream: Upstream) -> None:
+def test_conversations_are_listed_newest_first_and_in_pages(client: ChatClient, upstream: Upstream) -> None:
     name = upstream.plays(ANSWERS)
-    made = [mine.ask(name, f"Question {number}")["conversation_id"] for number in range(5)]
-    mine.ask(name, "More", conversation_id=made[0])
+    made = [client.ask(name, f"Question {number}")["conversation_id"] for number in range(5)]
+    client.ask(name, "More", conversation_id=made[0])
     order = [made[0], *reversed(made[1:])]
-    page = mine.list_conversations()
+    page = client.list_conversations()
     assert [one["id"] for one in page["data"]] == order
     assert page["data"][0]["title"] == "Question 0"
     assert page["data"][0]["created_at"] < page["data"][0]["updated_at"] <= time.time() * 1000
@@ -163,7 +163,7 @@ def test_conversations_are_listed_newest_first_and_in_pages(mine: ChatClient, up
     ids: list[str] = []
     after = ""
     while True:
-        page = mine.list_conversations(f"?limit=2{after}")
+        page = client.list_conversations(f"?limit=2{after}")
         ids += [one["id"] for one in page["data"]]
         if not page["has_more"]:
             break
@@ -171,47 +171,47 @@ def test_conversations_are_listed_newest_first_and_in_pages(mine: ChatClient, up
     assert ids == order
 
 
-def test_search_finds_titles_questions_and_answers_but_no_thoughts(mine: ChatClient, upstream: Upstream) -> None:
+def test_search_finds_titles_questions_and_answers_but_no_thoughts(client: ChatClient, upstream: Upstream) -> None:
     name = upstream.plays(say("A secret thought.", "The ANSWER is 量子, שלום."))
-    chat = mine.ask(name, "Where is the Straße?")["conversation_id"]
-    mine.ask(upstream.plays(ANSWERS), "Something else")
+    chat = client.ask(name, "Where is the Straße?")["conversation_id"]
+    client.ask(upstream.plays(ANSWERS), "Something else")
     from urllib.parse import quote
 
     for query in ("straße", "swer is", "量子", "שלום", "Where is"):
-        [one] = mine.list_conversations(f"?q={quote(query)}")["data"]
+        [one] = client.list_conversations(f"?q={quote(query)}")["data"]
         assert one["id"] == chat
         assert "secret" not in one.get("snippet", "")
-    assert mine.list_conversations("?q=secret")["data"] == []
-    assert mine.list_conversations(f"?q={quote('%_')}")["data"] == []
-    assert mine.change(chat, title="Of moss").status == 200
-    assert [one["title"] for one in mine.list_conversations("?q=moss")["data"]] == ["Of moss"]
+    assert client.list_conversations("?q=secret")["data"] == []
+    assert client.list_conversations(f"?q={quote('%_')}")["data"] == []
+    assert client.change(chat, title="Of moss").status == 200
+    assert [one["title"] for one in client.list_conversations("?q=moss")["data"]] == ["Of moss"]
 
 
-def test_a_conversation_can_be_opened_renamed_and_deleted(mine: ChatClient, upstream: Upstream) -> None:
+def test_a_conversation_can_be_opened_renamed_and_deleted(client: ChatClient, upstream: Upstream) -> None:
     name = upstream.plays(calls("look_up"), ANSWERS)
-    first = mine.ask(name, "One?")
-    second = mine.ask(name, "Two?", conversation_id=first["conversation_id"])
+    first = client.ask(name, "One?")
+    second = client.ask(name, "Two?", conversation_id=first["conversation_id"])
     chat = first["conversation_id"]
-    opened = mine.open(chat)
+    opened = client.open(chat)
     assert opened["active"] is None
     assert opened["events"][1::2] == [first, second]
     question = opened["events"][0]
     assert set(question) == {"id", "conversation_id", "role", "created_at", "status", "segments"}
     assert question["id"] == first["id"].replace("evt_", "ask_")
     assert transcript(opened)[0] == ("user", "One?", "completed")
-    reply = mine.change(chat, title="  A better\n name ")
+    reply = client.change(chat, title="  A better\n name ")
     assert (reply.status, reply.json["title"]) == (200, "A better name")
-    assert mine.open(chat)["conversation"]["title"] == "A better name"
-    assert (mine.delete(chat).status, mine.delete(chat).status) == (200, 404)
+    assert client.open(chat)["conversation"]["title"] == "A better name"
+    assert (client.delete(chat).status, client.delete(chat).status) == (200, 404)
     for method, path in (
         ("GET", f"/api/conversations/{chat}"),
         ("PATCH", f"/api/conversations/{chat}"),
         ("GET", f"/api/chat/{first['id']}"),
         ("POST", f"/api/chat/{second['id']}/cancel"),
     ):
-        assert error_of(mine.send_request(method, path, {"title": "x"} if method == "PATCH" else None), 404)
-    assert mine.list_conversations()["data"] == []
-    assert mine.post_question(name, conversation_id=chat).status == 404
+        assert error_of(client.send_request(method, path, {"title": "x"} if method == "PATCH" else None), 404)
+    assert client.list_conversations()["data"] == []
+    assert client.post_question(name, conversation_id=chat).status == 404
 
 
 @pytest.mark.parametrize(
@@ -229,113 +229,117 @@ def test_a_conversation_can_be_opened_renamed_and_deleted(mine: ChatClient, upst
 def test_an_invalid_change_names_its_field(
     gateway: Served, upstream: Upstream, fields: dict[str, Any], param: str | None
 ) -> None:
-    me = ChatClient(gateway)
-    chat = me.ask(upstream.plays(ANSWERS))["conversation_id"]
-    assert error_of(me.change(chat, **fields), 400)[1] == param
+    client = ChatClient(gateway)
+    chat = client.ask(upstream.plays(ANSWERS))["conversation_id"]
+    assert error_of(client.change(chat, **fields), 400)[1] == param
 
 
 def test_a_misspelt_field_is_named_with_a_suggestion(gateway: Served, upstream: Upstream) -> None:
-    me = ChatClient(gateway)
-    chat = me.ask(upstream.plays(ANSWERS))["conversation_id"]
-    error = error_of(me.change(chat, titel="x"), 400)
+    client = ChatClient(gateway)
+    chat = client.ask(upstream.plays(ANSWERS))["conversation_id"]
+    error = error_of(client.change(chat, titel="x"), 400)
     assert error == ("unknown_field", "titel", "titel: there is no such field; did you mean 'title'?")
 
 
 def test_deleting_a_conversation_cancels_its_active_answer(gateway: Served, upstream: Upstream) -> None:
-    me, name = ChatClient(gateway), upstream.plays(hangs)
-    with me.begin(name) as stream:
+    client, name = ChatClient(gateway), upstream.plays(hangs)
+    with client.begin(name) as stream:
         stream.until("Hm.")
         chat = parse_frames(stream.seen)[0].data["conversation_id"]
-        assert me.delete(chat).json == {"id": chat, "deleted": True}
+        assert client.delete(chat).json == {"id": chat, "deleted": True}
         [call] = upstream.calls(name)
         assert call.connection.closed.wait(LIMIT_SECONDS)
         received = complete_frames(stream.rest())
     assert [frame.name for frame in received][-2:] == ["message_cancelled", "message_final"]
-    assert me.send_request("GET", f"/api/conversations/{chat}").status == 404
-    assert me.read(received[0].data["event_id"]).status == 404
+    assert client.send_request("GET", f"/api/conversations/{chat}").status == 404
+    assert client.read(received[0].data["event_id"]).status == 404
 
 
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_edited_question_makes_a_branch_and_deletes_nothing(gateway: Served, upstream: Upstream) -> None:
-    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
-    one = me.ask(name, "One?")
+    client, name = ChatClient(gateway), upstream.plays(ANSWERS)
+    one = client.ask(name, "One?")
     chat = one["conversation_id"]
-    two = me.ask(name, "Two?", conversation_id=chat)
-    # Edited: the question is named; the model sees nothing of what it replaces.
-    other = me.ask(name, "Two, please?", conversation_id=chat, replaces=two["id"].replace("evt_", "ask_"))
+    two = client.ask(name, "Two?", conversation_id=chat)
+    # An edit names the question that it replaces; the model does not receive that question.
+    other = client.ask(name, "Two, please?", conversation_id=chat, replaces=two["id"].replace("evt_", "ask_"))
     assert [text for who, text in brief(upstream_saw(upstream, name)) if who == "user"] == ["One?", "Two, please?"]
-    opened = me.open(chat)
+    opened = client.open(chat)
     assert [event["id"] for event in opened["events"][1::2]] == [one["id"], other["id"]]
     assert opened["events"][2]["versions"] == [two["id"], other["id"]]
     assert "versions" not in opened["events"][0]
-    # Without the chat's id, too; and the first of all.
-    again = me.ask(name, "One!", replaces=one["id"])
+    # The same without the conversation's id, and for the first question.
+    again = client.ask(name, "One!", replaces=one["id"])
     assert again["conversation_id"] == chat
-    opened = me.open(chat)
+    opened = client.open(chat)
     assert [event["id"] for event in opened["events"][1::2]] == [again["id"]]
     assert opened["events"][0]["versions"] == [one["id"], again["id"]]
-    # Another branch is looked at, and shown from now on.
-    before = me.open(chat, f"?head={two['id']}")
+    # Another branch can be read, and then selected.
+    before = client.open(chat, f"?head={two['id']}")
     assert [text_of(event) for event in before["events"][::2]] == ["One?", "Two?"]
     assert before["events"][2]["versions"] == [two["id"], other["id"]]
-    assert me.open(chat)["events"][1]["id"] == again["id"]
-    assert me.change(chat, head=two["id"]).status == 200
-    assert me.open(chat)["events"] == before["events"]
-    three = me.ask(name, "Three?", conversation_id=chat)
+    assert client.open(chat)["events"][1]["id"] == again["id"]
+    assert client.change(chat, head=two["id"]).status == 200
+    assert client.open(chat)["events"] == before["events"]
+    three = client.ask(name, "Three?", conversation_id=chat)
     assert [text for who, text in brief(upstream_saw(upstream, name)) if who == "user"] == ["One?", "Two?", "Three?"]
-    assert me.open(chat)["events"][-1] == three
+    assert client.open(chat)["events"][-1] == three
 
 
 def test_a_question_that_follows_another_branch_is_refused(gateway: Served, upstream: Upstream) -> None:
-    """One tab edits a question; the other still shows the branch as it was, and would go on in one that it does not
+    """One tab edits a question; the other tab still shows the old branch, and must not continue in one that it does not
     show."""
-    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
-    one = me.ask(name, "One?")
+    client, name = ChatClient(gateway), upstream.plays(ANSWERS)
+    one = client.ask(name, "One?")
     chat = one["conversation_id"]
-    edited = me.ask(name, "One, please?", replaces=one["id"])
+    edited = client.ask(name, "One, please?", replaces=one["id"])
     before = len(upstream.calls(name))
     for shown_id in (one["id"], one["id"].replace("evt_", "ask_"), "evt_nowhere"):
-        code, param, message = error_of(me.post_question(name, "On.", conversation_id=chat, follows=shown_id), 409)
+        code, param, message = error_of(client.post_question(name, "On.", conversation_id=chat, follows=shown_id), 409)
         assert (code, param) == ("conversation_moved", "follows")
         assert "load it again" in message
     assert len(upstream.calls(name)) == before
-    on = me.ask(name, "On.", conversation_id=chat, follows=edited["id"].replace("evt_", "ask_"))
-    assert [event["id"] for event in me.open(chat)["events"][1::2]] == [edited["id"], on["id"]]
-    # Also while the other branch is being answered, which is not what is wrong.
-    with me.begin(upstream.plays(hangs), conversation_id=chat, replaces=on["id"]) as stream:
+    on = client.ask(name, "On.", conversation_id=chat, follows=edited["id"].replace("evt_", "ask_"))
+    assert [event["id"] for event in client.open(chat)["events"][1::2]] == [edited["id"], on["id"]]
+    # The same while the other branch is being answered: the error is still the branch.
+    with client.begin(upstream.plays(hangs), conversation_id=chat, replaces=on["id"]) as stream:
         stream.until("Hm.")
-        assert error_of(me.post_question(name, conversation_id=chat, follows=on["id"]), 409)[0] == "conversation_moved"
+        assert (
+            error_of(client.post_question(name, conversation_id=chat, follows=on["id"]), 409)[0] == "conversation_moved"
+        )
         active_id = read_event_id(stream)
-        assert error_of(me.post_question(name, conversation_id=chat, follows=active_id), 409)[0] == "conversation_busy"
-        me.cancel(active_id)
+        assert (
+            error_of(client.post_question(name, conversation_id=chat, follows=active_id), 409)[0] == "conversation_busy"
+        )
+        client.cancel(active_id)
         stream.rest()
 
 
 def test_an_event_of_another_chat_is_no_branch(gateway: Served, upstream: Upstream) -> None:
-    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
-    one, two = me.ask(name), me.ask(name)
+    client, name = ChatClient(gateway), upstream.plays(ANSWERS)
+    one, two = client.ask(name), client.ask(name)
     assert (
-        error_of(me.post_question(name, conversation_id=one["conversation_id"], replaces=two["id"]), 404)[1]
+        error_of(client.post_question(name, conversation_id=one["conversation_id"], replaces=two["id"]), 404)[1]
         == "replaces"
     )
-    assert me.send_request("GET", f"/api/conversations/{one['conversation_id']}?head={two['id']}").status == 404
-    # Said like everywhere else, with the id as it was given.
+    assert client.send_request("GET", f"/api/conversations/{one['conversation_id']}?head={two['id']}").status == 404
+    # The error is the usual one, with the id as it was sent.
     for head in (two["id"], two["id"].replace("evt_", "ask_")):
-        code, param, message = error_of(me.change(one["conversation_id"], head=head), 404)
+        code, param, message = error_of(client.change(one["conversation_id"], head=head), 404)
         assert (code, param) == ("event_not_found", "head")
         assert message == f"head: there is no event {head!r} in this conversation"
 
 
 def test_a_stored_response_is_no_event(gateway: Served, upstream: Upstream) -> None:
-    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
+    client, name = ChatClient(gateway), upstream.plays(ANSWERS)
     response_id = gateway.ask(f"vllm:{name}", store=True).json["id"]
-    assert me.read(response_id).status == 404
-    assert me.cancel(response_id).status == 404
-    mine = me.ask(name)["id"]
-    assert gateway.request("GET", f"/v1/responses/{mine}").status == 404
-    assert gateway.request("DELETE", f"/v1/responses/{mine}").status == 404
+    assert client.read(response_id).status == 404
+    assert client.cancel(response_id).status == 404
+    event_id = client.ask(name)["id"]
+    assert gateway.request("GET", f"/v1/responses/{event_id}").status == 404
+    assert gateway.request("DELETE", f"/v1/responses/{event_id}").status == 404
 
 
 # --- titles -----------------------------------------------------------------------------------------------------------

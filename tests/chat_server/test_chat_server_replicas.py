@@ -1,4 +1,4 @@
-"""A chat on two replicas, and over a restart: read, stopped and gone on with from anywhere, and never twice at once."""
+"""A chat on two replicas and over a restart: read, cancel and continue on either; one answer at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pair(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> I
 def disposable_pair(
     upstream: Upstream, services: tuple[PostgresServer, RedisService]
 ) -> Iterator[tuple[Replica, Replica]]:
-    """Two for one test, which may kill them."""
+    """Two replicas for one test, which may kill them."""
     yield from start_pair(upstream, services)
 
 
@@ -70,19 +70,19 @@ def test_every_cursor_gives_the_remaining_frames_on_another_replica(
         gate.open()
         body = stream.rest()
     for frame, reader in zip(frames_so_far[::4], live, strict=True):
-        assert reader.rest() == tail(body, frame.id)
+        assert reader.rest() == frames_after(body, frame.id)
         reader.leave()
     assert text_of(final_event(body)) == "".join(f"word {number}. " for number in range(20))
-    for chatter in (one, two):
-        assert chatter.read(id).body == body
+    for client in (one, two):
+        assert client.read(id).body == body
         for frame in complete_frames(body)[::5]:
-            assert chatter.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == tail(body, frame.id)
+            assert client.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == frames_after(body, frame.id)
     chat = parse_frames(body)[0].data["conversation_id"]
     assert two.open(chat) == one.open(chat)
     assert two.open(chat)["events"][1] == final_event(body)
 
 
-def tail(body: bytes, after: int) -> bytes:
+def frames_after(body: bytes, after: int) -> bytes:
     blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
     return b"".join(block for block in blocks if int(block.split(b"\n")[0].removeprefix(b"id: ")) > after)
 
@@ -103,18 +103,18 @@ def test_another_replica_can_cancel_an_answer(pair: tuple[Replica, Replica], ups
 
 @needs_replicas
 def test_one_of_two_simultaneous_questions_is_refused(pair: tuple[Replica, Replica], upstream: Upstream) -> None:
-    """One begins; the other is told that the chat is busy."""
+    """One question begins; the other is refused because the conversation is busy."""
     one, two = map(ChatClient, pair)
     chat = one.ask(upstream.plays(ANSWERS))["conversation_id"]
     for _ in range(3):
         gate, start = Gate(), threading.Barrier(2)
         model, replies = upstream.plays(gate), list[Reply]()
 
-        def ask(chatter: ChatClient, start: threading.Barrier, model: str, replies: list[Reply]) -> None:
+        def ask(client: ChatClient, start: threading.Barrier, model: str, replies: list[Reply]) -> None:
             start.wait()
-            replies.append(chatter.post_question(model, conversation_id=chat))
+            replies.append(client.post_question(model, conversation_id=chat))
 
-        asking = [threading.Thread(target=ask, args=(chatter, start, model, replies)) for chatter in (one, two)]
+        asking = [threading.Thread(target=ask, args=(client, start, model, replies)) for client in (one, two)]
         for thread in asking:
             thread.start()
         wait_until(lambda: replies, "one is refused")  # noqa: B023 (it is called in this round)
@@ -144,7 +144,7 @@ def test_a_killed_replica_loses_nothing_that_was_streamed(
 
 
 def test_a_restart_ends_the_answer_as_failed_and_keeps_its_text(upstream: Upstream, tmp_path: Path) -> None:
-    """The stream stops short, without an end that nobody can know; what came is kept, as failed."""
+    """The stream breaks off without an end; after the restart the answer is stored as failed, with its text."""
     url, server = url_of(tmp_path / "store.sqlite"), {"shutdown_seconds": 0.3}
     with serving(upstream, url, server=server) as running:
         stream = ChatClient(running).begin(upstream.plays(hangs))
@@ -155,13 +155,13 @@ def test_a_restart_ends_the_answer_as_failed_and_keeps_its_text(upstream: Upstre
     assert "message_final" not in [frame.name for frame in rest]
     assert stream.seen.endswith(b": broken off; ask again with Last-Event-ID\n\n")
     with serving(upstream, url, server=server) as running:
-        me = ChatClient(running)
-        more = me.read(id, "", **{"Last-Event-ID": str(rest[-1].id)})
+        client = ChatClient(running)
+        more = client.read(id, "", **{"Last-Event-ID": str(rest[-1].id)})
         all_frames = complete_frames(
             stream.seen.removesuffix(b": broken off; ask again with Last-Event-ID\n\n") + more.body
         )
         assert [frame.name for frame in all_frames][-2:] == ["message_error", "message_final"]
         event = all_frames[-1].data["event"]
         assert (event["status"], segment_texts(event)) == ("failed", [("reasoning", "Hm.")])
-        assert me.open(event["conversation_id"])["active"] is None
-        assert me.ask(upstream.plays(ANSWERS), conversation_id=event["conversation_id"])["status"] == "completed"
+        assert client.open(event["conversation_id"])["active"] is None
+        assert client.ask(upstream.plays(ANSWERS), conversation_id=event["conversation_id"])["status"] == "completed"

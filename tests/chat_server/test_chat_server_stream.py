@@ -1,4 +1,4 @@
-"""`POST /api/chat`: every sentence of what a stream is, from the first frame to what is saved."""
+"""`POST /api/chat`: the stream from its first frame to the stored event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.chat_server.chat_server_kit import (
     segment_texts,
     text_of,
 )
-from tests.pushing import ScriptedStream
+from tests.scripted_runs import ScriptedStream
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import breaks, calls, config_of, hangs, serving
@@ -45,12 +45,12 @@ def store_of(gateway: Served) -> Any:
     return gateway.server.config.app.services.store  # type: ignore[union-attr]
 
 
-# --- the stream and what is saved -------------------------------------------------------------------------------------
+# --- the stream and the stored event ----------------------------------------------------------------------------------
 
 
 def test_a_stream_has_every_frame_and_ends_with_the_saved_event(gateway: Served, upstream: Upstream) -> None:
-    me, started_after_ms = ChatClient(gateway), time.time_ns() // 1_000_000
-    reply = me.post_question(upstream.plays(ANSWERS), effort="low")
+    client, started_after_ms = ChatClient(gateway), time.time_ns() // 1_000_000
+    reply = client.post_question(upstream.plays(ANSWERS), effort="low")
     received = complete_frames(reply.body)
     names = [frame.name for frame in received]
     started = received[0].data
@@ -65,7 +65,7 @@ def test_a_stream_has_every_frame_and_ends_with_the_saved_event(gateway: Served,
     assert event["conversation_id"] == started["conversation_id"]
     assert (event["role"], event["status"], event["model"]) == ("assistant", "completed", started["model"])
     reasoning, text = event["segments"]
-    # Exactly the specification's example, and what is known of this one.
+    # Exactly the specification's example, and the fields that are known for this answer.
     assert set(reasoning) == {
         *("id", "type", "parts", "streaming", "output_index", "combined_text", "sequence_number"),
         *("effort_level", "reasoning_tokens"),
@@ -77,13 +77,13 @@ def test_a_stream_has_every_frame_and_ends_with_the_saved_event(gateway: Served,
     assert (reasoning["combined_text"], text["text"]) == ("Let me see. ", LAST)
     assert (reasoning["reasoning_tokens"], reasoning["effort_level"]) == (5, "low")
     assert reasoning["parts"][0]["type"] == "reasoning_text"
-    # What was told on the way is what is saved.
+    # The streamed text equals the stored text.
     parts = [frame.data for frame in received if frame.name == "reasoning_part_started"]
     assert [part["segment_id"] for part in parts] == [reasoning["id"]]
     assert parts[0]["sequence_number"] == reasoning["sequence_number"] + 1
     for name, text_saved in (("reasoning_part_delta", reasoning["combined_text"]), ("text_delta", text["text"])):
         assert "".join(frame.data["text_delta"] for frame in received if frame.name == name) == text_saved
-    assert me.open(event["conversation_id"])["events"][1] == event
+    assert client.open(event["conversation_id"])["events"][1] == event
     assert upstream.calls(started["model"].removeprefix("vllm:"))[0].body["reasoning_effort"] == "low"
 
 
@@ -112,7 +112,7 @@ async def answers_plainly(call: Call) -> None:
 
 
 async def breaks_in_text(call: Call) -> None:
-    """The connection ends in the middle of a word."""
+    """The connection breaks in the middle of a word."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
     await call.event(delta(content="It is"))
@@ -138,10 +138,10 @@ async def refuses(call: Call) -> None:
 def test_message_final_is_sent_once_last_and_after_the_save(
     gateway: Served, upstream: Upstream, script: Script, status: str, segments: list[tuple[str, str]]
 ) -> None:
-    me = ChatClient(gateway)
+    client = ChatClient(gateway)
     transactions_before = store_of(gateway).transactions
-    reply = me.post_question(upstream.plays(script))
-    # The question, and the answer: nothing is written in between.
+    reply = client.post_question(upstream.plays(script))
+    # The question and the answer: nothing is written in between.
     assert store_of(gateway).transactions - transactions_before == 2
     received = complete_frames(reply.body)
     event = received[-1].data["event"]
@@ -151,7 +151,7 @@ def test_message_final_is_sent_once_last_and_after_the_save(
         assert received[-2].name == "message_error"
         assert received[-2].data["message"]
         assert event["error"]["message"] == received[-2].data["message"]
-    assert me.open(event["conversation_id"])["events"][1] == event
+    assert client.open(event["conversation_id"])["events"][1] == event
 
 
 def test_an_unreachable_model_is_an_error_event(gateway: Served, upstream: Upstream) -> None:
@@ -165,7 +165,7 @@ def test_an_unreachable_model_is_an_error_event(gateway: Served, upstream: Upstr
 
 
 async def lingers(call: Call) -> None:
-    """It says that it is over a moment after the last word."""
+    """The stream ends a moment after its last text."""
     await call.head()
     await call.event(delta(content="It is 42."))
     await asyncio.sleep(0.05)
@@ -176,12 +176,12 @@ async def lingers(call: Call) -> None:
 
 def test_nothing_is_stored_during_the_stream_and_the_end_waits_for_the_save(upstream: Upstream) -> None:
     with serving(upstream) as running:
-        me, store, name = ChatClient(running), store_of(running), upstream.plays(hangs, lingers)
+        client, store, name = ChatClient(running), store_of(running), upstream.plays(hangs, lingers)
         transactions_before = store.transactions
-        with me.begin(name) as stream:
+        with client.begin(name) as stream:
             stream.until("Hm.")
             assert store.transactions - transactions_before == 1
-            me.cancel(read_event_id(stream))
+            client.cancel(read_event_id(stream))
             stream.rest()
         assert store.transactions - transactions_before == 2
 
@@ -194,31 +194,31 @@ def test_nothing_is_stored_during_the_stream_and_the_end_waits_for_the_save(upst
             return done
 
         store.responses.finish = slow
-        with me.begin(name) as stream:
+        with client.begin(name) as stream:
             stream.until("42.")
             id = read_event_id(stream)
             assert saving.wait(60)
             stream.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 stream.until("message_final")
-            assert me.open(parse_frames(stream.seen)[0].data["conversation_id"])["active"] == id
+            assert client.open(parse_frames(stream.seen)[0].data["conversation_id"])["active"] == id
             saved.set()
 
 
 def test_a_queued_answer_begins_with_a_comment(upstream: Upstream) -> None:
-    """In a comment, which has no number: what is read again afterwards is the message alone."""
-    with serve(config_of(upstream), more=[Busy()]) as running:
-        me = ChatClient(running)
-        body = me.send_request("POST", "/api/chat", {"text": "Hi", "model": "busy"}).body
+    """The comment has no number: a replay has the message alone."""
+    with serve(config_of(upstream), more=[QueuedModel()]) as running:
+        client = ChatClient(running)
+        body = client.send_request("POST", "/api/chat", {"text": "Hi", "model": "busy"}).body
         assert body.count(b": queued\n\n") == 1
         assert body.index(b"message_started") < body.index(b": queued") < body.index(b"text_delta")
         event = final_event(body)
         assert segment_texts(event) == [("text", "Hello.")]
-        assert me.read(event["id"]).body == body.replace(b": queued\n\n", b"")
+        assert client.read(event["id"]).body == body.replace(b": queued\n\n", b"")
 
 
-class Busy:
-    """A model that is not free at first."""
+class QueuedModel:
+    """A model whose turn is queued at first."""
 
     name = "busy"
     origin = Origin("agents", "agent", "busy")
@@ -247,11 +247,11 @@ def test_the_ai_sdk_is_recognised(gateway: Served, upstream: Upstream) -> None:
     assert store_of(gateway).transactions == transactions_before
 
 
-# --- it is the server's, not its reader's -----------------------------------------------------------------------------
+# --- the answer continues without its client --------------------------------------------------------------------------
 
 
 def test_a_disconnected_client_does_not_stop_the_answer(gateway: Served, upstream: Upstream) -> None:
-    me, left = ChatClient(gateway), threading.Event()
+    client, left = ChatClient(gateway), threading.Event()
 
     async def script(call: Call) -> None:
         await call.head()
@@ -263,17 +263,17 @@ def test_a_disconnected_client_does_not_stop_the_answer(gateway: Served, upstrea
         await call.end()
 
     name = upstream.plays(script)
-    with me.begin(name) as stream:
+    with client.begin(name) as stream:
         id = read_event_id(stream)
         stream.until("Hm.")
     gateway.idle()
     [call] = upstream.calls(name)
     assert not call.connection.closed.is_set()
-    opened = me.open(parse_frames(stream.seen)[0].data["conversation_id"])
+    opened = client.open(parse_frames(stream.seen)[0].data["conversation_id"])
     assert opened["active"] == id
     assert opened["events"][1]["status"] == "in_progress"
     assert opened["events"][1]["segments"] == []
-    with me.follow(id) as again:
+    with client.follow(id) as again:
         again.until("Hm.")
         left.set()
         event = final_event(again.rest())
@@ -281,11 +281,11 @@ def test_a_disconnected_client_does_not_stop_the_answer(gateway: Served, upstrea
 
 
 def test_cancel_ends_the_answer_and_keeps_its_text(gateway: Served, upstream: Upstream) -> None:
-    me, name = ChatClient(gateway), upstream.plays(hangs)
-    with me.begin(name) as stream:
+    client, name = ChatClient(gateway), upstream.plays(hangs)
+    with client.begin(name) as stream:
         stream.until("Hm.")
         id = read_event_id(stream)
-        reply = me.cancel(id)
+        reply = client.cancel(id)
         assert (reply.status, reply.json) == (200, {"id": id, "status": "cancelled"})
         [call] = upstream.calls(name)
         assert call.connection.closed.wait(LIMIT_SECONDS)
@@ -293,35 +293,35 @@ def test_cancel_ends_the_answer_and_keeps_its_text(gateway: Served, upstream: Up
     assert [frame.name for frame in received][-2:] == ["message_cancelled", "message_final"]
     event = received[-1].data["event"]
     assert (event["status"], segment_texts(event)) == ("cancelled", [("reasoning", "Hm.")])
-    assert me.cancel(id).json == {"id": id, "status": "cancelled"}
-    assert me.open(event["conversation_id"])["events"][1] == event
+    assert client.cancel(id).json == {"id": id, "status": "cancelled"}
+    assert client.open(event["conversation_id"])["events"][1] == event
 
 
 def test_every_cursor_gives_the_remaining_frames(gateway: Served, upstream: Upstream) -> None:
-    me, name = ChatClient(gateway), upstream.plays(calls("look_up"), hangs)
-    with me.begin(name) as stream:
+    client, name = ChatClient(gateway), upstream.plays(calls("look_up"), hangs)
+    with client.begin(name) as stream:
         stream.until("Hm.")
         id = read_event_id(stream)
         frames_so_far = parse_frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
-        readers = [me.follow(id, f"?after={frame.id}") for frame in frames_so_far[::3]]
-        assert me.cancel(id).status == 200
+        readers = [client.follow(id, f"?after={frame.id}") for frame in frames_so_far[::3]]
+        assert client.cancel(id).status == 200
         body = stream.rest()
     for frame, reader in zip(frames_so_far[::3], readers, strict=True):
         assert reader.rest() == frames_after(body, frame.id)
         reader.leave()
     for frame in complete_frames(body):
-        assert me.read(id, f"?after={frame.id}").body == frames_after(body, frame.id)
-        assert me.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == frames_after(body, frame.id)
-    assert me.read(id).body == body
+        assert client.read(id, f"?after={frame.id}").body == frames_after(body, frame.id)
+        assert client.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == frames_after(body, frame.id)
+    assert client.read(id).body == body
 
 
 def frames_after(body: bytes, after: int) -> bytes:
-    """What follows the frame with this number."""
+    """The bytes after the frame with this number."""
     blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
     return b"".join(block for block in blocks if int(block.split(b"\n")[0].removeprefix(b"id: ")) > after)
 
 
-# --- what cannot be kept ----------------------------------------------------------------------------------------------
+# --- failures of the store --------------------------------------------------------------------------------------------
 
 
 def test_message_error_is_the_last_frame_only_where_the_save_fails(
@@ -329,19 +329,19 @@ def test_message_error_is_the_last_frame_only_where_the_save_fails(
 ) -> None:
     monkeypatch.setattr(driver, "STORE_TIMEOUT_SECONDS", 0.0)
     with serving(upstream) as running:
-        me = ChatClient(running)
+        client = ChatClient(running)
         responses = store_of(running).responses
 
         async def fails(*_: Any) -> bool:
             raise StoreError
 
         responses.finish = fails
-        received = complete_frames(me.post_question(upstream.plays(ANSWERS)).body)
+        received = complete_frames(client.post_question(upstream.plays(ANSWERS)).body)
         assert received[-1].name == "message_error"
         assert "could not be kept" in received[-1].data["message"]
         assert "message_final" not in [frame.name for frame in received]
         del responses.finish
-        assert final_event(me.post_question(upstream.plays(ANSWERS)).body)["status"] == "completed"
+        assert final_event(client.post_question(upstream.plays(ANSWERS)).body)["status"] == "completed"
 
 
 def test_a_question_that_cannot_be_stored_is_not_sent_to_the_model(upstream: Upstream) -> None:
@@ -356,7 +356,7 @@ def test_a_question_that_cannot_be_stored_is_not_sent_to_the_model(upstream: Ups
         assert upstream.calls(name) == []
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- errors before a stream -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_a_question_that_cannot_be_stored_is_not_sent_to_the_model(upstream: Ups
         ({"text": "Hi", "model": "vllm:m", "conversation_id": "chat_1"}, 404, "conversation_id"),
         ({"text": "Hi", "model": "vllm:m", "replaces": "evt_1"}, 404, "replaces"),
         ({"text": "Hi", "replaces": "resp_1"}, 400, "replaces"),
-        ({"text": "Hi", "model": "nobody:m"}, 404, "model"),
+        ({"text": "Hi", "model": "unknown:m"}, 404, "model"),
     ],
 )
 def test_an_error_names_its_location(upstream: Upstream, body: Any, status: int, param: str | None) -> None:
@@ -384,38 +384,38 @@ def test_an_error_names_its_location(upstream: Upstream, body: Any, status: int,
 
 
 def test_a_conversation_answers_one_question_at_a_time(gateway: Served, upstream: Upstream) -> None:
-    me = ChatClient(gateway)
-    with me.begin(upstream.plays(hangs)) as stream:
+    client = ChatClient(gateway)
+    with client.begin(upstream.plays(hangs)) as stream:
         stream.until("Hm.")
         chat = parse_frames(stream.seen)[0].data["conversation_id"]
-        code, param, _ = error_of(me.post_question(upstream.plays(ANSWERS), conversation_id=chat), 409)
+        code, param, _ = error_of(client.post_question(upstream.plays(ANSWERS), conversation_id=chat), 409)
         assert (code, param) == ("conversation_busy", "conversation_id")
         assert (
-            error_of(me.post_question(upstream.plays(ANSWERS), replaces=read_event_id(stream)), 409)[0]
+            error_of(client.post_question(upstream.plays(ANSWERS), replaces=read_event_id(stream)), 409)[0]
             == "conversation_busy"
         )
-        me.cancel(read_event_id(stream))
+        client.cancel(read_event_id(stream))
         stream.rest()
-    assert text_of(me.ask(upstream.plays(ANSWERS), conversation_id=chat)) == LAST
+    assert text_of(client.ask(upstream.plays(ANSWERS), conversation_id=chat)) == LAST
 
 
 @pytest.mark.parametrize("after", ["", "-1", "x", "1.5", "9" * 17])
 def test_an_invalid_cursor_is_refused(gateway: Served, upstream: Upstream, after: str) -> None:
-    me = ChatClient(gateway)
-    id = me.ask(upstream.plays(ANSWERS))["id"]
-    assert error_of(me.read(id, f"?after={after}"), 400)[:2] == ("invalid_value", "after")
-    assert error_of(me.read(id, "", **{"Last-Event-ID": after}), 400)[:2] == ("invalid_value", "Last-Event-ID")
-    assert me.read(id, "?after=100000").body == b""
+    client = ChatClient(gateway)
+    id = client.ask(upstream.plays(ANSWERS))["id"]
+    assert error_of(client.read(id, f"?after={after}"), 400)[:2] == ("invalid_value", "after")
+    assert error_of(client.read(id, "", **{"Last-Event-ID": after}), 400)[:2] == ("invalid_value", "Last-Event-ID")
+    assert client.read(id, "?after=100000").body == b""
 
 
 def test_any_text_is_returned_unchanged_or_refused(gateway: Served, upstream: Upstream) -> None:
-    """Any text comes back as it was; what cannot be kept is refused, not broken."""
-    me = ChatClient(gateway)
+    """Any text is returned unchanged; text that cannot be stored is refused."""
+    client = ChatClient(gateway)
     for text in ("\x00 nul", "שלום", "你好" * 50, "a\r\nb\u2028", "<script>alert(1)</script>", json.dumps({"a": 1})):
-        reply = me.post_question(upstream.plays(ANSWERS), text)
+        reply = client.post_question(upstream.plays(ANSWERS), text)
         if reply.status != 200:
             assert error_of(reply, 400)[1] == "text"
             continue
-        opened = me.open(final_event(reply.body)["conversation_id"])
+        opened = client.open(final_event(reply.body)["conversation_id"])
         assert text_of(opened["events"][0]) == text
         assert 1 <= len(opened["conversation"]["title"]) <= 80

@@ -1,4 +1,4 @@
-"""Commands in this process, in an empty directory; and `pellucid serve` on a thread or as a process."""
+"""Commands in this process, in an empty directory; `pellucid serve` on a thread or as a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.in_process import ServeThread, own_process_state, run_command, serving_thread_in
-from tests.scripted.commands import Run, Serve, serving_in
+from tests.scripted.commands import Run, Serve, serve_command_in
 
 
 @pytest.fixture
@@ -19,17 +19,17 @@ def process_state(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def run(process_state: pytest.MonkeyPatch) -> Run:
-    """Run a command in an empty directory."""
+    """Runs a command in an empty directory."""
     return run_command
 
 
 @pytest.fixture
 def serve(process_state: pytest.MonkeyPatch, tmp_path: Path) -> ServeThread:
-    """`pellucid serve` on a thread of this process."""
+    """Starts `pellucid serve` on a thread of this process."""
     return serving_thread_in(tmp_path, process_state)
 
 
 @pytest.fixture
 def serve_process(process_state: pytest.MonkeyPatch, tmp_path: Path) -> Serve:
-    """`pellucid serve` as a process."""
-    return serving_in(tmp_path)
+    """Starts `pellucid serve` as a process."""
+    return serve_command_in(tmp_path)

@@ -31,7 +31,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 
 @contextmanager
 def own_process_state(folder: Path, home: Path) -> Iterator[pytest.MonkeyPatch]:
-    """A working directory and a home of its own until the end of the block; the log as it was, after it."""
+    """Change to a working directory and a home until the end of the block, then restore the log's state."""
     handlers, level, propagate = log.handlers[:], log.level, log.propagate
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -48,15 +48,15 @@ def own_process_state(folder: Path, home: Path) -> Iterator[pytest.MonkeyPatch]:
 def run_command(
     *args: str, input: bytes = b"", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end. It may fail, but never with an exception that reaches the interpreter."""
-    done = CliRunner().invoke(main, args, input=input, env=env)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return subprocess.CompletedProcess(args, done.exit_code, done.stdout_bytes, done.stderr_bytes)
+    """Run a command to its end. An exception that would reach the interpreter is raised."""
+    result = CliRunner().invoke(main, args, input=input, env=env)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return subprocess.CompletedProcess(args, result.exit_code, result.stdout_bytes, result.stderr_bytes)
 
 
 class _Server(GatewayServer):
-    """A server that is stopped by `handle_exit` alone: the system gives signals to a main thread only."""
+    """Server that is stopped by `handle_exit` only: the system sends signals to the main thread."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -83,38 +83,38 @@ class ServingThread:
 
     @property
     def port(self) -> int:
-        """The port that it says it listens on."""
-        wait_until(lambda: self._found_port() or not self._thread.is_alive(), "it listens")
-        found = self._found_port()
-        assert found, f"it did not start: {self.stderr_bytes.decode()}"
-        return int(found[1])
+        """The port that is printed at the start."""
+        wait_until(lambda: self._match_port() or not self._thread.is_alive(), "it listens")
+        match = self._match_port()
+        assert match, f"it did not start: {self.stderr_bytes.decode()}"
+        return int(match[1])
 
     def until(self, text: bytes) -> str:
-        """Wait until standard error holds `text`; all of it so far."""
+        """Wait until standard error contains `text`, and return all of it so far."""
         wait_until(lambda: text in self.stderr_bytes or not self._thread.is_alive(), f"it says {text!r}")
         assert text in self.stderr_bytes, self.stderr_bytes.decode()
         return self.stderr_bytes.decode()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """What a signal does."""
+        """Stop it as a signal would."""
         assert self._loop is not None
         assert self._server is not None
         self._loop.call_soon_threadsafe(self._server.handle_exit, number, None)
 
     def end(self) -> tuple[object, str]:
-        """Wait for the end; the exit status, and all that it wrote to standard error."""
+        """Wait for the end, and return the exit status and standard error."""
         self._thread.join(LIMIT_SECONDS)
         assert not self._thread.is_alive(), f"it does not end: {self.stderr_bytes.decode()}"
         return self._status, self.stderr_bytes.decode()
 
     def close(self) -> None:
-        """End it at once, if it has not ended."""
+        """End it at once if it is running."""
         if self._thread.is_alive() and self._loop is not None and not self._loop.is_closed():
             for _ in range(2):
                 self.stop(signal.SIGINT)
         self.end()
 
-    def _found_port(self) -> re.Match[bytes] | None:
+    def _match_port(self) -> re.Match[bytes] | None:
         return re.search(rb"http://127\.0\.0\.1:(\d+)", self.stderr_bytes)
 
     def _make_server(self, gateway: Gateway) -> GatewayServer:
@@ -130,13 +130,13 @@ class ServingThread:
 
 
 class ServeThread(Protocol):
-    """`pellucid serve` with these arguments and this configuration, until the end of the block."""
+    """Starts `pellucid serve` with these arguments and this configuration until the end of the block."""
 
     def __call__(self, *args: str, config: str = "") -> AbstractContextManager[ServingThread]: ...
 
 
 def serving_thread_in(folder: Path, patch: pytest.MonkeyPatch) -> ServeThread:
-    """`pellucid serve` in this folder, which is the working directory."""
+    """Return a starter of `pellucid serve` in this folder, which is the working directory."""
 
     @contextmanager
     def started(*args: str, config: str = "") -> Iterator[ServingThread]:

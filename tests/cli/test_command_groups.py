@@ -1,4 +1,4 @@
-"""The groups of commands: their tables, and what it costs to list them."""
+"""Groups of commands: their tables, and the modules that listing them imports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from pellucid.cli import main as pellucid
 from pellucid.cli.group import LazyGroup
 from pellucid.cli.space import space
 
-HEAVY = {"aiohttp", "sqlalchemy", "starlette", "uvicorn", "joserfc", "rich", "pellucid.server", "pellucid.spaces"}
+SERVER_MODULES = {
+    "aiohttp",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+    "joserfc",
+    "rich",
+    "pellucid.server",
+    "pellucid.spaces",
+}
 
 
 @pytest.mark.parametrize("group", [pellucid, space])
-def test_each_row_is_its_command(group: click.Group) -> None:
+def test_each_row_of_a_group_describes_its_command(group: click.Group) -> None:
     assert isinstance(group, LazyGroup)
     context = click.Context(group)
     for name, row in group.rows.items():
@@ -32,7 +41,7 @@ def test_help_imports_no_server(arguments: list[str]) -> None:
     code = (
         "import sys; from pellucid.cli import main\n"
         f"try: main({arguments})\n"
-        f"finally: print('IMPORTED', sorted({HEAVY} & set(sys.modules)))"
+        f"finally: print('IMPORTED', sorted({SERVER_MODULES} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "IMPORTED []"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines()[-1] == "IMPORTED []"

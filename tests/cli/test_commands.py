@@ -1,4 +1,4 @@
-"""What each command prints, where, and how it ends."""
+"""What each command prints, to which stream, and its exit status."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ ANSWER = (
     + event(b"[DONE]")
 )
 
-FAILED = event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
+FAILED_ANSWER = (
+    event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
+)
 
 
-def one_sentence(done: subprocess.CompletedProcess[bytes], status: int = 2) -> str:
-    """A command that failed as it should: the status, nothing on stdout, and what it said."""
-    assert (done.returncode, done.stdout) == (status, b"")
-    return done.stderr.decode()
+def error_message(result: subprocess.CompletedProcess[bytes], status: int = 2) -> str:
+    """Assert that a command failed with this status and an empty stdout, and return stderr."""
+    assert (result.returncode, result.stdout) == (status, b"")
+    return result.stderr.decode()
 
 
 # --- decode, translate -------------------------------------------------------------------------------------------
 
 
 def test_decode_prints_the_parts(run: Run) -> None:
-    done = run("decode", "--from", "vllm", input=ANSWER)
-    value = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, b"")
+    result = run("decode", "--from", "vllm", input=ANSWER)
+    value = json.loads(result.stdout)
+    assert (result.returncode, result.stderr) == (0, b"")
     assert [(part["part_kind"], part["content"]) for part in value["parts"]] == [
         ("thinking", "Hm. Yes."),
         ("text", "42"),
@@ -64,49 +66,49 @@ def test_decode_reads_a_file_and_a_whole_body(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\xff" * 100, b"<html>", ANSWER[:70]])
-def test_decode_shows_what_is_wrong_with_the_bytes(run: Run, data: bytes) -> None:
-    done = run("decode", "--from", "vllm", input=data)
-    assert done.returncode == 1
-    error = json.loads(done.stdout)["error"]
-    assert done.stderr.decode().startswith(f"Error: {error['message']}")
+def test_decode_reports_invalid_input(run: Run, data: bytes) -> None:
+    result = run("decode", "--from", "vllm", input=data)
+    assert result.returncode == 1
+    error = json.loads(result.stdout)["error"]
+    assert result.stderr.decode().startswith(f"Error: {error['message']}")
 
 
-def test_decode_of_an_answer_that_is_an_error_tells_it_and_what_came_before(run: Run) -> None:
-    done = run("decode", "--from", "vllm", input=FAILED)
-    value = json.loads(done.stdout)
+def test_decode_prints_the_parts_before_an_error(run: Run) -> None:
+    result = run("decode", "--from", "vllm", input=FAILED_ANSWER)
+    value = json.loads(result.stdout)
     assert [part["content"] for part in value["parts"]] == ["Hm. "]
     assert (value["error"]["said"], value["finish_reason"]) == ("out of memory", "error")
-    assert (done.returncode, done.stderr) == (1, b"Error: the upstream reported an error: out of memory\n")
+    assert (result.returncode, result.stderr) == (1, b"Error: the upstream reported an error: out of memory\n")
 
 
 @pytest.mark.parametrize("command", [["decode"], ["translate", "--to", "openresponses"]])
-def test_an_unknown_provider_is_named_with_the_known(run: Run, command: list[str]) -> None:
-    said = one_sentence(run(*command, "--from", "qqqqqq", input=ANSWER))
-    assert said.startswith("Error: --from: no provider 'qqqqqq'; there are: ")
-    assert "vllm" in said
+def test_an_unknown_provider_is_reported_with_the_known_ones(run: Run, command: list[str]) -> None:
+    message = error_message(run(*command, "--from", "qqqqqq", input=ANSWER))
+    assert message.startswith("Error: --from: no provider 'qqqqqq'; there are: ")
+    assert "vllm" in message
 
 
 @pytest.mark.parametrize(
     ("dialect", "name"), [("openresponses", b"response.reasoning."), ("openai", b"response.reasoning_text.")]
 )
-def test_translate_is_what_a_client_would_get(run: Run, dialect: str, name: bytes) -> None:
+def test_translate_prints_what_a_client_gets(run: Run, dialect: str, name: bytes) -> None:
     args = ("--to", "openresponses", "--dialect", dialect)
-    done = run("translate", "--from", "vllm", *args, "--check", input=ANSWER)
-    assert (done.returncode, done.stderr) == (0, b"legal\n")
-    assert b"event: " + name + b"delta\n" in done.stdout
-    assert done.stdout.endswith(b"data: [DONE]\n\n")
+    result = run("translate", "--from", "vllm", *args, "--check", input=ANSWER)
+    assert (result.returncode, result.stderr) == (0, b"legal\n")
+    assert b"event: " + name + b"delta\n" in result.stdout
+    assert result.stdout.endswith(b"data: [DONE]\n\n")
 
 
-def test_translate_gives_the_whole_response_too(run: Run) -> None:
-    done = run("translate", "--from", "vllm", "--to", "openresponses", "--no-stream", "--check", input=ANSWER)
-    response = json.loads(done.stdout)
-    assert (done.returncode, response["status"]) == (0, "completed")
+def test_translate_prints_the_whole_response_with_no_stream(run: Run) -> None:
+    result = run("translate", "--from", "vllm", "--to", "openresponses", "--no-stream", "--check", input=ANSWER)
+    response = json.loads(result.stdout)
+    assert (result.returncode, response["status"]) == (0, "completed")
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
 
 
 def test_a_checked_translation_of_an_error_is_legal_and_fails(run: Run) -> None:
     args = ("translate", "--from", "vllm", "--to", "openresponses")
-    checked, unchecked = run(*args, "--check", input=FAILED), run(*args, input=FAILED)
+    checked, unchecked = run(*args, "--check", input=FAILED_ANSWER), run(*args, input=FAILED_ANSWER)
     assert checked.stdout == unchecked.stdout
     assert b"event: response.failed\n" in checked.stdout
     assert checked.returncode == 1
@@ -116,7 +118,7 @@ def test_a_checked_translation_of_an_error_is_legal_and_fails(run: Run) -> None:
     assert run(*args, "--check", input=cut_off).returncode == 1
 
 
-def test_translate_is_the_same_each_time(run: Run) -> None:
+def test_translate_is_deterministic(run: Run) -> None:
     first, second = (run("translate", "--from", "vllm", "--to", "openresponses", input=ANSWER) for _ in range(2))
     assert first.stdout == second.stdout
 
@@ -124,29 +126,29 @@ def test_translate_is_the_same_each_time(run: Run) -> None:
 # --- models, openapi, config -------------------------------------------------------------------------------------
 
 
-def test_the_models(run: Run) -> None:
-    done = run("models", "list")
-    assert done.returncode == 0
-    assert "smollm2-135m" in done.stdout.decode()
-    assert "there is no embedded model 'nobody'" in one_sentence(run("models", "pull", "nobody"))
+def test_the_models_command(run: Run) -> None:
+    result = run("models", "list")
+    assert result.returncode == 0
+    assert "smollm2-135m" in result.stdout.decode()
+    assert "there is no embedded model 'nobody'" in error_message(run("models", "pull", "nobody"))
 
 
-def test_openapi_is_the_servers_document(run: Run) -> None:
+def test_openapi_prints_the_document_of_the_server(run: Run) -> None:
     document = json.loads(run("openapi").stdout)
     assert "/v1/responses" in document["paths"]
 
 
-def test_a_right_configuration(run: Run, tmp_path: Path) -> None:
+def test_config_check_accepts_a_valid_configuration(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text('[providers.vllm]\nbase_url = "http://127.0.0.1:8000/v1"')
-    done = run("config", "check")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == b"pellucid.toml: valid. Providers: vllm. The embedded model: off.\n"
+    result = run("config", "check")
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout == b"pellucid.toml: valid. Providers: vllm. The embedded model: off.\n"
 
 
-def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
+def test_config_check_reports_every_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[server]\nprot = 1\nhost = "0.0.0.0"\n[providers.openai]\nmodel = ["x"]')
-    said = one_sentence(run("config", "check", "mine.toml"))
-    first, *lines = said.splitlines()
+    message = error_message(run("config", "check", "mine.toml"))
+    first, *lines = message.splitlines()
     assert first == "The configuration is wrong:"
     assert lines[0] == "  server.prot: no such key; did you mean 'port'?"
     assert lines[1] == "  providers.openai.model: no such key; did you mean 'models'?"
@@ -154,15 +156,15 @@ def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
     assert len(lines) == 3
 
 
-def test_what_a_configuration_names_is_looked_for_and_nothing_is_made(run: Run, tmp_path: Path) -> None:
+def test_config_check_verifies_references_and_creates_nothing(run: Run, tmp_path: Path) -> None:
     home = {"XDG_DATA_HOME": str(tmp_path / "data")}
-    model = '[providers.vllm]\nmodels = ["m"]\n'  # so that no engine need be installed
+    model = '[providers.vllm]\nmodels = ["m"]\n'  # so that no engine needs to be installed
     text = (
         model
         + '[tools]\nfunctions = ["shop"]\n[summaries]\nmodel = "nobody"\n[server]\nhost = "no.such.host.invalid"\n'
     )
     (tmp_path / "pellucid.toml").write_text(text + "allow_unauthenticated = true\n")
-    first, *lines = one_sentence(run("config", "check", env=home)).splitlines()
+    first, *lines = error_message(run("config", "check", env=home)).splitlines()
     assert first == "The configuration is wrong:"
     assert [line.split(": ")[0].strip() for line in lines] == ["server.host", "summaries.model", "tools.functions[0]"]
     (tmp_path / "pellucid.toml").write_text("access.keys = true\n" + model)
@@ -170,29 +172,29 @@ def test_what_a_configuration_names_is_looked_for_and_nothing_is_made(run: Run, 
     assert not (tmp_path / "data").exists()
 
 
-def test_no_configuration_at_all(run: Run) -> None:
-    assert "pellucid.toml: No such file or directory" in one_sentence(run("config", "check"))
+def test_config_check_without_a_configuration(run: Run) -> None:
+    assert "pellucid.toml: No such file or directory" in error_message(run("config", "check"))
 
 
 # --- ask ---------------------------------------------------------------------------------------------------------
 
 
-def asks(upstream: Upstream, model: str, *more: str) -> tuple[str, ...]:
+def ask_arguments(upstream: Upstream, model: str, *more: str) -> tuple[str, ...]:
     return ("ask", "Why?", "--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model, *more)
 
 
-def test_ask_gives_a_pipe_the_answer_alone(run: Run, upstream: Upstream) -> None:
+def test_ask_writes_only_the_answer_to_a_pipe(run: Run, upstream: Upstream) -> None:
     model = upstream.plays(say("Let me :smile: [b]see[/b].", "It is [red]42[/red] :smile: a:b:c"))
-    done = run(*asks(upstream, model))
-    assert (done.returncode, done.stdout.decode()) == (0, "It is [red]42[/red] :smile: a:b:c \n")
-    assert done.stderr.decode().strip() == "Let me :smile: [b]see[/b]."
+    result = run(*ask_arguments(upstream, model))
+    assert (result.returncode, result.stdout.decode()) == (0, "It is [red]42[/red] :smile: a:b:c \n")
+    assert result.stderr.decode().strip() == "Let me :smile: [b]see[/b]."
     assert upstream.calls(model)[0].body["messages"][0]["content"] == "Why?"
 
 
-def test_ask_gives_a_program_the_events(run: Run, upstream: Upstream) -> None:
-    done = run(*asks(upstream, upstream.plays(say()), "--json"))
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, done.stderr) == (0, b"")
+def test_ask_prints_the_events_as_json(run: Run, upstream: Upstream) -> None:
+    result = run(*ask_arguments(upstream, upstream.plays(say()), "--json"))
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (result.returncode, result.stderr) == (0, b"")
     assert events[0]["event_kind"] == "response_start"
     assert (events[-1]["event_kind"], events[-1]["status"]) == ("run_end", "completed")
     assert [x["kind"] for x in events if x["event_kind"] == "item_start"] == ["reasoning", "message"]
@@ -200,7 +202,7 @@ def test_ask_gives_a_program_the_events(run: Run, upstream: Upstream) -> None:
 
 def test_ask_reads_the_question_from_a_pipe(run: Run, upstream: Upstream) -> None:
     model = upstream.plays(say())
-    args = list(asks(upstream, model))
+    args = list(ask_arguments(upstream, model))
     args[1] = "-"
     assert run(*args, "--effort", "low", input="Warum grün?".encode()).returncode == 0
     [call] = upstream.calls(model)
@@ -208,7 +210,7 @@ def test_ask_reads_the_question_from_a_pipe(run: Run, upstream: Upstream) -> Non
     assert call.body["reasoning_effort"] == "low"
 
 
-async def is_cut(call: Call) -> None:
+async def stops_at_the_length_limit(call: Call) -> None:
     await call.head()
     await call.event(delta(content="It is"))
     await call.event(delta("length"))
@@ -216,40 +218,40 @@ async def is_cut(call: Call) -> None:
     await call.end()
 
 
-async def fails(call: Call) -> None:
+async def fails_midway(call: Call) -> None:
     await call.head()
     await call.event(delta(content="It is"))
     await call.event({"error": {"message": "out of memory"}})
     await call.gone()
 
 
-async def says_no(call: Call) -> None:
+async def refuses_the_key(call: Call) -> None:
     await call.answer(401, b'{"error": {"message": "bad key"}}')
 
 
-def test_ask_ends_as_the_answer_did(run: Run, upstream: Upstream) -> None:
-    cut = run(*asks(upstream, upstream.plays(is_cut)))
+def test_the_exit_status_of_ask_follows_the_turn(run: Run, upstream: Upstream) -> None:
+    cut = run(*ask_arguments(upstream, upstream.plays(stops_at_the_length_limit)))
     assert (cut.returncode, cut.stdout) == (1, b"It is\n")
     assert b"(cut off: max_output_tokens)" in cut.stderr
-    failed = run(*asks(upstream, upstream.plays(fails)))
+    failed = run(*ask_arguments(upstream, upstream.plays(fails_midway)))
     assert (failed.returncode, failed.stdout) == (1, b"It is\n")
     assert failed.stderr == b"Error: the upstream reported an error: out of memory\n"
-    refused = run(*asks(upstream, upstream.plays(says_no)))
-    assert one_sentence(refused, 1) == "Error: the upstream refused the credentials (status 401): bad key\n"
+    refused = run(*ask_arguments(upstream, upstream.plays(refuses_the_key)))
+    assert error_message(refused, 1) == "Error: the upstream refused the credentials (status 401): bad key\n"
 
 
-def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
+def test_ask_reports_an_unreachable_provider(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text(
         '[limits]\nretries = 0\n[providers.vllm]\nbase_url = "http://127.0.0.1:1/v1"\nmodels = ["m"]'
     )
-    told = "Error: the model's provider cannot be reached: Connection refused (at http://127.0.0.1:1)\n"
-    assert one_sentence(run("ask", "Why?"), 1) == told
+    message = "Error: the model's provider cannot be reached: Connection refused (at http://127.0.0.1:1)\n"
+    assert error_message(run("ask", "Why?"), 1) == message
 
 
-# --- what is wrong with a command --------------------------------------------------------------------------------
+# --- invalid commands ------------------------------------------------------------------------------------------------
 
 
-WRONG: list[tuple[list[str], str]] = [
+INVALID_COMMANDS: list[tuple[list[str], str]] = [
     (["--nonsense"], "No such option"),
     (["nonsense"], "No such command 'nonsense'"),
     (["decode"], "Missing option '--from'"),
@@ -279,11 +281,11 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-def test_a_wrong_command_is_explained(run: Run) -> None:
+def test_an_invalid_command_is_explained(run: Run) -> None:
     with Cases() as case:
-        for args, says in WRONG:
+        for args, says in INVALID_COMMANDS:
             with case(" ".join(args)):
-                assert says in one_sentence(run(*args))
+                assert says in error_message(run(*args))
 
 
 def test_help_and_version(run: Run) -> None:
@@ -292,10 +294,10 @@ def test_help_and_version(run: Run) -> None:
         assert run(*command, "--help").stdout.startswith(b"Usage: ")
 
 
-# --- a reader who has had enough ---------------------------------------------------------------------------------
+# --- closed pipes ----------------------------------------------------------------------------------------------------
 
 
-async def talks(call: Call) -> None:
+async def answers_at_length(call: Call) -> None:
     await call.head()
     for _ in range(3000):
         await call.event(delta(content="a line of the answer, and another\n" * 9))
@@ -305,8 +307,8 @@ async def talks(call: Call) -> None:
 
 
 @contextmanager
-def reads_one_byte() -> Iterator[int]:
-    """A pipe to write to, whose reader reads one byte and is gone."""
+def pipe_closed_after_one_byte() -> Iterator[int]:
+    """Yield the write end of a pipe whose reader closes it after one byte."""
     reading, writing = os.pipe()
 
     def read() -> None:
@@ -323,26 +325,26 @@ def reads_one_byte() -> Iterator[int]:
 
 
 def long_outputs(upstream: Upstream, model: str, folder: Path) -> dict[str, tuple[str, ...]]:
-    """Commands that print more than a pipe holds."""
+    """Return commands that print more than a pipe can buffer."""
     file = folder / "answer"
     file.write_bytes(event(delta(content="x\n" * 100)) * 5000 + ANSWER)
     return {
         "openapi": ("openapi",),
         "decode": ("decode", "--from", "vllm", str(file)),
         "translate": ("translate", "--from", "vllm", "--to", "openresponses", str(file)),
-        "ask": asks(upstream, model),
-        "ask --json": asks(upstream, model, "--json"),
+        "ask": ask_arguments(upstream, model),
+        "ask --json": ask_arguments(upstream, model, "--json"),
     }
 
 
 @pytest.mark.parametrize("command", ["openapi", "decode", "translate", "ask", "ask --json"])
-def test_a_reader_who_has_had_enough_ends_it_quietly(
+def test_a_closed_pipe_ends_a_command_without_an_error(
     process_state: pytest.MonkeyPatch, tmp_path: Path, upstream: Upstream, command: str
 ) -> None:
-    model, errors = upstream.plays(talks), io.StringIO()
+    model, errors = upstream.plays(answers_at_length), io.StringIO()
     args = long_outputs(upstream, model, tmp_path)[command]
-    with reads_one_byte() as pipe, process_state.context() as streams:
-        # What is in its buffer at the end is written there, too, when it is closed.
+    with pipe_closed_after_one_byte() as pipe, process_state.context() as streams:
+        # Closing the file writes what its buffer still contains.
         with open(pipe, "w", closefd=False) as output:
             streams.setattr(sys, "stdout", output)
             streams.setattr(sys, "stderr", errors)
@@ -353,8 +355,8 @@ def test_a_reader_who_has_had_enough_ends_it_quietly(
         assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_a_process_whose_reader_has_had_enough_ends_quietly(tmp_path: Path, upstream: Upstream) -> None:
-    model = upstream.plays(talks)
+def test_a_closed_pipe_ends_a_process_without_an_error(tmp_path: Path, upstream: Upstream) -> None:
+    model = upstream.plays(answers_at_length)
     writer = subprocess.Popen(
         [*PELLUCID, *long_outputs(upstream, model, tmp_path)["ask"]],
         stdout=subprocess.PIPE,

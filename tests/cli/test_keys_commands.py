@@ -1,4 +1,4 @@
-"""`pellucid keys` and `pellucid seal-keys`: what the gateway of the same configuration uses."""
+"""`pellucid keys` and `pellucid seal-keys` work on the keys of the gateway with the same configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def config(tmp_path: Path, more: str = "") -> str:
     """
 
 
-def models(port: int, key: str | None) -> tuple[int, Any]:
+def list_models(port: int, key: str | None) -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
     try:
         connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"} if key else {})
@@ -36,12 +36,14 @@ def models(port: int, key: str | None) -> tuple[int, Any]:
         connection.close()
 
 
-def test_a_key_that_was_made_opens_the_gateway_of_the_same_file(run: Run, serve: ServeThread, tmp_path: Path) -> None:
+def test_a_created_key_is_accepted_by_the_gateway_of_the_same_configuration(
+    run: Run, serve: ServeThread, tmp_path: Path
+) -> None:
     (tmp_path / "pellucid.toml").write_text(config(tmp_path))
     made = json.loads(run("keys", "create", "--owner", "acme", "--json").stdout)
     with serve(config=config(tmp_path, "access.keys = true")) as serving:
-        assert models(serving.port, None)[0] == 401
-        status, listed = models(serving.port, made["key"])
+        assert list_models(serving.port, None)[0] == 401
+        status, listed = list_models(serving.port, made["key"])
         assert (status, [model["id"] for model in listed["data"]]) == (200, ["m"])
     assert made["id"] in run("keys", "list", "--config", str(tmp_path / "pellucid.toml")).stdout.decode()
     assert run("keys", "revoke", made["id"]).returncode == 0
@@ -49,7 +51,7 @@ def test_a_key_that_was_made_opens_the_gateway_of_the_same_file(run: Run, serve:
     assert (again.returncode, b"there is no key 'key_unknown'" in again.stderr) == (2, True)
 
 
-def test_the_first_key_says_that_it_closes_the_door(run: Run, tmp_path: Path) -> None:
+def test_creating_the_first_key_warns_that_keys_become_required(run: Run, tmp_path: Path) -> None:
     closes = b"The first key: within 5 s the gateway requires a key from every client, permanently"
     (tmp_path / "pellucid.toml").write_text(config(tmp_path))
     first, second = (run("keys", "create", "--owner", "acme", "--json").stderr for _ in range(2))
@@ -59,7 +61,7 @@ def test_the_first_key_says_that_it_closes_the_door(run: Run, tmp_path: Path) ->
     assert closes not in run("keys", "create", "--owner", "acme").stderr
 
 
-def test_seal_keys_are_the_gateway_s_of_the_same_file(run: Run, serve: ServeThread, tmp_path: Path) -> None:
+def test_seal_keys_uses_the_keys_of_the_gateway(run: Run, serve: ServeThread, tmp_path: Path) -> None:
     with serve(config=config(tmp_path)):
         listed = run("seal-keys", "list").stdout.decode()
     [_, first] = listed.splitlines()
@@ -70,7 +72,7 @@ def test_seal_keys_are_the_gateway_s_of_the_same_file(run: Run, serve: ServeThre
     assert run("seal-keys", "retire", rotated.split()[0]).returncode == 2
 
 
-def test_without_a_word_they_are_the_user_s(run: Run, tmp_path: Path) -> None:
+def test_the_default_seal_keys_are_in_the_data_directory(run: Run, tmp_path: Path) -> None:
     home = {"XDG_DATA_HOME": str(tmp_path / "data")}
     assert run("seal-keys", "rotate", env=home).returncode == 0
     assert (tmp_path / "data" / "pellucid" / "seal-keys.json").is_file()
@@ -79,7 +81,7 @@ def test_without_a_word_they_are_the_user_s(run: Run, tmp_path: Path) -> None:
     assert elsewhere.is_file()
 
 
-def test_a_configuration_that_is_wrong_is_told_before_anything_is_made(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_configuration_is_reported_before_anything_is_created(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text("[sealing]\nkey_file = 1\n")
     for command in (("seal-keys", "rotate"), ("keys", "create", "--owner", "me")):
         done = run(*command, env={"XDG_DATA_HOME": str(tmp_path / "data")})
@@ -87,7 +89,7 @@ def test_a_configuration_that_is_wrong_is_told_before_anything_is_made(run: Run,
     assert not (tmp_path / "data").exists()
 
 
-def test_the_new_sections_are_checked(run: Run, tmp_path: Path) -> None:
+def test_config_check_covers_storage_and_relay(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text(config(tmp_path, 'storage.retention_seconds = -1\nrelay.url = "http://x"'))
     done = run("config", "check")
     assert done.returncode == 2

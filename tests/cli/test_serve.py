@@ -1,4 +1,4 @@
-"""`pellucid serve`: it starts, says where it is, and ends well."""
+"""`pellucid serve`: its start, its output, and its end."""
 
 from __future__ import annotations
 
@@ -21,57 +21,57 @@ from tests.scripted.gateway import events_of
 from tests.waiting import LIMIT_SECONDS, eventually, wait_until
 
 
-def where(upstream: Upstream, **server: object) -> str:
+def config_for(upstream: Upstream, **server: object) -> str:
     lines = "\n".join(f"{name} = {value}" for name, value in server.items())
     return f'[server]\n{lines}\n[providers.vllm]\nbase_url = "{upstream.url}"'
 
 
 def is_stopping(gateway: Gateway) -> bool:
-    """Whether it has begun to stop. A connection that has asked nothing by then is closed: it is asked again."""
+    """Whether it has begun to stop. Idle connections are closed then, so a failed request is repeated."""
     try:
         return gateway.request("GET", "/ready").status == 503
     except (ConnectionError, HTTPException):
         return False
 
 
-def refuses(gateway: Gateway) -> bool:
-    """Whether whoever comes now is refused because it stops."""
+def refuses_requests(gateway: Gateway) -> bool:
+    """Whether new requests are refused because it stops."""
     try:
         return bool(gateway.ask(None).error["code"] == "stopping")
     except (ConnectionError, HTTPException):
         return False
 
 
-def test_it_serves_and_says_where(serve: ServeThread, upstream: Upstream) -> None:
+def test_serve_prints_its_address(serve: ServeThread, upstream: Upstream) -> None:
     model = upstream.plays(say())
     with serve("--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model) as serving:
         gateway = Gateway(serving.port)
         assert gateway.request("GET", "/ready").status == 200
         assert gateway.ask(model).json["status"] == "completed"
         assert gateway.ask(None).json["model"] == model
-        spoken(serving)
+        startup_output(serving)
         serving.stop()
-        status, said = serving.end()
+        status, output = serving.end()
     assert status == 0
-    assert "curl -N" in said
-    assert f"vllm: {model}" in said
+    assert "curl -N" in output
+    assert f"vllm: {model}" in output
 
 
-def shown(said: str) -> str:
-    """The command that it says to try."""
-    return said.partition("See it think")[2].partition(":\n")[2]
+def command_to_try(output: str) -> str:
+    """Return the example command in the output."""
+    return output.partition("See it think")[2].partition(":\n")[2]
 
 
-def tried(command: str, **environ: str) -> str:
-    """What the command prints in a shell."""
+def run_in_shell(command: str, **environ: str) -> str:
+    """Run the command in a shell and return its stdout."""
     done = subprocess.run(
         ["sh", "-c", command], env={**os.environ, **environ}, capture_output=True, timeout=LIMIT_SECONDS, check=True
     )
     return done.stdout.decode()
 
 
-def spoken(serving: ServingThread) -> str:
-    """All that it says before it is told to stop."""
+def startup_output(serving: ServingThread) -> str:
+    """Return all that it prints before it is stopped."""
     return serving.until(b'"stream"')
 
 
@@ -86,7 +86,7 @@ def spoken(serving: ServingThread) -> str:
         ("made", "KEY"),
     ],
 )
-def test_the_command_that_it_shows_works(
+def test_the_printed_example_command_works(
     serve: ServeThread,
     run: Run,
     upstream: Upstream,
@@ -103,77 +103,79 @@ def test_the_command_that_it_shows_works(
     if key == "KEY":
         value = run("keys", "create", "--owner", "me").stdout.decode().strip()
     with serve() as serving:
-        said = spoken(serving)
-        assert ("Authorization" in shown(said)) == (key is not None)
-        assert "response.completed" in tried(shown(said), **{key: value} if key else {})
+        output = startup_output(serving)
+        assert ("Authorization" in command_to_try(output)) == (key is not None)
+        assert "response.completed" in run_in_shell(command_to_try(output), **{key: value} if key else {})
         if key:
-            assert "missing_credentials" in tried(shown(said).replace(f"Authorization: Bearer ${key}", "X: y"))
+            assert "missing_credentials" in run_in_shell(
+                command_to_try(output).replace(f"Authorization: Bearer ${key}", "X: y")
+            )
 
 
-def test_who_has_spaces_is_told_where_they_are(run: Run, serve: ServeThread, upstream: Upstream) -> None:
-    given = ("--provider", "vllm", "--upstream", upstream.url, "--upstream-model", "m")
-    with serve(*given) as serving:
-        assert "/spaces" not in spoken(serving)
+def test_serve_prints_the_address_of_its_spaces(run: Run, serve: ServeThread, upstream: Upstream) -> None:
+    arguments = ("--provider", "vllm", "--upstream", upstream.url, "--upstream-model", "m")
+    with serve(*arguments) as serving:
+        assert "/spaces" not in startup_output(serving)
     assert run("space", "create", "review", "--participant", "alice").returncode == 0
-    with serve(*given) as serving:
-        assert f"Its spaces: http://127.0.0.1:{serving.port}/spaces\n" in spoken(serving)
+    with serve(*arguments) as serving:
+        assert f"Its spaces: http://127.0.0.1:{serving.port}/spaces\n" in startup_output(serving)
 
 
-def test_without_a_default_model_it_says_what_is_missing(serve: ServeThread, upstream: Upstream) -> None:
+def test_serve_without_a_default_model_says_what_is_missing(serve: ServeThread, upstream: Upstream) -> None:
     with serve("--upstream", upstream.url) as serving:
-        said = spoken(serving)
-    assert "See it think, with the name of a model for MODEL:\n" in said
-    assert "Use it in a browser (once a model is named: --upstream-model): http://" in said
-    assert '"model": "MODEL", ' in said
-    assert "needs an API key" not in said  # a server of one's own mostly has none
+        output = startup_output(serving)
+    assert "See it think, with the name of a model for MODEL:\n" in output
+    assert "Use it in a browser (once a model is named: --upstream-model): http://" in output
+    assert '"model": "MODEL", ' in output
+    assert "needs an API key" not in output  # a local server mostly needs no key
 
 
-def test_each_line_is_whole_and_says_how_to_give_a_key(serve: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_provider_key_is_reported_on_one_line(serve: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with serve("--provider", "anthropic", "--upstream-model", "m") as serving:
-        said = spoken(serving)
+        output = startup_output(serving)
     assert (
         "\n  anthropic needs an API key, and the environment has none: set ANTHROPIC_API_KEY, or name the variable "
         "that holds it (--api-key-env, or api_key_env in the configuration)\n"
-    ) in said
+    ) in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_stops_quietly(serve_process: Serve, upstream: Upstream, number: int) -> None:
-    with serve_process(config=where(upstream)) as serving:
+def test_a_signal_stops_the_server_without_an_error(serve_process: Serve, upstream: Upstream, number: int) -> None:
+    with serve_process(config=config_for(upstream)) as serving:
         serving.stop(number)
-        status, said = serving.end()
+        status, output = serving.end()
     assert status == 0
-    assert said.startswith("Pellucid listens on ")
-    assert not re.search("Traceback|Error|ERROR|Abort", said)
+    assert output.startswith("Pellucid listens on ")
+    assert not re.search("Traceback|Error|ERROR|Abort", output)
 
 
-def test_told_to_stop_it_finishes_what_it_has_begun(serve: ServeThread, upstream: Upstream) -> None:
-    goes_on = threading.Event()
+def test_a_stopping_server_finishes_its_responses(serve: ServeThread, upstream: Upstream) -> None:
+    may_continue = threading.Event()
 
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="first, "))
-        await eventually(goes_on.is_set)
+        await eventually(may_continue.is_set)
         await call.event(delta("stop", content="last"))
         await call.event(b"[DONE]")
         await call.end()
 
-    with serve(config=where(upstream, shutdown_seconds=LIMIT_SECONDS)) as serving:
+    with serve(config=config_for(upstream, shutdown_seconds=LIMIT_SECONDS)) as serving:
         gateway = Gateway(serving.port)
         with gateway.open(upstream.plays(script)) as stream:
             stream.until("first, ")
             serving.stop()
             wait_until(lambda: is_stopping(gateway))
-            wait_until(lambda: refuses(gateway))
-            goes_on.set()
+            wait_until(lambda: refuses_requests(gateway))
+            may_continue.set()
             assert stream.events[-1]["response"]["output"][0]["content"][0]["text"] == "first, last"
-        status, said = serving.end()
+        status, output = serving.end()
     assert status == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
-def test_what_does_not_end_in_time_ends_in_form(serve: ServeThread, upstream: Upstream) -> None:
+def test_responses_beyond_the_shutdown_time_end_with_an_error_event(serve: ServeThread, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm."))
@@ -183,7 +185,7 @@ def test_what_does_not_end_in_time_ends_in_form(serve: ServeThread, upstream: Up
         await call.gone()
 
     model, silent = upstream.plays(script), upstream.plays(never)
-    with serve(config=where(upstream, shutdown_seconds=0.2)) as serving:
+    with serve(config=config_for(upstream, shutdown_seconds=0.2)) as serving:
         gateway = Gateway(serving.port)
         with (
             gateway.open(model) as stream,
@@ -199,19 +201,19 @@ def test_what_does_not_end_in_time_ends_in_form(serve: ServeThread, upstream: Up
             *_, error, last = events_of(data)
             assert (error["error"]["code"], last["type"]) == ("stopping", "response.failed")
             assert whole.recv(1000).startswith(b"HTTP/1.1 503 ")
-        status, said = serving.end()
+        status, output = serving.end()
     assert status == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_a_second_ctrl_c_does_not_wait(serve_process: Serve, upstream: Upstream) -> None:
+def test_a_second_ctrl_c_stops_at_once(serve_process: Serve, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Hm."))
         await call.gone()
 
-    config = where(upstream, shutdown_seconds=3600)
+    config = config_for(upstream, shutdown_seconds=3600)
     with serve_process(config=config) as serving:
         gateway = Gateway(serving.port)
         with gateway.open(upstream.plays(script)) as stream:
@@ -219,15 +221,15 @@ def test_a_second_ctrl_c_does_not_wait(serve_process: Serve, upstream: Upstream)
             serving.stop(signal.SIGINT)
             wait_until(lambda: is_stopping(gateway))
             serving.stop(signal.SIGINT)
-            _, said = serving.end()
-    assert "Traceback" not in said
+            _, output = serving.end()
+    assert "Traceback" not in output
 
 
-def test_a_port_that_is_taken_is_named(run: Run, upstream: Upstream) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_an_occupied_port_is_reported(run: Run, upstream: Upstream) -> None:
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        port = occupied.getsockname()[1]
         done = run("serve", "--port", str(port), "--provider", "vllm", "--upstream", upstream.url)
     assert done.returncode == 2
     assert done.stderr.decode().splitlines() == [
@@ -236,15 +238,15 @@ def test_a_port_that_is_taken_is_named(run: Run, upstream: Upstream) -> None:
     ]
 
 
-def test_an_embedded_model_that_does_not_load_is_told(serve: ServeThread, tmp_path: Path) -> None:
+def test_an_embedded_model_that_does_not_load_is_reported(serve: ServeThread, tmp_path: Path) -> None:
     (tmp_path / "mine.gguf").write_bytes(b"GGUF, but not really")
     with serve("--local-model", "./mine.gguf") as serving:
         serving.until(b"it did not load: ")
         reply = Gateway(serving.port).ask(None)
         assert reply.status == 503
-        # Without the engine's package no model loads, for another reason.
+        # Without the engine's package the model does not load either, for another reason.
         assert re.search("could not load|is not installed", reply.error["message"])
         serving.stop()
-        status, said = serving.end()
+        status, output = serving.end()
     assert status == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in output

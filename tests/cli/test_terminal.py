@@ -1,4 +1,5 @@
-"""`pellucid ask` at a terminal: thinking dim, the answer plain, and nothing that could touch the terminal itself."""
+"""`pellucid ask` at a terminal: thinking is dim, the answer is plain, and no escape sequence of the model is
+written."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from tests.scripted.commands import PELLUCID
 from tests.waiting import LIMIT_SECONDS
 
 
-def question(upstream: Upstream, model: str) -> list[str]:
+def ask_arguments(upstream: Upstream, model: str) -> list[str]:
     return ["ask", "Why?", "--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model]
 
 
-def environment() -> dict[str, str]:
-    """That of a terminal with colours."""
+def terminal_environment() -> dict[str, str]:
+    """Return the environment of a terminal with colours."""
     env = {**os.environ, "TERM": "xterm-256color"}
     for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
         env.pop(name, None)
@@ -30,34 +31,34 @@ def environment() -> dict[str, str]:
 
 
 def start(upstream: Upstream, model: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """The question as a process that has a terminal; and the terminal's other side."""
+    """Start `pellucid ask` on a pseudo-terminal; return the process and the other end of the terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*PELLUCID, *question(upstream, model)],
+        [*PELLUCID, *ask_arguments(upstream, model)],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         cwd=folder,
-        env=environment(),
+        env=terminal_environment(),
         start_new_session=True,
-        # As a terminal's shell starts it. Whoever runs the tests in the background may ignore ctrl-C, and hand that on.
+        # Restore ctrl-C: tests that run in the background may inherit that it is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(theirs)
     return process, ours
 
 
-def shown_in_a_terminal(upstream: Upstream, model: str, patch: pytest.MonkeyPatch) -> bytes:
-    """What the terminal shows of a whole answer, which is short enough for its buffer."""
+def terminal_output(upstream: Upstream, model: str, patch: pytest.MonkeyPatch) -> bytes:
+    """Return what the terminal shows of a whole answer, which fits into its buffer."""
     ours, theirs = pty.openpty()
     with patch.context() as terminal, open(theirs, "w") as output:
-        for name in os.environ.keys() - environment().keys():
+        for name in os.environ.keys() - terminal_environment().keys():
             terminal.delenv(name)
-        terminal.setenv("TERM", environment()["TERM"])
+        terminal.setenv("TERM", terminal_environment()["TERM"])
         terminal.setattr(sys, "stdout", output)
         terminal.setattr(sys, "stderr", output)
         with pytest.raises(SystemExit) as ended:
-            main.main(question(upstream, model), prog_name="pellucid")
+            main.main(ask_arguments(upstream, model), prog_name="pellucid")
     assert ended.value.code == 0
     shown = read(ours)
     os.close(ours)
@@ -65,12 +66,12 @@ def shown_in_a_terminal(upstream: Upstream, model: str, patch: pytest.MonkeyPatc
 
 
 def read(terminal: int, until: bytes = b"") -> bytes:
-    """What the terminal shows, until then or to the end."""
+    """Return what the terminal shows until this text, or to the end."""
     shown = b""
     while not until or until not in shown:
         try:
             piece = os.read(terminal, 4096)
-        except OSError:  # how Linux says that the other side is closed
+        except OSError:  # Linux reports a closed other end as an error
             break
         if not piece:
             break
@@ -79,21 +80,21 @@ def read(terminal: int, until: bytes = b"") -> bytes:
 
 
 def test_thinking_is_dim_and_the_answer_plain(process_state: pytest.MonkeyPatch, upstream: Upstream) -> None:
-    shown = shown_in_a_terminal(upstream, upstream.plays(say("Hmm.", "Forty-two.")), process_state)
+    shown = terminal_output(upstream, upstream.plays(say("Hmm.", "Forty-two.")), process_state)
     assert b"\x1b[2mHmm. \x1b[0m" in shown
     assert b"\nForty-two. \r\n" in shown
     assert shown.index(b"Hmm.") < shown.index(b"Forty-two.")
 
 
-def test_a_model_cannot_write_to_the_terminal_itself(process_state: pytest.MonkeyPatch, upstream: Upstream) -> None:
-    """No title, no clipboard, no colours: of what it says only the visible is shown."""
+def test_escape_sequences_of_a_model_are_removed(process_state: pytest.MonkeyPatch, upstream: Upstream) -> None:
+    """Titles, the clipboard and colours cannot be changed: only visible text is written."""
     model = upstream.plays(say("\x1b]0;pwned\x07Hm", "\x1b[31mred\x9b2J\x08"))
-    shown = shown_in_a_terminal(upstream, model, process_state)
+    shown = terminal_output(upstream, model, process_state)
     assert b"]0;pwnedHm" in shown
     assert b"\n[31mred2J" in shown
 
 
-def test_ctrl_c_ends_it_quietly_and_leaves_the_upstream(upstream: Upstream, tmp_path: Path) -> None:
+def test_ctrl_c_ends_ask_and_closes_the_upstream_connection(upstream: Upstream, tmp_path: Path) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hmm."))

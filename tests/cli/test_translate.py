@@ -1,4 +1,4 @@
-"""`pellucid translate`: every recorded answer is legal in every protocol and dialect, and what is wrong is said."""
+"""`pellucid translate`: every recorded answer is valid in every protocol and dialect, and violations are reported."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.cases import Cases
 from tests.recordings import recordings, recordings_root
 from tests.scripted import delta, event
 
-SAID = [
+VARIANTS = [
     (name, dialect, chunks)
     for name, row in CLIENT_PROTOCOLS.items()
     for dialect, chunks in product(row.dialects or ("",), (False, True) if row.supports_chunks else (False,))
 ]
-"""Every way there is to tell a run."""
+"""Every protocol, dialect and chunk mode."""
 
 ANSWER = (
     event(delta(reasoning_content="Hm. "))
@@ -38,18 +38,20 @@ ANSWER = (
     + event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5}})
     + event(b"[DONE]")
 )
-FAILED = event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
+FAILED_ANSWER = (
+    event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
+)
 
-recorded = pytest.mark.needs("recordings")
+needs_recordings = pytest.mark.needs("recordings")
 
 
-def read(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
-    """The events of a recorded answer that was read in pieces."""
+def read_in_pieces(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
+    """Yield the events of a recorded answer that is read in pieces."""
     provider, body = recording.parent.name, (recording / "response.body").read_bytes()
     row = builtin_profiles()[
         NATIVE_PROVIDERS[provider] if provider in NATIVE_PROVIDERS and is_native(None, body) else provider
     ]
-    kind = _types().get(f"{provider}/{recording.name}") or guess_content_type(body)
+    kind = content_types().get(f"{provider}/{recording.name}") or guess_content_type(body)
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), kind)
     for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):
         yield decoder.feed(body[start:stop])
@@ -57,58 +59,58 @@ def read(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
 
 
 @cache
-def _types() -> dict[str, str]:
+def content_types() -> dict[str, str]:
     root = recordings_root()
     assert root is not None
     return {one["dir"]: one["content_type"] for one in json.loads((root / "index.json").read_bytes())}
 
 
-def broken(recording: Path, *cuts: int) -> list[str]:
-    found = []
-    for protocol, dialect, chunks in SAID:
+def violations(recording: Path, *cuts: int) -> list[str]:
+    found_violations = []
+    for protocol, dialect, chunks in VARIANTS:
         row = CLIENT_PROTOCOLS[protocol]
-        told = encode_run(row, decode_run(read(recording, *cuts)), dialect, chunks=chunks)
-        found += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.verify(told.stream, dialect)]
-        assert (told.whole is not None) == (row.response_of is not None)
-    return found
+        encoded = encode_run(row, decode_run(read_in_pieces(recording, *cuts)), dialect, chunks=chunks)
+        found_violations += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.verify(encoded.stream, dialect)]
+        assert (encoded.whole is not None) == (row.response_of is not None)
+    return found_violations
 
 
-@recorded
-def test_a_recorded_answer_is_legal_in_every_protocol_and_dialect() -> None:
+@needs_recordings
+def test_a_recorded_answer_is_valid_in_every_protocol_and_dialect() -> None:
     with Cases() as case:
         for recording in recordings():
             with case(f"{recording.parent.name}/{recording.name}"):
-                assert broken(recording) == []
+                assert violations(recording) == []
 
 
-@recorded
-def test_it_is_legal_wherever_it_was_cut_in_two() -> None:
+@needs_recordings
+def test_a_recorded_answer_is_valid_wherever_it_is_split() -> None:
     with Cases() as case:
         for recording in recordings()[::8]:
             size = (recording / "response.body").stat().st_size
             for at in range(1, size, max(1, size // 12)):
                 with case(f"{recording.parent.name}/{recording.name} at {at}"):
-                    assert broken(recording, at) == []
+                    assert violations(recording, at) == []
 
 
 def translate(*args: str, input: bytes = ANSWER) -> Result:
     return CliRunner().invoke(main, ["translate", "--from", "vllm", *args], input=input)
 
 
-@pytest.mark.parametrize(("protocol", "dialect", "chunks"), SAID)
-def test_each_is_told_and_checked_by_name(protocol: str, dialect: str, chunks: bool) -> None:
+@pytest.mark.parametrize(("protocol", "dialect", "chunks"), VARIANTS)
+def test_every_protocol_and_dialect_can_be_translated_and_checked(protocol: str, dialect: str, chunks: bool) -> None:
     args = ["--to", protocol, *(["--dialect", dialect] if dialect else []), *(["--chunks"] if chunks else [])]
-    done = translate(*args, "--check")
-    assert (done.exit_code, done.stderr) == (0, "legal\n")
-    assert done.stdout.startswith({"openresponses": "event: ", "chat": "id: 0\nevent: "}.get(protocol, "data: "))
-    assert all(text in done.stdout for text in ("Hm. ", "Yes.", "42"))
-    assert ("_CHUNK" in done.stdout) == chunks
-    assert done.stdout_bytes == translate(*args).stdout_bytes
-    failed = translate(*args, "--check", input=FAILED)
+    result = translate(*args, "--check")
+    assert (result.exit_code, result.stderr) == (0, "legal\n")
+    assert result.stdout.startswith({"openresponses": "event: ", "chat": "id: 0\nevent: "}.get(protocol, "data: "))
+    assert all(text in result.stdout for text in ("Hm. ", "Yes.", "42"))
+    assert ("_CHUNK" in result.stdout) == chunks
+    assert result.stdout_bytes == translate(*args).stdout_bytes
+    failed = translate(*args, "--check", input=FAILED_ANSWER)
     assert (failed.exit_code, failed.stderr) == (1, "legal\nError: the upstream reported an error: out of memory\n")
 
 
-def test_a_protocol_speaks_its_first_dialect_unless_told_otherwise() -> None:
+def test_the_first_dialect_is_the_default() -> None:
     for protocol, row in CLIENT_PROTOCOLS.items():
         if row.dialects:
             named = translate("--to", protocol, "--dialect", row.dialects[0])
@@ -117,10 +119,10 @@ def test_a_protocol_speaks_its_first_dialect_unless_told_otherwise() -> None:
             assert len(others) == len(row.dialects)
 
 
-def test_the_whole_answer_where_there_is_one() -> None:
+def test_whole_responses() -> None:
     completion = json.loads(translate("--to", "chat_completions", "--no-stream").stdout)
     assert completion["choices"][0]["message"]["reasoning_content"] == "Hm. Yes."
-    error = json.loads(translate("--to", "chat_completions", "--no-stream", input=FAILED).stdout)
+    error = json.loads(translate("--to", "chat_completions", "--no-stream", input=FAILED_ANSWER).stdout)
     assert "out of memory" in error["error"]["message"]
     response = json.loads(translate("--to", "openresponses", "--no-stream").stdout)
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
@@ -138,14 +140,14 @@ def test_the_whole_answer_where_there_is_one() -> None:
         (["--to", "agui", "--no-stream"], "--no-stream: agui has only streams"),
     ],
 )
-def test_what_a_protocol_has_not_is_said_with_what_it_has(args: list[str], says: str) -> None:
-    done = translate(*args)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert says in " ".join(done.stderr.split())
+def test_an_unsupported_option_is_reported_with_the_supported_ones(args: list[str], says: str) -> None:
+    result = translate(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize(("protocol", "dialect", "chunks"), SAID)
-def test_the_check_names_the_rule_that_is_broken(protocol: str, dialect: str, chunks: bool) -> None:
+@pytest.mark.parametrize(("protocol", "dialect", "chunks"), VARIANTS)
+def test_the_check_names_the_violated_rule(protocol: str, dialect: str, chunks: bool) -> None:
     row = CLIENT_PROTOCOLS[protocol]
     stream = encode_run(row, decode_run([[], []]), dialect, chunks=chunks).stream
     first = stream.partition(b"\n\n")[0] + b"\n\n"

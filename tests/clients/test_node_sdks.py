@@ -27,24 +27,26 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 @pytest.fixture
 def openai(node: Node, gateway: Served) -> Client:
-    def run(function: str, told: Any = print, **given: Any) -> Any:
-        return node.run("openai_sdk", function, {"url": f"{gateway.url}/v1", **given}, told)
+    def run(function: str, on_progress: Any = print, **arguments: Any) -> Any:
+        return node.run("openai_sdk", function, {"url": f"{gateway.url}/v1", **arguments}, on_progress)
 
     return run
 
 
 @pytest.fixture
 def ai_sdk(node: Node, gateway: Served) -> Client:
-    def run(function: str, told: Any = print, **given: Any) -> Any:
-        return node.run("ai_sdk", function, {"url": f"{gateway.url}/v1", **given}, told)
+    def run(function: str, on_progress: Any = print, **arguments: Any) -> Any:
+        return node.run("ai_sdk", function, {"url": f"{gateway.url}/v1", **arguments}, on_progress)
 
     return run
 
 
 def thoughts_of(upstream: Upstream, model: str, call: int) -> list[str]:
     """The reasoning that the upstream was given back."""
-    given = upstream.calls(model)[call].body["messages"]
-    return [thought for message in given if (thought := message.get("reasoning_content") or message.get("reasoning"))]
+    messages = upstream.calls(model)[call].body["messages"]
+    return [
+        thought for message in messages if (thought := message.get("reasoning_content") or message.get("reasoning"))
+    ]
 
 
 # --- OpenAI's ---------------------------------------------------------------------------------------------------------
@@ -111,7 +113,7 @@ def test_openai_s_chat_completions(openai: Client, upstream: Upstream) -> None:
     assert seen == {"whole": [THOUGHT, ANSWER], "streamed": [THOUGHT, ANSWER]}
 
 
-def test_openai_s_errors_are_its_own(openai: Client, guarded: Served, upstream: Upstream) -> None:
+def test_openai_s_client_raises_its_own_errors(openai: Client, guarded: Served, upstream: Upstream) -> None:
     limited = upstream.plays(says_not_now)
     assert openai("fails", requests=[{"model": limited}, {"model": "nobody"}, {"model": ""}]) == [
         {"name": "RateLimitError", "status": 429, "code": "rate_limit", "retry": "60"},
@@ -133,7 +135,7 @@ def test_the_ai_sdk_generates(ai_sdk: Client, upstream: Upstream) -> None:
     assert seen == {"text": ANSWER, "reasoningText": THOUGHT, "finishReason": "stop", "output": 9}
 
 
-def test_the_ai_sdk_hears_the_model_think_before_it_answers(ai_sdk: Client, upstream: Upstream) -> None:
+def test_the_ai_sdk_gets_reasoning_before_the_answer(ai_sdk: Client, upstream: Upstream) -> None:
     may_answer = threading.Event()
     seen = ai_sdk("streams", model=upstream.plays(waits(may_answer)), told=lambda what: may_answer.set())
     assert (seen["thought"], seen["said"], seen["finish"]) == (THOUGHT, ANSWER, "stop")
@@ -150,11 +152,11 @@ def test_the_ai_sdk_calls_tools_until_there_is_an_answer(ai_sdk: Client, upstrea
     assert seen["text"] == ANSWER
     assert seen["steps"] == [["reasoning", "tool-call", "tool-result"]] * 2 + [["reasoning", "text"]]
     assert seen["thoughts"] == ["First Oslo.", "Then Rome.", THOUGHT]
-    given = upstream.calls(model)[2].body["messages"]
-    assert [message["content"] for message in given if message["role"] == "tool"] == ["rain in Oslo", "rain in Rome"]
+    messages = upstream.calls(model)[2].body["messages"]
+    assert [message["content"] for message in messages if message["role"] == "tool"] == ["rain in Oslo", "rain in Rome"]
 
 
-def test_the_ai_sdk_s_errors_are_its_own(ai_sdk: Client, guarded: Served, upstream: Upstream) -> None:
+def test_the_ai_sdk_raises_its_own_errors(ai_sdk: Client, guarded: Served, upstream: Upstream) -> None:
     limited, down = ai_sdk("fails", requests=[{"model": upstream.plays(says_not_now)}, {"model": "nobody"}])
     assert (limited["ours"], limited["statusCode"], limited["isRetryable"]) == (True, 429, True)
     assert (down["ours"], down["statusCode"], down["isRetryable"]) == (True, 503, True)

@@ -26,7 +26,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 TOOLS: Any = [{"type": "function", "name": "get_weather", "parameters": WEATHER, "strict": False}]
 
 
-def said(events: Any, kind: str) -> str:
+def text_deltas(events: Any, kind: str) -> str:
     return "".join(event.delta for event in events if event.type == f"response.{kind}.delta")
 
 
@@ -50,7 +50,7 @@ def reasoning_of(upstream: Upstream, model: str, call: int) -> list[str | None]:
 # --- text and reasoning -----------------------------------------------------------------------------------------------
 
 
-def test_reasoning_comes_live_and_typed(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_reasoning_is_streamed_live_with_its_types(client: openai.OpenAI, upstream: Upstream) -> None:
     may_answer = threading.Event()
     seen: list[str] = []
     with client.responses.create(model=upstream.plays(waits(may_answer)), input="Why?", stream=True) as stream:
@@ -110,7 +110,7 @@ def test_tools_over_three_turns(client: openai.OpenAI, upstream: Upstream, way: 
     assert [text for text in reasoning_of(upstream, model, 2) if text] == ["First Oslo.", "Then Rome."]
 
 
-def test_a_stream_with_a_call_is_added_up_by_the_helper(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_the_stream_helper_accumulates_a_stream_with_a_call(client: openai.OpenAI, upstream: Upstream) -> None:
     with client.responses.stream(model=upstream.plays(calls("Oslo")), input="Weather?", tools=TOOLS) as stream:
         kinds = [event.type for event in stream]
         reasoning, call = stream.get_final_response().output
@@ -122,7 +122,7 @@ def test_a_stream_with_a_call_is_added_up_by_the_helper(client: openai.OpenAI, u
 # --- encrypted content ------------------------------------------------------------------------------------------------
 
 
-def test_reasoning_that_the_client_carries_and_cannot_read(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_encrypted_reasoning_is_returned_by_the_client(client: openai.OpenAI, upstream: Upstream) -> None:
     model = upstream.plays(calls("Oslo"), thinks)
     ask: Any = {"model": model, "tools": TOOLS, "store": False, "include": ["reasoning.encrypted_content"]}
     headers = {"Pellucid-View": "sealed"}
@@ -149,7 +149,7 @@ def test_reasoning_that_the_client_carries_and_cannot_read(client: openai.OpenAI
 # --- background, resume, cancel ---------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_broke_off_is_taken_up_where_it_was(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_an_interrupted_stream_is_resumed(client: openai.OpenAI, upstream: Upstream) -> None:
     may_answer = threading.Event()
     seen: list[Any] = []
     model = upstream.plays(waits(may_answer))
@@ -164,15 +164,15 @@ def test_a_stream_that_broke_off_is_taken_up_where_it_was(client: openai.OpenAI,
     may_answer.set()
     seen += live
     assert [event.sequence_number for event in seen] == list(range(len(seen)))
-    assert said(seen, "reasoning_text") == THOUGHT
-    assert said(seen, "output_text") == ANSWER
+    assert text_deltas(seen, "reasoning_text") == THOUGHT
+    assert text_deltas(seen, "output_text") == ANSWER
     assert client.responses.retrieve(id).output_text == ANSWER
     for cursor in range(len(seen)):
         again = list(client.responses.retrieve(id, stream=True, starting_after=cursor))
         assert [e.model_dump() for e in again] == [e.model_dump() for e in seen[cursor + 1 :]]
 
 
-def test_a_response_in_the_background_is_polled(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_a_background_response_is_polled(client: openai.OpenAI, upstream: Upstream) -> None:
     may_answer = threading.Event()
     response = client.responses.create(model=upstream.plays(waits(may_answer)), input="Why?", background=True)
     assert response.status in ("queued", "in_progress")
@@ -218,15 +218,15 @@ def test_a_response_is_read_and_deleted(client: openai.OpenAI, upstream: Upstrea
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_the_input_is_listed_in_pages(client: openai.OpenAI, upstream: Upstream, order: Any) -> None:
     texts = [f"number {n}" for n in range(7)]
-    asked: Any = [{"role": "user", "content": [{"type": "input_text", "text": text}]} for text in texts]
-    response = client.responses.create(model=upstream.plays(thinks), input=asked)
+    input_items: Any = [{"role": "user", "content": [{"type": "input_text", "text": text}]} for text in texts]
+    response = client.responses.create(model=upstream.plays(thinks), input=input_items)
     page = client.responses.input_items.list(response.id, limit=3, order=order)
     assert len(page.data) == 3
-    found = [text_of(item) for item in page]  # the SDK turns the pages
-    assert found == (texts if order == "asc" else texts[::-1])
+    listed_texts = [text_of(item) for item in page]  # the SDK turns the pages
+    assert listed_texts == (texts if order == "asc" else texts[::-1])
 
 
-def test_conversations(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_conversations_are_created_changed_and_listed(client: openai.OpenAI, upstream: Upstream) -> None:
     model = upstream.plays(thinks)
     content = [{"type": "input_text", "text": "My name is Ada."}]
     items: Any = [{"type": "message", "role": "user", "content": content}]
@@ -235,12 +235,12 @@ def test_conversations(client: openai.OpenAI, upstream: Upstream) -> None:
     assert client.conversations.update(conversation.id, metadata={"topic": "people"}).metadata == {"topic": "people"}
     client.responses.create(model=model, input="Why?", conversation=conversation.id)
     client.responses.create(model=model, input="And?", conversation=conversation.id)
-    asked = upstream.calls(model)[1].body["messages"]
-    assert [m["role"] for m in asked] == ["user", "user", "assistant", "user"]
-    assert all(text in str(m["content"]) for m, text in zip(asked, ["Ada", "Why?", ANSWER, "And?"], strict=True))
-    kept = list(client.conversations.items.list(conversation.id, limit=2, order="asc"))
-    told = ["message", "reasoning", "message"]  # what was asked, thought and answered
-    assert [item.type for item in kept] == ["message", *told, *told]
+    messages = upstream.calls(model)[1].body["messages"]
+    assert [m["role"] for m in messages] == ["user", "user", "assistant", "user"]
+    assert all(text in str(m["content"]) for m, text in zip(messages, ["Ada", "Why?", ANSWER, "And?"], strict=True))
+    stored_items = list(client.conversations.items.list(conversation.id, limit=2, order="asc"))
+    turn_types = ["message", "reasoning", "message"]  # what was asked, thought and answered
+    assert [item.type for item in stored_items] == ["message", *turn_types, *turn_types]
     added = client.conversations.items.create(conversation.id, items=items)
     id = added.data[0].id
     assert id is not None
@@ -261,9 +261,9 @@ def test_a_conversation_is_compacted(client: openai.OpenAI, upstream: Upstream) 
     [item] = compacted.output
     assert (compacted.object, item.type) == ("response.compaction", "compaction")
     client.responses.create(model=model, input=[item.to_dict(), {"role": "user", "content": "Who am I?"}])  # type: ignore[list-item]
-    asked = upstream.calls(model)[1].body["messages"]
-    assert ANSWER.strip() in str(asked)
-    assert asked[-1]["content"] == "Who am I?"
+    messages = upstream.calls(model)[1].body["messages"]
+    assert ANSWER.strip() in str(messages)
+    assert messages[-1]["content"] == "Who am I?"
 
 
 # --- Chat Completions -------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def as_acme(guarded: Served) -> Iterator[Callable[[str], openai.OpenAI]]:
         one.close()
 
 
-def test_every_error_is_the_sdk_s_own_class(
+def test_every_error_status_has_its_sdk_class(
     client: openai.OpenAI, as_acme: Callable[[str], openai.OpenAI], upstream: Upstream
 ) -> None:
 
@@ -334,7 +334,7 @@ def test_every_error_is_the_sdk_s_own_class(
         assert error.value.response.headers["x-request-id"] == error.value.request_id
 
 
-def test_a_key_s_own_limit(as_acme: Callable[[str], openai.OpenAI], upstream: Upstream) -> None:
+def test_a_key_has_its_own_rate_limit(as_acme: Callable[[str], openai.OpenAI], upstream: Upstream) -> None:
 
     acme = as_acme(KEY)
     with pytest.raises(openai.RateLimitError) as limited:  # noqa: PT012 (the first two may pass)

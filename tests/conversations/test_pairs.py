@@ -1,7 +1,7 @@
-"""Every ordered pair of providers shares a conversation, turn about, and none refuses a request.
+"""Every ordered pair of providers shares a conversation, alternately, and no provider refuses a request.
 
-The core circle has, for each provider, itself and one provider of every wire (not always the same one); the rest of the
-pairs are `long`.
+The default set has, for each provider, itself and one provider of every wire (not always the same one); the other pairs
+are `long`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.cases import Cases
-from tests.conversations.conversing import Conversation, Talk
+from tests.conversations.conversation_kit import Conversation, StoryRunner
 from tests.conversations.strict import (
     ANSWER,
     CALL,
@@ -29,7 +29,7 @@ each_side = pytest.mark.parametrize("a", SIDES)
 
 
 def one_of_each_wire(a: str) -> list[str]:
-    """The side itself, and a side of every wire; which one depends on the place of `a`, so that all have their turn."""
+    """The side itself and one side of every wire, selected by the index of `a`, so that every side is selected."""
     by_wire: dict[str, list[str]] = {}
     for side, (kind, _, _) in SIDES.items():
         by_wire.setdefault(kind.wire, []).append(side)
@@ -37,31 +37,31 @@ def one_of_each_wire(a: str) -> list[str]:
     return list(dict.fromkeys([a, *(sides[place % len(sides)] for sides in by_wire.values())]))
 
 
-def all_others(a: str) -> list[str]:
+def other_sides(a: str) -> list[str]:
     return [side for side in SIDES if side not in one_of_each_wire(a)]
 
 
 def test_each_side_is_a_partner_of_another_side() -> None:
-    """Also beside itself."""
+    """Also besides itself."""
     assert {b for a in SIDES for b in one_of_each_wire(a) if b != a} == set(SIDES)
 
 
-# --- turn about --------------------------------------------------------------------------------------------------
+# --- alternating providers ---------------------------------------------------------------------------------------
 
 
 @each_side
-def test_providers_alternate_between_turns(talk: Talk, a: str) -> None:
+def test_providers_alternate_between_turns(run_story: StoryRunner, a: str) -> None:
     """The provider changes between turns, and between a call and its result."""
-    alternate(talk, a, one_of_each_wire(a))
+    alternate(run_story, a, one_of_each_wire(a))
 
 
 @pytest.mark.needs("long")
 @each_side
-def test_providers_alternate_between_turns_for_all_other_pairs(talk: Talk, a: str) -> None:
-    alternate(talk, a, all_others(a))
+def test_providers_alternate_between_turns_for_all_other_pairs(run_story: StoryRunner, a: str) -> None:
+    alternate(run_story, a, other_sides(a))
 
 
-def alternate(talk: Talk, a: str, others: list[str]) -> None:
+def alternate(run_story: StoryRunner, a: str, others: list[str]) -> None:
     async def story(conversation: Conversation, b: str) -> None:
         conversation.user()
         await conversation.turn(a, CALL)
@@ -76,25 +76,25 @@ def alternate(talk: Talk, a: str, others: list[str]) -> None:
         conversation.user()
         await conversation.turn(a, ANSWER)
 
-    with_each(talk, story, others)
+    run_with_each(run_story, story, others)
 
 
-# --- cut off, switched off, stored -------------------------------------------------------------------------------
+# --- interrupted turns, no thinking, stored history --------------------------------------------------------------
 
 
 @each_side
-def test_interrupted_stored_and_without_thinking(talk: Talk, a: str) -> None:
+def test_interrupted_stored_and_without_thinking(run_story: StoryRunner, a: str) -> None:
     """Turns are cancelled in the middle, thinking is off for some, and the history is JSON in between."""
-    interrupt_and_store(talk, a, one_of_each_wire(a))
+    interrupt_and_store(run_story, a, one_of_each_wire(a))
 
 
 @pytest.mark.needs("long")
 @each_side
-def test_interrupted_stored_and_without_thinking_for_all_other_pairs(talk: Talk, a: str) -> None:
-    interrupt_and_store(talk, a, all_others(a))
+def test_interrupted_stored_and_without_thinking_for_all_other_pairs(run_story: StoryRunner, a: str) -> None:
+    interrupt_and_store(run_story, a, other_sides(a))
 
 
-def interrupt_and_store(talk: Talk, a: str, others: list[str]) -> None:
+def interrupt_and_store(run_story: StoryRunner, a: str, others: list[str]) -> None:
     async def story(conversation: Conversation, b: str) -> None:
         conversation.user()
         await conversation.turn(a, CUT_THOUGHT)
@@ -121,16 +121,16 @@ def interrupt_and_store(talk: Talk, a: str, others: list[str]) -> None:
         conversation.user()
         await conversation.turn(a, ANSWER)
 
-    with_each(talk, story, others)
+    run_with_each(run_story, story, others)
 
 
-class StoryOfTwo(Protocol):
+class PairStory(Protocol):
     def __call__(self, conversation: Conversation, /, b: str) -> Coroutine[Any, Any, None]: ...
 
 
-def with_each(talk: Talk, story: StoryOfTwo, others: list[str]) -> None:
-    """One conversation with each of the others."""
+def run_with_each(run_story: StoryRunner, story: PairStory, others: list[str]) -> None:
+    """Run one conversation with each of the others."""
     with Cases() as case:
         for b in others:
             with case(b):
-                talk(partial(story, b=b))
+                run_story(partial(story, b=b))

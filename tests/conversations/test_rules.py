@@ -1,6 +1,6 @@
-"""The strict upstreams are strict: each rule refuses a request that breaks it, and only it.
+"""The strict upstreams are strict: each rule refuses a request that breaks it, and only that rule does.
 
-A request that is in order (asked by this package, so it is one of those of `test_pairs`) is changed in one place.
+A valid request (sent by this package, like those of `test_pairs`) is changed in one place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cases import Cases
-from tests.conversations.conversing import Conversation, Talk
+from tests.conversations.conversation_kit import Conversation, StoryRunner
 from tests.conversations.strict import (
     ANSWER,
     CALL,
@@ -31,29 +31,29 @@ from tests.conversations.strict.core import Body
 
 Break = Callable[[Body, Upstream], None]
 
-# --- finding the place -------------------------------------------------------------------------------------------
+# --- parts of a request ------------------------------------------------------------------------------------------
 
 
 def messages_of(body: Body) -> list[Body]:
-    """The messages, whatever they are called."""
+    """The messages, under any field name."""
     items: list[Body] = next(body[name] for name in ("messages", "contents", "input") if name in body)
     return items
 
 
 def last_answer(body: Body) -> Body:
-    """The model's last message."""
+    """The last message of the model."""
     return [entry for entry in messages_of(body) if entry.get("role") in ("assistant", "model")][-1]
 
 
 def last_blocks(body: Body) -> list[Body]:
-    """What it consists of."""
+    """The blocks of the model's last message."""
     message = last_answer(body)
     items: list[Body] = message["content"] if "content" in message else message["parts"]
     return items
 
 
 def first_of_type(body: Body, *types: str) -> Body:
-    """The first block or item that is one of these."""
+    """The first block or item of one of these types."""
     candidates = messages_of(body) if "input" in body else last_blocks(body)
     return next(c for c in candidates if c.get("type") in types or any(name in c for name in types))
 
@@ -63,7 +63,7 @@ def remove_blocks(body: Body, *types: str) -> None:
     items[:] = [c for c in items if not (c.get("type") in types or any(name in c for name in types))]
 
 
-# --- what breaks every one of them -------------------------------------------------------------------------------
+# --- edits that break a rule of every upstream -------------------------------------------------------------------
 
 
 def foreign(body: Body, upstream: Upstream) -> None:
@@ -71,7 +71,7 @@ def foreign(body: Body, upstream: Upstream) -> None:
 
 
 def order(body: Body, upstream: Upstream) -> None:
-    """Two answers change places."""
+    """Swap two answers."""
     entries_of_body = messages_of(body)
     users = [place for place, entry in enumerate(entries_of_body) if entry.get("role") == "user"]
     first, second, third = users[-3:]
@@ -85,7 +85,7 @@ def order(body: Body, upstream: Upstream) -> None:
 
 
 def pairing(body: Body, upstream: Upstream) -> None:
-    """A result gets lost."""
+    """Remove a result."""
     items, result = messages_of(body), messages_of(body)[-1]
     inner = result.get("content", result.get("parts"))
     if isinstance(inner, list):
@@ -103,7 +103,7 @@ def unfinished(body: Body, upstream: Upstream) -> None:
         block.whole = False
 
 
-# --- what breaks one ---------------------------------------------------------------------------------------------
+# --- edits that break a rule of one upstream ---------------------------------------------------------------------
 
 
 def drop_blocks(*types: str) -> Break:
@@ -111,7 +111,7 @@ def drop_blocks(*types: str) -> Break:
 
 
 def set_field(path: str, value: Any, *types: str) -> Break:
-    """Set something in the first block (or item) of these types; without types, in the last message of the model."""
+    """Set a field of the first block or item of these types; without types, of the model's last message."""
 
     def change(body: Body, upstream: Upstream) -> None:
         target: Any = first_of_type(body, *types) if types else last_answer(body)
@@ -137,13 +137,15 @@ def drop_calls(body: Body, upstream: Upstream) -> None:
 
 def thoughts_first(*types: str) -> Break:
     def change(body: Body, upstream: Upstream) -> None:
-        last_blocks(body).sort(key=lambda block: not (block.get("type") in types or any(name in block for name in types)))
+        last_blocks(body).sort(
+            key=lambda block: not (block.get("type") in types or any(name in block for name in types))
+        )
 
     return change
 
 
 def drop_last_answer(body: Body, upstream: Upstream) -> None:
-    """The model's message is taken away: the user speaks twice."""
+    """Remove the model's message, so that two user messages follow each other."""
     messages_of(body).remove(last_answer(body))
 
 
@@ -151,16 +153,16 @@ def drop_first(body: Body, upstream: Upstream) -> None:
     del messages_of(body)[0]
 
 
-def after_tool(body: Body, upstream: Upstream) -> None:
+def append_user_after_tool(body: Body, upstream: Upstream) -> None:
     messages_of(body).append({"role": "user", "content": "Well?"})
 
 
-def ends_with_model(body: Body, upstream: Upstream) -> None:
+def drop_final_user(body: Body, upstream: Upstream) -> None:
     del messages_of(body)[-1]
 
 
 def thought_as_text(body: Body, upstream: Upstream) -> None:
-    """The thought is said aloud."""
+    """Append the thought to the answer's text."""
     message, thought = last_answer(body), next(b for b in upstream.blocks.values() if b.kind == "think").text
     content = message.get("content")
     if isinstance(content, list):
@@ -180,7 +182,7 @@ def drop_from_last(name: str) -> Break:
     return lambda body, upstream: last_answer(body).pop(name, None)
 
 
-def another_thought(body: Body, upstream: Upstream) -> None:
+def replace_thought(body: Body, upstream: Upstream) -> None:
     assert isinstance(upstream, chat.Chat)
     last_answer(body)[upstream.accepted_fields[0]] = "something else"
 
@@ -197,8 +199,8 @@ def ids_with_dots(body: Body, upstream: Upstream) -> None:
 
 
 LOOP, INTERLEAVED_LOOP, TURNS = "loop", "interleaved", "turns"
-"""In which request the rule is broken: between a call and its answer, or the same with thought between two calls; in a
-third turn without calls."""
+"""The request in which a rule is broken: one between a call and its result, the same with thought between two calls, or
+the third turn of a conversation without calls."""
 
 _CLAUDE = {
     "starts_with_thinking": (LOOP, drop_blocks("thinking", "redacted_thinking", "reasoningContent")),
@@ -233,7 +235,7 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
         "budget": (LOOP, lambda body, upstream: body["thinking"].update(budget_tokens=1000)),
         "adaptive_only": (LOOP, set_top_level("thinking", {"type": "enabled", "budget_tokens": 2000})),
     },
-    claude.Unsigned: {
+    claude.DeepSeekMessages: {
         "missing": (LOOP, drop_blocks("thinking")),
         "text": (LOOP, set_field("thinking", "something else", "thinking")),
     },
@@ -249,7 +251,9 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
     claude.BedrockUnsigned: {
         "unsigned": (
             LOOP,
-            lambda body, upstream: last_blocks(body).insert(0, {"reasoningContent": {"reasoningText": {"text": "why"}}}),
+            lambda body, upstream: last_blocks(body).insert(
+                0, {"reasoningContent": {"reasoningText": {"text": "why"}}}
+            ),
         ),
     },
     google.Gemini: {
@@ -262,9 +266,9 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
     typed.Mistral: {
         "flattened": (TURNS, thought_as_text),
         "chunk": (TURNS, set_field("signature", None, "thinking")),
-        "nine": (LOOP, lambda body, upstream: last_answer(body)["tool_calls"][0].update(id="call_1")),
-        "after_tool": (LOOP, after_tool),
-        "last": (TURNS, ends_with_model),
+        "call_id_format": (LOOP, lambda body, upstream: last_answer(body)["tool_calls"][0].update(id="call_1")),
+        "after_tool": (LOOP, append_user_after_tool),
+        "last": (TURNS, drop_final_user),
         "empty": (TURNS, empty_last_answer),
     },
     typed.Cohere: {
@@ -279,13 +283,13 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
     },
     chat.Chat: {
         "field": (LOOP, set_field("reasoning_details", [])),
-        "text": (LOOP, another_thought),
+        "text": (LOOP, replace_thought),
         "flattened": (TURNS, thought_as_text),
         "empty": (TURNS, empty_last_answer),
     },
     chat.DeepSeek: {
         "missing": (LOOP, drop_from_last("reasoning_content")),
-        "unasked": (LOOP, set_top_level("thinking", {"type": "disabled"})),
+        "disabled_thinking": (LOOP, set_top_level("thinking", {"type": "disabled"})),
     },
     chat.Kimi: {"missing": (LOOP, set_field("reasoning_content", ""))},
     chat.Copilot: {"signature": (LOOP, set_field("reasoning_opaque", "made up"))},
@@ -293,35 +297,38 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
         "field": (LOOP, set_field("reasoning_content", "why")),
         "signature": (LOOP, set_field("reasoning_details.0.text", "a fragment")),
         "encrypted": (INTERLEAVED_LOOP, set_field("reasoning_details.1.format", None)),
-        "twice": (LOOP, set_field("reasoning", "why")),
+        "duplicate": (LOOP, set_field("reasoning", "why")),
     },
     chat.MiniMax: {
-        "verbatim": (LOOP, lambda body, upstream: last_answer(body).update(content=last_answer(body)["content"].replace("\n", " "))),
+        "verbatim": (
+            LOOP,
+            lambda body, upstream: last_answer(body).update(content=last_answer(body)["content"].replace("\n", " ")),
+        ),
     },
 }
 
 UNSEALED = (
-    *(responses.OpenResponses, claude.Unsigned, claude.BedrockUnsigned, typed.Cohere, typed.Ollama, chat.Chat),
-    *(chat.Silent, chat.Forgetful, chat.DeepSeek, chat.Kimi, chat.Reasoning, chat.VLLM, chat.MiniMax),
+    *(responses.OpenResponses, claude.DeepSeekMessages, claude.BedrockUnsigned, typed.Cohere, typed.Ollama, chat.Chat),
+    *(chat.NoReasoning, chat.UnreturnedReasoning, chat.DeepSeek, chat.Kimi, chat.Groq, chat.VLLM, chat.MiniMax),
 )
 
 EXCLUDED = {
-    ("claude", "starts_with_thinking"): "it thinks as it sees fit",
-    ("claude", "budget"): "it is given none",
-    ("claude-manual", "adaptive_only"): "it takes a budget",
-    ("bedrock", "starts_with_thinking"): "it thinks as it sees fit",
-    ("gemini-2", "missing"): "a signature is optional there",
+    ("claude", "starts_with_thinking"): "thinking is adaptive",
+    ("claude", "budget"): "it has no budget",
+    ("claude-manual", "adaptive_only"): "it accepts a budget",
+    ("bedrock", "starts_with_thinking"): "thinking is adaptive",
+    ("gemini-2", "missing"): "a signature is optional",
     ("openrouter", "text"): "its entries are signed, and have a rule for it",
-    **{(side, rule): "no reasoning goes there" for side in ("openai-chat", "qwen") for rule in ("text", "flattened")},
+    **{(side, rule): "no reasoning goes back" for side in ("openai-chat", "qwen") for rule in ("text", "flattened")},
 }
-"""What this side cannot be broken in."""
+"""Rules that cannot be broken for a side, with the reason."""
 
 EXCLUDED |= {
-    (side, "unfinished"): "nothing is sealed there, by which it would be known"
+    (side, "unfinished"): "it has no opaque data that identifies the block"
     for side, (kind, _, _) in SIDES.items()
     if kind in UNSEALED
 }
-EXCLUDED |= {(side, "order"): "nothing of its own goes back there" for side in ("bedrock-r", "openai-chat", "qwen")}
+EXCLUDED |= {(side, "order"): "none of its reasoning goes back" for side in ("bedrock-r", "openai-chat", "qwen")}
 
 
 def breaks_of(side: str) -> dict[str, tuple[str, Break]]:
@@ -329,7 +336,9 @@ def breaks_of(side: str) -> dict[str, tuple[str, Break]]:
     for kind in reversed(SIDES[side][0].__mro__):
         breaks_by_rule |= BREAKS.get(kind, {})
     rules = SIDES[side][0].known_rules | SIDES[side][0].rules
-    return {rule: breaks_by_rule[rule] for rule in rules if (side, rule) not in EXCLUDED}  # a rule without a test is a KeyError
+    return {
+        rule: breaks_by_rule[rule] for rule in rules if (side, rule) not in EXCLUDED
+    }  # a rule without a test is a KeyError
 
 
 def story_of(side: str, request_kind: str) -> Callable[[Conversation], Any]:
@@ -350,16 +359,16 @@ def story_of(side: str, request_kind: str) -> Callable[[Conversation], Any]:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_each_rule_refuses_a_request_that_breaks_it(talk: Talk, side: str) -> None:
+def test_each_rule_refuses_a_request_that_breaks_it(run_story: StoryRunner, side: str) -> None:
     with Cases() as case:
         for rule, (request_kind, breaks) in breaks_of(side).items():
             with case(rule):
-                upstream = talk(story_of(side, request_kind)).upstream(side)
+                upstream = run_story(story_of(side, request_kind)).upstream(side)
                 request_body = deepcopy(upstream.requests[-1])
-                upstream.answers.pop()  # as it was before the request
+                upstream.answers.pop()  # the state before the request
                 upstream.check_request(deepcopy(request_body))
                 breaks(request_body, upstream)
                 with pytest.raises(Refusal) as refused:
                     upstream.check_request(request_body)
                 assert refused.value.rule == rule, refused.value
-                assert upstream.all_rules()[rule] in str(refused.value), "it says where the rule stands"
+                assert upstream.all_rules()[rule] in str(refused.value), "the message does not quote the rule"

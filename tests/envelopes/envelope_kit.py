@@ -1,4 +1,4 @@
-"""Envelopes as hypothesis makes them, and the JSON that nobody should send."""
+"""Strategies of envelopes and their values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ paths = st.lists(segments, min_size=1, max_size=5).map("/".join)
 
 _KNOWN_FIELDS = {name for row in k.KINDS.values() for name in row.payload.__struct_fields__}
 unknown = st.dictionaries(texts.filter(lambda name: name not in _KNOWN_FIELDS), values, max_size=3)
-"""Payload fields that nobody here looks into."""
+"""Payload fields that the gateway does not know."""
 
 _words = st.one_of(texts, st.lists(texts, max_size=3))
 _known: dict[str, st.SearchStrategy[dict[str, Any]]] = {
@@ -45,13 +45,13 @@ _known: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 _OWN_NAMES = {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
 _OWN_NAMES |= {"seq", "replayed", "type", "token"}
 _FOLDED_NAMES = {name.casefold() for name in _OWN_NAMES}
-"""What no other field may be called, also in other letters."""
+"""Names that no other field may have, in any case."""
 _other_names = texts.filter(lambda name: name.casefold() not in _FOLDED_NAMES)
 
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> Envelope:
-    """Any that a participant could have sent and the gateway numbered."""
+    """Any envelope that a participant could have sent and the gateway numbered."""
     kind = draw(st.sampled_from(sorted(_known)))
     in_path = draw(st.booleans())
     return Envelope(
@@ -73,12 +73,12 @@ def envelopes(draw: st.DrawFn) -> Envelope:
     )
 
 
-def stored(envelope: Envelope) -> Envelope:
+def store_and_load(envelope: Envelope) -> Envelope:
     return msgspec.json.decode(msgspec.json.encode(envelope), type=Envelope)
 
 
-def refused(do: Callable[..., object], *args: Any) -> EnvelopeError | None:
-    """With what error, if at all."""
+def error_of(do: Callable[..., object], *args: Any) -> EnvelopeError | None:
+    """Call `do`; return its error, if any."""
     try:
         do(*args)
     except EnvelopeError as error:

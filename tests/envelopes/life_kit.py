@@ -1,4 +1,4 @@
-"""Conversations about reasoning: short names, so that they meet; and envelopes by hand."""
+"""Generated conversations about reasoning, with few names so that they collide; and single envelopes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def envelope_of(
     ts: int = 0,
     **payload: Any,
 ) -> Envelope:
-    """`said("thought", "m1", by="a")`."""
+    """Make an envelope, for example `envelope_of("thought", "m1", by="a")`."""
     return Envelope(
         id=id or f"id-{next(_fresh)}",
         ts=ts,
@@ -75,12 +75,12 @@ def flags(verdict: LifecycleVerdict) -> set[str]:
 def seed_flow(name: str) -> list[Envelope]:
     """A flow of the seed, as the gateway reads it."""
     return [
-        read(text.encode(), None, Defaults(sender=_speaker(text), id=f"{name}-{number}", ts=number))
+        read(text.encode(), None, Defaults(sender=_sender_of(text), id=f"{name}-{number}", ts=number))
         for number, text in enumerate(FLOWS[name])
     ]
 
 
-def _speaker(text: str) -> str:
+def _sender_of(text: str) -> str:
     return str(json.loads(text).get("from", "agent"))
 
 
@@ -90,8 +90,8 @@ PATHS = [*IDS[:4], "label", "m0/m1", "m0/m1/m2", "label/m1", "m1/m0", "label/sub
 
 
 def conversations(max_size: int = 30, senders: list[str] = SENDERS) -> st.SearchStrategy[list[Envelope]]:
-    """Any order of anything, about few names: most of it breaks some rule."""
-    return st.lists(_envelopes(senders), max_size=max_size).map(_timed)
+    """Any sequence of envelopes with few names; most of them break some rule."""
+    return st.lists(_envelopes(senders), max_size=max_size).map(_number)
 
 
 def _envelopes(senders: list[str]) -> st.SearchStrategy[Envelope]:
@@ -108,5 +108,5 @@ def _envelopes(senders: list[str]) -> st.SearchStrategy[Envelope]:
     )
 
 
-def _timed(envelopes: list[Envelope]) -> list[Envelope]:
+def _number(envelopes: list[Envelope]) -> list[Envelope]:
     return [replace(envelope, ts=number * 1000, seq=number + 1) for number, envelope in enumerate(envelopes)]

@@ -1,9 +1,9 @@
 # ruff: noqa: E501 (the flows stand as they were written)
 """The conversations of the reasoning-transparency proposal, as they are written there.
 
-`FLOWS` has each by name: the JSON of its envelopes, as text, in order. Two things cannot be sent and were changed: an
-ellipsis for a payload (`{...}`) is an empty one, and remarks (`//`) are gone. What goes unsaid (ids, times, protocol, in
-two flows even who speaks) stays unsaid.
+`FLOWS` has each by name: the JSON of its envelopes, as text, in order. Two things are not JSON and were changed: an
+ellipsis for a payload (`{...}`) is an empty one, and comments (`//`) are gone. What is absent (ids, times, protocol, in
+two flows even the sender) stays absent.
 """
 
 from __future__ import annotations
@@ -187,14 +187,14 @@ _FILE_WRITE_HIERARCHICAL = r"""
 
 
 def _envelopes(text: str) -> tuple[str, ...]:
-    """Each JSON value in the text, as it stands there."""
-    decoder, found, at = json.JSONDecoder(), [], 0
+    """Split a text into its JSON values, unchanged."""
+    decoder, texts, at = json.JSONDecoder(), [], 0
     text = text.strip()
     while at < len(text):
         _, end = decoder.raw_decode(text, at)
-        found.append(text[at:end])
+        texts.append(text[at:end])
         at = end + len(text[end:]) - len(text[end:].lstrip())
-    return tuple(found)
+    return tuple(texts)
 
 
 FLOWS: dict[str, tuple[str, ...]] = {

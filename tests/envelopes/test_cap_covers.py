@@ -1,4 +1,4 @@
-"""`covers` says yes only where it is true, and says it where people need it."""
+"""`covers` is true only if the pattern allows everything that the other one allows, and is true in the common cases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _steps() -> StepBudget:
 
 @many
 @given(PATTERNS, PATTERNS, st.lists(VALUES, min_size=4, max_size=12))
-def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -> None:
+def test_a_pattern_allows_what_a_covered_pattern_allows(wide: Any, narrow: Any, values: list[Any]) -> None:
     a, b = read_pattern(wide, "a"), read_pattern(narrow, "b")
     if covers(a, b, _steps()):
         for value in [*values, *_WORDS]:
@@ -47,23 +47,23 @@ def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -
 
 
 @given(PATTERNS)
-def test_everything_covers_itself(written: Any) -> None:
+def test_every_pattern_covers_itself(written: Any) -> None:
     assert covers(read_pattern(written, "a"), read_pattern(written, "b"), _steps())
 
 
-def test_of_texts_it_never_says_what_is_not_true() -> None:
-    """Where it says yes, no text tells the two apart."""
+def test_a_text_pattern_covers_only_subsets() -> None:
+    """If a pattern covers another one, it allows every text that the other one allows."""
     texts = [*_TEXTS, "a/b*", "a/b/*", "a/?b", "a/**/b", "a/.b/*", "a**", "a/***", "*a", "b/*", "!a/**", "!b?", "!ab"]
     short = ["", *(x + y + z + w for x in "ab/.c" for y in ["", *"ab/."] for z in ["", *"ab/."] for w in ["", *"b/."])]
     allowed = {text: {one for one in short if allows(read_pattern(text, "a"), one, _steps())} for text in texts}
-    said = 0
+    covered_count = 0
     with Cases() as case:
         for wide, narrow in itertools.product(texts, repeat=2):
             with case(f"{wide} covers {narrow}"):
                 if covers(read_pattern(wide, "a"), read_pattern(narrow, "b"), _steps()):
-                    said += 1
+                    covered_count += 1
                     assert allowed[narrow] <= allowed[wide]
-    assert said > len(texts), "each covers itself, and some cover others"
+    assert covered_count > len(texts), "each covers itself, and some cover others"
 
 
 COVERS: list[tuple[Any, Any, bool]] = [
@@ -124,14 +124,14 @@ COVERS: list[tuple[Any, Any, bool]] = [
 ]
 
 
-def test_capabilities() -> None:
+def test_capabilities_cover_narrower_ones() -> None:
     with Cases() as case:
         for wide, narrow, expected in COVERS:
             with case(f"{wide} covers {narrow}"):
                 assert is_covered([read_capability(wide)], read_capability(narrow), _steps()) is expected
 
 
-def test_several_holdings_cover_what_none_does_alone() -> None:
+def test_several_capabilities_cover_a_list_together() -> None:
     held = read_capabilities(["chat", "mcp/request", "reasoning/start", "reasoning/step"])
     assert is_covered(held, read_capability({"kind": ["chat", "mcp/request"]}), _steps())
     assert is_covered(held, read_capability({"kind": ["reasoning/start", "reasoning/thought"]}), _steps())
@@ -160,7 +160,7 @@ ENVELOPES = st.builds(
 
 
 @given(st.lists(CAPABILITIES, max_size=3), CAPABILITIES, st.lists(ENVELOPES, min_size=4, max_size=12))
-def test_what_covered_allows_one_of_the_holdings_allows(
+def test_a_covered_capability_allows_only_what_a_holding_allows(
     held: list[Any], wanted: Any, envelopes: list[Envelope]
 ) -> None:
     holdings, one = read_capabilities(held), read_capability(wanted)
@@ -170,7 +170,7 @@ def test_what_covered_allows_one_of_the_holdings_allows(
                 assert any(capability.allows(envelope, _steps()) for capability in holdings)
 
 
-def test_what_would_take_too_long_is_not_covered() -> None:
+def test_a_comparison_beyond_the_step_budget_is_not_covered() -> None:
     wide = read_capability({"kind": "chat", "payload": {"**": {"**": "x*"}}})
     narrow = read_capability({"kind": "chat", "payload": {f"{n}": {"a": {"b": "y"}} for n in range(60)}})
     with pytest.raises(StepBudgetExceeded):

@@ -1,4 +1,4 @@
-"""What a capability allows: the table of the pattern language, each row as somebody would write it."""
+"""What a capability allows: a table of the pattern language."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pellucid.errors import RequestError
 from tests.cases import Cases
 
 
-def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] = (), sender: str = "a") -> Envelope:
+def make_envelope(
+    kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] = (), sender: str = "a"
+) -> Envelope:
     return Envelope(id="e", ts=0, sender=sender, kind=kind, payload=payload or {}, to=to)
 
 
-def allowed(capability: Any, envelope: Envelope) -> bool:
+def is_allowed(capability: Any, envelope: Envelope) -> bool:
     return read_capability(capability).allows(envelope, StepBudget(100_000))
 
 
@@ -56,11 +58,11 @@ KINDS: list[tuple[Any, str, bool]] = [
     ("!!chat", "chat", True),
     ("!reasoning/step", "reasoning/thought", False),
     ("!reasoning/step", "reasoning/start", True),
-    # one of
+    # alternatives
     (["mcp/request", "mcp/proposal"], "mcp/proposal", True),
     (["mcp.request", "mcp.proposal"], "mcp/response", False),
     (["chat", "*"], "mcp/response", True),
-    # regular expressions: found anywhere, unless they say where
+    # regular expressions: match anywhere, unless anchored
     ("/^mcp\\/(request|proposal)$/", "mcp/request", True),
     ("/^mcp\\/(request|proposal)$/", "mcp/response", False),
     ("/^mcp\\.request$/", "mcp/request", True),
@@ -76,11 +78,11 @@ KINDS: list[tuple[Any, str, bool]] = [
 ]
 
 
-def test_kinds() -> None:
+def test_patterns_of_kinds() -> None:
     with Cases() as case:
         for pattern, kind, expected in KINDS:
             with case(f"{pattern} allows {kind}"):
-                assert allowed({"kind": pattern}, sent(kind)) is expected
+                assert is_allowed({"kind": pattern}, make_envelope(kind)) is expected
 
 
 SELECT = "/^SELECT .* FROM public\\..*$/"
@@ -88,7 +90,7 @@ DEEP = {"method": "tools/call", "params": {"nested": {"deeply": [{"value": "sens
 LIST = {"params": [{"name": "file_read", "path": "/tmp/a"}, {"name": "other"}]}
 
 PAYLOADS: list[tuple[Any, dict[str, Any], bool]] = [
-    # nested: every key it names
+    # nested: every key of the pattern must match
     ({"method": "tools/call"}, call(), True),
     ({"method": "tools/call", "params": {"name": "read_file"}}, call(), True),
     ({"method": "tools/call", "params": {"name": "write_file"}}, call(), False),
@@ -117,11 +119,11 @@ PAYLOADS: list[tuple[Any, dict[str, Any], bool]] = [
     # regular expressions
     ({"params": {"arguments": {"query": SELECT}}}, call(query="SELECT id, name FROM public.users"), True),
     ({"params": {"arguments": {"query": SELECT}}}, call(query="DELETE FROM users"), False),
-    # one of
+    # alternatives
     ({"method": ["tools/call", "tools/list"], "params": {"name": ["read_file", "list_files"]}}, call(), True),
     ({"params": {"name": ["write_*", "list_files"]}}, call(), False),
     ({"params": {"name": []}}, call(), False),
-    # a missing key fails, a negation of what is not there too
+    # a missing key fails, also for a negated pattern
     ({"params": {"who": "x"}}, call(), False),
     ({"params": {"who": "!x"}}, call(), False),
     ({"params": {"who": "**"}}, call(), False),
@@ -130,7 +132,7 @@ PAYLOADS: list[tuple[Any, dict[str, Any], bool]] = [
     ({"par*": {"na?e": "read_*"}}, call(), True),
     ({"*": "tools/call"}, call(), True),
     ({"m*": "nothing"}, call(), False),
-    # anywhere
+    # at any depth
     ({"**": "sensitive_data"}, DEEP, True),
     ({"**": "sensitive_*"}, DEEP, True),
     ({"**": "other"}, DEEP, False),
@@ -149,7 +151,7 @@ PAYLOADS: list[tuple[Any, dict[str, Any], bool]] = [
     ({"$['params']['name']": "read_file"}, call(), True),
     ({"$.missing": "!x"}, call(), False),
     ({"$": {"method": "tools/call"}}, call(), True),
-    # what is no text
+    # values that are no text
     ({"n": 1}, {"n": 1}, True),
     ({"n": 1}, {"n": 1.0}, True),
     ({"n": 1}, {"n": True}, False),
@@ -165,16 +167,19 @@ PAYLOADS: list[tuple[Any, dict[str, Any], bool]] = [
     # `/` is a path, not an empty expression
     ({"uri": "/"}, {"uri": "/etc/passwd"}, False),
     ({"uri": "//"}, {"uri": "/etc/passwd"}, False),
-    # a pattern is not allowed for being quoted
+    # a pattern does not match its own source
     ({"name": "!*_x"}, {"name": "!*_x"}, False),
 ]
 
 
-def test_payloads() -> None:
+def test_patterns_of_payloads() -> None:
     with Cases() as case:
         for pattern, payload, expected in PAYLOADS:
             with case(f"{pattern} allows {payload}"):
-                assert allowed({"kind": "mcp/request", "payload": pattern}, sent("mcp/request", payload)) is expected
+                assert (
+                    is_allowed({"kind": "mcp/request", "payload": pattern}, make_envelope("mcp/request", payload))
+                    is expected
+                )
 
 
 @pytest.mark.parametrize(
@@ -189,32 +194,32 @@ def test_payloads() -> None:
     ],
 )
 def test_with_to_every_target_must_be_allowed(to: Any, targets: tuple[str, ...], expected: bool) -> None:
-    assert allowed({"kind": "chat", "to": to}, sent("chat", to=targets)) is expected
+    assert is_allowed({"kind": "chat", "to": to}, make_envelope("chat", to=targets)) is expected
 
 
-def held(*written: Any) -> list[HeldCapability]:
+def hold(*written: Any) -> list[HeldCapability]:
     return [HeldCapability(one, "door") for one in read_capabilities(written)]
 
 
 def test_the_first_match_decides_and_is_named() -> None:
-    holdings = held("chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}, {"id": "all", "kind": "mcp/*"})
-    decision = decide(holdings, sent("mcp/request", call()))
+    holdings = hold("chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}, {"id": "all", "kind": "mcp/*"})
+    decision = decide(holdings, make_envelope("mcp/request", call()))
     assert (decision.allowed, decision.by, decision.source) == (
         True,
         {"kind": "mcp/request", "payload": {"method": "tools/*"}},
         "door",
     )
-    assert decide(holdings, sent("mcp/response")).by == {"id": "all", "kind": "mcp/*"}
+    assert decide(holdings, make_envelope("mcp/response")).by == {"id": "all", "kind": "mcp/*"}
 
 
-def test_nothing_matches_is_deny() -> None:
-    assert decide(held("chat"), sent("reasoning/start")).why == "no_match"
-    assert decide([], sent("chat")).allowed is False
+def test_no_match_denies() -> None:
+    assert decide(hold("chat"), make_envelope("reasoning/start")).why == "no_match"
+    assert decide([], make_envelope("chat")).allowed is False
 
 
-def test_system_is_the_gateways_alone() -> None:
-    assert decide(held("*", "system/*"), sent("system/presence")).why == "reserved"
-    assert decide([], sent("system/presence", sender="system:gateway")).allowed
+def test_system_kinds_are_reserved_for_the_gateway() -> None:
+    assert decide(hold("*", "system/*"), make_envelope("system/presence")).why == "reserved"
+    assert decide([], make_envelope("system/presence", sender="system:gateway")).allowed
 
 
 WRONG: list[tuple[Any, str, str]] = [
@@ -243,7 +248,7 @@ WRONG: list[tuple[Any, str, str]] = [
 ]
 
 
-def test_what_is_wrong_is_named_with_its_place() -> None:
+def test_an_error_names_its_location() -> None:
     with Cases() as case:
         for written, param, part in WRONG:
             with case(f"{written!r:.80}"):

@@ -1,4 +1,4 @@
-"""Globs against those that they must mean the same as; and no pattern takes more than the steps it has."""
+"""Globs match what micromatch matches, and no pattern exceeds its budget of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pellucid.envelopes.patterns import allows, glob_to_regex, read_pattern
 from pellucid.envelopes.regex import Regex, RegexError, StepBudget, StepBudgetExceeded
 from tests.cases import Cases
 
-# --- globs: what micromatch says of them
+# --- globs: results of micromatch
 
 MICROMATCH = [
     ("*", "a", True),
@@ -68,20 +68,20 @@ _PATHS = st.text("/.ab", max_size=7)
 
 
 @given(_GLOBS, _PATHS)
-def test_what_is_let_in_is_never_let_out(source: str, text: str) -> None:
-    """Whatever a glob allows, its negation denies."""
+def test_a_loose_glob_matches_what_the_strict_one_matches(source: str, text: str) -> None:
+    """Negations use loose globs, so that a negation denies whatever the glob allows."""
     if Regex(glob_to_regex(source)).matches(text, StepBudget(10_000)):
         assert Regex(glob_to_regex(source, loose=True)).matches(text, StepBudget(10_000))
 
 
 @given(_GLOBS, _PATHS)
-def test_a_wildcard_never_lets_a_hidden_segment_in(source: str, text: str) -> None:
+def test_wildcards_do_not_match_hidden_segments(source: str, text: str) -> None:
     hidden = {segment for segment in text.split("/") if segment.startswith(".")}
     if not any(segment.startswith(".") for segment in source.split("/")) and hidden:
         assert not Regex(glob_to_regex(source)).matches(text, StepBudget(10_000))
 
 
-# --- nobody waits
+# --- bounded time
 
 EVIL = ["/^(a+)+$/", "/(a|a)*$/", "/(a|aa)+$/", "/^(([a-z])+.)+[A-Z]([a-z])+$/", "/(.*a){20}/", "/(a|b)*a(a|b){60}$/"]
 EVIL += ["*a*a*a*a*a*a*a*b", "**/a/**/a/**/a/**/a/**/b", "!*a*a*a*a*a*a*b", "/(a?){100}a{100}/"]
@@ -94,15 +94,15 @@ def test_a_pathological_pattern_ends(pattern: str) -> None:
             with case(f"{len(text)} characters"):
                 steps = StepBudget(100_000)
                 compiled = read_pattern(pattern, "x")
-                begun = thread_time()
+                began = thread_time()
                 try:
                     allows(compiled, text, steps)
                 except StepBudgetExceeded:
                     assert steps.remaining < 0
-                assert thread_time() - begun < 5, "CPU seconds of this thread; it is some 0.05"
+                assert thread_time() - began < 5, "CPU seconds of this thread; it is some 0.05"
 
 
-def test_what_takes_too_long_is_denied_whichever_way_it_is_written() -> None:
+def test_a_match_beyond_the_step_budget_is_undecided() -> None:
     envelope = Envelope(id="e", ts=0, sender="a", kind="chat", payload={"text": "ab" * 100_000})
     for pattern in ("/.{100}x/", "!/.{100}x/"):
         capability = read_capability({"kind": "chat", "payload": {"text": pattern}})
@@ -115,14 +115,14 @@ def test_any_expression_is_compiled_or_refused(source: str) -> None:
         Regex(source).matches("aa-1", StepBudget(100_000))
 
 
-def test_a_text_that_is_no_unicode_is_allowed_by_no_pattern() -> None:
+def test_invalid_unicode_is_allowed_by_no_pattern() -> None:
     envelope = Envelope(id="e", ts=0, sender="a", kind="chat", payload={"text": "half \ud800"})
     for pattern in ("/half/", "!/half/", "h*", "!h*"):
         capability = read_capability({"kind": "chat", "payload": {"text": pattern}})
         assert decide([HeldCapability(capability, "door")], envelope).why == "undecided"
 
 
-def test_looking_anywhere_in_a_great_payload_ends() -> None:
+def test_a_deep_search_in_a_large_payload_ends() -> None:
     payload: object = "x"
     for _ in range(900):
         payload = {"a": payload, "b": [payload] * 3}
@@ -132,7 +132,7 @@ def test_looking_anywhere_in_a_great_payload_ends() -> None:
 
 
 @given(st.text("$.[]'*0-ab?", max_size=12))
-def test_any_jsonpath_is_followed_or_refused(source: str) -> None:
+def test_any_jsonpath_is_parsed_or_refused(source: str) -> None:
     try:
         path = jsonpath.parse("$" + source)
     except jsonpath.PathSyntaxError:

@@ -1,4 +1,4 @@
-"""The laws of context paths."""
+"""Rules of context paths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pellucid.envelopes import EnvelopeError, context
 from tests.cases import Cases
-from tests.envelopes.envelope_kit import paths, refused, segments
+from tests.envelopes.envelope_kit import error_of, paths, segments
 
 
 @given(paths)
@@ -24,7 +24,7 @@ def test_a_path_is_the_child_of_its_parent(path: str) -> None:
 
 
 @given(paths, segments)
-def test_a_child_is_within_its_parent_and_knows_it(path: str, name: str) -> None:
+def test_a_child_is_within_its_parent(path: str, name: str) -> None:
     if context.depth(path) == context.MAX_DEPTH or len(path) + 1 + len(name) > context.MAX_LENGTH:
         with pytest.raises(EnvelopeError):
             context.child(path, name)
@@ -46,12 +46,12 @@ def test_ancestors_are_parents_of_parents_up_to_the_root(path: str) -> None:
 
 
 @given(paths, paths)
-def test_within_is_to_be_it_or_to_have_it_above(path: str, other: str) -> None:
+def test_within_means_equal_or_below(path: str, other: str) -> None:
     assert context.is_within(path, other) == (other in (path, *context.ancestors(path)))
 
 
 @given(paths)
-def test_a_longer_name_is_not_inside(path: str) -> None:
+def test_a_longer_name_is_not_within(path: str) -> None:
     assert not context.is_within(path + "x", path)
     assert not context.is_within(None, path)
     assert context.depth(None) == 0
@@ -59,7 +59,7 @@ def test_a_longer_name_is_not_inside(path: str) -> None:
 
 @given(st.text() | st.from_regex(r"[a-z./ %-]{0,300}", fullmatch=True))
 def test_any_text_is_a_path_or_a_named_error(text: str) -> None:
-    failed = refused(context.parse, text)
+    failed = error_of(context.parse, text)
     if failed is not None:
         assert failed.info.code in ("invalid_context", "too_deep", "too_long")
         assert failed.info.message.startswith("context: ")
@@ -67,14 +67,14 @@ def test_any_text_is_a_path_or_a_named_error(text: str) -> None:
         assert all(context.is_segment(one) and one.strip(".") for one in context.segments(text))
 
 
-TRICKS = ["", "/", "/a", "a/", "a//b", ".", "..", "a/..", "a b", "a\n", "a\0", "ä", "%2e%2e", "a\\b"]
+INVALID_PATHS = ["", "/", "/a", "a/", "a//b", ".", "..", "a/..", "a b", "a\n", "a\0", "ä", "%2e%2e", "a\\b"]
 
 
-def test_tricks() -> None:
+def test_invalid_paths_are_refused() -> None:
     with Cases() as case:
-        for path in TRICKS:
+        for path in INVALID_PATHS:
             with case(repr(path)):
-                failed = refused(context.parse, path)
+                failed = error_of(context.parse, path)
                 assert failed is not None
                 assert failed.info.code == "invalid_context"
 

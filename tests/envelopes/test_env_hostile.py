@@ -1,4 +1,4 @@
-"""Whatever comes in is an envelope or a named error, with its place and its sender's id for it."""
+"""Any input is an envelope or a named error, with its location and the id of the envelope."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pellucid.envelopes import DialectName, Envelope, EnvelopeError, Join, decode_frame, encode, parse_join, read, write
 from tests.cases import Cases
-from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects, envelopes, refused, stored
+from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects, envelopes, error_of, store_and_load
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("\ud800") | st.just("x" * 300),
@@ -32,51 +32,51 @@ frames = st.fixed_dictionaries(
 )
 
 
-def _sound(data: Any, is_ours: bool) -> None:
-    """An envelope that can be stored and sent, or a named error."""
-    given = (data, None, DEFAULTS if is_ours else None)
-    failed = refused(read, *given)
+def _check_outcome(data: Any, is_ours: bool) -> None:
+    """Check that the data is an envelope that can be stored and sent, or a named error."""
+    args = (data, None, DEFAULTS if is_ours else None)
+    failed = error_of(read, *args)
     if failed is not None:
         assert failed.info.code
         assert 0 < len(failed.info.message) < 1000
         msgspec.json.encode(failed.info.message)
     else:
-        envelope = read(*given)
-        assert stored(envelope) == envelope
+        envelope = read(*args)
+        assert store_and_load(envelope) == envelope
         assert read(encode(envelope, envelope.dialect)) == envelope
 
 
 @given(frames | anything, st.booleans())
 def test_any_json_is_an_envelope_or_a_named_error(frame: Any, defaults: bool) -> None:
-    _sound(frame, defaults)
+    _check_outcome(frame, defaults)
 
 
 @given(frames | anything, st.booleans())
-def test_so_is_any_text_of_json(frame: Any, defaults: bool) -> None:
-    _sound(json.dumps(frame), defaults)
+def test_any_json_text_is_an_envelope_or_a_named_error(frame: Any, defaults: bool) -> None:
+    _check_outcome(json.dumps(frame), defaults)
 
 
 @given(st.binary(max_size=50) | st.text(max_size=50), st.booleans())
-def test_so_are_any_bytes(data: bytes | str, defaults: bool) -> None:
-    _sound(data, defaults)
+def test_any_bytes_are_an_envelope_or_a_named_error(data: bytes | str, defaults: bool) -> None:
+    _check_outcome(data, defaults)
 
 
 @given(envelopes(), dialects, st.data())
-def test_a_wrong_value_at_any_place_of_a_good_one(
+def test_a_wrong_value_in_any_field_is_accepted_or_a_named_error(
     envelope: Envelope, dialect: DialectName, data: st.DataObject
 ) -> None:
     frame = write(envelope, dialect)
     frame[data.draw(st.sampled_from(sorted(frame)))] = data.draw(anything)
 
-    _sound(frame, data.draw(st.booleans()))
+    _check_outcome(frame, data.draw(st.booleans()))
 
 
 @given(envelopes(), dialects, st.data())
-def test_a_frame_that_was_cut(envelope: Envelope, dialect: DialectName, data: st.DataObject) -> None:
-    whole = encode(envelope, dialect)
+def test_a_truncated_frame_is_refused(envelope: Envelope, dialect: DialectName, data: st.DataObject) -> None:
+    encoded = encode(envelope, dialect)
 
     with pytest.raises(EnvelopeError):
-        read(whole[: data.draw(st.integers(0, len(whole) - 1))])
+        read(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
 
 
 DEEP: Any = {}
@@ -150,11 +150,11 @@ REFUSED: list[tuple[Any, str | None, str | None]] = [
 ]
 
 
-def test_what_is_refused_and_where() -> None:
+def test_a_refusal_names_code_and_field() -> None:
     with Cases() as case:
         for number, (frame, code, param) in enumerate(REFUSED):
             with case(f"row {number}: {code} {param}"):
-                failed = refused(read, frame, None, DEFAULTS)
+                failed = error_of(read, frame, None, DEFAULTS)
                 assert failed is not None
                 info = failed.info
                 assert (info.code if code else None, info.param) == (code, param)
@@ -163,30 +163,30 @@ def test_what_is_refused_and_where() -> None:
                     assert info.message.startswith(param)
 
 
-def test_the_refused_one_is_named() -> None:
-    failed = refused(read, {"id": "msg-7", "kind": "chat", "context": "../x"}, None, DEFAULTS)
+def test_a_refusal_names_the_envelope() -> None:
+    failed = error_of(read, {"id": "msg-7", "kind": "chat", "context": "../x"}, None, DEFAULTS)
 
     assert failed is not None
     assert (failed.envelope_id, failed.attempted_kind) == ("msg-7", "chat")
 
 
-def test_without_a_gateway_behind_it_nothing_may_be_missing() -> None:
-    whole = {"id": "a", "ts": NOW, "from": "b", "kind": "chat"}
+def test_without_defaults_every_field_is_required() -> None:
+    complete = {"id": "a", "ts": NOW, "from": "b", "kind": "chat"}
 
-    assert read(whole).sender == "b"
-    for name in whole:
+    assert read(complete).sender == "b"
+    for name in complete:
         with pytest.raises(EnvelopeError, match=f"^{name}: it is required"):
-            read({key: value for key, value in whole.items() if key != name})
+            read({key: value for key, value in complete.items() if key != name})
 
 
-def test_a_million_numbers_are_no_stack() -> None:
+def test_long_lists_do_not_overflow_the_stack() -> None:
     assert read(json.dumps({"kind": "x/y", "payload": {"n": [[1]] * 100_000}}), None, DEFAULTS).payload["n"][-1] == [1]
 
 
-# --- the joining frame -----------------------------------------------------------------------------------------
+# --- the frame to join -----------------------------------------------------------------------------------------
 
 
-def test_the_frame_that_mews_client_sends_first() -> None:
+def test_the_join_frame_of_mews_client_is_read() -> None:
     frame = {"type": "join", "space": "demo", "token": "secret", "participantId": "human", "capabilities": []}
     wrapped = {"protocol": "mew/v0.4", "kind": "system/join", "payload": frame | {"after_seq": 7}}
 
@@ -199,5 +199,5 @@ def test_the_frame_that_mews_client_sends_first() -> None:
 @given(anything, st.sampled_from(["space", "token", "participantId", "after_seq", "view", "dialect", "payload"]))
 def test_any_join_is_read_or_refused(value: Any, at: str) -> None:
     for frame in ({"type": "join", at: value}, {"kind": "system.join", "payload": {at: value}}):
-        failed = refused(lambda frame=frame: parse_join(decode_frame(frame)))
+        failed = error_of(lambda frame=frame: parse_join(decode_frame(frame)))
         assert failed is None or (failed.info.param is not None and failed.info.code is not None)

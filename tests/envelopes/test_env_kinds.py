@@ -1,4 +1,4 @@
-"""Kinds, the words and tools in them, and what the gateway says itself."""
+"""Kinds, their texts and tools, and the messages of the gateway."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _flow(name: str) -> list[Any]:
     return [read(text, None, DEFAULTS._replace(sender="user" if '"user"' in text else "agent")) for text in FLOWS[name]]
 
 
-def test_the_words_of_the_structured_flow() -> None:
+def test_texts_and_tools_of_the_structured_flow() -> None:
     flow = [(one.kind, text_of(one) or tool_of(one)) for one in _flow("option_4")]
 
     assert flow[1:6] == [
@@ -64,11 +64,11 @@ def test_the_words_of_the_structured_flow() -> None:
         ("acme/x", {"text": "hello"}, "hello"),
     ],
 )
-def test_where_people_put_their_words(kind: str, payload: dict[str, Any], words: str) -> None:
+def test_every_text_field_is_read(kind: str, payload: dict[str, Any], words: str) -> None:
     assert text_of(read({"id": "a", "ts": 0, "from": "b", "kind": kind, "payload": payload})) == words
 
 
-def test_typed_payloads_read_what_is_known() -> None:
+def test_payloads_are_decoded_to_their_types() -> None:
     flow = _flow("option_4")
     start, hypothesis, conclusion = (kinds.decode_payload(flow[at].kind, flow[at].payload) for at in (1, 8, 10))
 
@@ -109,18 +109,18 @@ def test_a_dialect_by_any_of_its_names() -> None:
                 assert parse_dialect(name) == dialect
 
 
-def test_a_name_that_nobody_speaks() -> None:
+def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(EnvelopeError, match=r"^dialect: 'mew/0.4' is not supported; did you mean 'mew/v0.4'\?$"):
         parse_dialect("mew/0.4", "dialect")
 
 
 @pytest.mark.parametrize("name", ["system:gateway", "System:x", "", "a\nb", "x" * 256, 5, None])
-def test_who_may_not_come_in(name: Any) -> None:
+def test_invalid_participant_names_are_refused(name: Any) -> None:
     with pytest.raises(EnvelopeError, match=r"^participant: "):
         check_participant(name)
 
 
-# --- what the gateway says -------------------------------------------------------------------------------------
+# --- messages of the gateway -----------------------------------------------------------------------------------
 
 YOU, OTHER = Present("a", ("chat", {"kind": "reasoning/*"})), Present("b", ("*",))
 
@@ -141,7 +141,7 @@ def test_a_welcome_in_every_dialect(dialect: DialectName) -> None:
     assert kinds.decode_payload(read(frame).kind, read(frame).payload) == payloads.Welcome(YOU, (OTHER,))
 
 
-def test_presence() -> None:
+def test_a_presence_message() -> None:
     assert write(gateway_messages.presence("p-1", NOW, "join", OTHER), "mew/v0.4")["payload"] == {
         "event": "join",
         "participant": {"id": "b", "capabilities": ["*"]},

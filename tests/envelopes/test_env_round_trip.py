@@ -1,4 +1,4 @@
-"""What is written in a dialect is read as it was, and what is stored is what was sent."""
+"""An envelope survives writing and reading in any dialect, and storage."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import DIALECTS, Defaults, DialectName, Envelope, EnvelopeError, encode, read, text_of, write
 from tests.cases import Cases
-from tests.envelopes.envelope_kit import DEFAULTS, NOW, SENDER, dialects, envelopes, stored
+from tests.envelopes.envelope_kit import DEFAULTS, NOW, SENDER, dialects, envelopes, store_and_load
 from tests.envelopes.seed_flows import FLOWS
 
 
 @given(envelopes(), dialects)
-def test_every_dialect_carries_everything_but_its_own_name(envelope: Envelope, dialect: DialectName) -> None:
+def test_every_dialect_round_trips(envelope: Envelope, dialect: DialectName) -> None:
     frame = encode(envelope, dialect)
     back = read(frame, dialect)
 
     assert back == replace(envelope, dialect=dialect)
     assert read(frame) == back, "the frame says in which dialect it is"
     assert text_of(back) == text_of(envelope)
-    assert stored(back) == back
+    assert store_and_load(back) == back
 
 
 @given(envelopes(), dialects)
-def test_a_participant_brings_neither_number_nor_replay(envelope: Envelope, dialect: DialectName) -> None:
+def test_seq_and_replayed_of_a_participant_are_ignored(envelope: Envelope, dialect: DialectName) -> None:
     sent = read(encode(envelope, dialect), dialect, DEFAULTS._replace(sender=envelope.sender))
 
     assert sent == replace(envelope, dialect=dialect, seq=0, replayed=False)
 
 
 @given(envelopes(), dialects, st.lists(dialects, max_size=4))
-def test_through_any_chain_of_dialects(envelope: Envelope, last: DialectName, chain: list[DialectName]) -> None:
+def test_any_chain_of_dialects_round_trips(envelope: Envelope, last: DialectName, chain: list[DialectName]) -> None:
     """A bridge between two spaces changes nothing."""
     through = envelope
     for dialect in (*chain, last):
@@ -69,7 +69,7 @@ def _check_accepted(text: str) -> None:
         assert read(encode(envelope, dialect)) == replace(envelope, dialect=dialect)
 
 
-def test_who_speaks_the_draft_is_sent_what_its_sender_wrote() -> None:
+def test_the_draft_dialect_writes_what_was_read() -> None:
     with Cases() as case:
         for name, text in SENT.items():
             with case(name):
@@ -80,9 +80,9 @@ def _check_written_back(text: str) -> None:
     raw = msgspec.json.decode(text)
     envelope = read(text, None, DEFAULTS._replace(sender=raw.get("from", SENDER)))
 
-    said = write(envelope, "meup-draft")
+    frame = write(envelope, "meup-draft")
 
-    assert said == {
+    assert frame == {
         "protocol": "meup/draft",
         "id": DEFAULTS.id,
         "ts": "2025-08-31T12:00:00.123Z",
@@ -95,9 +95,9 @@ def _check_written_back(text: str) -> None:
 def test_the_seven_envelopes_of_the_short_flow_in_mew() -> None:
     flow = [read(text, None, DEFAULTS._replace(sender=msgspec.json.decode(text)["from"])) for text in FLOWS["option_5"]]
 
-    said = [write(envelope, "mew/v0.4") for envelope in flow]
+    frames = [write(envelope, "mew/v0.4") for envelope in flow]
 
-    assert [one["kind"] for one in said] == [
+    assert [one["kind"] for one in frames] == [
         "chat",
         "reasoning/start",
         "reasoning/thought",
@@ -108,19 +108,19 @@ def test_the_seven_envelopes_of_the_short_flow_in_mew() -> None:
         "reasoning/conclusion",
         "chat",
     ]
-    assert said[0]["payload"] == {"text": "Should we deploy this auth change?"}
-    assert said[1]["correlation_id"] == ["msg-100"]
-    assert said[2]["context"] == "msg-101"
+    assert frames[0]["payload"] == {"text": "Should we deploy this auth change?"}
+    assert frames[1]["correlation_id"] == ["msg-100"]
+    assert frames[2]["context"] == "msg-101"
     assert text_of(flow[1]) == "Analyzing deployment safety..."
 
 
-# --- what is generous ------------------------------------------------------------------------------------------
+# --- accepted variants -----------------------------------------------------------------------------------------
 
 REASON = read({"kind": "chat", "correlation_id": ["reason-123"], "payload": {"text": "No."}}, "mew/v0.4", DEFAULTS)
 
 
 @pytest.mark.parametrize(
-    "spelt",
+    "variant",
     [
         {"correlationId": "reason-123", "payload": {"message": "No."}},
         {"correlationId": ["reason-123"], "payload": {"content": "No."}},
@@ -139,8 +139,8 @@ REASON = read({"kind": "chat", "correlation_id": ["reason-123"], "payload": {"te
         {"ts": "2025-08-31T14:00:00.123456+02:00", "correlation_id": "reason-123", "payload": {"text": "No."}},
     ],
 )
-def test_all_spellings_mean_the_same(spelt: dict[str, object]) -> None:
-    assert read({"kind": "chat", **spelt}, "mew/v0.4", DEFAULTS) == REASON
+def test_all_spellings_mean_the_same(variant: dict[str, object]) -> None:
+    assert read({"kind": "chat", **variant}, "mew/v0.4", DEFAULTS) == REASON
 
 
 @pytest.mark.parametrize(
@@ -160,37 +160,37 @@ def test_the_first_envelope_shows_its_dialect(frame: dict[str, object], dialect:
     assert read(frame, None, DEFAULTS).dialect == dialect
 
 
-def test_half_an_emoji_costs_no_thought() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     thought = read(
         b'{"kind": "reasoning/thought", "payload": {"message": "good \\ud83d", "n": "\\u0000"}}', None, DEFAULTS
     )
 
     assert thought.payload == {"message": "good \ufffd", "n": "\0"}
-    assert stored(thought) == thought
+    assert store_and_load(thought) == thought
 
 
 def test_unknown_kinds_and_fields_are_kept() -> None:
-    said = {
+    frame = {
         "kind": "acme.forecast",
         "weather": {"a": [1]},
         "type": "error",
         "token": "t",
         "payload": {"x": {"y": None}},
     }
-    envelope = read(said, None, DEFAULTS)
+    envelope = read(frame, None, DEFAULTS)
 
     assert (envelope.kind, envelope.payload) == ("acme/forecast", {"x": {"y": None}})
     assert envelope.extra == {"weather": {"a": [1]}}
     assert write(envelope, "mew/v0.4").keys() >= {"weather"}
 
 
-def test_no_unknown_field_stands_before_a_known_one() -> None:
+def test_unknown_fields_do_not_override_known_ones() -> None:
     forged = replace(REASON, extra={"from": "human", "kind": "system/welcome"})
 
     assert write(forged, "mew/v0.4") == write(REASON, "mew/v0.4")
 
 
-def test_what_only_the_gateway_may_say_is_believed_from_it_alone() -> None:
+def test_system_envelopes_are_accepted_from_the_gateway_alone() -> None:
     welcome = {"kind": "system.welcome", "id": "w", "ts": 0, "from": "system:gateway", "payload": {"you": {"id": "a"}}}
 
     assert read(welcome).kind == "system/welcome"

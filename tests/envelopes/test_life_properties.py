@@ -1,4 +1,4 @@
-"""What holds of every conversation: rebuilt states, ends, interleavings, limits."""
+"""Properties of every conversation: restored states, ends, interleavings, limits."""
 
 from __future__ import annotations
 
@@ -27,36 +27,38 @@ settings = st.builds(
 )
 
 
-def written(space: Lifecycle) -> bytes:
+def encoded_state(space: Lifecycle) -> bytes:
     return msgspec.json.encode(space.state)
 
 
 @given(conversations(), settings)
-def test_the_state_is_what_was_accepted(conversation: list[Envelope], how: LifecycleSettings) -> None:
+def test_replaying_accepted_envelopes_gives_the_same_state(
+    conversation: list[Envelope], how: LifecycleSettings
+) -> None:
     space = Lifecycle(how)
     accepted = []
     for envelope in conversation:
-        before = written(space)
+        before = encoded_state(space)
         if space.feed(envelope).accepted:
             accepted.append(envelope)
         else:
-            assert written(space) == before, "what is refused changes nothing"
+            assert encoded_state(space) == before, "what is refused changes nothing"
 
     again = Lifecycle(how)
     for envelope in accepted:
         again.replay(envelope)
     assert again.state == space.state
-    assert written(again) == written(space), "in the same order"
+    assert encoded_state(again) == encoded_state(space), "in the same order"
 
 
 @given(conversations(), conversations(max_size=10), settings)
-def test_a_state_that_was_kept_goes_on_as_before(
+def test_a_restored_state_behaves_as_before(
     earlier: list[Envelope], later: list[Envelope], how: LifecycleSettings
 ) -> None:
     space = Lifecycle(how)
     for envelope in earlier:
         space.feed(envelope)
-    other = Lifecycle(how, msgspec.json.decode(written(space), type=LifecycleState))
+    other = Lifecycle(how, msgspec.json.decode(encoded_state(space), type=LifecycleState))
 
     assert [other.feed(envelope) for envelope in later] == [space.feed(envelope) for envelope in later]
     assert other.state == space.state
@@ -64,7 +66,7 @@ def test_a_state_that_was_kept_goes_on_as_before(
 
 
 @given(conversations())
-def test_nothing_but_one_conclusion_comes_after_an_end(conversation: list[Envelope]) -> None:
+def test_only_one_conclusion_is_accepted_after_an_end(conversation: list[Envelope]) -> None:
     space = life()
     ended: dict[str, str] = {}
     concluded_late: set[str] = set()
@@ -73,9 +75,9 @@ def test_nothing_but_one_conclusion_comes_after_an_end(conversation: list[Envelo
         if not verdict.accepted:
             continue
         path = verdict.place.path
-        over = [one for one in ended if context.is_within(path, one)]
+        ended_around = [one for one in ended if context.is_within(path, one)]
         thinks = envelope.sender != GATEWAY or envelope.kind in ("reasoning/start", "reasoning/conclusion")
-        if over and envelope.family == "reasoning" and thinks:
+        if ended_around and envelope.family == "reasoning" and thinks:
             assert envelope.kind == "reasoning/conclusion"
             assert path in ended
             assert path not in concluded_late
@@ -85,11 +87,11 @@ def test_nothing_but_one_conclusion_comes_after_an_end(conversation: list[Envelo
             ended[one.path] = one.status
             if envelope.kind == "reasoning/conclusion" and one.path == path:
                 concluded_late.add(one.path)
-    assert {path: found.status for path, found in space.state.ended.items()} == ended
+    assert {path: ended_context.status for path, ended_context in space.state.ended.items()} == ended
 
 
 @given(conversations())
-def test_nothing_is_open_in_what_has_ended_and_every_end_was_told(conversation: list[Envelope]) -> None:
+def test_contexts_inside_an_ended_one_are_ended_and_reported(conversation: list[Envelope]) -> None:
     space = life()
     opened: set[str] = set()
     for envelope in conversation:
@@ -103,27 +105,27 @@ def test_nothing_is_open_in_what_has_ended_and_every_end_was_told(conversation: 
 
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[list[list[Envelope]], list[Envelope]]:
-    """Several agents' conversations, each about contexts of its own; and all of them at once, each in its order."""
+    """Conversations of several agents about contexts of their own, and one interleaving of all."""
     several = []
     for agent in SENDERS:
-        own: list[Envelope] = draw(conversations(max_size=12, senders=[agent]))
-        several.append([_of(agent, envelope) for envelope in own])
-    turns = draw(st.permutations([number for number, own in enumerate(several) for _ in own]))
-    left = [iter(own) for own in several]
-    return several, [next(left[number]) for number in turns]
+        prefixed: list[Envelope] = draw(conversations(max_size=12, senders=[agent]))
+        several.append([_rename(agent, envelope) for envelope in prefixed])
+    turns = draw(st.permutations([number for number, prefixed in enumerate(several) for _ in prefixed]))
+    iterators = [iter(prefixed) for prefixed in several]
+    return several, [next(iterators[number]) for number in turns]
 
 
-def _of(agent: str, envelope: Envelope) -> Envelope:
-    def own(name: str) -> str:
+def _rename(agent: str, envelope: Envelope) -> Envelope:
+    def prefixed(name: str) -> str:
         return f"{agent}-{name}"
 
     return replace(
         envelope,
-        id=own(envelope.id),
+        id=prefixed(envelope.id),
         sender=agent if envelope.sender != GATEWAY else GATEWAY,
-        correlation_id=tuple(map(own, envelope.correlation_id)),
-        context=own(envelope.context) if envelope.context else None,
-        payload={"references": [own(name) for name in envelope.payload["references"]]},
+        correlation_id=tuple(map(prefixed, envelope.correlation_id)),
+        context=prefixed(envelope.context) if envelope.context else None,
+        payload={"references": [prefixed(name) for name in envelope.payload["references"]]},
     )
 
 
@@ -134,9 +136,9 @@ def test_agents_with_their_own_contexts_do_not_disturb_each_other(
     several, mixed = script
     together = life()
     verdicts = [(envelope, together.feed(envelope)) for envelope in mixed]
-    for agent, own in zip(SENDERS, several, strict=True):
+    for agent, prefixed in zip(SENDERS, several, strict=True):
         alone = life()
-        assert [(envelope, alone.feed(envelope)) for envelope in own] == [
+        assert [(envelope, alone.feed(envelope)) for envelope in prefixed] == [
             (envelope, verdict) for envelope, verdict in verdicts if envelope.id.startswith(f"{agent}-")
         ]
         assert alone.open_of(agent) == together.open_of(agent)
@@ -158,19 +160,19 @@ def test_limits_hold_and_nothing_grows_without_bound(conversation: list[Envelope
             assert space.open_of(sender) == len(owned) <= how.max_open
 
 
-def test_thousands_of_contexts_leave_nothing_behind_but_what_is_remembered() -> None:
+def test_ended_contexts_leave_no_more_than_the_limits_allow() -> None:
     space = life(max_ended=10, max_ids=10, max_implicit=10)
     for number in range(by_circle(1_250, 10_000)):
         space.feed(envelope_of("start", f"l{number}", id=f"s{number}", about=f"t{number}"))
         space.feed(envelope_of("chat", f"s{number}/aside"))
         space.feed(envelope_of("conclusion", f"s{number}"))
         space.feed(envelope_of("thought", f"i{number}"))
-    kept = space.contexts
-    assert [len(table) for table in (kept._names, kept._triggers, kept._open_of)] == [20, 10, 0]
+    contexts = space.contexts
+    assert [len(table) for table in (contexts._names, contexts._triggers, contexts._open_of)] == [20, 10, 0]
 
 
 @given(conversations(), st.integers(0, 60_000))
-def test_what_is_due_is_over_when_the_gateway_says_so(conversation: list[Envelope], now: int) -> None:
+def test_due_contexts_are_ended_by_the_gateway(conversation: list[Envelope], now: int) -> None:
     space = life(idle_ms=5_000)
     for envelope in conversation:
         space.feed(envelope)
@@ -194,11 +196,11 @@ def test_any_envelope_gets_a_verdict(conversation: list[Envelope], how: Lifecycl
         space.unknown_names(envelope)
 
 
-_odd: Any = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda of: st.lists(of, max_size=2))
+_odd: Any = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2))
 
 
 @given(st.dictionaries(st.sampled_from(["references", "metadata", "template", "step", "triggered_by"]), _odd))
-def test_odd_payloads_are_no_ones_fall(payload: dict[str, Any]) -> None:
+def test_odd_payloads_do_not_crash(payload: dict[str, Any]) -> None:
     space = life(templates={"t": ("x",)})
     space.feed(envelope_of("start", id="m1"))
     for kind in ("start", "thought", "conclusion"):

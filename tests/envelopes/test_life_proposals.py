@@ -1,4 +1,4 @@
-"""Proposals: who may do what with one, and in which state."""
+"""Proposals: which participants may settle one, and in which state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.envelopes.life_kit import conversations, envelope_of
 ASK: dict[str, Any] = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
 
 
-def proposed(**more: Any) -> Proposals:
+def proposals_with_one(**more: Any) -> Proposals:
     proposals = Proposals()
     assert proposals.feed(envelope_of("proposal", id="p1", by="a", **(ASK | more))).changed == ("p1",)
     return proposals
@@ -27,7 +27,7 @@ def _code(proposals: Proposals, envelope: Envelope) -> str | None:
 
 
 def test_a_proposal_is_fulfilled_and_has_an_outcome() -> None:
-    proposals = proposed()
+    proposals = proposals_with_one()
     assert proposals.feed(envelope_of("request", id="r1", by="human", about="p1", **ASK)).changed == ("p1",)
     assert proposals.feed(envelope_of("response", id="o1", by="tools", about="r1", error={"code": 1})).changed == (
         "p1",
@@ -47,41 +47,41 @@ def test_a_proposal_is_fulfilled_and_has_an_outcome() -> None:
         ("request", "b", None),
     ],
 )
-def test_who_may(kind: str, by: str, expected: str | None) -> None:
-    assert _code(proposed(), envelope_of(kind, by=by, about="p1")) == expected
+def test_who_may_settle_a_proposal(kind: str, by: str, expected: str | None) -> None:
+    assert _code(proposals_with_one(), envelope_of(kind, by=by, about="p1")) == expected
 
 
 @pytest.mark.parametrize("first", ["withdraw", "reject", "request"])
 @pytest.mark.parametrize("second", ["withdraw", "reject", "request"])
-def test_the_first_word_holds(first: str, second: str) -> None:
-    proposals = proposed()
+def test_the_first_settlement_holds(first: str, second: str) -> None:
+    proposals = proposals_with_one()
     assert _code(proposals, envelope_of(first, by="a" if first == "withdraw" else "b", about="p1")) is None
     assert (
         _code(proposals, envelope_of(second, by="a" if second == "withdraw" else "b", about="p1")) == "proposal_settled"
     )
 
 
-def test_only_those_it_is_for_reject_it() -> None:
-    proposals = proposed(to=["b"])
+def test_only_addressees_reject_a_proposal() -> None:
+    proposals = proposals_with_one(to=["b"])
     assert _code(proposals, envelope_of("reject", by="c", about="p1")) == "not_addressed"
     assert _code(proposals, envelope_of("reject", by="b", about="p1")) is None
 
 
-def test_words_about_no_proposal_are_refused_and_requests_are_just_requests() -> None:
-    proposals = proposed()
+def test_rejecting_or_withdrawing_an_unknown_proposal_is_refused() -> None:
+    proposals = proposals_with_one()
     for kind in ("reject", "withdraw"):
         assert _code(proposals, envelope_of(kind, by="b", about="p2")) == "proposal_unknown"
         assert _code(proposals, envelope_of(kind, by="b")) == "proposal_unknown"
     assert proposals.feed(envelope_of("request", by="b", about="p2")).changed == ()
 
 
-def test_what_was_asked_for_is_what_was_proposed_or_is_flagged() -> None:
+def test_a_request_that_differs_from_its_proposal_is_flagged() -> None:
     other = envelope_of("request", by="b", about="p1", method="tools/call", params={"name": "delete_issue"})
-    assert [flag.code for flag in proposed().feed(other).flags] == ["differs"]
+    assert [flag.code for flag in proposals_with_one().feed(other).flags] == ["differs"]
 
 
-def test_an_id_is_used_again_by_its_proposer_alone() -> None:
-    proposals = proposed()
+def test_only_the_proposer_reuses_an_id() -> None:
+    proposals = proposals_with_one()
     assert _code(proposals, envelope_of("proposal", id="p1", by="b", **ASK)) == "id_conflict"
     assert _code(proposals, envelope_of("proposal", id="p1", by="a", **ASK)) is None
     proposals.feed(envelope_of("request", id="r1", by="b", about="p1", **ASK))
@@ -90,7 +90,7 @@ def test_an_id_is_used_again_by_its_proposer_alone() -> None:
     assert proposals.feed(envelope_of("response", by="tools", about="r1")).changed == ()
 
 
-def test_only_the_last_are_remembered_and_open_ones_longest() -> None:
+def test_settled_proposals_are_forgotten_before_open_ones() -> None:
     proposals = Proposals(max_remembered=3)
     for name in ("p0", "p1", "p2"):
         proposals.feed(envelope_of("proposal", id=name, by="a", **ASK))
@@ -102,7 +102,7 @@ def test_only_the_last_are_remembered_and_open_ones_longest() -> None:
 
 
 @given(conversations())
-def test_the_state_is_what_was_accepted(conversation: list[Envelope]) -> None:
+def test_replaying_accepted_envelopes_gives_the_same_state(conversation: list[Envelope]) -> None:
     proposals = Proposals()
     accepted = []
     for envelope in conversation:
@@ -115,5 +115,5 @@ def test_the_state_is_what_was_accepted(conversation: list[Envelope]) -> None:
     for envelope in accepted:
         again.replay(envelope)
     assert again.state == proposals.state
-    kept = msgspec.json.decode(msgspec.json.encode(proposals.state), type=dict[str, Proposal])
-    assert Proposals(kept)._fulfilled_by == proposals._fulfilled_by
+    restored = msgspec.json.decode(msgspec.json.encode(proposals.state), type=dict[str, Proposal])
+    assert Proposals(restored)._fulfilled_by == proposals._fulfilled_by

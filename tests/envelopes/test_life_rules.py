@@ -1,4 +1,4 @@
-"""The rules of a context's life, one by one."""
+"""The rules of the life cycle of a context, one by one."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def test_the_seeds_final_answers_are_linked() -> None:
         space = life()
         verdicts = feed_all(space, *seed_flow(name))
 
-        found = space.contexts.by_name(path)
-        assert found is not None
-        assert found.status == "concluded"
+        ended_context = space.contexts.by_name(path)
+        assert ended_context is not None
+        assert ended_context.status == "concluded"
         answers = [verdict for verdict in verdicts if verdict.links]
         assert all(verdict.links == (path,) for verdict in answers)
-        assert len(answers) == (2 if name == "option_4" else 1)  # the proposal came out of it too
-        assert found.answer is not None
+        assert len(answers) == (2 if name == "option_4" else 1)  # the proposal is a result of it, too
+        assert ended_context.answer is not None
 
     space = life()
     feed_all(space, *seed_flow("option_5_many_agents"))
-    assert {path: found.answer for path, found in space.state.ended.items()} == {
+    assert {path: ended_context.answer for path, ended_context in space.state.ended.items()} == {
         "msg-201": "msg-210",
         "msg-202": "msg-211",
     }
 
 
-def test_the_table_says_something_of_everything() -> None:
+def test_the_table_of_moves_is_complete() -> None:
     assert {len(row) for row in MOVES.values()} == {5}
 
 
@@ -80,19 +80,19 @@ def test_a_starts_id_means_the_context_that_it_opened_wherever_that_is() -> None
         envelope_of("start", "label", id="m3"),
     )
 
-    for written, meant in {
+    for written, expected_path in {
         "m2": "m1/m2",
         "m2/deeper": "m1/m2/deeper",
         "m3": "label",
         "label/m3": "label",
         "label/m3/x": "label/x",
     }.items():
-        assert space.feed(envelope_of("thought", written)).place.path == meant
+        assert space.feed(envelope_of("thought", written)).place.path == expected_path
 
 
 def test_implicit_contexts_open_by_being_spoken_in_and_become_started_ones() -> None:
     space = life()
-    spoken, again, thought, start = feed_all(
+    first, again, thought, start = feed_all(
         space,
         envelope_of("chat", "talk"),
         envelope_of("request", "talk"),
@@ -100,8 +100,8 @@ def test_implicit_contexts_open_by_being_spoken_in_and_become_started_ones() -> 
         envelope_of("start", "talk", id="m1", by="b"),
         envelope_of("chat", "idea", ts=2),
     )[:4]
-    assert (spoken.place.role, again.place.role) == ("opens", "step")
-    assert flags(spoken) == set()
+    assert (first.place.role, again.place.role) == ("opens", "step")
+    assert flags(first) == set()
     assert space.state.implicit["idea"].active == 2
     assert flags(thought) == {"not_started"}
     assert start.place.path == "talk"
@@ -110,7 +110,7 @@ def test_implicit_contexts_open_by_being_spoken_in_and_become_started_ones() -> 
 
 
 @pytest.mark.parametrize("mode", ["strict", "flag", "off"])
-def test_nobody_reasons_after_the_end(mode: str) -> None:
+def test_reasoning_after_the_end_is_refused_or_flagged(mode: str) -> None:
     with Cases() as case:
         for kind in ("thought", "question", "conclusion", "cancel", "start"):
             with case(kind):
@@ -135,7 +135,7 @@ def _check_reasoning_after_the_end(kind: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["chat", "request", "response", "proposal"])
-def test_what_is_not_reasoning_is_heard_after_the_end(kind: str) -> None:
+def test_other_envelopes_are_accepted_after_the_end(kind: str) -> None:
     space = life()
     feed_all(space, envelope_of("start", id="m1"), envelope_of("conclusion", "m1"))
     late = space.feed(envelope_of(kind, "m1"))
@@ -144,7 +144,7 @@ def test_what_is_not_reasoning_is_heard_after_the_end(kind: str) -> None:
     assert flags(late) == {"after_end"}
 
 
-def test_the_gateway_sums_up_in_any_context_and_does_not_think() -> None:
+def test_the_gateway_adds_summaries_to_any_context() -> None:
     space = life(owner_only=True)
     feed_all(space, envelope_of("start", id="m1"), envelope_of("thought", "m1", id="t1"))
     summary: dict[str, Any] = {"message": "in short", "metadata": {"compresses": ["t1"]}}
@@ -154,22 +154,22 @@ def test_the_gateway_sums_up_in_any_context_and_does_not_think() -> None:
     assert (late.accepted, late.place.path) == (True, "m1")
 
 
-def test_a_context_that_is_no_path_is_not_looked_into() -> None:
+def test_a_context_operation_is_ignored() -> None:
     space = life()
     pushed = replace(envelope_of("thought"), context_operation={"operation": "push", "topic": "x"})
     assert space.feed(pushed).accepted
 
 
 @pytest.mark.parametrize(("by", "status"), [("human", "cancelled"), (GATEWAY, "abandoned")])
-def test_one_conclusion_is_heard_after_a_cancel(by: str, status: Status) -> None:
+def test_one_conclusion_is_accepted_after_a_cancel(by: str, status: Status) -> None:
     space = life()
     feed_all(space, envelope_of("start", id="m1"))
 
     assert space.feed(envelope_of("cancel", "m1", by=by, reason="enough")).ended == (EndedContext("m1", status),)
-    refused, heard, again = feed_all(
+    refused, concluded, again = feed_all(
         space, envelope_of("thought", "m1"), envelope_of("conclusion", "m1"), envelope_of("conclusion", "m1")
     )
-    assert (code(refused), code(heard), code(again)) == ("context_ended", None, "context_ended")
+    assert (code(refused), code(concluded), code(again)) == ("context_ended", None, "context_ended")
     assert "one conclusion" in str(refused.error and refused.error.message)
     assert space.state.ended["m1"].status == status
 
@@ -181,7 +181,7 @@ def test_a_conclusion_that_says_cancelled_cancels() -> None:
 
 
 @pytest.mark.parametrize(("end", "inner"), [("conclusion", "abandoned"), ("cancel", "cancelled")])
-def test_the_end_of_a_context_is_the_end_of_those_inside_it(end: str, inner: str) -> None:
+def test_ending_a_context_ends_those_inside_it(end: str, inner: str) -> None:
     space = life()
     feed_all(
         space,
@@ -199,7 +199,7 @@ def test_the_end_of_a_context_is_the_end_of_those_inside_it(end: str, inner: str
     assert space.feed(envelope_of("conclusion", "m1/m2")).accepted
 
 
-def test_ends_need_something_to_end_and_steps_a_context() -> None:
+def test_ends_and_steps_need_a_context() -> None:
     space = life()
     verdicts = feed_all(
         space,
@@ -227,7 +227,7 @@ def test_names_are_unique() -> None:
     assert code(space.feed(envelope_of("start", id="m9"))) is None
 
 
-def test_what_the_history_knows_counts() -> None:
+def test_names_in_the_history_are_known() -> None:
     space = life(max_ids=2)
     feed_all(space, *(envelope_of("chat", id=name) for name in ("i1", "i2", "i1", "i3")))
     assert list(space.state.recent) == ["i1", "i3"]
@@ -247,16 +247,16 @@ def test_what_the_history_knows_counts() -> None:
         envelope_of("thought", "tag/in"),
         envelope_of("start", id="m4", references=["x", "y"]),
     )
-    asked = [space.unknown_names(one) for one in (again, step, more)]
-    assert asked[0].ids == {"old"}
-    assert asked[1].paths == {"tag/in", "tag"}
-    assert asked[2].ids == {"m4", "x", "y"}
+    names = [space.unknown_names(one) for one in (again, step, more)]
+    assert names[0].ids == {"old"}
+    assert names[1].paths == {"tag/in", "tag"}
+    assert names[2].ids == {"m4", "x", "y"}
     assert code(space.feed(again, known_ids={"old"})) == "id_conflict"
     assert code(space.feed(step, ended_paths={"tag"})) == "context_ended"
     assert [flag.message for flag in space.feed(more, known_ids={"x"}).flags] == ["nothing in this space is called 'y'"]
 
 
-def test_anybody_contributes_unless_the_context_is_its_owners_only() -> None:
+def test_every_participant_contributes_unless_owner_only() -> None:
     others = (
         envelope_of("thought", "m1", by="b"),
         envelope_of("start", "m1", id="m2", by="b"),
@@ -277,7 +277,7 @@ def test_anybody_contributes_unless_the_context_is_its_owners_only() -> None:
     ] == [None] * 2
 
 
-def test_the_final_answer_is_its_owners_outside_of_the_context() -> None:
+def test_the_final_answer_is_an_envelope_of_the_owner_outside_the_context() -> None:
     space = life()
     feed_all(
         space,
@@ -293,7 +293,7 @@ def test_the_final_answer_is_its_owners_outside_of_the_context() -> None:
     )
     assert inside.links == other.links == acknowledged.links == ()
     early = space.feed(envelope_of("chat", about="m0", id="early"))
-    assert early.links == ("m1",)  # what is inside it is part of it
+    assert early.links == ("m1",)  # inner contexts belong to it
     feed_all(space, envelope_of("conclusion", "m1/m2"), envelope_of("conclusion", "m1"))
     final, after = feed_all(
         space, envelope_of("chat", about="m1", id="final"), envelope_of("chat", about=["m0", "m1"], id="after")
@@ -302,7 +302,7 @@ def test_the_final_answer_is_its_owners_outside_of_the_context() -> None:
     assert space.state.ended["m1"].answer == "final"
 
 
-def test_a_participant_has_so_many_contexts_open() -> None:
+def test_the_number_of_open_contexts_is_limited() -> None:
     for mode in ("strict", "flag", "off"):
         space = life(max_open=2, mode=mode)
         feed_all(
@@ -318,7 +318,7 @@ def test_a_participant_has_so_many_contexts_open() -> None:
         assert space.open_of("agent") == 2
 
 
-def test_paths_have_five_segments() -> None:
+def test_paths_have_at_most_five_segments() -> None:
     for mode in ("strict", "flag", "off"):
         space = life(mode=mode)
         path = "m0"
@@ -332,7 +332,7 @@ def test_paths_have_five_segments() -> None:
         assert code(space.feed(envelope_of("start", "m" * 255, id="longer"))) == "too_long"
 
 
-def test_silence_and_leaving_are_ended_by_the_gateway() -> None:
+def test_idle_and_left_contexts_are_ended_by_the_gateway() -> None:
     space = life(idle_ms=1000)
     feed_all(
         space,
@@ -353,7 +353,7 @@ def test_silence_and_leaving_are_ended_by_the_gateway() -> None:
     assert space.due(1500) == space.left_open_by("agent") == ()
 
 
-def test_a_template_is_taken_step_by_step() -> None:
+def test_steps_follow_their_template() -> None:
     space = life(templates={"incident": ("facts", "causes", "fix")})
     assert code(space.feed(envelope_of("start", id="m0", template="incdent"))) == "unknown_template"
     feed_all(space, envelope_of("start", id="m1", template="incident"))

@@ -1,4 +1,4 @@
-"""Reasoning as trees."""
+"""Trees of reasoning."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.envelopes.life_kit import conversations, envelope_of, life, seed_flow
 def in_order(tree: Tree) -> Iterator[Envelope]:
     if tree.start is not None:
         yield tree.start
-    for said_here in tree.steps:
-        if said_here.tree is not None:
-            yield from in_order(said_here.tree)
-        elif said_here.envelope is not None:
-            yield said_here.envelope
+    for step in tree.steps:
+        if step.tree is not None:
+            yield from in_order(step.tree)
+        elif step.envelope is not None:
+            yield step.envelope
 
 
 def all_of(several: tuple[Tree, ...]) -> Iterator[Tree]:
@@ -31,14 +31,14 @@ def all_of(several: tuple[Tree, ...]) -> Iterator[Tree]:
 
 
 @given(conversations())
-def test_everything_said_in_a_context_stands_in_one_tree_once(conversation: list[Envelope]) -> None:
+def test_every_envelope_of_a_context_is_in_one_tree_once(conversation: list[Envelope]) -> None:
     space = life()
     accepted = [(envelope, verdict) for envelope in conversation if (verdict := space.feed(envelope)).accepted]
-    found = build_trees([envelope for envelope, _ in accepted])
+    trees = build_trees([envelope for envelope, _ in accepted])
 
-    told = [envelope.seq for tree in found for envelope in in_order(tree)]
-    assert sorted(told) == [envelope.seq for envelope, verdict in accepted if verdict.place.path is not None]
-    for tree in all_of(found):
+    seqs = [envelope.seq for tree in trees for envelope in in_order(tree)]
+    assert sorted(seqs) == [envelope.seq for envelope, verdict in accepted if verdict.place.path is not None]
+    for tree in all_of(trees):
         own = [one.envelope.seq for one in tree.steps if one.envelope is not None]
         assert own == sorted(own)
         assert all(context.is_within(one.tree.path, tree.path) for one in tree.steps if one.tree is not None)
@@ -48,20 +48,20 @@ def test_everything_said_in_a_context_stands_in_one_tree_once(conversation: list
 
 
 @given(conversations())
-def test_any_list_makes_trees_that_can_be_written(conversation: list[Envelope]) -> None:
+def test_trees_of_any_list_can_be_serialized(conversation: list[Envelope]) -> None:
     for start in (0, len(conversation) // 2):
-        found = build_trees(conversation[start:])
-        assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[Tree, ...]) == found
-        for tree in found:
+        trees = build_trees(conversation[start:])
+        assert msgspec.json.decode(msgspec.json.encode(trees), type=tuple[Tree, ...]) == trees
+        for tree in trees:
             shape(tree)
 
 
 @given(conversations())
-def test_a_readers_trees_hold_what_the_reader_may_see(conversation: list[Envelope]) -> None:
-    reader = SpaceViewer(participant="watcher", reasoning=False)
+def test_the_trees_of_a_viewer_hold_what_it_may_see(conversation: list[Envelope]) -> None:
+    viewer = SpaceViewer(participant="watcher", reasoning=False)
 
     def sees(envelope: Envelope, place: ContextPlace) -> bool:
-        return is_shown(envelope, place, reader)
+        return is_shown(envelope, place, viewer)
 
     for tree in all_of(build_trees(conversation, sees)):
         assert list(in_order(tree))
@@ -109,7 +109,7 @@ def test_agents_who_share_a_context_are_all_named() -> None:
     assert tree.participants == ("agent-a", "agent-b")
 
 
-def test_a_start_that_comes_late_heads_the_tree_of_what_was_said_before() -> None:
+def test_a_late_start_heads_the_tree_of_earlier_envelopes() -> None:
     (tree,) = build_trees(
         [envelope_of("chat", "talk"), envelope_of("start", "talk", id="m1"), envelope_of("conclusion", "talk")]
     )

@@ -1,6 +1,6 @@
-"""Amazon's event stream: the format, its limits and faults, and independence of how the bytes were cut.
+"""Amazon's event stream: the format, limits, errors, and independence from the cuts of the bytes.
 
-`botocore`, Amazon's own reader, says what is right.
+The reference is `botocore`, Amazon's own decoder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pellucid.framing.eventstream import MAX_HEADER_BYTES, HeaderValue, Timestam
 from tests.cutting import cut
 from tests.event_stream_messages import eventstream_message
 
-# Written by Amazon's tools, not by ours.
+# Encoded by Amazon's tools.
 KNOWN = bytes.fromhex(
     "000000b9000000578dfa715b0b3a6576656e742d74797065070011636f6e74656e74426c6f636b44656c74610d3a636f6e74656e742d7479"
     "70650700106170706c69636174696f6e2f6a736f6e0d3a6d6573736167652d747970650700056576656e747b22636f6e74656e74426c6f63"
@@ -32,7 +32,7 @@ PAYLOAD = b'{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"Let"}},"
 
 
 def decode(*chunks: bytes, limit: int = 1 << 20) -> list[EventStreamMessage]:
-    """What must be right."""
+    """Decode data that must be valid."""
     decoder = EventStreamDecoder(limit)
     messages = [message for chunk in chunks for message in decoder.feed(chunk)]
     assert decoder.error is None, decoder.error
@@ -41,17 +41,17 @@ def decode(*chunks: bytes, limit: int = 1 << 20) -> list[EventStreamMessage]:
 
 
 def fault(*chunks: bytes, limit: int = 1 << 20) -> tuple[list[EventStreamMessage], str]:
-    """What must be wrong."""
+    """Decode data that must be invalid; return the messages before the error, and its text."""
     decoder = EventStreamDecoder(limit)
     messages = [message for chunk in chunks for message in decoder.feed(chunk)]
     assert decoder.error is not None
     assert decoder.error.kind == "model_error"
-    assert decoder.feed(KNOWN) == [], "nothing more comes"
+    assert decoder.feed(KNOWN) == [], "there are no messages after an error"
     return messages, decoder.error.full_message
 
 
 def message(head: bytes = b"", payload: bytes = b"", *, total: int | None = None, headers: int | None = None) -> bytes:
-    """A message with checksums that are right, whatever its lengths say."""
+    """Encode a message with correct checksums and arbitrary lengths."""
     total = 16 + len(head) + len(payload) if total is None else total
     lengths = pack(">II", total, len(head) if headers is None else headers)
     body = lengths + pack(">I", crc32(lengths)) + head + payload
@@ -83,7 +83,7 @@ def test_a_message_may_hold_nothing() -> None:
     assert decode(message()) == [EventStreamMessage({}, b"")]
 
 
-def test_a_message_under_way_is_a_rest_and_no_error() -> None:
+def test_an_incomplete_message_is_no_error() -> None:
     decoder = EventStreamDecoder()
     rests = [decoder.has_partial]
     assert decoder.feed(KNOWN + KNOWN[:5]) == decode(KNOWN)
@@ -117,29 +117,29 @@ def test_every_type_of_header_both_ways(raw: bytes, value: HeaderValue) -> None:
     assert eventstream_message(b"payload", {"n": value}) == data
 
 
-# --- faults --------------------------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------------------------
 
 
-def test_one_wrong_bit_anywhere_is_found() -> None:
+def test_one_wrong_bit_anywhere_is_an_error() -> None:
     for bit in range(8 * len(KNOWN)):
         broken = bytearray(KNOWN)
         broken[bit // 8] ^= 1 << bit % 8
-        messages, said = fault(KNOWN + bytes(broken) + KNOWN)
-        assert messages == decode(KNOWN), "the message before it counts"
-        assert "checksum" in said
+        messages, message = fault(KNOWN + bytes(broken) + KNOWN)
+        assert messages == decode(KNOWN), "the message before the error is decoded"
+        assert "checksum" in message
 
 
 def test_the_first_checksum_is_checked_before_a_length_is_believed() -> None:
-    """Otherwise a flipped bit makes the reader wait for gigabytes that never come."""
+    """Otherwise one flipped bit could make the decoder wait for gigabytes."""
     assert fault(b"\x7f" + KNOWN[1:12]) == ([], fault(b"\x00" * 12)[1])
 
 
-def test_something_else_altogether_is_found_after_twelve_bytes() -> None:
+def test_another_format_is_an_error_after_twelve_bytes() -> None:
     assert fault(b"<html><head>")[1].endswith("the checksum of a message's first bytes is wrong")
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "expected"),
     [
         (message(total=15), "a message of 15 bytes says that 0 of them are headers"),
         (message(headers=1), "a message of 16 bytes says that 1 of them are headers"),
@@ -154,28 +154,28 @@ def test_something_else_altogether_is_found_after_twelve_bytes() -> None:
         (message(b"\x01n\x00\x01n\x00"), "a header twice: n"),
     ],
 )
-def test_what_cannot_be_is_named(data: bytes, said: str) -> None:
+def test_an_invalid_message_is_a_named_error(data: bytes, expected: str) -> None:
     messages, message_ = fault(KNOWN + data)
     assert messages == decode(KNOWN)
-    assert said in message_
+    assert expected in message_
     assert message_.startswith("the upstream's event stream cannot be read any further: ")
 
 
 # --- limits --------------------------------------------------------------------------------------------------------
 
 
-def test_a_payload_has_a_limit_that_is_told_before_it_comes() -> None:
+def test_a_payload_that_is_too_large_is_refused_before_it_is_read() -> None:
     assert decode(message(payload=bytes(1000)), limit=1000)[0].payload == bytes(1000)
-    said = "the payload of an event-stream message did not end within 1000 bytes"
-    assert fault(message(payload=bytes(1001))[:12], limit=1000) == ([], said)
+    expected = "the payload of an event-stream message did not end within 1000 bytes"
+    assert fault(message(payload=bytes(1001))[:12], limit=1000) == ([], expected)
 
 
 def test_headers_have_a_limit() -> None:
-    said = f"the headers of an event-stream message did not end within {MAX_HEADER_BYTES} bytes"
-    assert fault(message(bytes(MAX_HEADER_BYTES + 1))[:12]) == ([], said)
+    expected = f"the headers of an event-stream message did not end within {MAX_HEADER_BYTES} bytes"
+    assert fault(message(bytes(MAX_HEADER_BYTES + 1))[:12]) == ([], expected)
 
 
-def test_many_different_headers_are_read_but_not_all_kept() -> None:
+def test_many_different_headers_are_read_but_not_all_cached() -> None:
     decoder = EventStreamDecoder()
     for number in range(1000):
         (read,) = decoder.feed(eventstream_message(b"", {"n": number}))
@@ -184,14 +184,14 @@ def test_many_different_headers_are_read_but_not_all_kept() -> None:
 
 
 def test_a_large_message_in_small_pieces_is_joined_once() -> None:
-    """Ten megabytes a kilobyte at a time: joined for each piece, this would copy fifty gigabytes."""
+    """Ten megabytes come in kilobytes: if every piece were joined, this would copy fifty gigabytes."""
     data = eventstream_message(bytes(10_000_000), HEADERS)
     decoder = EventStreamDecoder()
     messages = [read for at in range(0, len(data), 1024) for read in decoder.feed(data[at : at + 1024])]
     assert [len(read.payload) for read in messages] == [10_000_000]
 
 
-# --- any message, any cut, and Amazon's own reader -----------------------------------------------------------------
+# --- arbitrary input, compared with botocore -----------------------------------------------------------------------
 
 names = st.text(max_size=20)
 values = st.one_of(
@@ -211,7 +211,7 @@ def written(sent: list[EventStreamMessage]) -> bytes:
 
 
 def botocores(data: bytes) -> tuple[list[tuple[dict[str, Any], bytes]], bool]:
-    """What Amazon's reader makes of it, and whether it gave up."""
+    """Decode with botocore; return the messages and whether it raised."""
     buffer = EventStreamBuffer()
     buffer.add_data(data)
     read: list[tuple[dict[str, Any], bytes]] = []
@@ -223,7 +223,7 @@ def botocores(data: bytes) -> tuple[list[tuple[dict[str, Any], bytes]], bool]:
 
 
 def plain(read: list[EventStreamMessage]) -> list[tuple[dict[str, Any], bytes]]:
-    """In the types that Amazon's reader uses."""
+    """Convert messages to the types of botocore."""
     return [
         ({name: value.bytes if isinstance(value, UUID) else value for name, value in headers.items()}, payload)
         for headers, payload in read
@@ -231,7 +231,7 @@ def plain(read: list[EventStreamMessage]) -> list[tuple[dict[str, Any], bytes]]:
 
 
 @given(st.lists(messages, max_size=5), places)
-def test_what_is_written_is_read_however_it_is_cut(sent: list[EventStreamMessage], places: list[int]) -> None:
+def test_encoded_messages_are_decoded_for_every_cut(sent: list[EventStreamMessage], places: list[int]) -> None:
     data = written(sent)
     assert decode(*cut(data, places)) == sent
     assert botocores(data) == (plain(sent), False)
@@ -243,7 +243,7 @@ def test_what_is_written_is_read_however_it_is_cut(sent: list[EventStreamMessage
     st.integers(0, 10**6),
     st.sampled_from(["flip", "drop", "insert", "cut"]),
 )
-def test_damage_is_found_where_amazon_finds_it(
+def test_damage_is_an_error_where_botocore_finds_it(
     sent: list[EventStreamMessage], places: list[int], at: int, how: str
 ) -> None:
     data = bytearray(written(sent))
@@ -264,12 +264,12 @@ def test_damage_is_found_where_amazon_finds_it(
 
 
 @given(st.binary(max_size=300))
-def test_noise_never_raises(data: bytes) -> None:
+def test_any_bytes_never_raise(data: bytes) -> None:
     EventStreamDecoder().feed(data)
 
 
 @given(st.binary(max_size=60))
-def test_noise_in_headers_never_raises(head: bytes) -> None:
+def test_any_bytes_in_headers_never_raise(head: bytes) -> None:
     decoder = EventStreamDecoder()
     read = decoder.feed(message(head, b"x"))
     assert bool(read) != bool(decoder.error)

@@ -1,4 +1,4 @@
-"""NDJSON framing: lines, whatever the cuts."""
+"""NDJSON framing: lines, independent of the cuts of the bytes."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def test_a_line_that_never_ends_is_refused() -> None:
 
 
 @given(st.integers(0, 40))
-def test_a_frame_that_is_too_large_takes_none_that_was_whole_with_it(place: int) -> None:
+def test_frames_before_a_frame_that_is_too_large_are_returned(place: int) -> None:
     body = b"{}\n" + b"xxxxxxxxxxxxxxxxxxxx"
     decoder, whole = NDJSONDecoder(max_bytes=12), []
     with pytest.raises(FrameTooLarge):  # noqa: PT012 (whichever of the reads)

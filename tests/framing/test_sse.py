@@ -1,4 +1,4 @@
-"""SSE framing: the WHATWG rules, and independence of how the bytes were cut."""
+"""SSE framing: the WHATWG rules, and independence from the cuts of the bytes."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def decode(*chunks: bytes, limit: int = 1 << 20) -> list[SSE]:
 
 
 def reference(body: bytes) -> list[SSE]:
-    """The standard's algorithm, line by line over the whole body: slow, obvious, and written independently."""
+    """Decode with the standard's algorithm, line by line: slow, simple, and written independently."""
     if body.startswith(b"\xef\xbb\xbf"):
         body = body[3:]
     lines, line, i = [], b"", 0
@@ -50,7 +50,7 @@ def reference(body: bytes) -> list[SSE]:
     return events
 
 
-# Text made of what matters to the parser, so that hypothesis finds the corners quickly.
+# Text of tokens that matter to the parser, so that hypothesis finds edge cases quickly.
 alphabet = st.sampled_from(
     [
         b"data",
@@ -88,7 +88,7 @@ def test_byte_by_byte(body: bytes) -> None:
         max_size=6,
     )
 )
-def test_what_we_write_we_read(events: list[tuple[bytes, str | None]]) -> None:
+def test_encoded_events_are_decoded_unchanged(events: list[tuple[bytes, str | None]]) -> None:
     body = b"".join(sse_event(data, name) for data, name in events)
     assert decode(body) == [SSE(name or "", data) for data, name in events]
 
@@ -128,12 +128,12 @@ def test_an_event_that_never_ends_is_refused_before_memory_is_spent() -> None:
         decode(*[b"data: x\n"] * 200, limit=100)
 
 
-def test_comments_without_end_cost_nothing() -> None:
+def test_endless_comments_are_not_buffered() -> None:
     assert decode(*[b": still here\n"] * 1000, b"data: a\n\n", limit=100) == [SSE("", b"a")]
 
 
 def test_a_huge_event_in_tiny_pieces_is_joined_once() -> None:
-    # A buffer that is re-joined at every piece would copy some 50 GB here.
+    # A buffer that is joined for every piece would copy some 50 GB here.
     decoder = SSEDecoder()
     decoder.feed(b"data: ")
     for _ in range(100_000):
@@ -144,7 +144,7 @@ def test_a_huge_event_in_tiny_pieces_is_joined_once() -> None:
 
 
 @given(st.integers(0, 40))
-def test_a_frame_that_is_too_large_takes_none_that_was_whole_with_it(place: int) -> None:
+def test_frames_before_a_frame_that_is_too_large_are_returned(place: int) -> None:
     body = b"data: ok\n\n" + b"data: xxxxxxxxxxxxxxxxxxxx"
     decoder, whole = SSEDecoder(max_bytes=12), []
     with pytest.raises(FrameTooLarge):  # noqa: PT012 (whichever of the reads)

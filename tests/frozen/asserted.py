@@ -15,19 +15,19 @@ CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 def codes_in_tests() -> dict[str, set[str]]:
     """What an error's code is compared with, and the columns called `code` of parametrised tests."""
-    found: dict[str, set[str]] = defaultdict(set)
+    codes: dict[str, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             for value in _compared(node) if isinstance(node, ast.Compare) else _column(node):
                 for one in ast.walk(value):
                     if isinstance(one, ast.Constant) and isinstance(one.value, str) and CODE.fullmatch(one.value):
-                        found[one.value].add(f"{path.relative_to(ROOT)}:{one.lineno}")
-    return found
+                        codes[one.value].add(f"{path.relative_to(ROOT)}:{one.lineno}")
+    return codes
 
 
 def codes_in_docs() -> dict[str, set[str]]:
     """Columns of tables that are called `code`, what stands in an example as one, and "the code `x`"."""
-    found: dict[str, set[str]] = defaultdict(set)
+    locations: dict[str, set[str]] = defaultdict(set)
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         column = None
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -39,9 +39,9 @@ def codes_in_docs() -> dict[str, set[str]]:
             codes = re.findall(r"`([a-z_]+)`", cells[column]) if column is not None else []
             codes += re.findall(r"\bcode `([a-z_]+)`|`?\"?\bcode\"?(?::| ==) \"([a-z_]+)\"", line)
             for code in codes:
-                found[code if isinstance(code, str) else code[0] or code[1]].add(f"{path.name}:{number}")
-    found.pop("code", None)
-    return found
+                locations[code if isinstance(code, str) else code[0] or code[1]].add(f"{path.name}:{number}")
+    locations.pop("code", None)
+    return locations
 
 
 def _compared(node: ast.Compare) -> Iterator[ast.expr]:

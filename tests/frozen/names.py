@@ -112,9 +112,11 @@ def _metrics() -> Iterator[str]:
 def _attributes() -> Iterator[str]:
     """Attributes of spans, those among them that one run does not show. ASGI's messages and files look alike."""
     others = r"http\.(disconnect|response\.(start|body))|pellucid\.(frames|sqlite|toml)"
-    found = {text for text in constants() if re.fullmatch(r"(gen_ai|pellucid|http|server|error)(\.[a-z_]+)+", text)}
+    candidates = {
+        text for text in constants() if re.fullmatch(r"(gen_ai|pellucid|http|server|error)(\.[a-z_]+)+", text)
+    }
     modules = {".".join(("pellucid", *path.relative_to(SOURCE).with_suffix("").parts)) for path in SOURCE.rglob("*")}
-    yield from (text for text in found - modules if not re.fullmatch(others, text))
+    yield from (text for text in candidates - modules if not re.fullmatch(others, text))
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -167,12 +169,12 @@ def protocol_structs() -> dict[str, list[Struct]]:
     """The structs of client protocols, by the protocol's package."""
     for module in pkgutil.walk_packages(protocols.__path__, _FROM_PROTOCOLS):
         importlib.import_module(module.name)
-    found: dict[str, list[Struct]] = {}
+    structs: dict[str, list[Struct]] = {}
     for struct in _subclasses(msgspec.Struct):
         package, _, rest = struct.__module__.removeprefix(_FROM_PROTOCOLS).partition(".")
         if struct.__module__.startswith(_FROM_PROTOCOLS) and rest:
-            found.setdefault(package, []).append(struct)
-    return found
+            structs.setdefault(package, []).append(struct)
+    return structs
 
 
 def _subclasses(cls: type[msgspec.Struct]) -> Iterator[Struct]:
@@ -220,11 +222,11 @@ def answer_roots() -> dict[str, dict[str, Struct]]:
         "chat": {"question": Question, "answer": Answer},
     }
     read = request_roots()
-    found = {}
+    roots = {}
     for package, structs in protocol_structs().items():
         whole = written.get(package, {})
-        found[package] = tagged(structs, {**read.get(package, {}), **whole}) | whole
-    return found
+        roots[package] = tagged(structs, {**read.get(package, {}), **whole}) | whole
+    return roots
 
 
 def _requests() -> Iterator[str]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 
 from tests.scripted import Call, Upstream, delta, say
-from tests.telemetry.telemetry_kit import calls, config_of, listening
+from tests.telemetry.telemetry_kit import calls, captured_telemetry, config_of
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 TOOLS = {"functions": ["tests.telemetry.telemetry_kit:add", "tests.telemetry.telemetry_kit:broken"]}
@@ -37,17 +37,17 @@ def observed_names() -> Iterator[str]:
         refused = upstream.plays(refuses)
         broken = upstream.plays(breaks)
         later = upstream.plays(waits)
-        with listening(config_of(upstream, model, refused, broken, later, tools=TOOLS)) as (gateway, heard):
+        with captured_telemetry(config_of(upstream, model, refused, broken, later, tools=TOOLS)) as (gateway, captured):
             gateway.ask(model, stream=True, max_output_tokens=99, temperature=1.0, top_p=1.0)
             gateway.ask(refused)
             gateway.ask(broken, stream=True)
             gateway.ask("no-such-model")
             gateway.ask(later, background=True)
-            wait_until(lambda: [line["what"] for line in heard.lines].count("request") == 5, "every request is told")
+            wait_until(lambda: [line["what"] for line in captured.lines].count("request") == 5, "every request is told")
             answered.set()  # the run in the background outlives its request
-            wait_until(lambda: any(line["what"] == "run" for line in heard.lines), "the run in the background ended")
+            wait_until(lambda: any(line["what"] == "run" for line in captured.lines), "the run in the background ended")
             gateway.idle()
-            spans, lines = heard.spans, heard.lines
+            spans, lines = captured.spans, captured.lines
     chosen = dict.fromkeys((model, refused, broken, later), "{model}") | dict.fromkeys(("add", "broken"), "{tool}")
     for span in spans:
         name = " ".join(chosen.get(word, word) for word in span.name.split(" "))

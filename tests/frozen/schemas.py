@@ -61,10 +61,10 @@ def _contents(body: Json, at: str) -> Iterator[str]:
 
 def _resolved(document: Json, node: Json) -> Json:
     while "$ref" in node:
-        found: Any = document
+        target: Any = document
         for step in node["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        node = found
+            target = target[step]
+        node = target
     return node
 
 
@@ -132,19 +132,19 @@ def tagged(structs: Iterable[Struct], besides: Mapping[str, Struct]) -> dict[str
 
 def unreached(structs: Iterable[Struct], roots: Iterable[Struct]) -> set[Struct]:
     """The structs that no root reaches, without those that others are built on."""
-    found = set(structs) - set(_reached(roots))
-    return {one for one in found if one.__struct_config__.tag is not None or not one.__subclasses__()}
+    candidates = set(structs) - set(_reached(roots))
+    return {one for one in candidates if one.__struct_config__.tag is not None or not one.__subclasses__()}
 
 
 def _reached(roots: Iterable[Struct]) -> list[Struct]:
-    found: dict[Struct, None] = {}
+    reached: dict[Struct, None] = {}
     waiting = list(roots)
     while waiting:
         one = waiting.pop(0)
-        if one not in found:
-            found[one] = None
+        if one not in reached:
+            reached[one] = None
             waiting += [inner for field in msgspec.structs.fields(one) for inner in _structs_of(field.type)]
-    return list(found)
+    return list(reached)
 
 
 def _structs_of(type_: Any) -> Iterator[Struct]:

@@ -76,25 +76,25 @@ class Module:
     @cached_property
     def parameters(self) -> list[Parameter]:
         """What functions take, and classes that are made of their annotated fields."""
-        found = [one for name, function, bound in self.functions for one in self._taken(name, function, bound)]
+        parameters = [one for name, function, bound in self.functions for one in self._taken(name, function, bound)]
         for node in self.nodes:
             if isinstance(node, ast.ClassDef):
                 fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
                 names = [one.id for one in fields if isinstance(one, ast.Name)]
-                found += [Parameter(node.name, name, place, self.name) for place, name in enumerate(names)]
-        return found
+                parameters += [Parameter(node.name, name, place, self.name) for place, name in enumerate(names)]
+        return parameters
 
     @cached_property
     def defaults(self) -> list[ast.expr]:
         """The defaults of parameters that are called `code`."""
-        found = []
+        defaults = []
         for _, function, _ in self.functions:
-            arguments, given = [*function.args.posonlyargs, *function.args.args], function.args.defaults
-            pairs = [*zip(arguments[len(arguments) - len(given) :], given, strict=True)]
+            arguments, default_values = [*function.args.posonlyargs, *function.args.args], function.args.defaults
+            pairs = [*zip(arguments[len(arguments) - len(default_values) :], default_values, strict=True)]
             keywords = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
             pairs += [(one, value) for one, value in keywords if value is not None]
-            found += [value for one, value in pairs if one.arg == "code"]
-        return found
+            defaults += [value for one, value in pairs if one.arg == "code"]
+        return defaults
 
     def _taken(self, name: str, function: Routine, bound: bool) -> list[Parameter]:
         arguments = [*function.args.posonlyargs, *function.args.args][int(bound) :]
@@ -113,7 +113,7 @@ class Scope(NamedTuple):
 
 def _assigned(nodes: Sequence[ast.AST]) -> Assigned:
     """What is assigned to each name and attribute."""
-    found: Assigned = defaultdict(list)
+    assigned: Assigned = defaultdict(list)
 
     def assign(target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
@@ -123,9 +123,9 @@ def _assigned(nodes: Sequence[ast.AST]) -> Assigned:
             assign(target, value.body)
             assign(target, value.orelse)
         elif isinstance(target, ast.Name):
-            found[target.id].append(value)
+            assigned[target.id].append(value)
         elif isinstance(target, ast.Attribute):
-            found[target.attr].append(value)
+            assigned[target.attr].append(value)
 
     for node in nodes:
         if isinstance(node, ast.Assign):
@@ -133,7 +133,7 @@ def _assigned(nodes: Sequence[ast.AST]) -> Assigned:
                 assign(target, node.value)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             assign(node.target, node.value)
-    return found
+    return assigned
 
 
 @cache
@@ -144,33 +144,33 @@ def modules() -> tuple[Module, ...]:
 @cache
 def _named_constants() -> Assigned:
     """What is assigned to names in capitals, in any module."""
-    found: Assigned = defaultdict(list)
+    constants_by_name: Assigned = defaultdict(list)
     for module in modules():
         for name, values in module.assigned.items():
             if name.isupper():
-                found[name] += values
-    return found
+                constants_by_name[name] += values
+    return constants_by_name
 
 
 @cache
-def _heirs() -> dict[str, set[tuple[str, str]]]:
+def _subclasses() -> dict[str, set[tuple[str, str]]]:
     """The classes that are made as another one is, by the other's name: each with its module's name."""
-    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    subclasses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for module in modules():
         for node in module.nodes:
             if isinstance(node, ast.ClassDef) and not any(
                 isinstance(one, ROUTINES) and one.name == "__init__" for one in node.body
             ):
                 for base in node.bases:
-                    found[getattr(base, "id", getattr(base, "attr", ""))].add((node.name, module.name))
-    return found
+                    subclasses[getattr(base, "id", getattr(base, "attr", ""))].add((node.name, module.name))
+    return subclasses
 
 
 def _inherited(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
     """The parameters, and those that classes have from the ones they are built on."""
     for one in parameters:
         yield one
-        for name, module in _heirs().get(one.callee, ()):
+        for name, module in _subclasses().get(one.callee, ()):
             yield from _inherited([one._replace(callee=name, module=module)])
 
 
@@ -202,7 +202,7 @@ def code_values() -> frozenset[str | int]:
     assignments and entries of that name; and the values of types and constants that are called codes.
     """
     sinks = {one for one in [*_all_parameters()] if one.name == "code"}
-    found: set[str | int] = set()
+    codes: set[str | int] = set()
     while True:
         by_callee: dict[str, set[Parameter]] = defaultdict(set)
         for sink in sinks:
@@ -211,22 +211,22 @@ def code_values() -> frozenset[str | int]:
         for module in modules():
             for call in module.calls:
                 scope = module.around.get(id(call), Scope([], []))
-                given = list(_given(module, call, by_callee))
-                near = _assigned(scope.nodes) if given else {}
-                for value in given:
+                code_arguments = list(_code_arguments(module, call, by_callee))
+                near = _assigned(scope.nodes) if code_arguments else {}
+                for value in code_arguments:
                     names = {one.id for one in _branches(value) if isinstance(one, ast.Name)}
                     more |= {one for one in _inherited(scope.parameters) if one.name in names}
-                    found |= _values(value, near, module.assigned)
+                    codes |= _values(value, near, module.assigned)
         if more <= sinks:
             break
         sinks |= more
     for module in modules():
         for value in [*module.assigned.get("code", ()), *module.defaults, *_entries(module)]:
-            found |= _values(value, {}, module.assigned)
+            codes |= _values(value, {}, module.assigned)
         for name, values in module.assigned.items():
             if re.fullmatch(r"_?([A-Z]\w+)?Code|_?([A-Z]+_)*CODE", name):
-                found |= {its for value in values for one in ast.walk(value) if (its := _constant(one)) is not None}
-    return frozenset(found)
+                codes |= {its for value in values for one in ast.walk(value) if (its := _constant(one)) is not None}
+    return frozenset(codes)
 
 
 def named_numbers() -> Iterator[int]:
@@ -237,7 +237,7 @@ def named_numbers() -> Iterator[int]:
                 yield value.value
 
 
-def _given(module: Module, call: ast.Call, sinks: Mapping[str, set[Parameter]]) -> Iterator[ast.expr]:
+def _code_arguments(module: Module, call: ast.Call, sinks: Mapping[str, set[Parameter]]) -> Iterator[ast.expr]:
     """What a call gives as a code. A parameter of another name counts where it is clear whose it is."""
     callee = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
     taken = sinks.get(callee, set())
@@ -265,36 +265,36 @@ def _branches(value: ast.expr) -> Iterator[ast.expr]:
 
 def _values(value: ast.expr, near: Assigned, far: Assigned, depth: int = 4) -> set[str | int]:
     """The constants that an expression can come to: in a function, with what is assigned there, and in its module."""
-    found: set[str | int] = set()
+    constants: set[str | int] = set()
     for one in _branches(value) if depth else ():
         further: list[ast.expr] = []
         if isinstance(one, ast.Constant):
             if (its := _constant(one)) is not None:
-                found.add(its)
+                constants.add(its)
         elif isinstance(one, ast.JoinedStr):
-            found.add(_pattern(one))
+            constants.add(_pattern(one))
         elif isinstance(one, ast.Subscript):
-            found |= _looked_up(one.value, far, depth - 1)
+            constants |= _looked_up(one.value, far, depth - 1)
         elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "get":
-            found |= _looked_up(one.func.value, far, depth - 1)
+            constants |= _looked_up(one.func.value, far, depth - 1)
             further = one.args[1:]
         elif isinstance(one, ast.Name):
             further = near.get(one.id) or (one.id.isupper() and far.get(one.id)) or _named_constants()[one.id]
         elif isinstance(one, ast.Attribute):
             further = _named_constants()[one.attr]
         for step in further:
-            found |= _values(step, near, far, depth - 1)
-    return found
+            constants |= _values(step, near, far, depth - 1)
+    return constants
 
 
 def _looked_up(table: ast.expr, far: Assigned, depth: int) -> set[str | int]:
     """The constants in a table of the module: its values, and what stands in those that are rows."""
-    found: set[str | int] = set()
+    constants: set[str | int] = set()
     for one in far.get(table.id, []) if isinstance(table, ast.Name) else [table]:
         for value in one.values if isinstance(one, ast.Dict) else []:
             for cell in value.elts if isinstance(value, ast.Tuple) else [value]:
-                found |= _values(cell, {}, far, depth)
-    return found
+                constants |= _values(cell, {}, far, depth)
+    return constants
 
 
 def _constant(node: ast.AST) -> str | int | None:

@@ -38,23 +38,23 @@ def _unlisted(names: set[str], patterns: list[str]) -> list[str]:
     return sorted(name for name in names if not any(fnmatchcase(name, pattern) for pattern in literal))
 
 
-def test_names_that_are_gone_stand_in_the_changelog() -> None:
+def test_removed_names_are_in_the_changelog() -> None:
     gone = _unlisted(set(FROZEN) - set(current_names()), _listed("Removed"))
     assert not gone, f"CHANGELOG.md, Unreleased, Names, has no line `- Removed: …` for: {gone}"
 
 
-def test_names_that_are_new_stand_in_the_changelog() -> None:
+def test_new_names_are_in_the_changelog() -> None:
     new = _unlisted(set(current_names()) - set(FROZEN), _listed("Added"))
     assert not new, f"CHANGELOG.md, Unreleased, Names, has no line `- Added: …` for: {new}"
 
 
-def test_there_are_names_of_every_kind() -> None:
+def test_every_kind_has_names() -> None:
     kinds = {name.partition(" ")[0] for name in current_names()}
     openapi = {"path", "operation", "parameter", "request", "answer", "schema", "security"}
     assert kinds == {*KINDS, *openapi, "span", "log"}
 
 
-def test_every_code_that_a_test_or_a_document_speaks_of_is_listed() -> None:
+def test_every_code_in_tests_and_docs_is_listed() -> None:
     listed = [name.removeprefix("code ").replace("{}", "*") for name in current_names() if name.startswith("code ")]
     spoken = codes_in_tests() | codes_in_docs()
     unlisted = {
@@ -74,7 +74,7 @@ def test_every_object_of_a_client_protocol_is_listed() -> None:
         assert not left, f"name them in `request_roots` or `answer_roots`: {left}"
 
 
-def test_every_parameter_of_a_query_that_a_test_or_a_document_sends_is_listed() -> None:
+def test_every_query_parameter_in_the_docs_is_listed() -> None:
     listed = {
         name.split()[4].removesuffix("[]") for name in current_names() if re.match(r"parameter \S+ \S+ query", name)
     }

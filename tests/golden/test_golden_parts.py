@@ -23,7 +23,7 @@ NOW = 1_763_000_000.0
 
 
 @given(st.binary(max_size=200), st.sampled_from(["whole", "frames", "bytes"]))
-def test_pieces_are_the_body(body: bytes, cut: Cut) -> None:
+def test_pieces_add_up_to_the_body(body: bytes, cut: Cut) -> None:
     assert b"".join(pieces(body, cut, "text/event-stream")) == body
 
 
@@ -58,7 +58,7 @@ def test_a_small_piece_is_a_read_of_its_own() -> None:
     assert [request.body for request in upstream.requests()] == [b"{}"]
 
 
-def test_ids_and_times_are_numbered_and_all_else_stays() -> None:
+def test_only_ids_and_times_are_masked() -> None:
     with Cases() as case:
         for text, expected in (
             (f"{ID} {OTHER} {ID}", "<rs 1> <rs 2> <rs 1>"),
@@ -98,7 +98,7 @@ def _capture(path: Path, **cases: list[tuple[str, str]]) -> Capture:
     return capture
 
 
-def test_a_record_that_is_missing_new_or_other_is_a_difference(tmp_path: Path) -> None:
+def test_a_missing_new_or_changed_record_is_a_difference(tmp_path: Path) -> None:
     one = _capture(tmp_path / "one", same=[("a", "x")], other=[("a", "x"), ("b", "y")], gone=[("a", "x")])
     two = _capture(tmp_path / "two", same=[("a", "x")], other=[("a", "x"), ("b", "z")], new=[("a", "x")])
     assert {name: list(differences(one, two, name)) for name in ("same", "other", "gone", "new")} == {
@@ -113,7 +113,7 @@ def test_a_record_that_is_missing_new_or_other_is_a_difference(tmp_path: Path) -
     assert compare(tmp_path / "one", tmp_path / "one", []) == 0
 
 
-def test_an_entry_explains_what_it_says_and_nothing_else() -> None:
+def test_an_entry_explains_only_its_own_difference() -> None:
     entry = Allowed("matrix/*", "A line.", records="reply: body", before='"old"', after='"new"')
     used: Counter[Allowed] = Counter()
     assert explained([entry], used, "matrix/x", "reply: body", '{"old":1}', '{"new":1}')
@@ -127,12 +127,12 @@ def test_an_entry_that_explains_nothing_is_an_error(tmp_path: Path) -> None:
     assert compare(tmp_path / "one", tmp_path / "one", [Allowed("*", "A line.")]) == 1
 
 
-def test_an_entry_whose_cases_were_not_run_is_left_alone(tmp_path: Path) -> None:
+def test_an_entry_whose_cases_were_not_run_is_ignored(tmp_path: Path) -> None:
     _capture(tmp_path / "one", same=[("a", "x")]).close()
     assert compare(tmp_path / "one", tmp_path / "one", [Allowed("other/*", "A line.")]) == 0
 
 
-def test_a_case_that_broke_is_a_fault_on_both_sides_too(tmp_path: Path) -> None:
+def test_a_failed_case_is_an_error_even_on_both_sides(tmp_path: Path) -> None:
     _capture(tmp_path / "one", same=[(BROKEN, "TimeoutError")]).close()
     assert compare(tmp_path / "one", tmp_path / "one", []) == 1
 

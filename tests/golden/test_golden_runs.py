@@ -79,7 +79,7 @@ def _paced(held: int) -> str:
         return reply.text()
 
 
-def test_a_gateway_that_holds_events_back_has_its_marks_in_other_places() -> None:
+def test_buffering_of_events_moves_the_marks() -> None:
     marks = "--- head\n", "--- frame 1\n", "--- frame 2\n", "--- frame 3\n", "--- end\n", "--- nothing more\n"
     one, two, three = (f"data: {n}\n\n" for n in (1, 2, 3))
     head, first, second, third, end, last = marks
@@ -93,7 +93,7 @@ def test_a_gateway_that_holds_events_back_has_its_marks_in_other_places() -> Non
                 assert _paced(held) == expected
 
 
-def test_threads_that_sleep_have_not_run_in_between() -> None:
+def test_sleeping_threads_are_idle() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         wait_until(lambda: [state for state, *_ in threads(process.pid)] == [b"S"])
         assert threads(process.pid) == threads(process.pid)
@@ -101,7 +101,7 @@ def test_threads_that_sleep_have_not_run_in_between() -> None:
     assert b"R" in [state for state, *_ in threads(os.getpid())]
 
 
-def test_the_other_end_of_a_connection_is_known() -> None:
+def test_the_peer_of_a_connection_is_known() -> None:
     server = socket.create_server(("127.0.0.1", 0))
     with server, closing(Peers()) as peers, socket.create_connection(server.getsockname()) as one:
         other, _ = server.accept()
@@ -152,7 +152,7 @@ def test_a_response_that_is_not_read_is_a_fault(monkeypatch: pytest.MonkeyPatch)
     upstream.check()
 
 
-def test_what_the_upstream_sent_stays_as_it_is() -> None:
+def test_values_of_the_upstream_are_not_masked() -> None:
     normal = Normaliser(NOW)
     normal.know(f'{{"id":"{ID}","created":1763000001}}')
     assert normal(f"{ID} {OTHER} 1763000001 1763000002") == f"{ID} <rs 1> 1763000001 <now s>"
@@ -168,11 +168,11 @@ def test_an_id_of_ours_in_the_place_of_the_providers_is_a_difference() -> None:
     assert records == [[("reply", f'{{"id":"{ID}"}}')], [("reply", '{"id":"<rs 1>"}')]]
 
 
-def test_nine_digits_of_an_id_are_an_id_and_elsewhere_a_text() -> None:
+def test_nine_digits_are_an_id_only_in_an_id_field() -> None:
     assert Normaliser(NOW)('{"id":"12ab34cd5","text":"12ab34cd5"}') == '{"id":"<short 1>","text":"12ab34cd5"}'
 
 
-def test_times_that_do_not_fit_together_are_recorded() -> None:
+def test_inconsistent_times_are_recorded() -> None:
     event = 'event: x\ndata: {{"response":{{"id":"resp_1","created_at":{},"completed_at":{}}}}}\n\n'
     with Cases() as case:
         for name, text, expected in (

@@ -21,8 +21,8 @@ from tools.golden_kit.parameters import ANSWERS, CALLS, IN_SHORT, ROWS
 
 def _settings(protocol: str) -> dict[str, dict[str, object]]:
     number = itertools.count()
-    found = next(one for one in PROTOCOLS if one.name == protocol)
-    return found.settings(lambda kind: f"http://127.0.0.1/{next(number)}.{kind}") | found.wrong()
+    protocol_cases = next(one for one in PROTOCOLS if one.name == protocol)
+    return protocol_cases.settings(lambda kind: f"http://127.0.0.1/{next(number)}.{kind}") | protocol_cases.wrong()
 
 
 def test_every_profile_is_a_row_with_its_wire() -> None:
@@ -36,7 +36,7 @@ def test_every_wire_has_responses_and_a_row_in_the_short_form() -> None:
     assert wires == set(ANSWERS) == set(CALLS) == {ROWS[name].wire for name in IN_SHORT}
 
 
-def test_every_pattern_of_a_model_has_a_model() -> None:
+def test_every_model_pattern_has_a_matching_model() -> None:
     first: dict[tuple[str, ...], str] = {}
     with Cases() as case:
         for name, profile in builtin_profiles().items():

@@ -63,11 +63,11 @@ def _offered() -> set[str]:
     return {*Surface().missing_operations(document), *(" ".join(path) for path in commands)}
 
 
-def test_every_exemption_is_of_something_that_there_is() -> None:
+def test_every_exemption_exists() -> None:
     assert set(EXEMPT) <= _offered()
 
 
-def test_the_tree_of_commands_has_groups_and_what_is_in_them() -> None:
+def test_the_command_tree_has_groups_and_their_commands() -> None:
     assert {"", "decode", "keys", "keys create", "space say", "record verify", "config check"} <= _offered()
 
 
@@ -90,7 +90,7 @@ def test_seconds_in_a_head_are_rounded_up_and_all_else_stays() -> None:
                 assert rounded(head, ("retry-after",)) == expected
 
 
-def test_captures_of_other_recordings_are_others(tmp_path: Path) -> None:
+def test_captures_depend_on_the_recordings(tmp_path: Path) -> None:
     keys = [Plan(tmp_path, False, []).key()]
     (tmp_path / "response.body").write_bytes(b"data: 1\n\n")
     keys.append(Plan(tmp_path, False, []).key())
@@ -100,7 +100,7 @@ def test_captures_of_other_recordings_are_others(tmp_path: Path) -> None:
     assert Plan(tmp_path, False, []).key() == keys[-1]
 
 
-def test_the_cache_loses_what_is_too_old_to_be_used(tmp_path: Path) -> None:
+def test_the_cache_drops_old_entries(tmp_path: Path) -> None:
     ages = {"used": 100, "other": 100, "young": 0.1, "fresh.db": 0.0, "old.db": 0.5, "old.db.left": 0.5}
     for name, days in ages.items():
         path = tmp_path / name
@@ -112,7 +112,7 @@ def test_the_cache_loses_what_is_too_old_to_be_used(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"used", "young", "fresh.db"}
 
 
-def test_a_fault_that_does_not_fit_is_not_put_in(tmp_path: Path) -> None:
+def test_a_fault_that_does_not_apply_is_refused(tmp_path: Path) -> None:
     fault = FAULTS[0]
     path = tmp_path / "src" / "pellucid" / fault.file
     path.parent.mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_a_fault_that_does_not_fit_is_not_put_in(tmp_path: Path) -> None:
         assert path.read_text() == (fault.after if fits else text)
 
 
-def test_every_fault_fits_the_source() -> None:
+def test_every_fault_applies_to_the_source() -> None:
     source = Path(__file__).parents[2] / "src" / "pellucid"
     with Cases() as case:
         for fault in FAULTS:

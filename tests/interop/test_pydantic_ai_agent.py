@@ -29,11 +29,11 @@ from pellucid.models import ModelRead, StreamReader
 from pellucid.settings import ModelCall, ToolDefinition
 from tests.cutting import content_deltas
 from tests.interop.histories import THEIR_RESPONSE_PARTS
-from tests.pushing import reads_of
 from tests.scripted.gateway import Served, serve
+from tests.scripted_runs import reads_of
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
-ASKED: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart("And?")])]
+SECOND_PROMPT: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart("And?")])]
 
 
 def prompt_of(messages: list[theirs.ModelMessage]) -> str:
@@ -43,18 +43,18 @@ def prompt_of(messages: list[theirs.ModelMessage]) -> str:
     return str(part.content)
 
 
-async def read(asked: PydanticAgent, call: ModelCall | None = None) -> list[list[ModelEvent]]:
-    turn = await asked.open(call or ModelCall(asked.name, ASKED))
+async def read_batches(agent_model: PydanticAgent, call: ModelCall | None = None) -> list[list[ModelEvent]]:
+    turn = await agent_model.open(call or ModelCall(agent_model.name, SECOND_PROMPT))
     batches = await reads_of(turn)
     turn.cancel()
     return batches
 
 
-def whole(asked: PydanticAgent, call: ModelCall | None = None) -> ours.ModelResponse:
+def full_response(agent_model: PydanticAgent, call: ModelCall | None = None) -> ours.ModelResponse:
     """The agent's turn, which is a legal one."""
 
     async def ask() -> list[list[ModelEvent]]:
-        batches = await read(asked, call)
+        batches = await read_batches(agent_model, call)
         assert asyncio.all_tasks() == {asyncio.current_task()}, "the agent goes on"
         return batches
 
@@ -91,15 +91,17 @@ def weather_agent(**more: Any) -> Agent[Any, Any]:
 
 
 def test_a_run_is_one_turn_in_order() -> None:
-    response = whole(PydanticAgent(weather_agent()))
-    told = [(part.part_kind, getattr(part, "content", None) or getattr(part, "args", None)) for part in response.parts]
-    assert told[:3] == [
+    response = full_response(PydanticAgent(weather_agent()))
+    contents = [
+        (part.part_kind, getattr(part, "content", None) or getattr(part, "args", None)) for part in response.parts
+    ]
+    assert contents[:3] == [
         ("thinking", "I should look."),
         ("builtin-tool-call", '{"city": "Oslo"}'),
         ("builtin-tool-call", '{"city": "Rome"}'),
     ]
-    assert sorted(told[3:5]) == [("builtin-tool-return", "snow"), ("builtin-tool-return", "sun")]
-    assert told[5:] == [("thinking", "Cold there."), ("text", "Snow and sun.")]
+    assert sorted(contents[3:5]) == [("builtin-tool-return", "snow"), ("builtin-tool-return", "sun")]
+    assert contents[5:] == [("thinking", "Cold there."), ("text", "Snow and sun.")]
     thought = response.parts[0]
     assert isinstance(thought, ours.ThinkingPart)
     assert thought.signature == "sig-1"
@@ -108,9 +110,9 @@ def test_a_run_is_one_turn_in_order() -> None:
     assert response.usage.output_tokens is not None
 
 
-def test_the_next_run_sees_the_last_one_as_it_was() -> None:
+def test_the_next_run_sees_the_previous_one_unchanged() -> None:
     """Calls are calls again and results are results, each with what the agent's own model signed."""
-    first = whole(PydanticAgent(weather_agent()))
+    first = full_response(PydanticAgent(weather_agent()))
     seen: list[theirs.ModelMessage] = []
 
     async def looks_back(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -119,7 +121,7 @@ def test_the_next_run_sees_the_last_one_as_it_was() -> None:
 
     agent = Agent(FunctionModel(stream_function=looks_back), name="weather", system_prompt="You are the weather.")
     again = ours.ModelRequest([ours.UserPromptPart("Sure?")])
-    whole(PydanticAgent(agent), ModelCall("weather", [*ASKED, first, again]))
+    full_response(PydanticAgent(agent), ModelCall("weather", [*SECOND_PROMPT, first, again]))
     assert [[part.part_kind for part in message.parts] for message in seen] == [
         ["system-prompt", "user-prompt"],
         ["thinking", "tool-call", "tool-call"],
@@ -142,34 +144,36 @@ def test_the_callers_tools_are_function_calls() -> None:
     agent = weather_agent()
     agent.model = FunctionModel(stream_function=calls)
     tool = ToolDefinition("open_door", {"type": "object", "properties": {"n": {"type": "integer"}}})
-    response = whole(PydanticAgent(agent), ModelCall("weather", ASKED, tools=(tool,)))
+    response = full_response(PydanticAgent(agent), ModelCall("weather", SECOND_PROMPT, tools=(tool,)))
     [call] = response.parts
     assert isinstance(call, ours.ToolCallPart)
     assert (call.tool_name, call.args, call.tool_call_id) == ("open_door", '{"n": 1}', "c9")
     assert response.finish_reason == "tool_call"
 
 
-def test_an_agent_that_checks_its_answers_says_that_it_takes_no_tools() -> None:
+def test_an_agent_with_output_validation_warns_that_it_takes_no_tools() -> None:
     agent = weather_agent()
     agent.output_validator(lambda answer: answer)
-    assert whole(PydanticAgent(agent)).text == "Snow and sun."
-    with pytest.raises(RequestError, match="given no tools"):
-        whole(PydanticAgent(agent), ModelCall("weather", ASKED, tools=(ToolDefinition("f"),)))
+    assert full_response(PydanticAgent(agent)).text == "Snow and sun."
+    with pytest.raises(RequestError, match="cannot be given tools"):
+        full_response(PydanticAgent(agent), ModelCall("weather", SECOND_PROMPT, tools=(ToolDefinition("f"),)))
 
 
 class City(BaseModel):
     city: str
 
 
-def test_an_output_tool_is_the_answer() -> None:
-    response = whole(PydanticAgent(Agent(TestModel(custom_output_args={"city": "Oslo"}), output_type=City), "city"))
+def test_the_call_of_an_output_tool_is_the_answer() -> None:
+    response = full_response(
+        PydanticAgent(Agent(TestModel(custom_output_args={"city": "Oslo"}), output_type=City), "city")
+    )
     assert response.text is not None
     assert json.loads(response.text) == {"city": "Oslo"}
     assert [part.part_kind for part in response.parts] == ["text"]
 
 
-def test_pydantic_ais_own_test_model_with_every_tool() -> None:
-    response = whole(PydanticAgent(weather_agent_of_any_city(), "any"))
+def test_pydantic_ais_test_model_calls_every_tool() -> None:
+    response = full_response(PydanticAgent(weather_agent_of_any_city(), "any"))
     assert [part.part_kind for part in response.parts] == ["builtin-tool-call", "builtin-tool-return", "text"]
 
 
@@ -186,7 +190,7 @@ def weather_agent_of_any_city() -> Agent[Any, Any]:
 # --- live, cancelled, failed -------------------------------------------------------------------------------------
 
 
-def test_each_delta_leaves_when_it_comes() -> None:
+def test_each_delta_is_sent_when_it_arrives() -> None:
     on = asyncio.Event()
 
     async def waits(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -196,7 +200,7 @@ def test_each_delta_leaves_when_it_comes() -> None:
 
     async def ask() -> list[str]:
         turn = StreamReader(
-            await PydanticAgent(Agent(FunctionModel(stream_function=waits)), "a").open(ModelCall("a", ASKED))
+            await PydanticAgent(Agent(FunctionModel(stream_function=waits)), "a").open(ModelCall("a", SECOND_PROMPT))
         )
         texts: list[str] = []
         while (batch := await turn.read()) is not None:
@@ -236,8 +240,8 @@ def test_cancel_stops_the_run_at_once() -> None:
         return ""
 
     async def ask(prompt: str, what: str) -> list[ModelEvent]:
-        asked: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
-        turn = await PydanticAgent(agent, "a").open(ModelCall("a", asked))
+        messages_with_prompt: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
+        turn = await PydanticAgent(agent, "a").open(ModelCall("a", messages_with_prompt))
         events: list[ModelEvent] = []
         turn.start(lambda read: events.extend(read if isinstance(read, list) else []))
         await eventually(lambda: what in started)
@@ -255,20 +259,20 @@ def test_cancel_stops_the_run_at_once() -> None:
         assert stopped.pop() == what
 
 
-def test_what_fails_first_is_raised_and_what_fails_later_is_an_event() -> None:
+def test_the_first_failure_is_raised_and_a_later_one_is_an_event() -> None:
     async def fails(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         if "late" in prompt_of(messages):
             yield "One "
         raise RuntimeError("the secret")
 
-    asked = PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")
+    agent_model = PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")
     with pytest.raises(ModelError) as raised:
-        asyncio.run(read(asked))
+        asyncio.run(read_batches(agent_model))
     assert raised.value.info.code == "agent_failed"
     assert "secret" not in str(raised.value.info)
 
     late = ModelCall("a", [ours.ModelRequest([ours.UserPromptPart("late")])])
-    events = [event for batch in asyncio.run(read(asked, late)) for event in batch]
+    events = [event for batch in asyncio.run(read_batches(agent_model, late)) for event in batch]
     assert fold(list(events)).response is not None
     *_, error, end = events
     assert isinstance(error, ErrorEvent)
@@ -283,42 +287,44 @@ def test_what_fails_first_is_raised_and_what_fails_later_is_an_event() -> None:
         ModelAPIError("m", "the secret"),
     ],
 )
-def test_what_its_model_said_is_no_part_of_our_message(wrong: Exception) -> None:
+def test_our_message_has_no_text_of_the_agent_s_model(wrong: Exception) -> None:
     async def fails(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         if messages:
             raise wrong
         yield ""
 
     with pytest.raises(ModelError, match="the secret") as raised:
-        asyncio.run(read(PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")))
+        asyncio.run(read_batches(PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")))
     info = raised.value.info
     assert "secret" not in info.message
     assert info.code is None or "secret" not in info.code
 
 
-def test_the_limit_of_a_run_is_told() -> None:
-    asked = PydanticAgent(weather_agent(), run={"usage_limits": UsageLimits(request_limit=1)})
-    events = [event for batch in asyncio.run(read(asked)) for event in batch]
+def test_the_usage_limit_of_a_run_is_an_error() -> None:
+    agent_model = PydanticAgent(weather_agent(), run={"usage_limits": UsageLimits(request_limit=1)})
+    events = [event for batch in asyncio.run(read_batches(agent_model)) for event in batch]
     [error] = [event.error for event in events if isinstance(event, ErrorEvent)]
     assert error.code == "usage_limit"
 
 
-def test_who_does_not_read_does_not_fill_the_memory() -> None:
+def test_a_slow_reader_pauses_the_agent() -> None:
     """The run waits for its reader after a while; nothing of it is lost."""
-    said = 0
+    yielded = 0
 
     async def writes(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        nonlocal said
+        nonlocal yielded
         for number in range(2000):
-            said += 1
+            yielded += 1
             yield f"{number} "
 
     async def ask() -> tuple[int, str]:
-        turn = await PydanticAgent(Agent(FunctionModel(stream_function=writes)), "a").open(ModelCall("a", ASKED))
-        await eventually(lambda: said)
+        turn = await PydanticAgent(Agent(FunctionModel(stream_function=writes)), "a").open(
+            ModelCall("a", SECOND_PROMPT)
+        )
+        await eventually(lambda: yielded)
         ahead = 0
-        while ahead < said:
-            ahead = said
+        while ahead < yielded:
+            ahead = yielded
             await loop_turns(200)
         # And once it is read, it is not ahead of who pauses.
         text, paused_at = "", 0
@@ -332,10 +338,10 @@ def test_who_does_not_read_does_not_fill_the_memory() -> None:
 
         turn.start(receive)
         await loop_turns(200)
-        paused_at = said
+        paused_at = yielded
         assert paused_at <= ahead + 1
         await loop_turns(200)
-        assert said == paused_at
+        assert yielded == paused_at
         turn.resume()
         await eventually(lambda: text.endswith("1999 "))
         return ahead, text
@@ -345,7 +351,7 @@ def test_who_does_not_read_does_not_fill_the_memory() -> None:
     assert text == "".join(f"{number} " for number in range(2000))
 
 
-def test_what_only_pydantic_ai_knows_is_a_side_event() -> None:
+def test_events_of_pydantic_ai_alone_are_side_events() -> None:
     teller = EventTranslator(ours.Origin("p", "a", "m"), frozenset())
     [side] = teller.translate(theirs.RealtimeSessionErrorEvent("x"))
     assert isinstance(side, SideEvent)
@@ -368,30 +374,30 @@ def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
     start = [theirs.PartStartEvent(index=index, part=part)]
     answers = part.part_kind == "tool-call" and part.tool_name.startswith("a")
     final = [theirs.FinalResultEvent(tool_name=part.tool_name, tool_call_id=part.tool_call_id)] if answers else []
-    told = [theirs.PartDeltaEvent(index=index, delta=delta) for delta in deltas]
+    delta_events = [theirs.PartDeltaEvent(index=index, delta=delta) for delta in deltas]
     end = [theirs.PartEndEvent(index=index, part=part)] if deltas else []
-    return start + final + told + end
+    return start + final + delta_events + end
 
 
 @given(st.lists(st.lists(st.tuples(st.one_of(*THEIR_RESPONSE_PARTS.values()), pieces), max_size=4), max_size=3))
-def test_whatever_an_agent_does_is_a_legal_turn(requests: list[list[tuple[Any, list[str]]]]) -> None:
+def test_every_run_of_an_agent_is_a_legal_turn(requests: list[list[tuple[Any, list[str]]]]) -> None:
     """And all its thought and all its text are in it, in order."""
-    teller = EventTranslator(ours.Origin("p", "a", "m"), frozenset("b"))
+    translator = EventTranslator(ours.Origin("p", "a", "m"), frozenset("b"))
     events: list[ModelEvent] = []
-    said = {"thinking": "", "text": ""}
+    texts_by_kind = {"thinking": "", "text": ""}
     for request in requests:
         for index, (part, texts) in enumerate(request):
             for event in streamed(index, part, texts):
-                events += teller.translate(event)
-            if part.part_kind in said:
-                said[part.part_kind] += part.content + "".join(texts)
-    events += teller.end()
+                events += translator.translate(event)
+            if part.part_kind in texts_by_kind:
+                texts_by_kind[part.part_kind] += part.content + "".join(texts)
+    events += translator.end()
     response = fold(list(events)).response
     assert response is not None
     thought = "".join(part.content for part in response.parts if isinstance(part, ours.ThinkingPart))
-    assert thought == said["thinking"]
+    assert thought == texts_by_kind["thinking"]
     if not any(part.part_kind in ("tool-call", "speech") for request in requests for part, _ in request):
-        assert (response.text or "") == said["text"]
+        assert (response.text or "") == texts_by_kind["text"]
 
 
 # --- behind the gateway ------------------------------------------------------------------------------------------
@@ -425,7 +431,7 @@ def gateway(gone: threading.Event) -> Iterator[Served]:
         yield running
 
 
-def test_the_openai_sdk_talks_to_an_agent(gateway: Served) -> None:
+def test_the_openai_sdk_can_use_an_agent(gateway: Served) -> None:
     client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
     assert "weather" in [model.id for model in client.models.list()]
     response = client.responses.create(model="weather", input="And?")
@@ -441,7 +447,7 @@ def test_the_openai_sdk_talks_to_an_agent(gateway: Served) -> None:
     assert streamed == "Snow and sun."
 
 
-def test_a_client_who_leaves_stops_the_agent(gateway: Served, gone: threading.Event) -> None:
+def test_a_disconnect_stops_the_agent(gateway: Served, gone: threading.Event) -> None:
     with gateway.open("endless") as stream:
         stream.until("One ")
     assert gone.wait(LIMIT_SECONDS)
@@ -460,11 +466,11 @@ def test_an_agent_needs_a_name() -> None:
         PydanticAgent(Agent(TestModel()))
 
 
-def test_the_error_is_a_value() -> None:
+def test_cancel_with_an_error_ends_with_an_error_event() -> None:
     turn_error = ErrorInfo("timeout", "too late")
 
     async def ask() -> list[ModelEvent]:
-        turn = await PydanticAgent(weather_agent()).open(ModelCall("weather", ASKED))
+        turn = await PydanticAgent(weather_agent()).open(ModelCall("weather", SECOND_PROMPT))
         return turn.cancel(turn_error)
 
     events = asyncio.run(ask())

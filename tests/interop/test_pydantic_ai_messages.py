@@ -24,13 +24,13 @@ from tests.interop.histories import (
 )
 
 
-def stored(messages: list[theirs.ModelMessage]) -> list[theirs.ModelMessage]:
+def through_their_json(messages: list[theirs.ModelMessage]) -> list[theirs.ModelMessage]:
     """The messages as Pydantic AI gives them back from its own JSON."""
     adapter = theirs.ModelMessagesTypeAdapter
     return adapter.validate_json(adapter.dump_json(messages))
 
 
-def kept_as_json(messages: list[ours.ModelMessage]) -> list[ours.ModelMessage]:
+def through_our_json(messages: list[ours.ModelMessage]) -> list[ours.ModelMessage]:
     return msgspec.json.decode(msgspec.json.encode(messages), type=list[ours.ModelMessage])
 
 
@@ -49,53 +49,53 @@ def test_a_patch_makes_any_value_of_any_other(whole: Any, back: Any) -> None:
         )
 
 
-def test_the_strategies_know_every_kind_of_part() -> None:
+def test_the_strategies_cover_every_kind_of_part() -> None:
     kinds = {kind.__struct_config__.tag for kind in [*OUR_RESPONSE_PARTS, *OUR_REQUEST_PARTS]}
-    told = msgspec.json.schema(ours.ModelRequest), msgspec.json.schema(ours.ModelResponse)
+    schemas = msgspec.json.schema(ours.ModelRequest), msgspec.json.schema(ours.ModelResponse)
     assert {str(kind) for kind in kinds} == {
         value["properties"]["part_kind"]["enum"][0]
-        for schema in told
+        for schema in schemas
         for value in schema["$defs"].values()
         if "part_kind" in value["properties"]
     }
 
 
 @given(our_messages)
-def test_ours_come_back_as_they_were(messages: list[ours.ModelMessage]) -> None:
+def test_our_messages_round_trip(messages: list[ours.ModelMessage]) -> None:
     there = to_pydantic(messages)
     assert msgspec.to_builtins(from_pydantic(there)) == msgspec.to_builtins(messages)
     assert from_pydantic(there) == messages
-    assert from_pydantic(stored(there)) == messages  # also when their application stored them
+    assert from_pydantic(through_their_json(there)) == messages  # also when their application stored them
 
 
 @given(their_messages)
-def test_theirs_come_back_as_they_were(messages: list[theirs.ModelMessage]) -> None:
+def test_their_messages_round_trip(messages: list[theirs.ModelMessage]) -> None:
     here = from_pydantic(messages)
     back = to_pydantic(here)
-    assert back == stored(messages)
-    assert stored(back) == back
-    assert to_pydantic(kept_as_json(here)) == back  # also when our application stored them
+    assert back == through_their_json(messages)
+    assert through_their_json(back) == back
+    assert to_pydantic(through_our_json(here)) == back  # also when our application stored them
 
 
 @given(their_messages)
-def test_a_second_journey_changes_nothing(messages: list[theirs.ModelMessage]) -> None:
+def test_a_second_round_trip_changes_nothing(messages: list[theirs.ModelMessage]) -> None:
     once = from_pydantic(messages)
     assert from_pydantic(to_pydantic(once)) == once
 
 
 @given(our_messages, json_values)
-def test_what_is_no_patch_is_left_alone(messages: list[ours.ModelMessage], nonsense: Any) -> None:
+def test_an_invalid_patch_is_ignored(messages: list[ours.ModelMessage], nonsense: Any) -> None:
     there = to_pydantic(messages)
     for message in there:
         message.metadata = {**(message.metadata or {}), "pellucid": nonsense}
     here = from_pydantic(there)
-    assert to_pydantic(here) == stored(there)
+    assert to_pydantic(here) == through_their_json(there)
 
 
 # --- rules that a round trip does not show -----------------------------------------------------------------------
 
 
-def test_the_fields_that_both_know_are_said_in_both_words() -> None:
+def test_common_fields_are_converted_to_the_field_of_the_other_library() -> None:
     [request, response] = to_pydantic(
         [
             ours.ModelRequest(
@@ -131,7 +131,7 @@ def test_the_fields_that_both_know_are_said_in_both_words() -> None:
 
 
 @pytest.mark.parametrize("secret", ["the secret", "another secret"])
-def test_what_was_kept_is_void_once_the_part_says_something_else(secret: str) -> None:
+def test_a_patch_is_void_if_the_part_was_changed(secret: str) -> None:
     """Whoever takes words out of a history has taken them out."""
     there = to_pydantic([ours.ModelResponse([ours.TextPart(secret, logprobs=[{"token": secret}])])])
     [response] = there
@@ -146,16 +146,16 @@ def test_what_was_kept_is_void_once_the_part_says_something_else(secret: str) ->
     assert secret not in str(to_pydantic([edited])[0].parts)
 
 
-def test_nothing_kept_makes_a_system_prompt_of_what_a_user_said() -> None:
+def test_no_patch_makes_a_system_prompt_of_a_user_prompt() -> None:
     [there] = to_pydantic([ours.ModelRequest([ours.UserPromptPart("hi", name="n")])])
     assert there.metadata is not None
     there.metadata["pellucid"]["parts"]["0"][1] = {"in": {"part_kind": {"is": "system-prompt"}}}
     assert from_pydantic([there])[0].parts == [ours.UserPromptPart("hi")]
 
 
-def test_an_object_of_the_applications_own_is_its_json() -> None:
+def test_an_object_of_the_application_is_converted_to_json() -> None:
     returned = theirs.ToolReturnPart("f", {"at": datetime(2026, 1, 1, tzinfo=UTC), "for": timedelta(hours=1)}, "c")
     [request] = from_pydantic([theirs.ModelRequest([returned])])
     assert isinstance(request.parts[0], ours.ToolReturnPart)
     assert request.parts[0].content == {"at": "2026-01-01T00:00:00Z", "for": "PT1H"}
-    assert to_pydantic([request]) == stored([theirs.ModelRequest([returned])])
+    assert to_pydantic([request]) == through_their_json([theirs.ModelRequest([returned])])

@@ -29,8 +29,8 @@ from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.upstream import Limits, UpstreamClient
 from tests.interop.histories import OUR_RESPONSE_PARTS
-from tests.pushing import ScriptedModel
 from tests.scripted import Call, Upstream, delta, say
+from tests.scripted_runs import ScriptedModel
 from tests.waiting import eventually, loop_turns
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}
@@ -67,7 +67,7 @@ def calls(name: str, args: str, reasoning: str = "I should look. ") -> Any:
 # --- the agent's four ways ---------------------------------------------------------------------------------------
 
 
-def test_run(upstream: Upstream) -> None:
+def test_an_agent_runs_with_our_model(upstream: Upstream) -> None:
     name = upstream.plays(say("Let me see. ", "42.", USAGE))
 
     async def ask() -> Any:
@@ -89,7 +89,7 @@ def test_run(upstream: Upstream) -> None:
     assert call.body["messages"][0]["content"] == "Be brief."
 
 
-def test_stream_is_live(upstream: Upstream) -> None:
+def test_deltas_are_streamed_live(upstream: Upstream) -> None:
     """A delta is with the agent's user before the model's server has written the next."""
     on = threading.Event()
 
@@ -116,7 +116,7 @@ def test_stream_is_live(upstream: Upstream) -> None:
     assert asyncio.run(ask()) == ["One ", "two."]
 
 
-def test_events_and_iter(upstream: Upstream) -> None:
+def test_events_of_run_stream_events_and_iter(upstream: Upstream) -> None:
     name = upstream.plays(say("Let me see. ", "It is 42."))
 
     async def ask() -> tuple[list[Any], list[str]]:
@@ -147,7 +147,7 @@ def test_events_and_iter(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_tool_loop_gives_the_thought_back(upstream: Upstream, streamed: bool) -> None:
+def test_a_tool_loop_returns_the_thought(upstream: Upstream, streamed: bool) -> None:
     name = upstream.plays(calls("weather", '{"city": "Oslo"}'), say("Cold. ", "Snow."))
 
     async def ask() -> list[Any]:
@@ -217,16 +217,16 @@ def signed(*blocks: dict[str, Any], stop: str) -> Any:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_signatures_come_back_byte_for_byte(upstream: Upstream, stored: bool) -> None:
+def test_signatures_are_returned_byte_for_byte(upstream: Upstream, stored: bool) -> None:
     """Through the agent's loop, and through a store of Pydantic AI's own JSON between two runs."""
-    said = (
+    blocks = (
         {"type": "thinking", "thinking": "I should look.", "signature": "EqQBCg=="},
         {"type": "redacted_thinking", "data": "blob+/="},
         {"type": "text", "text": "One moment."},
         {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}},
     )
     done = {"type": "text", "text": "Snow."}
-    name = upstream.plays(signed(*said, stop="tool_use"), signed(done, stop="end_turn"))
+    name = upstream.plays(signed(*blocks, stop="tool_use"), signed(done, stop="end_turn"))
 
     async def ask() -> None:
         async with model_at(upstream, name, "anthropic") as model:
@@ -249,7 +249,7 @@ def test_signatures_come_back_byte_for_byte(upstream: Upstream, stored: bool) ->
     asyncio.run(ask())
     for call in upstream.calls(name)[1:]:
         assistant = next(message for message in call.body["messages"] if message["role"] == "assistant")
-        assert tuple(_bare(block) for block in assistant["content"]) == said
+        assert tuple(_bare(block) for block in assistant["content"]) == blocks
     assert upstream.calls(name)[0].body["thinking"]["type"] in ("enabled", "adaptive")
 
 
@@ -261,7 +261,7 @@ class City(BaseModel):
     city: str
 
 
-def test_an_answer_of_a_given_form(upstream: Upstream) -> None:
+def test_structured_output(upstream: Upstream) -> None:
     by_tool = upstream.plays(calls("final_result", '{"city": "Oslo"}'))
     by_form = upstream.plays(say("", '{"city":"Oslo"}'))
 
@@ -308,7 +308,7 @@ def test_an_error_status_and_an_error_in_the_stream(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("while_waiting", [False, True])
-def test_who_leaves_takes_the_model_along(upstream: Upstream, while_waiting: bool) -> None:
+def test_cancellation_closes_the_upstream(upstream: Upstream, while_waiting: bool) -> None:
     left = threading.Event()
 
     async def script(call: Call) -> None:
@@ -343,7 +343,7 @@ def test_who_leaves_takes_the_model_along(upstream: Upstream, while_waiting: boo
 
 
 @given(st.lists(st.one_of(*OUR_RESPONSE_PARTS.values()), max_size=4))
-def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
+def test_every_response_is_returned_to_the_model(parts: list[Any]) -> None:
     """One way or the other, as Pydantic AI keeps it, as our model will see it in the next request."""
     origin = ours.Origin("p", "a", "m")
     # An item's id belongs to one item, and a call without an id or with an object's arguments is told as text.

@@ -1,10 +1,10 @@
-"""What of a call's settings a model does not hear: one plain sentence for each.
+"""Find the settings of a call that have no effect on the request, and describe each in a sentence.
 
-Nobody keeps a list of that. The request is written with the setting and without it, as a dry run: a setting that
-makes no difference is not heard, and trying again without another setting shows what stands in its way. So this can
-never say anything else than what the wires do.
+No list is consulted. The request is encoded with the setting and without it: if there is no difference, the setting has
+no effect, and encoding it without another setting shows which one takes precedence. So the result always corresponds to
+what the wires do.
 
-A setting may also make no difference because it asks for what happens anyway: then another value of it would.
+A setting may also make no difference because it requests the default: then another value of it makes one.
 """
 
 from __future__ import annotations
@@ -32,20 +32,26 @@ from pellucid.settings import EFFORTS, ModelCall, ModelSettings, ToolDefinition
 
 Settings: TypeAlias = Mapping[str, Any]
 Send: TypeAlias = Callable[[ModelCall], Any]
-"""What is sent for a call. Raises `RequestError`."""
+"""Returns what is sent for a call. Raises `RequestError`."""
 
 _THINKING = (True, False, *EFFORTS)
 
 
-def unheard(settings: ModelSettings, origin: Origin, row: Profile, send: Send) -> list[str]:
-    """The sentences. Empty, too, for a call that is refused as a whole: that is said when it is sent."""
+def trial_warnings(settings: ModelSettings, origin: Origin, row: Profile, send: Send) -> list[str]:
+    """Return the sentences; none for a call that is refused as a whole, because sending it raises an error."""
     trial = _Trial(origin, row, send)
     call_settings = cast("Settings", settings)
     if isinstance(trial.sent(call_settings), RequestError):
         return []
     warnings: list[str] = []
     for name, value in call_settings.items():
-        check = _reason_for_thinking if name == "thinking" else _reason_for_number if type(value) in (int, float) else _reason_for_any
+        check = (
+            _reason_for_thinking
+            if name == "thinking"
+            else _reason_for_number
+            if type(value) in (int, float)
+            else _reason_for_any
+        )
         reason = check(trial, name, value, call_settings)
         if reason is not None:
             warnings.append(f"{name}: {reason}")
@@ -53,17 +59,19 @@ def unheard(settings: ModelSettings, origin: Origin, row: Profile, send: Send) -
 
 
 class _Trial:
-    """Calls that are written and not sent."""
+    """Encodes calls without sending them."""
 
     def __init__(self, origin: Origin, row: Profile, send: Send) -> None:
-        self.who = origin.model or row.title
+        self.model_title = origin.model or row.title
         self.row = row
         self._send = send
         self._sent: dict[str, Any] = {}
-        self._calls = [ModelCall(origin.model, messages, tools=(_TOOL,)) for messages in (_FIRST_MESSAGES, _later_messages(origin))]
+        self._calls = [
+            ModelCall(origin.model, messages, tools=(_TOOL,)) for messages in (_FIRST_MESSAGES, _later_messages(origin))
+        ]
 
     def sent(self, settings: Settings) -> Any:
-        """What would be sent at the start of a conversation, and later; or why it would not be."""
+        """Return the requests at the start of a conversation and later in it, or the error."""
         key = repr(sorted(settings.items(), key=lambda item: item[0]))
         if key not in self._sent:
             self._sent[key] = self._send_both(settings)
@@ -75,8 +83,8 @@ class _Trial:
         except RequestError as error:
             return error
 
-    def first(self, settings: Settings) -> Any:
-        """The same at the start alone."""
+    def sent_at_start(self, settings: Settings) -> Any:
+        """Return the request at the start of a conversation, or the error."""
         requests = self.sent(settings)
         return requests if isinstance(requests, RequestError) else requests[0]
 
@@ -86,15 +94,15 @@ class _Trial:
             return str(one) != str(other)
         return bool(one != other)
 
-    def shows(self, settings: Settings, value: Any) -> bool:
-        """Whether all of a value can be seen in what is sent; of a yes or no it cannot be said."""
+    def is_sent_unchanged(self, settings: Settings, value: Any) -> bool:
+        """Return whether the request contains all of a value; False for booleans, which cannot be identified."""
         sent = list(_leaves(self.sent(settings)))
         return all(not isinstance(leaf, bool) and _remove(sent, leaf) for leaf in _leaves(value))
 
-    def added(self, settings: Settings, before_them: Settings) -> list[Any]:
-        """The plain values that are sent with the one settings, and not with the other."""
-        before = list(_leaves(self.first(before_them)))
-        return [leaf for leaf in _leaves(self.first(settings)) if not _remove(before, leaf)]
+    def added_values(self, settings: Settings, before_them: Settings) -> list[Any]:
+        """Return the scalars that are sent with `settings` and not with `before_them`."""
+        before = list(_leaves(self.sent_at_start(before_them)))
+        return [leaf for leaf in _leaves(self.sent_at_start(settings)) if not _remove(before, leaf)]
 
 
 def _with_settings(call: ModelCall, settings: Settings) -> ModelCall:
@@ -105,7 +113,7 @@ def _without_settings(settings: Settings, *names: str) -> Settings:
     return {name: value for name, value in settings.items() if name not in names}
 
 
-# --- judgements: what is to be said of one setting; None where it is heard ------------------------------------------
+# --- the sentence for one setting; None if it has an effect ---------------------------------------------------------
 
 
 def _reason_for_any(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
@@ -116,8 +124,8 @@ def _reason_for_any(trial: _Trial, name: str, value: Any, settings: Settings) ->
         return None
     if value in ({}, [], None):
         return None
-    if trial.differ({name: value}, {}) and trial.shows(settings, value):
-        return None  # another setting asks for the very same
+    if trial.differ({name: value}, {}) and trial.is_sent_unchanged(settings, value):
+        return None  # another setting requests the same
     return _reason_without_effect(trial, name, settings)
 
 
@@ -127,44 +135,50 @@ def _reason_for_number(trial: _Trial, name: str, value: float, settings: Setting
     tried = [{**rest, name: other} for other in (value + 1, half)]
     if not any(trial.differ(other, rest) for other in (settings, *tried)):
         return _reason_without_effect(trial, name, settings)
-    if trial.shows(settings, value):
+    if trial.is_sent_unchanged(settings, value):
         return None
-    numbers = [leaf for other in (rest, *tried) for leaf in trial.added(settings, other) if type(leaf) in (int, float)]
+    numbers = [
+        leaf for other in (rest, *tried) for leaf in trial.added_values(settings, other) if type(leaf) in (int, float)
+    ]
     if not numbers:
-        return f"{trial.who} does not take the number {value}, only that there was one"
-    return f"{value} is sent as {numbers[0]}, which is what {trial.who} takes"
+        return f"{trial.model_title} does not take the number {value}, only that there was one"
+    return f"{value} is sent as {numbers[0]}, which is what {trial.model_title} takes"
 
 
 def _reason_for_thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
     rest = _without_settings(settings, name)
-    sent = trial.first(settings)
-    has_effect = sent != trial.first(rest)
-    others = [other for other in _THINKING if trial.first({**rest, name: other}) != trial.first(rest)]
+    sent = trial.sent_at_start(settings)
+    has_effect = sent != trial.sent_at_start(rest)
+    others = [other for other in _THINKING if trial.sent_at_start({**rest, name: other}) != trial.sent_at_start(rest)]
     if not has_effect and not others:
         return _reason_without_effect(trial, name, settings, "cannot be told how much to think")
     if value is True:
         return None
-    added = trial.added(settings, rest)
+    added = trial.added_values(settings, rest)
     words = [leaf for leaf in added if leaf in EFFORTS and isinstance(leaf, str)]
     if value in (False, "none"):
         if not has_effect:
-            return f"{trial.who} cannot be told not to think"
+            return f"{trial.model_title} cannot be told not to think"
         least = any(word != "none" for word in words) or any(type(leaf) is int and leaf > 0 for leaf in added)
-        return f"{trial.who} cannot be told not to think; it is told to think as little as it can" if least else None
+        return (
+            f"{trial.model_title} cannot be told not to think; it is told to think as little as it can"
+            if least
+            else None
+        )
     if not has_effect:
-        return f"{trial.who} knows no level {value!r}; it thinks as much as it does unasked"
+        return f"{trial.model_title} knows no level {value!r}; it thinks as much as it does unasked"
     if value in added or (value in trial.row.budgets and any(type(leaf) is int for leaf in added)):
         return None
     if words:
-        return f"{trial.who} knows no level {value!r}; it is asked for {words[0]!r}, the nearest"
-    same = [level for level in EFFORTS if level != value and trial.first({**rest, name: level}) == sent]
-    if same or trial.first({**rest, name: True}) == sent:
-        return f"{trial.who} knows no level {value!r}; it is asked to think, and not how much"
+        return f"{trial.model_title} knows no level {value!r}; it is asked for {words[0]!r}, the nearest"
+    same = [level for level in EFFORTS if level != value and trial.sent_at_start({**rest, name: level}) == sent]
+    if same or trial.sent_at_start({**rest, name: True}) == sent:
+        return f"{trial.model_title} knows no level {value!r}; it is asked to think, and not how much"
     return None
 
 
 def _reason_without_effect(trial: _Trial, name: str, settings: Settings, what: str = "") -> str:
-    """Something does not matter: because of another setting, or in any case."""
+    """Return why a setting has no effect: because of another setting, or in any case."""
     alone = {name: settings[name]}
     if trial.differ(alone, {}):
         others = [{other: value} for other, value in settings.items() if other != name]
@@ -172,16 +186,16 @@ def _reason_without_effect(trial: _Trial, name: str, settings: Settings, what: s
         return f"it is not sent beside {' and '.join(next(iter(other)) for other in silencing) or 'the other settings'}"
     maker = name.partition("_")[0]
     if what or name in ModelSettings.__annotations__:
-        return f"{trial.who} {what or 'takes no such setting'}"
+        return f"{trial.model_title} {what or 'takes no such setting'}"
     rows = builtin_profiles()
     if maker in rows and not trial.row.name.startswith(maker):
-        return f"it is a setting of {rows[maker].title}, and {trial.who} is asked over {trial.row.title}"
+        return f"it is a setting of {rows[maker].title}, and {trial.model_title} is asked over {trial.row.title}"
     near = get_close_matches(name, ModelSettings.__annotations__, 1)
-    return f"{trial.who} takes no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"{trial.model_title} takes no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The plain values in it, in order."""
+    """Yield the scalars in a value, in order."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from _leaves(inner)
@@ -193,7 +207,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _remove(values: list[Any], value: Any) -> bool:
-    """Take one of these out, if it is there; `True` is not 1 here."""
+    """Remove a value from the list, and return whether it was there; `True` does not equal 1."""
     for index, candidate in enumerate(values):
         if type(candidate) is type(value) and candidate == value:
             del values[index]
@@ -201,7 +215,7 @@ def _remove(values: list[Any], value: Any) -> bool:
     return False
 
 
-# --- a conversation on which every setting can show -----------------------------------------------------------------
+# --- a conversation in which every setting can have an effect -------------------------------------------------------
 
 _TOOL = ToolDefinition("look", {"type": "object", "properties": {}})
 _FIRST_MESSAGES: list[ModelMessage] = [ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Hello?")])]

@@ -1,4 +1,4 @@
-"""A response of an upstream whose reads are pushed by hand, and a model that answers with it."""
+"""An upstream response whose reads are pushed by the test, and a model that returns it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pellucid.settings import ModelCall
 
 
 class PushedResponse:
-    """In place of an `UpstreamResponse`."""
+    """Replaces an `UpstreamResponse`."""
 
     def __init__(self) -> None:
         self.headers = {"x-request-id": "req_1"}
@@ -58,13 +58,13 @@ class PushedResponse:
 
 
 def stream_of(row: Profile, response: PushedResponse, content_type: str = "text/event-stream") -> HTTPModelStream:
-    """The turn that `response` is read as."""
+    """Return the model stream that decodes `response`."""
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), content_type)
     return HTTPModelStream(cast("Any", response), decoder)
 
 
-class OneResponse:
-    """A model that answers with `response`."""
+class SingleResponseModel:
+    """A model that returns `response`."""
 
     name = "m"
 

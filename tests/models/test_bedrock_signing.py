@@ -1,4 +1,4 @@
-"""Requests to Bedrock without a key: signed as Amazon's own client signs them, and sent to the letter."""
+"""Requests to Bedrock without an API key: signed as botocore signs them, and sent exactly as signed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUESTION = ModelCall("", [ModelRequest([UserPromptPart("q")])])
 
 
 @pytest.fixture(autouse=True)
-def an_account_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -47,8 +47,8 @@ def an_account_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     sigv4._session.cache_clear()
 
 
-def as_amazon_does(model: str, **credentials: str) -> Any:
-    """The request of Amazon's own client, which is caught before it leaves."""
+def boto_request(model: str, **credentials: str) -> Any:
+    """Return the request of botocore, intercepted before it is sent."""
     caught: list[Any] = []
     session = botocore.session.Session()
     client = session.create_client(
@@ -77,11 +77,11 @@ def text(value: str | bytes) -> str:
 
 @pytest.mark.parametrize("model", ODD)
 def test_url_and_signature_equal_those_of_botocore(model: str) -> None:
-    theirs = as_amazon_does(model)
+    theirs = boto_request(model)
     ours = BedrockConverseModel(model, region="us-east-1").request(ModelCall(model, QUESTION.messages, stream=False))
     assert ours.url == theirs.url
     headers = {"Content-Type": text(theirs.headers["Content-Type"])}
-    # Its client signs a few headers of its own for tracing; these are not ours to send.
+    # botocore also signs tracing headers, which we do not send.
     extra = {n: text(v) for n, v in theirs.headers.items() if n.lower() in _signed(theirs) - {"host", "x-amz-date"}}
     signed = sigv4.sign("POST", ours.url, headers | extra, theirs.body)
     assert signed["Authorization"] == text(theirs.headers["Authorization"])
@@ -131,15 +131,15 @@ def test_a_model_id_is_one_path_segment_and_any_change_changes_the_signature(mod
         ("https://proxy/x", {}, "us-east-1"),
     ],
 )
-def test_the_region_comes_from_settings_or_environment(url: str, environ: dict[str, str], region: str) -> None:
+def test_the_region_comes_from_the_url_or_the_environment(url: str, environ: dict[str, str], region: str) -> None:
     assert sigv4.region_of(url, environ) == region
 
 
-# --- on the wire -------------------------------------------------------------------------------------------------
+# --- requests on the wire ----------------------------------------------------------------------------------------
 
 
-class Raw:
-    """A server that keeps the head of one request."""
+class RequestRecorder:
+    """A server that records the head of one request."""
 
     def __init__(self) -> None:
         self.head = b""
@@ -157,10 +157,10 @@ class Raw:
 
 
 def sent(model_id: str, **more: Any) -> tuple[str, dict[str, str], bytes, str]:
-    """Path, headers and body as they came to a server, and its address."""
+    """Return path, headers and body as a server received them, and its address."""
 
-    async def main() -> tuple[Raw, str]:
-        raw = Raw()
+    async def main() -> tuple[RequestRecorder, str]:
+        raw = RequestRecorder()
         server = await asyncio.start_server(raw, "127.0.0.1", 0)
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with server:

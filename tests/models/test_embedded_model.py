@@ -1,4 +1,4 @@
-"""The embedded model's calls, before a scripted engine: the wait for a slot and for the engine, and every end of it."""
+"""Calls of the embedded model with a scripted engine: waiting for a slot and for the engine, and how waiting ends."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.anyio
 CALL = ModelCall("", [ModelRequest([UserPromptPart("q")])])
 
 
-class Engine:
-    """An engine of which a script plays the server."""
+class ScriptedEngine:
+    """An engine whose server is the scripted upstream."""
 
     def __init__(self, upstream: Upstream, *scripts: Any, slots: int = 1) -> None:
         name = upstream.plays(*scripts)
@@ -44,8 +44,8 @@ class Engine:
         self.state = "ready"
 
 
-class Reading:
-    """The reads of a stream, as a run receives them."""
+class RecordedReads:
+    """Receives and records the reads of a stream, as a run does."""
 
     def __init__(self, stream: ModelStream) -> None:
         self.stream = stream
@@ -70,18 +70,18 @@ class Reading:
         return self.finish
 
 
-def embedded(engine: Engine, client: UpstreamClient) -> EmbeddedModel:
+def embedded(engine: ScriptedEngine, client: UpstreamClient) -> EmbeddedModel:
     return EmbeddedModel(cast("Any", engine), client)
 
 
 async def test_a_free_engine_responds_at_once_and_the_slot_is_released(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say("Let me see. ", "42.")), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say("Let me see. ", "42.")), UpstreamClient()
     try:
         stream = await embedded(engine, client).open(CALL)
         assert (stream.queued, engine.queue.running) == (False, 1)
         stream.pause()
         stream.resume()
-        assert await Reading(stream).end() == "stop"
+        assert await RecordedReads(stream).end() == "stop"
         assert engine.queue.running == 0
         assert stream.cancel() == []
     finally:
@@ -89,13 +89,13 @@ async def test_a_free_engine_responds_at_once_and_the_slot_is_released(upstream:
 
 
 async def test_a_queued_call_receives_its_position_and_then_the_response(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
         assert stream.queued
         await loop_turns()
-        reading = Reading(stream)  # what came before it is not lost
+        reading = RecordedReads(stream)  # events before `start` are not lost
         stream.pause()
         engine.queue.release()
         await eventually(lambda: not stream.queued)
@@ -108,14 +108,14 @@ async def test_a_queued_call_receives_its_position_and_then_the_response(upstrea
 
 
 async def test_a_turn_paused_before_its_start_and_received_late_is_complete(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
         stream.pause()
         engine.queue.release()
         await eventually(lambda: not stream.queued)
-        reading = Reading(stream)  # what arrived before that is received at once
+        reading = RecordedReads(stream)  # earlier events are received at once
         stream.resume()
         assert await reading.end() == "stop"
     finally:
@@ -125,7 +125,7 @@ async def test_a_turn_paused_before_its_start_and_received_late_is_complete(upst
 async def test_an_exception_while_waiting_is_received_and_the_turn_is_over(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
         model = embedded(engine, client)
@@ -147,10 +147,10 @@ async def test_an_exception_while_waiting_is_received_and_the_turn_is_over(
 
 
 async def test_a_call_waits_while_the_engine_loads(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     try:
         engine.state = "loading"
-        reading = Reading(await embedded(engine, client).open(CALL))
+        reading = RecordedReads(await embedded(engine, client).open(CALL))
         await eventually(lambda: reading.waits == [("loading", None)])
         engine.loaded.set()
         assert await reading.end() == "stop"
@@ -159,10 +159,10 @@ async def test_a_call_waits_while_the_engine_loads(upstream: Upstream) -> None:
 
 
 async def test_a_failed_engine_start_ends_the_turn_and_releases_the_slot(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     try:
         engine.state = "failed"
-        reading = Reading(await embedded(engine, client).open(CALL))
+        reading = RecordedReads(await embedded(engine, client).open(CALL))
         engine.loaded.set()
         assert await reading.end() == "error"
         assert engine.queue.running == 0
@@ -172,7 +172,7 @@ async def test_a_failed_engine_start_ends_the_turn_and_releases_the_slot(upstrea
 
 @pytest.mark.parametrize("error", [None, ErrorInfo("server_error", "stopped")], ids=["cancelled", "failed"])
 async def test_cancelling_while_queued_leaves_the_queue(upstream: Upstream, error: ErrorInfo | None) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
@@ -193,11 +193,11 @@ async def test_cancelling_during_the_response_releases_the_slot(upstream: Upstre
         await call.event(delta(reasoning_content="hm"))
         await call.gone()
 
-    engine, client = Engine(upstream, for_ever), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, for_ever), UpstreamClient()
     try:
         await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
-        reading = Reading(stream)
+        reading = RecordedReads(stream)
         engine.queue.release()
         await eventually(lambda: len(reading.events) > 3)
         assert engine.queue.running == 1
@@ -216,13 +216,13 @@ async def test_a_refused_request_is_explained_and_releases_the_slot(upstream: Up
     async def refuses(call: Call) -> None:
         await call.answer(400, body)
 
-    engine, client = Engine(upstream, refuses), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, refuses), UpstreamClient()
     try:
         with pytest.raises(ModelError):
             await embedded(engine, client).open(CALL)
         assert engine.queue.running == 0
         await engine.queue.acquire()
-        reading = Reading(await embedded(engine, client).open(CALL))
+        reading = RecordedReads(await embedded(engine, client).open(CALL))
         engine.queue.release()
         assert await reading.end() == "error"
         assert engine.queue.running == 0
@@ -231,13 +231,13 @@ async def test_a_refused_request_is_explained_and_releases_the_slot(upstream: Up
 
 
 async def test_a_request_to_an_engine_that_just_died_is_retried(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     alive, engine.base_url = engine.base_url, "http://127.0.0.1:1"
     try:
         stream = await embedded(engine, client).open(CALL)
         assert stream.queued
         engine.base_url = alive
-        reading = Reading(stream)
+        reading = RecordedReads(stream)
         assert await reading.end() == "stop"
         assert engine.queue.running == 0
     finally:
@@ -245,10 +245,10 @@ async def test_a_request_to_an_engine_that_just_died_is_retried(upstream: Upstre
 
 
 async def test_an_unreachable_engine_is_an_error_after_the_retries(upstream: Upstream) -> None:
-    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine, client = ScriptedEngine(upstream, say()), UpstreamClient()
     engine.base_url = "http://127.0.0.1:1"
     try:
-        reading = Reading(await embedded(engine, client).open(CALL))
+        reading = RecordedReads(await embedded(engine, client).open(CALL))
         assert await reading.end() == "error"
         assert engine.queue.running == 0
     finally:

@@ -1,4 +1,4 @@
-"""One turn, pushed or read: its end, its faults, and what is left of it when it is cancelled."""
+"""The stream of one turn, pushed or read: its end, exceptions, and its events after cancellation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Receiver:
-    """Takes events, or texts in their place."""
+    """Receives events, or texts in place of delta events."""
 
     pending_events: Sequence[str] = ()
 
@@ -61,8 +61,8 @@ class Receiver:
         self.failures.append(error)
 
 
-def begun(receiver: Receiver) -> tuple[PushedResponse, Any]:
-    """A turn that has thought five words."""
+def start_stream(receiver: Receiver) -> tuple[PushedResponse, Any]:
+    """Start a turn and push five words of reasoning."""
     response = PushedResponse()
     stream = stream_of(ROWS["vllm"], response)
     stream.start(receiver, receiver)
@@ -73,7 +73,7 @@ def begun(receiver: Receiver) -> tuple[PushedResponse, Any]:
 
 def test_texts_are_passed_on_and_added_before_the_next_event() -> None:
     receiver = Receiver()
-    response, stream = begun(receiver)
+    response, stream = start_stream(receiver)
     assert receiver.texts == [" 3", " 4"]
     assert not receiver.added
     response.read(FRAME(False, "answer", 5))
@@ -89,7 +89,7 @@ def test_texts_are_passed_on_and_added_before_the_next_event() -> None:
 @pytest.mark.parametrize("error", [None, ErrorInfo("timeout", "the server was silent")])
 def test_a_truncated_turn_is_closed_with_the_content_received(error: ErrorInfo | None) -> None:
     receiver = Receiver()
-    response, _ = begun(receiver)
+    response, _ = start_stream(receiver)
     response.end(error)
     thought = next(event.part for event in receiver.events if isinstance(event, PartEndEvent))
     assert cast("Any", thought).content == " 0 1 2 3 4"
@@ -99,7 +99,7 @@ def test_a_truncated_turn_is_closed_with_the_content_received(error: ErrorInfo |
 
 def test_a_cancelled_turn_ends_with_the_content_received() -> None:
     receiver = Receiver()
-    response, stream = begun(receiver)
+    response, stream = start_stream(receiver)
     closing = stream.cancel()
     assert response.is_closed
     assert receiver.added == [" 3", " 4"]
@@ -111,7 +111,7 @@ def test_a_cancelled_turn_ends_with_the_content_received() -> None:
 
 def test_an_exception_in_the_text_writer_goes_to_the_receiver() -> None:
     receiver = Receiver(breaks=True)
-    begun(receiver)
+    start_stream(receiver)
     assert [type(failure) for failure in receiver.failures] == [SystemExit] * len(receiver.failures)
     assert receiver.failures
     assert receiver.texts == []
@@ -120,7 +120,7 @@ def test_an_exception_in_the_text_writer_goes_to_the_receiver() -> None:
 
 def test_a_decoder_exception_ends_the_turn_and_closes_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = Receiver()
-    response, stream = begun(receiver)
+    response, stream = start_stream(receiver)
 
     def broken(*_: Any) -> list[ModelEvent]:
         raise ZeroDivisionError
@@ -135,13 +135,13 @@ def test_a_decoder_exception_ends_the_turn_and_closes_the_response(monkeypatch: 
     assert response.flow == []
 
     receiver = Receiver()
-    response, stream = begun(receiver)
+    response, stream = start_stream(receiver)
     monkeypatch.setattr(stream._decoder, "end", broken)
     response.end()
     assert isinstance(receiver.reads[-1], ZeroDivisionError)
 
 
-# --- read by a program -------------------------------------------------------------------------------------------
+# --- reads by a program ------------------------------------------------------------------------------------------
 
 
 async def reading(response: PushedResponse) -> tuple[StreamReader, asyncio.Task[Any]]:
@@ -189,10 +189,10 @@ async def test_a_reader_gets_none_at_the_end_and_the_exception(read: ModelRead) 
             await first
 
 
-# --- what a model says of itself ---------------------------------------------------------------------------------
+# --- properties of models ----------------------------------------------------------------------------------------
 
 
-def test_a_url_of_a_model() -> None:
+def test_the_address_of_a_model() -> None:
     model = Model("m", ROWS["vllm"], base_url="http://[::1]:8000/v1")
     assert model.address == ("::1", 8000)
     assert Model("m", ROWS["openai"]).address == ("api.openai.com", None)

@@ -1,4 +1,4 @@
-"""A model by its name: what it finds by itself, and what it says when that is missing."""
+"""Models by name: the profile, key and URL that they use by default, and the errors if these are missing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.settings import ModelCall
 from pellucid.upstream import UpstreamClient
-from tests.pushing import turn_of
 from tests.scripted import Upstream
 from tests.scripted.upstream import Call, delta
+from tests.scripted_runs import turn_of
 
 ROWS = builtin_profiles()
 QUESTION = ModelCall("", [ModelRequest([UserPromptPart("q")])])
@@ -51,8 +51,8 @@ CLASSES: list[tuple[type[ProviderModel], str, str]] = [
 
 
 @pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs this has keys and a region of their own."""
+def without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove keys and regions from the environment of the test process."""
     names = {name for row in ROWS.values() for name in (*row.api_key_env, *row.base_url_env)}
     for name in [*names, "AWS_REGION", "AWS_DEFAULT_REGION"]:
         monkeypatch.delenv(name, raising=False)
@@ -64,7 +64,7 @@ async def answer_of(model: Model, call: ModelCall = QUESTION) -> ModelResponse:
     return response
 
 
-# --- what it finds by itself -------------------------------------------------------------------------------------
+# --- defaults ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("cls", "row", "url"), CLASSES)
@@ -162,7 +162,7 @@ def test_thinking_tags(cls: type[ProviderModel], upstream: Upstream) -> None:
     for wrong in (("", "</x>"), "nosuch"):
         with pytest.raises(ConfigError, match="thinking_tags"):
             cls("m", thinking_tags=wrong)
-    # Whatever the row says of this model, these hold.
+    # `thinking_tags` takes precedence over the profile.
     assert HuggingFaceModel("m", thinking_tags="mistral").profile.for_model("m").tags == "mistral"
 
 
@@ -202,7 +202,7 @@ def test_a_transport_passed_in_is_used_and_left_open(upstream: Upstream) -> None
     asyncio.run(main())
 
 
-# --- from a text to a model --------------------------------------------------------------------------------------
+# --- model specs -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_the_embedded_model_can_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         ("gpt-5", "openai:gpt-5"),
         ("claude-sonnet-4-0", "anthropic:claude-sonnet-4-0"),

@@ -1,7 +1,7 @@
 """Warnings about settings: what the wires declare, against trial encodings.
 
-`setting_trials` finds out what a model cannot honour without knowing any wire: it writes the request with and without
-each setting. It is too slow for requests, and is the oracle here.
+`setting_trials` finds the settings that a model ignores without knowledge of any wire: it encodes the request with and
+without each setting. It is too slow for requests, and is the oracle of these tests.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall, ModelSettings
 from tests.cases import Cases
-from tests.models.setting_trials import unheard
+from tests.models.setting_trials import trial_warnings
 
-OPERATORS: dict[str, dict[str, Any]] = {
+CUSTOM_PROFILES: dict[str, dict[str, Any]] = {
     "own-details": {
         "extends": "openrouter",
         "knows": ["top_k", "metadata", "user"],
@@ -42,10 +42,10 @@ OPERATORS: dict[str, dict[str, Any]] = {
         "sampling": "without_thinking",
     },
 }
-"""Rows as an operator writes them."""
-ROWS = builtin_profiles() | load_profiles(OPERATORS, builtin_profiles())
+"""Profiles as an operator writes them."""
+ROWS = builtin_profiles() | load_profiles(CUSTOM_PROFILES, builtin_profiles())
 
-# Values that can be told apart from each other, and some that cannot.
+# Values that can be distinguished from each other, and some that cannot.
 VALUES: dict[str, list[Any]] = {
     "max_tokens": [7777, 3000, 1500, 2048, 4096],
     "temperature": [0.123, 1.0],
@@ -170,9 +170,9 @@ VALUES: dict[str, list[Any]] = {
     "unknown": ["x"],
     "temprature": [1],
 }
-REPLACED = {"thinking", "reasoning", "reasoning_effort", "output_config", "generationConfig", "inferenceConfig"}
-"""Fields of `extra_body` in place of those that say how much to think."""
-OWN = {
+THINKING_FIELDS = {"thinking", "reasoning", "reasoning_effort", "output_config", "generationConfig", "inferenceConfig"}
+"""Fields of `extra_body` that replace those for the amount of thinking."""
+OWN_PREFIXES = {
     "openai_chat": ("openai_",),
     "openai_responses": ("openai_",),
     "anthropic": ("anthropic_",),
@@ -182,11 +182,11 @@ OWN = {
     "bedrock": ("bedrock_",),
     "ollama": ("ollama_",),
 }
-"""What the names of a wire's own settings begin with."""
+"""The prefixes of each wire's own settings."""
 
 
 def _model_names(row: Profile) -> Iterator[str]:
-    """A model's name for each of the row's patterns, and one that fits none."""
+    """Return a model name for each pattern of the profile, and one that matches none."""
     yield "some-model"
     for pattern in row.models:
         name: str = pattern["match"]
@@ -200,16 +200,16 @@ MODELS = [(name, model) for name, row in ROWS.items() for model in _model_names(
 
 
 def names_for(row: Profile) -> list[str]:
-    """The unified settings, and those of the row's own provider."""
-    own = set(row.own) | {name for name in VALUES if name.startswith(OWN[row.wire])}
+    """Return the names of the unified settings and of the profile's own."""
+    own = set(row.own) | {name for name in VALUES if name.startswith(OWN_PREFIXES[row.wire])}
     return [name for name in VALUES if name in ModelSettings.__annotations__ or name in own]
 
 
-def expected(model: Model, call_settings: dict[str, Any]) -> list[str]:
-    return unheard(call_settings, model.origin, model.profile, model.request)  # type: ignore[arg-type]
+def expected_warnings(model: Model, call_settings: dict[str, Any]) -> list[str]:
+    return trial_warnings(call_settings, model.origin, model.profile, model.request)  # type: ignore[arg-type]
 
 
-def warned(model: Model, call_settings: dict[str, Any]) -> list[str]:
+def warnings_of(model: Model, call_settings: dict[str, Any]) -> list[str]:
     return model.warnings(ModelCall(model.name, [], call_settings))  # type: ignore[arg-type]
 
 
@@ -221,8 +221,8 @@ def model_of(row: str, name: str) -> Model:
 def settings_for(draw: st.DrawFn, row: Profile) -> dict[str, Any]:
     names = draw(st.lists(st.sampled_from(names_for(row)), min_size=1, max_size=6, unique=True))
     drawn = {name: draw(st.sampled_from(VALUES[name])) for name in names}
-    if len(drawn) > 2 and not REPLACED.isdisjoint(drawn.get("extra_body", ())):
-        # The trials count it as an effect of a setting that others are withheld because of it, although its own
+    if len(drawn) > 2 and not THINKING_FIELDS.isdisjoint(drawn.get("extra_body", ())):
+        # If a setting has the effect that others are not sent, the trials count it as effective, although its own
         # fields are replaced.
         del drawn["extra_body"]
     return drawn
@@ -235,14 +235,14 @@ def test_warnings_of_each_single_setting_on_every_row() -> None:
             for setting in VALUES if name == "some-model" else names_for(model.profile):
                 for value in VALUES[setting]:
                     with case(f"{row} {name} {setting}={value!r}"):
-                        assert warned(model, {setting: value}) == expected(model, {setting: value})
+                        assert warnings_of(model, {setting: value}) == expected_warnings(model, {setting: value})
 
 
-@drawn(st.data())
+@given(st.data())
 def test_warnings_of_combined_settings(data: st.DataObject) -> None:
     model = model_of(*data.draw(st.sampled_from(MODELS)))
     drawn = data.draw(settings_for(model.profile))
-    assert warned(model, drawn) == expected(model, drawn)
+    assert warnings_of(model, drawn) == expected_warnings(model, drawn)
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -253,7 +253,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         yield path, value
 
 
-@drawn(st.data())
+@given(st.data())
 def test_the_declared_fields_of_settings_are_sent(data: st.DataObject) -> None:
     model = model_of(*data.draw(st.sampled_from(MODELS)))
     drawn: Any = data.draw(settings_for(model.profile))
@@ -274,12 +274,12 @@ def test_a_setting_of_none_has_no_warning() -> None:
             model = model_of(row, name)
             for setting in names:
                 with case(f"{row} {name} {setting}"):
-                    assert warned(model, {setting: None}) == []
+                    assert warnings_of(model, {setting: None}) == []
 
 
-@drawn(st.data())
+@given(st.data())
 def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
     origin, row = Origin("local", "openai_chat", "embedded"), ROWS["llama.cpp"]
     drawn: Any = data.draw(settings_for(row))
-    trials = unheard(drawn, origin, row, lambda call: _request_body(call, origin, "think.gbnf"))
+    trials = trial_warnings(drawn, origin, row, lambda call: _request_body(call, origin, "think.gbnf"))
     assert embedded_warnings(ModelCall("", [], drawn), {}, origin, "think.gbnf") == trials

@@ -1,4 +1,4 @@
-"""Settings: each is in the request, or a sentence says that it is not; and all of the providers' own do their work."""
+"""Settings: each is sent or has a warning; each provider setting is sent in its field."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def call(**call_settings: Any) -> ModelCall:
     return ModelCall("m", messages, call_settings, tools=(TOOL,))  # type: ignore[arg-type]
 
 
-def named(row: str) -> list[str]:
-    """A model's name for each of the row's patterns, and one that fits none."""
+def model_names(row: str) -> list[str]:
+    """Return a model name for each pattern of the profile, and one that matches none."""
     names = ["some-model"]
     for pattern in ROWS[row].models:
         name = pattern["match"]
@@ -53,7 +53,7 @@ def named(row: str) -> list[str]:
     return names
 
 
-MODELS = [(row, name) for row in ROWS for name in named(row)]
+MODELS = [(row, name) for row in ROWS for name in model_names(row)]
 
 
 def model_of(row: str, name: str) -> Model:
@@ -62,8 +62,8 @@ def model_of(row: str, name: str) -> Model:
 
 # --- the unified settings ----------------------------------------------------------------------------------------
 
-# Each with a value that is met nowhere else.
-GIVEN: dict[str, Any] = {
+# Each with a value that occurs nowhere else.
+SETTINGS: dict[str, Any] = {
     "max_tokens": 7777,
     "temperature": 0.123,
     "top_p": 0.456,
@@ -91,7 +91,7 @@ GIVEN: dict[str, Any] = {
 
 
 def test_the_table_has_every_setting() -> None:
-    assert set(GIVEN) == set(ModelSettings.__annotations__)
+    assert set(SETTINGS) == set(ModelSettings.__annotations__)
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -106,8 +106,8 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def is_seen(model: Model, call_settings: dict[str, Any], name: str) -> bool:
-    """Whether the value stands in what is sent; of a yes or no, and of what is translated, whether it matters."""
+def is_sent(model: Model, call_settings: dict[str, Any], name: str) -> bool:
+    """Return whether the request contains the value; for booleans and translated values, whether it has an effect."""
     sent = list(leaves(model.request(call(**call_settings))))
     value = call_settings[name]
     if all(one in sent for one in leaves(value)) and not isinstance(value, bool):
@@ -125,24 +125,27 @@ def test_each_single_setting_is_sent_or_has_a_warning() -> None:
     with Cases() as case:
         for row, name in MODELS:
             model = model_of(row, name)
-            for setting, value in GIVEN.items():
+            for setting, value in SETTINGS.items():
                 with case(f"{row} {name} {setting}"):
-                    sent, warned = is_seen(model, {setting: value}, setting), is_warned(model, {setting: value}, setting)
+                    sent, warned = (
+                        is_sent(model, {setting: value}, setting),
+                        is_warned(model, {setting: value}, setting),
+                    )
                     assert sent or warned
                     if sent and warned:
                         assert setting == "thinking"  # rounded to another level
 
 
-@combined(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(GIVEN)), min_size=2))
+@given(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(SETTINGS)), min_size=2))
 def test_each_combined_setting_is_sent_or_has_a_warning(where: tuple[str, str], names: set[str]) -> None:
     model = model_of(*where)
-    combined = {name: GIVEN[name] for name in GIVEN if name in names}
+    combined = {name: SETTINGS[name] for name in SETTINGS if name in names}
     for name in combined:
-        assert is_seen(model, combined, name) or is_warned(model, combined, name), (where, name)
+        assert is_sent(model, combined, name) or is_warned(model, combined, name), (where, name)
 
 
 def test_without_the_setting_no_field_about_thinking_is_sent() -> None:
-    # A feature may be asked for by name, in case: it begins nothing.
+    # The name of a feature may be in these fields: it does not start thinking.
     other = dict.fromkeys(("messages", "input", "model", "include", "anthropic_beta"))
     with Cases() as case:
         for row, name in MODELS:
@@ -161,16 +164,16 @@ def test_a_thinking_level_is_sent_or_rounded_or_has_a_warning(where: tuple[str, 
     model = model_of(*where)
     plain, with_level = model.request(call()), model.request(call(thinking=level))
     if plain == with_level and not is_warned(model, {"thinking": level}, "thinking"):
-        # All that is left to say: yes, as much as you do anyway.
+        # The only level without an effect is True for a model that thinks by default.
         assert level is True
         assert model.request(call(thinking=False)) != plain or model.request(call(thinking="high")) != plain
 
 
-# --- what the sentences say --------------------------------------------------------------------------------------
+# --- warnings ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("spec", "given", "said"),
+    ("spec", "call_settings", "expected"),
     [
         ("anthropic:claude-sonnet-4-0", {"temperature": 0.3}, []),
         (
@@ -237,13 +240,13 @@ def test_settings_of_the_call_take_precedence_over_those_of_the_model() -> None:
     assert model.warnings(call(thinking="low", top_k=4)) == ["top_k: gpt-5 takes no such setting"]
 
 
-# --- the providers' own settings ---------------------------------------------------------------------------------
+# --- provider settings -------------------------------------------------------------------------------------------
 
 CLAUDE, GEMINI, NOVA = AnthropicModel("claude-sonnet-4-5"), GoogleModel("gemini-2.5-pro"), BedrockConverseModel("m")
 CHAT, RESPONSES = OpenAIChatModel("gpt-5.1"), OpenAIResponsesModel("gpt-5.1")
 EPHEMERAL = {"type": "ephemeral"}
 
-OWN: dict[Any, tuple[Model, dict[str, tuple[Any, str, Any]]]] = {
+PROVIDER_SETTINGS: dict[Any, tuple[Model, dict[str, tuple[Any, str, Any]]]] = {
     OpenAIChatModelSettings: (CHAT, {
         "openai_reasoning_effort": ("high", "reasoning_effort", "high"),
         "openai_logprobs": (True, "logprobs", True),
@@ -347,18 +350,18 @@ OWN: dict[Any, tuple[Model, dict[str, tuple[Any, str, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cls", OWN)
+@pytest.mark.parametrize("cls", PROVIDER_SETTINGS)
 def test_the_table_has_every_provider_setting(cls: Any) -> None:
     own = {name for name in get_type_hints(cls) if name not in ModelSettings.__annotations__}
     # Predicted outputs are known to Chat Completions alone; ids go back with a history, and have tests there.
-    assert set(OWN[cls][1]) | ({"openai_prediction", "openai_send_reasoning_ids"} & own) == own
+    assert set(PROVIDER_SETTINGS[cls][1]) | ({"openai_prediction", "openai_send_reasoning_ids"} & own) == own
     maker = cls.__name__.partition("Model")[0].lower().removesuffix("responses").removesuffix("chat")
     assert all(name.startswith(maker) for name in own)
 
 
-@pytest.mark.parametrize("cls", [cls for cls, (_, table) in OWN.items() if table])
+@pytest.mark.parametrize("cls", [cls for cls, (_, table) in PROVIDER_SETTINGS.items() if table])
 def test_a_provider_setting_is_sent_in_its_field(cls: Any) -> None:
-    model, table = OWN[cls]
+    model, table = PROVIDER_SETTINGS[cls]
     with Cases() as case:
         for name, (value, place, expected) in table.items():
             with case(name):
@@ -375,7 +378,7 @@ def test_a_provider_setting_is_sent_in_its_field(cls: Any) -> None:
                 assert serves.warnings(call(**{name: value})) == []
 
 
-TWINS = [
+PRECEDENCE = [
     (CHAT, {"thinking": "low", "openai_reasoning_effort": "high"}, "reasoning_effort", "high"),
     (RESPONSES, {"thinking": "low", "openai_reasoning_effort": "high"}, "reasoning", {"effort": "high"}),
     (RESPONSES, {"service_tier": "auto", "openai_service_tier": "flex"}, "service_tier", "flex"),
@@ -397,7 +400,9 @@ TWINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "given", "field", "expected"), TWINS)
-def test_a_provider_setting_takes_precedence(model: ProviderModel, call_settings: dict[str, Any], field: str, expected: Any) -> None:
+@pytest.mark.parametrize(("model", "call_settings", "field", "expected"), PRECEDENCE)
+def test_a_provider_setting_takes_precedence(
+    model: ProviderModel, call_settings: dict[str, Any], field: str, expected: Any
+) -> None:
     assert model.request(call(**call_settings)).body[field] == expected
-    assert model.request(call(**dict(reversed(call_settings.items())))).body[field] == expected, "in whatever order"
+    assert model.request(call(**dict(reversed(call_settings.items())))).body[field] == expected, "in any order"

@@ -1,4 +1,4 @@
-"""What the OpenResponses tests share: the two documents that every event must fit, and drivers of the path."""
+"""Shared by the OpenResponses tests: the two documents that every event must fit, and drivers of the encoder."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ALIASES = {
 
 
 def published_document() -> dict[str, Any] | None:
-    """The specification's own OpenAPI document, or None where it is not there."""
+    """The specification's OpenAPI document, or None where it is not available."""
     path = published_schema()
     return json.loads(path.read_bytes()) if path else None
 
 
 def inline_references(schema: Any, components: dict[str, Any]) -> Any:
-    """The schema without references (neither document has a cycle in what is written)."""
+    """The schema with its references replaced (neither document has a cycle in its responses)."""
     if isinstance(schema, list):
         return [inline_references(one, components) for one in schema]
     if not isinstance(schema, dict):
@@ -50,7 +50,7 @@ def inline_references(schema: Any, components: dict[str, Any]) -> Any:
 
 
 def _one_of(validator: Any, choices: list[Any], value: Any, schema: Any) -> Iterator[Any]:
-    """`oneOf` read as its discriminator means it: the choice whose `type` is the value's."""
+    """`oneOf` resolved by the discriminator: the choice whose `type` is the value's."""
     tag = value.get("type") if isinstance(value, dict) else None
     named = [one for one in choices if tag in one.get("properties", {}).get("type", {}).get("enum", ())]
     if len(named) == 1:
@@ -65,21 +65,21 @@ Validator: type[jsonschema.protocols.Validator] = jsonschema.validators.extend( 
 
 
 class Schema:
-    """A document's schemas by name, and its events by type."""
+    """The schemas of a document by name, and its events by type."""
 
     def __init__(self, doc: dict[str, Any]) -> None:
         self.components = doc["components"]["schemas"]
         self.events: dict[str, dict[str, Any]] = {}
         for schema in self.components.values():
             type_names = schema.get("properties", {}).get("type", {}).get("enum", ())
-            # The document is of all protocols: the chat's frames are numbered as well.
+            # The document describes all protocols: frames of the chat have sequence numbers, too.
             ours = len(type_names) == 1 and (type_names[0] == "error" or type_names[0].startswith("response."))
             if ours and "sequence_number" in schema["properties"]:
                 self.events[type_names[0]] = inline_references(schema, self.components)
         self._validators: dict[str, Any] = {}
 
     def errors(self, name: str, value: Any) -> list[str]:
-        """What is wrong with `value` as the event or component `name`."""
+        """The errors of `value` as the event or component `name`."""
         if name not in self._validators:
             schema = (
                 self.events[name] if name in self.events else inline_references(self.components[name], self.components)
@@ -90,19 +90,19 @@ class Schema:
 
 @cache
 def schemas() -> tuple[Schema, ...]:
-    """Ours, and the published one if it is there."""
+    """Our schemas, and the published ones if they are available."""
     theirs = published_document()
     return (Schema(build_document()), *([Schema(theirs)] if theirs is not None else []))
 
 
 def check_events(events: list[dict[str, Any]]) -> None:
-    """Every event is what both documents say. The published one knows nothing of OpenAI's names."""
+    """Check every event against both documents. The published one does not have OpenAI's event names."""
     for schema in schemas():
         for event in events:
             assert schema.errors(event["type"], event) == []
 
 
-# --- driving -------------------------------------------------------------------------------------------------------
+# --- drivers -------------------------------------------------------------------------------------------------------
 
 
 def request(**body: Any) -> Request:
@@ -114,13 +114,13 @@ def make_encoder(dialect: Dialect = "openresponses", *, obfuscate: bool = False,
 
 
 def encode(batches: list[list[Event]], dialect: Dialect = "openresponses", **kwargs: Any) -> bytes:
-    """The whole stream that these batches give."""
+    """The complete stream of these batches."""
     encoder = make_encoder(dialect, **kwargs)
     return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
 
 
 def run_events(events: list[ModelEvent], seed: bytes = b"seed") -> list[Event]:
-    """One turn through a run."""
+    """The events of one turn, from a run."""
     run = Run(ModelCall("m", []), Minter(seed))
     run.start()
     out, effects = run.feed(events)
@@ -129,7 +129,7 @@ def run_events(events: list[ModelEvent], seed: bytes = b"seed") -> list[Event]:
 
 
 def events_of(stream: bytes) -> list[dict[str, Any]]:
-    """The stream's events; `[DONE]` is checked and left out."""
+    """The stream's events, without `[DONE]`, which is checked."""
     *frames, last = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     assert last.data == b"[DONE]"
     assert stream.endswith(b"data: [DONE]\n\n")
@@ -137,16 +137,16 @@ def events_of(stream: bytes) -> list[dict[str, Any]]:
 
 
 def event_types(events: list[dict[str, Any]]) -> list[str]:
-    """The types, without `response.`, a row of the same delta told once."""
+    """The event types without `response.`; consecutive deltas of one type count once."""
     types = [event["type"].removeprefix("response.") for event in events]
     return [name for at, name in enumerate(types) if not (name.endswith(".delta") and types[at - 1 : at] == [name])]
 
 
-# --- the whole path --------------------------------------------------------------------------------------------------
+# --- from a provider's bytes -----------------------------------------------------------------------------------------
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    """A chunk as DeepSeek writes it."""
+    """A chunk in DeepSeek's format."""
     return {
         "id": "6f5c",
         "object": "chat.completion.chunk",
@@ -183,7 +183,7 @@ def final_chunks(reason: str = "stop", usage: bool = True) -> list[dict[str, Any
 
 
 def sse_frames(*chunks: dict[str, Any], done: bool = True) -> list[bytes]:
-    """Each chunk as one read."""
+    """The SSE frames of the chunks, one for each read."""
     data = [b"data: %b\n\n" % json.dumps(one).encode() for one in chunks]
     return [*data, b"data: [DONE]\n\n"] if done else data
 
@@ -195,7 +195,7 @@ def model_batches(reads: list[bytes]) -> list[list[ModelEvent]]:
 
 
 class Answer:
-    """What a client gets for a provider's answer: the pieces that were written, their events, the resource."""
+    """The response of a client for a provider's answer: the bytes written, their events, and the resource."""
 
     def __init__(self, *chunks: dict[str, Any], done: bool = True, **body: Any) -> None:
         self.encoder = make_encoder(**body)
@@ -209,7 +209,7 @@ class Answer:
         self.response: dict[str, Any] = self.events[-1]["response"]
         self.output: list[dict[str, Any]] = self.response["output"]
         self.response_without_stream: dict[str, Any] = json.loads(msgspec.json.encode(self.encoder.response))
-        """What the same request gets without a stream."""
+        """The response of the same request without a stream."""
         check_events(self.events)
 
     def select(self, name: str) -> list[dict[str, Any]]:

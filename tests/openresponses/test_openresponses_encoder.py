@@ -1,4 +1,4 @@
-"""Whatever a model says, in whatever pieces: the stream is legal, fits both schemas, and says the same."""
+"""The encoder's stream is legal for any run, fits both schemas, and loses nothing."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ from tests.openresponses.openresponses_kit import (
     schemas,
 )
 
-# Text that looks like a template, a frame or the end; what JSON escapes; what is no character at all.
+# Text that looks like a template, a frame or the end of a stream; characters that JSON escapes; lone surrogates.
 PIECES = ["", "a", "%s%d%", '"\\/', "\n\ndata: [DONE]\n\n", "\u2028\u2029\x85", "\x00\x1f\x7f", "😀é", "\ud83d", "{}"]
 CITATION = {"type": "url_citation", "url": "https://e.org/\udc00", "title": 5, "start_index": True, "end_index": 2**70}
 LOGPROBS: list[dict[str, Any]] = [
@@ -120,7 +120,7 @@ def emit_step(emitter: Emitter, what: str, key: int, text: str) -> None:
 
 
 def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
-    """The batches of a run with a server tool (`f0`), one for each thing said, and the run."""
+    """The batches of a run with a server tool (`f0`), one for each step, and the run."""
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=frozenset({"f0"}), max_tool_calls=5)
     run.start()
     batches: list[list[Event]] = []
@@ -149,17 +149,17 @@ def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
         ]
         events, _ = run.add_results(results)
         batches.append(events)
-    batches.append(run.end(ErrorInfo("timeout", "nobody asked the model again")))
+    batches.append(run.end(ErrorInfo("timeout", "the model was not called again")))
     return batches, run
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """Half a character cannot be shown."""
+    """`text` with lone surrogates replaced, as JSON cannot hold them."""
     return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
 
 
 def output_of_parts(messages: list[ModelMessage]) -> list[dict[str, Any]]:
-    """The output that these messages are, made from the parts: kind, id and text of each item."""
+    """The output expected of these messages, made from their parts: kind, id and text of each item."""
     out: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, ModelRequest):
@@ -195,7 +195,7 @@ def output_of_parts(messages: list[ModelMessage]) -> list[dict[str, Any]]:
 
 
 def output_of_items(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same of the items a client gets."""
+    """The same fields of the items that a client receives."""
     out: list[dict[str, Any]] = []
     for item in output:
         if item["type"] == "function_call_output":
@@ -210,7 +210,7 @@ def output_of_items(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def without_empty(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def drop_empty_fields(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in item.items() if value != []} for item in items]
 
 
@@ -222,8 +222,8 @@ def test_any_run_gives_a_legal_stream_that_fits_the_schemas(script: list[Any], c
     events = events_of(stream)
     check_events(events)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    # What the client has is what the conversation goes on with.
-    assert without_empty(output_of_items(events[-1]["response"]["output"])) == without_empty(
+    # The conversation continues with the output that the client has.
+    assert drop_empty_fields(output_of_items(events[-1]["response"]["output"])) == drop_empty_fields(
         output_of_parts(list(run.messages))
     )
 
@@ -296,7 +296,7 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
         assert deltas == done == text
 
 
-# --- the corners, one by one --------------------------------------------------------------------------------------
+# --- single cases -------------------------------------------------------------------------------------------------
 
 
 def legal_events(

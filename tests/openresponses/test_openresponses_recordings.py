@@ -1,4 +1,4 @@
-"""What real providers answered, as OpenResponses: legal, fitting both schemas, and the same text."""
+"""Recorded answers of real providers, encoded as OpenResponses: legal, valid in both schemas, with the same text."""
 
 from pathlib import Path
 

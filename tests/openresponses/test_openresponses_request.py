@@ -1,4 +1,4 @@
-"""Any body gives a request or a clear error; what is accepted is honoured and echoed."""
+"""Any body is a request or an error; accepted fields take effect and are echoed in the response."""
 
 import json
 from typing import Any
@@ -47,7 +47,7 @@ G = {"type": "function", "name": "g"}
 
 
 def error_info(body: Any) -> ErrorInfo:
-    """What is said about a body that is refused: always a client's error, in the protocol's form."""
+    """The error of a refused body, after checking that it is a client error in the protocol's form."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(RequestError) as caught:
         model_call_of(data)
@@ -64,13 +64,13 @@ def model_call_of(data: bytes) -> ModelCall:
 
 
 def model_call(**body: Any) -> ModelCall:
-    """What the model is asked, where nothing was said before."""
+    """The model call of a request without history."""
     parsed = request(**body)
     return parsed.call(parsed.messages())
 
 
 def echo(**body: Any) -> dict[str, Any]:
-    """The resource for this request, as both documents have it."""
+    """The response resource for this request, after checking it against both documents."""
     whole: dict[str, Any] = json.loads(msgspec.json.encode(request(**body).response("resp_1", "m", NOW)))
     for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):
         assert schema.errors(name, whole) == []
@@ -122,7 +122,7 @@ def test_a_minimal_request_is_echoed_with_every_required_key_and_its_default() -
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 JSON_SCHEMA = {"type": "json_schema", "name": "n", "description": "d", "schema": SCHEMA, "strict": True}
 
-# field, a value, the echo where it is not the value, the settings that come of it
+# field, a value, the echo where it differs from the value, the settings that result
 ACCEPTED: list[tuple[str, Any, Any, Any]] = [
     ("instructions", "Be brief.", ..., {}),
     ("temperature", 0.5, ..., {"temperature": 0.5}),
@@ -143,14 +143,14 @@ ACCEPTED: list[tuple[str, Any, Any, Any]] = [
     ("background", False, ..., {}),
     ("reasoning", {"effort": "low"}, {"effort": "low", "summary": None}, {"thinking": "low"}),
     ("reasoning", {"effort": "none"}, {"effort": "none", "summary": None}, {"thinking": False}),
-    # Understood, but the specification has no such word for the response.
+    # Accepted, but the specification has no such value for the response.
     ("reasoning", {"effort": "minimal"}, {"effort": "low", "summary": None}, {"thinking": "minimal"}),
     ("reasoning", {"effort": "max"}, {"effort": "xhigh", "summary": None}, {"thinking": "max"}),
     ("reasoning", {"summary": "auto"}, {"effort": None, "summary": "auto"}, {"thinking_summary": "auto"}),
     ("reasoning", {"generate_summary": "concise"}, {"effort": None, "summary": "concise"}, ...),
     ("text", {"verbosity": "low"}, {"format": {"type": "text"}, "verbosity": "low"}, {"verbosity": "low"}),
     ("text", {"format": {"type": "json_object"}}, ..., {}),
-    # The published schema allows nothing but null for the schema in a response.
+    # The published schema allows only null for the schema in a response.
     ("text", {"format": JSON_SCHEMA}, {"format": {**JSON_SCHEMA, "schema": None}}, {}),
     ("tools", [F], ..., {}),
     ("tools", [G], [{**G, "description": None, "parameters": None, "strict": None}], {}),
@@ -165,7 +165,7 @@ def test_a_field_is_accepted_honoured_and_echoed() -> None:
                 assert echo(**body) == DEFAULTS | {field: value if echoed is ... else echoed}
                 if settings is not ...:
                     assert model_call(**body).settings == settings
-                # null is the same as leaving it out.
+                # null is equal to an absent field.
                 assert echo(**{field: None}) == DEFAULTS
 
 
@@ -182,7 +182,7 @@ def test_fields_without_an_echo_are_accepted() -> None:
     assert model_call(field_of_tomorrow={"x": 1}) == model_call()
 
 
-# field, a value, where it is wrong, what the message says would be right
+# field, a value, the path of the error, the accepted values that the message names
 WRONG: list[tuple[str, Any, str, str]] = [
     ("model", 5, "model", "str"),
     ("input", 5, "input", "str"),
@@ -292,7 +292,7 @@ ALLOWED = {"type": "allowed_tools", "tools": [{"type": "function", "name": "g"}]
 
 
 @pytest.mark.parametrize(
-    ("choice", "offered", "meant", "echoed"),
+    ("choice", "offered", "expected_choice", "echoed"),
     [
         (None, OFFERED, ToolChoice(), "auto"),
         ("auto", OFFERED, ToolChoice(), "auto"),
@@ -503,7 +503,7 @@ def test_each_call_has_one_output() -> None:
         with pytest.raises(RequestError, match=expected) as wrong:
             request(input=items).messages(known)
         assert wrong.value.info.param == path.format(at)
-    # Some models give several calls one id.
+    # Some models give several calls the same id.
     assert len(request(input=[CALL, CALL, RESULT, RESULT, CALL, RESULT]).messages()) == 4
     assert len(request(input=[RESULT, CALL, RESULT]).messages(ReferenceContext({"c1": KnownCall("f")}))) == 3
 
@@ -573,7 +573,7 @@ def test_every_output_item_is_accepted_as_input() -> None:
     ]
 
 
-# --- output form -----------------------------------------------------------------------------------------------------
+# --- output format ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,7 @@ def test_text_formats_are_read(text: Any, form: OutputFormat) -> None:
     echo(text=text)
 
 
-# --- hostile bodies --------------------------------------------------------------------------------------------------
+# --- invalid bodies --------------------------------------------------------------------------------------------------
 
 
 INVALID_BODIES = [

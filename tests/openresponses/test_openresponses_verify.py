@@ -1,4 +1,4 @@
-"""The verifier finds every rule that a stream breaks, under the rule's name; what is legal passes."""
+"""The verifier reports every rule that a stream breaks by its name, and accepts legal streams."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ Events = list[dict[str, Any]]
 
 
 def legal_events(reason: Any = "stop", error: ErrorInfo | None = None) -> Events:
-    """A stream with one of everything: two reasoning parts, a summary, text with a citation, a refusal, two calls."""
+    """A stream with parts of every kind: two of reasoning, a summary, text with a citation, a refusal, two calls."""
     emitter = Emitter(ORIGIN)
     emitter.thinking("raw", "ab", item="r")
     emitter.thinking("raw", "c", item="r")
@@ -39,7 +39,7 @@ LEGAL = legal_events()
 
 
 def write_stream(events: Events, *, renumber: bool = True, end: str = "data: [DONE]\n\n") -> bytes:
-    """The events as bytes, numbered anew unless the numbers are the point."""
+    """The events as bytes; `renumber` gives them consecutive sequence numbers."""
     out = []
     for number, event in enumerate(events):
         event = event | {"sequence_number": number} if renumber else event
@@ -57,7 +57,7 @@ def test_legal_streams_pass() -> None:
     assert verify(write_stream(legal_events(error=ErrorInfo("model_error", "broke")))) == []
 
 
-# --- one edit, one broken rule ---------------------------------------------------------------------------------------
+# --- each edit breaks one rule ---------------------------------------------------------------------------------------
 
 Edit = Callable[[Events], object]
 
@@ -71,7 +71,7 @@ def duplicate(name: str, which: int = 0) -> Edit:
 
 
 def swap(name: str, which: int = 0) -> Edit:
-    """An event changes places with the one after it."""
+    """An edit that swaps an event with the one after it."""
 
     def edit(events: Events) -> None:
         at = index_of(events, name, which)

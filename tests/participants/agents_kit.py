@@ -1,4 +1,4 @@
-"""Agents for spaces, whose models are played by scripts."""
+"""Agents for spaces, with scripted models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.scripted import Call, Script, Upstream, delta
 
 
 def calling(name: str, reasoning: str = "I must look.", text: str = "", **arguments: Any) -> Script:
-    """The model thinks, and calls this function."""
+    """Script in which the model thinks and calls this function."""
 
     async def script(call: Call) -> None:
         await call.head()
@@ -35,5 +35,5 @@ def agent_of(upstream: Upstream, *scripts: Script, **options: Any) -> Agent[Any]
 
 
 def model_requests(upstream: Upstream, agent: Agent[Any]) -> list[dict[str, Any]]:
-    """What the agent's model was asked."""
+    """Return the requests that the agent's model received."""
     return [call.body for call in upstream.calls(agent._model.name)]  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.participants.room_kit import Room, a_room
+from tests.participants.room_kit import Room, running_room
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def room() -> AsyncIterator[Room]:
-    async with a_room() as room:
+    async with running_room() as room:
         yield room

@@ -1,4 +1,4 @@
-"""A gateway with the space `review`, whose participants are in `MAY`."""
+"""A gateway with the space `review`, whose participants are in `CAPABILITIES`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from pellucid.server.config import check_config
 from tests.scripted.gateway import Served, serve
 
-TALKS = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
-MAY: dict[str, list[Any]] = {
-    "ada": TALKS,
-    "bob": TALKS,
-    "cy": TALKS,
-    "dan": TALKS,
+TALK_CAPABILITIES = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
+CAPABILITIES: dict[str, list[Any]] = {
+    "ada": TALK_CAPABILITIES,
+    "bob": TALK_CAPABILITIES,
+    "cy": TALK_CAPABILITIES,
+    "dan": TALK_CAPABILITIES,
     "boss": ["*"],
     "novice": ["chat", "reasoning/*", "mcp/proposal", {"kind": "mcp/request", "payload": {"method": "tools/list"}}],
 }
@@ -26,9 +26,9 @@ def token(who: str) -> str:
 
 
 @contextmanager
-def a_gateway(folder: Path, store: Path | None = None, **settings: Any) -> Iterator[Served]:
+def review_gateway(folder: Path, store: Path | None = None, **settings: Any) -> Iterator[Served]:
     participants = {}
-    for who, may in MAY.items():
+    for who, may in CAPABILITIES.items():
         file = folder / f"{who}.token"
         file.write_text(token(who))
         participants[who] = {"token_file": str(file), "capabilities": may}

@@ -1,5 +1,5 @@
-"""What stands between a participant and a gateway: a way that can be cut, anywhere in a frame, and that leads to
-another gateway afterwards."""
+"""TCP proxy between a participant and a gateway; its connections can be cut anywhere in a frame and its target
+replaced."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import random
 from collections.abc import AsyncIterator
 
 
-class Way:
+class Proxy:
     def __init__(self, target: int) -> None:
         self.target = target
-        """The gateway's port; 0: nobody is there."""
+        """Port of the gateway; 0: connections are refused."""
         self.port = 0
         self.cuts = 0
-        self.dice: random.Random | None = None
+        self.random_source: random.Random | None = None
         self.bytes_between_cuts = 0
-        """How much a connection carries either way, on average, until it is cut in mid-piece; 0: for ever."""
+        """Average number of bytes in each direction after which a connection is cut, in the middle of a read; 0:
+        never."""
         self._open: set[asyncio.StreamWriter] = set()
 
     @property
@@ -30,45 +31,52 @@ class Way:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there = await asyncio.open_connection("127.0.0.1", self.target)
+            upstream = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
             return
-        ends = {writer, there[1]}
-        self._open |= ends
-        ways = [asyncio.create_task(self._carry(reader, there[1])), asyncio.create_task(self._carry(there[0], writer))]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for task in ways:
+        writers = {writer, upstream[1]}
+        self._open |= writers
+        directions = [
+            asyncio.create_task(self._carry(reader, upstream[1])),
+            asyncio.create_task(self._carry(upstream[0], writer)),
+        ]
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        for task in directions:
             task.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        self._open -= ends
-        for end in ends:
+        await asyncio.gather(*directions, return_exceptions=True)
+        self._open -= writers
+        for end in writers:
             end.close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            left = None
+            remaining_bytes = None
             while piece := await reader.read(4096):
-                if self.dice is not None and self.bytes_between_cuts:
-                    left = self.dice.randrange(2 * self.bytes_between_cuts) if left is None else left
-                    if left < len(piece):
+                if self.random_source is not None and self.bytes_between_cuts:
+                    remaining_bytes = (
+                        self.random_source.randrange(2 * self.bytes_between_cuts)
+                        if remaining_bytes is None
+                        else remaining_bytes
+                    )
+                    if remaining_bytes < len(piece):
                         self.cuts += 1
-                        writer.write(piece[:left])
+                        writer.write(piece[:remaining_bytes])
                         await writer.drain()
                         return
-                    left -= len(piece)
+                    remaining_bytes -= len(piece)
                 writer.write(piece)
                 await writer.drain()
 
 
 @contextlib.asynccontextmanager
-async def a_way(target: int) -> AsyncIterator[Way]:
-    way = Way(target)
-    server = await asyncio.start_server(way._serve, "127.0.0.1", 0)
-    way.port = server.sockets[0].getsockname()[1]
+async def running_proxy(target: int) -> AsyncIterator[Proxy]:
+    proxy = Proxy(target)
+    server = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
     try:
-        yield way
+        yield proxy
     finally:
         server.close()
-        way.cut()
+        proxy.cut()
         await asyncio.sleep(0)

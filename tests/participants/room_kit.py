@@ -1,4 +1,4 @@
-"""A space that does what a test says: the frames of a gateway over real sockets, with every fault to order."""
+"""Scripted space server: the frames of a gateway over real sockets, with faults that a test chooses."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob", "token-of-cy": "cy"}
 
 
 class Room:
-    """One space. What was said is in `log`; `hooks` may answer a frame instead of it."""
+    """One space. `log` has its envelopes; `hook` can handle a frame instead."""
 
     def __init__(self) -> None:
         self.log: list[Frame] = []
-        self.here: dict[ServerConnection, str] = {}
+        self.connections: dict[ServerConnection, str] = {}
         self.joins: list[dict[str, str]] = []
-        """The query of each connection that was let in."""
+        """Query of each accepted connection."""
         self.received: list[Frame] = []
-        """Every frame that came, again and again."""
+        """Every received frame, including resends."""
         self.hook: Callable[[ServerConnection, str, Frame], bool] = lambda socket, who, frame: False
         self.pages: list[dict[str, str]] = []
         self.refuse: HTTPStatus | None = None
@@ -38,16 +38,16 @@ class Room:
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserved = sockets.socket()
-        """Bound and not listening: the port stays this room's between `stop` and `open`, where connections are
+        """Bound and not listening: keeps the port for this room between `stop` and `open`, so that connections are
         refused."""
         self._reserved.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEPORT, 1)
         self._reserved.bind(("127.0.0.1", 0))
         self.port: int = self._reserved.getsockname()[1]
-        self.late: asyncio.Event | None = None
-        """Until then those who come back are not told what they missed, but heard."""
+        self.catch_up_gate: asyncio.Event | None = None
+        """Delays missed envelopes of a reconnected participant until it is set; new frames are handled meanwhile."""
         self.capabilities: list[Any] = ["*"]
         self.others: dict[str, list[Any]] = {}
-        """What somebody may, as the others are told."""
+        """Capabilities by name, as the other participants see them."""
 
     @property
     def url(self) -> str:
@@ -59,7 +59,12 @@ class Room:
 
     async def open(self) -> None:
         self._server = await serve(
-            self._sit, "127.0.0.1", self.port, process_request=self._process_request, compression=None, reuse_port=True
+            self._handle_connection,
+            "127.0.0.1",
+            self.port,
+            process_request=self._process_request,
+            compression=None,
+            reuse_port=True,
         )
 
     async def stop(self, code: int = 1012) -> None:
@@ -68,7 +73,7 @@ class Room:
         await self._server.wait_closed()
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._reserved.close()
 
     async def restart(self) -> None:
@@ -76,16 +81,18 @@ class Room:
         await self.open()
 
     def cut(self, who: str, half: bytes = b"") -> None:
-        """Break the connection, after these bytes of something that never ends."""
-        for socket, name in [*self.here.items()]:
+        """Break the connection, after these bytes of an incomplete frame."""
+        for socket, name in [*self.connections.items()]:
             if name == who:
                 transport = socket.transport
                 if half:
                     transport.write(b"\x81\x7e\x40\x00" + half)
                 transport.abort() if not half else transport.close()
 
-    def say(self, who: str, kind: str, payload: Frame | None = None, *, silently: bool = False, **more: Any) -> Frame:
-        """Put it into the log, and tell everybody (unless the connections are to miss it)."""
+    def say(
+        self, who: str, kind: str, payload: Frame | None = None, *, silently: bool = False, **has_more: Any
+    ) -> Frame:
+        """Append an envelope to the log and send it to every participant (unless `silently`)."""
         frame = {
             "protocol": "mew/v0.4",
             "id": f"{who}-{self.head + 1}",
@@ -93,7 +100,7 @@ class Room:
             "from": who,
             "kind": kind,
             "payload": payload or {},
-            **more,
+            **has_more,
             "seq": self.head + 1,
         }
         self.log.append(frame)
@@ -103,44 +110,46 @@ class Room:
 
     def send(self, frame: Frame, *only: str) -> None:
         text = json.dumps(frame)
-        for socket, name in self.here.items():
+        for socket, name in self.connections.items():
             if not only or name in only:
-                task = asyncio.create_task(_sent(socket, text))
+                task = asyncio.create_task(_send_text(socket, text))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def send_direct(self, kind: str, to: str, payload: Frame, **more: Any) -> None:
-        """What is not in the log."""
-        self.send(own(kind, to, payload, **more), to)
+    def send_direct(self, kind: str, to: str, payload: Frame, **has_more: Any) -> None:
+        """Send an envelope that is not in the log."""
+        self.send(gateway_envelope(kind, to, payload, **has_more), to)
 
     def _process_request(self, socket: ServerConnection, request: Request) -> Response | None:
         if self.refuse is not None:
-            return answer(self.refuse, {"error": {"message": "not now", "type": "unavailable"}})
+            return http_response(self.refuse, {"error": {"message": "not now", "type": "unavailable"}})
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        where = urlsplit(request.path)
+        address = urlsplit(request.path)
         who = TOKENS.get(token)
         if who is None or who in self.kicked:
             kind = "unauthorized" if who is None else "forbidden"
             error = {"message": "no such token in this space", "type": kind, "code": "unknown_token"}
-            return answer(HTTPStatus.UNAUTHORIZED if who is None else HTTPStatus.FORBIDDEN, {"error": error})
-        query = {name: values[0] for name, values in parse_qs(where.query).items()}
-        if where.path.endswith("/envelopes"):
+            return http_response(HTTPStatus.UNAUTHORIZED if who is None else HTTPStatus.FORBIDDEN, {"error": error})
+        query = {name: values[0] for name, values in parse_qs(address.query).items()}
+        if address.path.endswith("/envelopes"):
             self.pages.append(query)
             after, before = int(query.get("after_seq", 0)), int(query.get("before_seq", self.head + 1))
-            found = [one for one in self.log if after < one["seq"] < before]
+            envelopes = [one for one in self.log if after < one["seq"] < before]
             limit = min(int(query["limit"]), 3)
-            last = found[:limit][-1]["seq"] if found else before - 1
-            more = len(found) > limit
-            return answer(HTTPStatus.OK, {"envelopes": found[:limit], "has_more": more, "first": after, "last": last})
+            last = envelopes[:limit][-1]["seq"] if envelopes else before - 1
+            has_more = len(envelopes) > limit
+            return http_response(
+                HTTPStatus.OK, {"envelopes": envelopes[:limit], "has_more": has_more, "first": after, "last": last}
+            )
         socket.who, socket.query = who, query  # type: ignore[attr-defined]
         return None
 
-    async def _sit(self, socket: ServerConnection) -> None:
+    async def _handle_connection(self, socket: ServerConnection) -> None:
         who, query = socket.who, socket.query  # type: ignore[attr-defined]
         self.joins.append(query)
         others = [
             {"id": name, "capabilities": self.others.get(name, ["chat", "mcp/response"])}
-            for name in self.here.values()
+            for name in self.connections.values()
             if name != who
         ]
         payload = {"you": {"id": who, "capabilities": self.capabilities}, "participants": others, "head": self.head}
@@ -149,11 +158,11 @@ class Room:
             missed = self.log[int(query["after_seq"]) :]
         elif "history" in query:
             missed = [one | {"replayed": True} for one in self.log[-int(query["history"]) :]]
-        self.here[socket] = who
-        await socket.send(json.dumps(own("system/welcome", who, payload)))
+        self.connections[socket] = who
+        await socket.send(json.dumps(gateway_envelope("system/welcome", who, payload)))
         self.welcomes += 1
         catching_up = asyncio.create_task(self._catch_up(socket, missed))
-        if self.late is None:
+        if self.catch_up_gate is None:
             await catching_up
         try:
             async for data in socket:
@@ -162,16 +171,16 @@ class Room:
                 if not self.hook(socket, who, frame):
                     self.take(who, frame)
         finally:
-            del self.here[socket]
+            del self.connections[socket]
 
     async def _catch_up(self, socket: ServerConnection, missed: list[Frame]) -> None:
-        if self.late is not None:
-            await self.late.wait()
+        if self.catch_up_gate is not None:
+            await self.catch_up_gate.wait()
         for frame in missed:
-            await _sent(socket, json.dumps(frame))
+            await _send_text(socket, json.dumps(frame))
 
     def take(self, who: str, frame: Frame) -> None:
-        """What a gateway does with an envelope: the same twice is the same once."""
+        """Accept an envelope as a gateway does: a resend is answered with the stored envelope."""
         old = next((one for one in self.log if one["id"] == frame["id"] and one["from"] == who), None)
         if old is not None:
             self.send(old, who)
@@ -179,7 +188,7 @@ class Room:
             self.say(who, **{name: frame[name] for name in frame if name not in ("protocol", "from", "ts")})
 
 
-def own(kind: str, to: str, payload: Frame, **more: Any) -> Frame:
+def gateway_envelope(kind: str, to: str, payload: Frame, **has_more: Any) -> Frame:
     return {
         "protocol": "mew/v0.4",
         "id": f"gateway-{kind}",
@@ -188,23 +197,23 @@ def own(kind: str, to: str, payload: Frame, **more: Any) -> Frame:
         "to": [to],
         "kind": kind,
         "payload": payload,
-        **more,
+        **has_more,
     }
 
 
-def answer(status: HTTPStatus, value: Any) -> Response:
+def http_response(status: HTTPStatus, value: Any) -> Response:
     body = json.dumps(value).encode()
     head = Headers({"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"})
     return Response(status.value, status.phrase, head, body)
 
 
-async def _sent(socket: ServerConnection, text: str) -> None:
+async def _send_text(socket: ServerConnection, text: str) -> None:
     with contextlib.suppress(Exception):
         await socket.send(text)
 
 
 @contextlib.asynccontextmanager
-async def a_room() -> AsyncIterator[Room]:
+async def running_room() -> AsyncIterator[Room]:
     room = Room()
     await room.open()
     try:

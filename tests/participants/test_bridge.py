@@ -1,4 +1,4 @@
-"""Agents in a space: their thinking is reasoning there, others' tools are requests, their answers chats."""
+"""Agents in a space: thinking becomes reasoning, calls of foreign tools become requests, answers become chats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 @contextlib.asynccontextmanager
-async def seated(room: Room, agent: Agent[Any], **options: Any) -> AsyncIterator[AgentInSpace]:
+async def agent_in_space(room: Room, agent: Agent[Any], **options: Any) -> AsyncIterator[AgentInSpace]:
     async with Participant(room.url, token="token-of-ada") as me, AgentInSpace(agent, me, **options) as bridge:
         yield bridge
 
@@ -36,20 +36,20 @@ def population(city: str) -> int:
     return {"Lyon": 522_250}[city]
 
 
-def seen(room: Room, who: str = "ada") -> list[tuple[str, str | None]]:
+def envelopes_of(room: Room, who: str = "ada") -> list[tuple[str, str | None]]:
     return [(one["kind"], one.get("context")) for one in room.log if one["from"] == who]
 
 
-async def answered(room: Room) -> Frame:
+async def wait_for_answer(room: Room) -> Frame:
     await eventually(lambda: room.log[-1]["kind"] == "chat" and room.log[-1]["from"] == "ada")
     return room.log[-1]
 
 
-async def test_its_thinking_is_reasoning_and_its_answer_a_chat(room: Room, upstream: Upstream) -> None:
+async def test_thinking_becomes_reasoning_and_the_answer_a_chat(room: Room, upstream: Upstream) -> None:
     agent = agent_of(upstream, say("First this.\n\nThen\n\nthat.", "Forty-two."))
-    async with seated(room, agent):
+    async with agent_in_space(room, agent):
         question = room.say("bob", "chat", {"text": "Why?"})
-        chat = await answered(room)
+        chat = await wait_for_answer(room)
     start, *thoughts, conclusion, answer = [one for one in room.log if one["from"] == "ada"]
     assert start["correlation_id"] == [question["id"]]
     assert start["payload"] == {"goal": "Why?", "triggered_by": question["id"]}
@@ -60,19 +60,19 @@ async def test_its_thinking_is_reasoning_and_its_answer_a_chat(room: Room, upstr
     assert (chat["payload"], chat["correlation_id"]) == ({"text": "Forty-two. "}, [question["id"], start["id"]])
 
 
-async def test_tools_of_others_are_requests_in_its_context(room: Room, upstream: Upstream) -> None:
+async def test_tools_of_other_participants_are_called_in_the_context(room: Room, upstream: Upstream) -> None:
     agent = agent_of(upstream, calling("population", city="Lyon", text="Let me see."), say("Hm.", "Half a million."))
     async with (
         Participant(room.url, token="token-of-bob") as bob,
         ToolsInSpace(bob, [population]),
-        seated(room, agent),
+        agent_in_space(room, agent),
     ):
         room.say("cy", "chat", {"text": "How many live in Lyon?"})
-        await answered(room)
+        await wait_for_answer(room)
     start = next(one for one in room.log if one["kind"] == "reasoning/start")
     path = start["id"]
-    assert seen(room) == [
-        ("mcp/request", None),  # for the tools
+    assert envelopes_of(room) == [
+        ("mcp/request", None),  # tool discovery
         ("reasoning/start", None),
         ("reasoning/thought", path),
         ("reasoning/thought", path),
@@ -89,16 +89,16 @@ async def test_tools_of_others_are_requests_in_its_context(room: Room, upstream:
     assert results["content"] == "522250"
 
 
-async def test_people_are_not_asked_for_tools_twice_and_those_without_answers_never(
+async def test_tool_discovery_is_not_repeated_for_participants_that_do_not_answer(
     room: Room, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 0.05)
     room.others = {"cy": ["chat"]}
 
-    def lists() -> list[list[str] | None]:
+    def discovery_targets() -> list[list[str] | None]:
         return [one.get("to") for one in room.log if one["payload"].get("method") == "tools/list"]
 
-    def comes(who: str, event: str = "join") -> None:
+    def announce_presence(who: str, event: str = "join") -> None:
         participant = {"id": who, "capabilities": ["chat", "mcp/response"]}
         room.say("system:gateway", "system/presence", {"event": event, "participant": participant})
 
@@ -106,39 +106,39 @@ async def test_people_are_not_asked_for_tools_twice_and_those_without_answers_ne
     async with (
         Participant(room.url, token="token-of-bob"),
         Participant(room.url, token="token-of-cy"),
-        seated(room, agent),
+        agent_in_space(room, agent),
     ):
-        await eventually(lambda: len(lists()) == 1)
-        assert lists() == [["bob"]]
+        await eventually(lambda: len(discovery_targets()) == 1)
+        assert discovery_targets() == [["bob"]]
         room.say("cy", "chat", {"text": "Why?"})
-        await answered(room)
-        given_up = [one for one in room.log if one["payload"].get("method") == "notifications/cancelled"]
-        assert [one["correlation_id"] for one in given_up] == [
+        await wait_for_answer(room)
+        cancellations = [one for one in room.log if one["payload"].get("method") == "notifications/cancelled"]
+        assert [one["correlation_id"] for one in cancellations] == [
             [one["id"]] for one in room.log if one["payload"].get("method") == "tools/list"
         ]
         for _ in range(3):
-            comes("bob", "leave")
-            comes("bob")
+            announce_presence("bob", "leave")
+            announce_presence("bob")
         monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 60.0)
         room.say("cy", "chat", {"text": "And why?"})
-        await answered(room)  # nobody is waited for
-        assert lists() == [["bob"]]
+        await wait_for_answer(room)  # discovery delays nothing
+        assert discovery_targets() == [["bob"]]
         room.say("bob", "mcp/response", {"result": 1}, correlation_id=["something-else"])
-        await eventually(lambda: lists() == [["bob"], ["bob"]])
+        await eventually(lambda: discovery_targets() == [["bob"], ["bob"]])
         room.say("bob", "mcp/response", {"result": 1}, correlation_id=["something-else"])
-        comes("dan")
-        await eventually(lambda: lists() == [["bob"], ["bob"], ["dan"]])
+        announce_presence("dan")
+        await eventually(lambda: discovery_targets() == [["bob"], ["bob"], ["dan"]])
 
 
-async def test_a_tool_for_which_nobody_waits_is_stopped(room: Room) -> None:
-    runs, ends = asyncio.Event(), asyncio.Event()
+async def test_a_cancelled_call_stops_the_tool(room: Room) -> None:
+    is_running, has_ended = asyncio.Event(), asyncio.Event()
 
     async def forever() -> str:
-        runs.set()
+        is_running.set()
         try:
             await asyncio.Future()
         finally:
-            ends.set()
+            has_ended.set()
         return "never"
 
     async with (
@@ -147,17 +147,17 @@ async def test_a_tool_for_which_nobody_waits_is_stopped(room: Room) -> None:
         Participant(room.url, token="token-of-ada") as ada,
     ):
         calling = asyncio.create_task(ada.call("forever", to="bob"))
-        await asyncio.wait_for(runs.wait(), LIMIT_SECONDS)
+        await asyncio.wait_for(is_running.wait(), LIMIT_SECONDS)
         request = next(one for one in room.log if one["payload"].get("method") == "tools/call")
         room.say("cy", "mcp/request", {"method": "notifications/cancelled"}, correlation_id=[request["id"]])
         await bob.say("I am still at it.")
-        assert not ends.is_set()
+        assert not has_ended.is_set()
         calling.cancel()
-        await asyncio.wait_for(ends.wait(), LIMIT_SECONDS)
+        await asyncio.wait_for(has_ended.wait(), LIMIT_SECONDS)
     assert not [one for one in room.log if one["kind"] == "mcp/response"]
 
 
-async def test_what_it_may_not_call_it_proposes(room: Room, upstream: Upstream) -> None:
+async def test_a_call_without_the_capability_is_proposed(room: Room, upstream: Upstream) -> None:
     room.capabilities = [
         "chat",
         "reasoning/*",
@@ -170,7 +170,7 @@ async def test_what_it_may_not_call_it_proposes(room: Room, upstream: Upstream) 
     async with (
         Participant(room.url, token="token-of-bob") as bob,
         ToolsInSpace(bob, [population]),
-        seated(room, agent),
+        agent_in_space(room, agent),
         Participant(room.url, token="token-of-cy") as cy,
     ):
         await cy.say("How many?", to="ada")
@@ -188,7 +188,7 @@ async def test_what_it_may_not_call_it_proposes(room: Room, upstream: Upstream) 
     assert results == ["522250", "'cy' rejected the call of 'population': policy"]
 
 
-async def test_a_call_that_needs_approval_is_a_proposal(room: Room, upstream: Upstream) -> None:
+async def test_a_call_that_needs_approval_is_proposed(room: Room, upstream: Upstream) -> None:
     def delete(ctx: RunContext[None], path: str) -> str:
         if not ctx.tool_call_approved:
             raise ApprovalRequired
@@ -197,7 +197,7 @@ async def test_a_call_that_needs_approval_is_a_proposal(room: Room, upstream: Up
     agent = agent_of(
         upstream, calling("delete", path="x"), calling("delete", path="y"), say("Hm.", "So."), tools=[delete]
     )
-    async with seated(room, agent), Participant(room.url, token="token-of-cy") as cy:
+    async with agent_in_space(room, agent), Participant(room.url, token="token-of-cy") as cy:
         await cy.say("Delete them.")
         agreed = None
         async for envelope in cy:
@@ -215,31 +215,31 @@ async def test_a_call_that_needs_approval_is_a_proposal(room: Room, upstream: Up
     assert results == ["x is gone", "cy said no: not that one."]
 
 
-async def test_its_own_tools_are_told(room: Room, upstream: Upstream) -> None:
+async def test_calls_of_own_tools_are_observations(room: Room, upstream: Upstream) -> None:
     agent = agent_of(upstream, calling("population", city="Lyon"), say("Hm.", "So."), tools=[population])
-    async with seated(room, agent):
+    async with agent_in_space(room, agent):
         room.say("cy", "chat", {"text": "How many?"})
-        await answered(room)
-    assert ("reasoning/observation", room.log[1]["id"]) in seen(room) or any(
+        await wait_for_answer(room)
+    assert ("reasoning/observation", room.log[1]["id"]) in envelopes_of(room) or any(
         one["kind"] == "reasoning/observation" and one["payload"] == {"content": "522250", "tool": "population"}
         for one in room.log
     )
 
 
-async def test_a_cancel_ends_the_run_and_nothing_is_answered(room: Room, upstream: Upstream) -> None:
+async def test_a_cancel_ends_the_run_without_an_answer(room: Room, upstream: Upstream) -> None:
     async def endless(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm.\n\nHm"))
         await call.gone()
 
     agent = agent_of(upstream, endless)
-    async with seated(room, agent) as bridge:
+    async with agent_in_space(room, agent) as bridge:
         for cancel in ("reasoning/cancel", "chat/cancel"):
             question = room.say("bob", "chat", {"text": "Why?"})
             await eventually(lambda: room.log[-1]["kind"] == "reasoning/thought")
             context = room.log[-1]["context"]
             if cancel == "chat/cancel":
-                room.say("cy", cancel, {}, correlation_id=[question["id"]])  # not hers to take back
+                room.say("cy", cancel, {}, correlation_id=[question["id"]])  # cy did not ask the question
                 await eventually(lambda: bridge._me.seen == room.head)
                 await loop_turns(20)
                 assert bridge._runs
@@ -253,41 +253,41 @@ async def test_a_cancel_ends_the_run_and_nothing_is_answered(room: Room, upstrea
     assert not [one for one in room.log if one["kind"] == "chat" and one["from"] == "ada"]
 
 
-async def test_what_fails_is_said_without_a_word_of_it(room: Room, upstream: Upstream) -> None:
+async def test_a_failure_is_reported_without_its_message(room: Room, upstream: Upstream) -> None:
     def broken() -> str:
         raise ValueError("secret")
 
     agent = agent_of(upstream, calling("broken"), tools=[broken])
-    async with seated(room, agent):
+    async with agent_in_space(room, agent):
         room.say("bob", "chat", {"text": "Why?"})
-        chat = await answered(room)
+        chat = await wait_for_answer(room)
     assert chat["payload"]["text"] == "I could not answer: something failed (ValueError)"
     assert room.log[-2]["kind"] == "reasoning/cancel"
 
 
-async def test_what_is_asked_aside_is_thought_and_answered_aside(room: Room, upstream: Upstream) -> None:
-    async with seated(room, agent_of(upstream, say("Hm.", "So."))):
+async def test_a_private_question_gets_private_reasoning_and_a_private_answer(room: Room, upstream: Upstream) -> None:
+    async with agent_in_space(room, agent_of(upstream, say("Hm.", "So."))):
         room.say("bob", "chat", {"text": "A secret?"}, to=["ada", "cy"])
-        await answered(room)
-    mine = [one for one in room.log if one["from"] == "ada"]
-    assert len(mine) == 4
-    assert {tuple(one["to"]) for one in mine} == {("bob", "cy")}
+        await wait_for_answer(room)
+    own_envelopes = [one for one in room.log if one["from"] == "ada"]
+    assert len(own_envelopes) == 4
+    assert {tuple(one["to"]) for one in own_envelopes} == {("bob", "cy")}
 
 
-async def test_one_who_may_only_chat_only_chats(room: Room, upstream: Upstream) -> None:
+async def test_an_agent_with_chat_only_sends_no_reasoning(room: Room, upstream: Upstream) -> None:
     room.capabilities = ["chat"]
-    async with seated(room, agent_of(upstream, say("Hm.", "So."))):
+    async with agent_in_space(room, agent_of(upstream, say("Hm.", "So."))):
         room.say("bob", "chat", {"text": "Why?"})
-        await answered(room)
-    assert seen(room) == [("chat", None)]
+        await wait_for_answer(room)
+    assert envelopes_of(room) == [("chat", None)]
 
 
-async def test_it_is_told_what_was_said_before(room: Room, upstream: Upstream) -> None:
+async def test_earlier_chats_are_part_of_the_prompt(room: Room, upstream: Upstream) -> None:
     agent = agent_of(upstream, say("Hm.", "So."))
-    async with seated(room, agent, answers=["cy"]):
+    async with agent_in_space(room, agent, answers=["cy"]):
         room.say("bob", "chat", {"text": "It rains."})
         room.say("cy", "chat", {"text": "Really?"})
-        await answered(room)
+        await wait_for_answer(room)
     [body] = model_requests(upstream, agent)
     assert body["messages"][-1]["content"] == "Said in the space so far:\nbob: It rains.\n\nNow cy says:\nReally?"
 
@@ -296,10 +296,10 @@ def envelope_from(sender: str, kind: str = "chat", **more: Any) -> Envelope:
     return Envelope(id=f"{sender}-{len(more)}", ts=0, sender=sender, kind=kind, **more)
 
 
-def test_what_concerns_an_agent() -> None:
-    concerns = AnswerPolicy()
-    assert concerns.should_answer(envelope_from("bob"), "me")
-    assert concerns.should_answer(envelope_from("bob", to=("me",)), "me")
+def test_which_envelopes_an_agent_answers() -> None:
+    policy = AnswerPolicy()
+    assert policy.should_answer(envelope_from("bob"), "me")
+    assert policy.should_answer(envelope_from("bob", to=("me",)), "me")
     for other in (
         envelope_from("bob", to=("cy",)),
         envelope_from("bob", context="c"),
@@ -311,12 +311,12 @@ def test_what_concerns_an_agent() -> None:
         envelope_from("agent"),
         envelope_from("agent", kind="reasoning/thought", to=("me",)),
     ):
-        assert not concerns.should_answer(other, "me")
-    assert concerns.should_answer(envelope_from("agent", to=("me",)), "me"), "another agent asks"
-    concerns.should_answer(Envelope(id="mine", ts=0, sender="me", kind="chat"), "me")
-    assert not concerns.should_answer(envelope_from("agent", to=("me",), correlation_id=("mine",)), "me"), (
+        assert not policy.should_answer(other, "me")
+    assert policy.should_answer(envelope_from("agent", to=("me",)), "me"), "another agent asks"
+    policy.should_answer(Envelope(id="mine", ts=0, sender="me", kind="chat"), "me")
+    assert not policy.should_answer(envelope_from("agent", to=("me",), correlation_id=("mine",)), "me"), (
         "another agent answers"
     )
-    assert concerns.should_answer(envelope_from("bob", correlation_id=("mine",)), "me")
+    assert policy.should_answer(envelope_from("bob", correlation_id=("mine",)), "me")
     assert not AnswerPolicy(["cy"]).should_answer(envelope_from("bob"), "me")
     assert AnswerPolicy(lambda envelope: True).should_answer(envelope_from("bob", context="c"), "me")

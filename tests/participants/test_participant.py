@@ -1,4 +1,4 @@
-"""A participant whose connection does everything that a connection can do to one."""
+"""A participant and every failure of its connection."""
 
 from __future__ import annotations
 
@@ -30,106 +30,106 @@ def bob(room: Room, **more: Any) -> Participant:
     return Participant(room.url, token="token-of-bob", **more)
 
 
-async def hear(me: Participant, count: int) -> list[Envelope]:
+async def receive(me: Participant, count: int) -> list[Envelope]:
     async with asyncio.timeout(LIMIT_SECONDS):
         return [await anext(me) for _ in range(count)]
 
 
-async def test_two_talk(room: Room) -> None:
+async def test_two_participants_chat(room: Room) -> None:
     room.say("cy", "chat", {"text": "long ago"})
     async with ada(room) as a, bob(room) as b:
         assert (a.id, b.id, b.head) == ("ada", "bob", 1)
         assert list(b.participants) == ["ada"]
         assert room.joins[0] == {"view": "full"}
-        asked = await a.say("Should we?", to="bob")
-        assert (asked.seq, asked.to, a.seen) == (2, ("bob",), 2)
-        [heard] = await hear(b, 1)
-        assert (heard.id, text_of(heard), heard.replayed) == (asked.id, "Should we?", False)
-        said = await b.say("No.", answers=heard)
-        assert said.correlation_id == (asked.id,)
-        assert [one.seq for one in await hear(a, 2)] == [2, 3]
+        question = await a.say("Should we?", to="bob")
+        assert (question.seq, question.to, a.seen) == (2, ("bob",), 2)
+        [received] = await receive(b, 1)
+        assert (received.id, text_of(received), received.replayed) == (question.id, "Should we?", False)
+        answer = await b.say("No.", answers=received)
+        assert answer.correlation_id == (question.id,)
+        assert [one.seq for one in await receive(a, 2)] == [2, 3]
         room.say("system:gateway", "system/presence", {"event": "join", "participant": {"id": "cy"}})
-        await hear(a, 1)
+        await receive(a, 1)
         assert set(a.participants) == {"cy"} | set(a.participants)
         room.say("system:gateway", "system/presence", {"event": "leave", "participant": {"id": "cy"}})
-        await hear(a, 1)
+        await receive(a, 1)
         assert "cy" not in a.participants
     with pytest.raises(SpaceClosed):
         await a.say("Too late.")
 
 
-async def reached(room: Room, head: int) -> None:
-    """Wait until so much was said."""
+async def wait_for_head(room: Room, head: int) -> None:
+    """Wait until the log has this many envelopes."""
     await eventually(lambda: room.head >= head, f"{head} envelopes")
 
 
-async def caught_up(me: Participant, room: Room) -> None:
-    """Wait until this participant has received all that was said, and whoever waited for it goes on."""
+async def wait_until_caught_up(me: Participant, room: Room) -> None:
+    """Wait until this participant has received the whole log and its waiting tasks have run."""
     await eventually(lambda: me.seen == room.head)
     await loop_turns()
 
 
-async def test_history_comes_flagged_and_what_was_missed_does_not(room: Room) -> None:
+async def test_history_is_flagged_as_replayed_and_missed_envelopes_are_not(room: Room) -> None:
     for number in range(5):
         room.say("cy", "chat", {"text": str(number)})
     async with ada(room, history=2) as a:
         room.say("cy", "chat", {"text": "5"})
-        assert [(one.seq, one.replayed) for one in await hear(a, 3)] == [(4, True), (5, True), (6, False)]
+        assert [(one.seq, one.replayed) for one in await receive(a, 3)] == [(4, True), (5, True), (6, False)]
         room.cut("ada")
         room.say("cy", "chat", {"text": "6"}, silently=True)
-        assert [(one.seq, one.replayed) for one in await hear(a, 1)] == [(7, False)]
+        assert [(one.seq, one.replayed) for one in await receive(a, 1)] == [(7, False)]
         assert room.joins[-1] == {"view": "full", "after_seq": "6"}
     async with ada(room, after_seq=5) as a:
-        assert [(one.seq, one.replayed) for one in await hear(a, 2)] == [(6, False), (7, False)]
+        assert [(one.seq, one.replayed) for one in await receive(a, 2)] == [(6, False), (7, False)]
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_breaks_each_envelope_is_said_and_heard_once_and_in_order(room: Room, seed: int) -> None:
-    """Connections are cut, in mid-frame too; echoes are lost, and frames; the server goes, and comes again."""
-    dice = random.Random(seed)
+async def test_every_envelope_is_delivered_once_and_in_order_despite_failures(room: Room, seed: int) -> None:
+    """Connections are cut, also within a frame; frames and echoes are lost; the server restarts."""
+    random_source = random.Random(seed)
     count = 120
 
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
-        roll = dice.random()
+        roll = random_source.random()
         if roll < 0.05:
-            room.cut(who, half=b'{"protocol": "me' if dice.random() < 0.5 else b"")
-            return dice.random() < 0.5  # lost on its way; or taken, and its echo lost
+            room.cut(who, half=b'{"protocol": "me' if random_source.random() < 0.5 else b"")
+            return random_source.random() < 0.5  # lost before it was accepted, or accepted and its echo lost
         return False
 
     room.hook = hook
-    heard: list[Envelope] = []
+    received: list[Envelope] = []
 
-    async def listen(b: Participant) -> None:
+    async def receive_all(b: Participant) -> None:
         async for envelope in b:
-            heard.append(envelope)  # noqa: PERF401
+            received.append(envelope)  # noqa: PERF401
 
     async with ada(room) as a, bob(room) as b:
-        listening = asyncio.create_task(listen(b))
+        listening = asyncio.create_task(receive_all(b))
 
-        async def chatter(name: str) -> None:
+        async def send_chats(name: str) -> None:
             for number in range(count // 3):
                 sent = await a.say(f"{name} {number}")
                 assert sent.seq
 
-        async def trouble() -> None:
+        async def restart_the_room() -> None:
             for part in range(1, 4):
-                await reached(room, part * count // 4)
+                await wait_for_head(room, part * count // 4)
                 await room.restart()
 
-        await asyncio.gather(*(chatter(name) for name in "xyz"), trouble())
+        await asyncio.gather(*(send_chats(name) for name in "xyz"), restart_the_room())
         room.hook = lambda *_: False
         await a.say("the end")
-        await eventually(lambda: heard and text_of(heard[-1]) == "the end")
+        await eventually(lambda: received and text_of(received[-1]) == "the end")
         listening.cancel()
-    assert [one.seq for one in heard] == list(range(1, count + 2))
-    assert len({one.id for one in heard}) == count + 1
+    assert [one.seq for one in received] == list(range(1, count + 2))
+    assert len({one.id for one in received}) == count + 1
     for name in "xyz":
-        mine = [text_of(one) for one in heard if text_of(one).startswith(name)]
+        mine = [text_of(one) for one in received if text_of(one).startswith(name)]
         assert mine == [f"{name} {number}" for number in range(count // 3)]
-    assert len(room.received) > count + 1, "nothing was sent again: nothing was shown"
+    assert len(room.received) > count + 1, "no frame was sent again: the test shows nothing"
 
 
-async def test_half_an_emoji_is_no_lost_thought(room: Room) -> None:
+async def test_a_lone_surrogate_is_replaced(room: Room) -> None:
     async with ada(room) as a:
         assert text_of(await a.say("Well \ud83d")) == "Well \ufffd"
         with pytest.raises(TypeError):
@@ -137,7 +137,7 @@ async def test_half_an_emoji_is_no_lost_thought(room: Room) -> None:
         await a.say("And on.")
 
 
-async def test_what_goes_out_again_is_the_same_to_the_byte(room: Room) -> None:
+async def test_a_resend_has_the_same_bytes(room: Room) -> None:
     lost: list[Frame] = []
 
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
@@ -153,8 +153,8 @@ async def test_what_goes_out_again_is_the_same_to_the_byte(room: Room) -> None:
     assert room.received == [lost[0], lost[0]]
 
 
-async def test_what_is_answered_before_its_turn_is_still_heard_in_its_turn(room: Room) -> None:
-    """A space answers what is sent again at once: before it has told all that was said in between."""
+async def test_an_early_echo_is_delivered_in_order(room: Room) -> None:
+    """A space echoes a resend at once: before it has sent the missed envelopes."""
 
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
         if len(room.received) == 1:
@@ -165,17 +165,17 @@ async def test_what_is_answered_before_its_turn_is_still_heard_in_its_turn(room:
             return True
         return False
 
-    room.hook, room.late = hook, asyncio.Event()
+    room.hook, room.catch_up_gate = hook, asyncio.Event()
     async with ada(room) as a:
         sent = await a.say("2")
         assert sent.seq == 2
-        assert [text_of(one) for one in await hear(a, 2)] == ["1", "2"]
-        room.late.set()
-        assert [text_of(one) for one in await hear(a, 1)] == ["3"]
+        assert [text_of(one) for one in await receive(a, 2)] == ["1", "2"]
+        room.catch_up_gate.set()
+        assert [text_of(one) for one in await receive(a, 1)] == ["3"]
         assert len(room.received) == 2
 
 
-def test_whoever_takes_part_needs_neither_a_server_nor_a_database() -> None:
+def test_the_client_imports_no_server_and_no_database() -> None:
     code = (
         "import sys; from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace; "
         "print(*({'sqlalchemy', 'uvicorn', 'starlette', 'redis', 'alembic', 'pellucid.server', 'pellucid.storage'} "
@@ -185,7 +185,7 @@ def test_whoever_takes_part_needs_neither_a_server_nor_a_database() -> None:
     assert done.stdout.strip() == ""
 
 
-async def test_a_gap_is_read_from_the_history_before_anything_after_it(room: Room) -> None:
+async def test_a_gap_is_filled_from_the_history_first(room: Room) -> None:
     async with bob(room) as b:
         room.say("ada", "chat", {"text": "1"})
         waiting = asyncio.create_task(b.call("weather", {}, to="ada"))
@@ -196,12 +196,12 @@ async def test_a_gap_is_read_from_the_history_before_anything_after_it(room: Roo
         room.say("ada", "mcp/response", {"result": "rain"}, correlation_id=[request["id"]], silently=True)
         room.send_direct("system/gap", "bob", {"after_seq": 2, "before_seq": 11, "missed": 8})
         room.say("ada", "chat", {"text": "11"})
-        assert [one.seq for one in await hear(b, 11)] == list(range(1, 12))
+        assert [one.seq for one in await receive(b, 11)] == list(range(1, 12))
         assert await waiting == "rain"
         assert [page["after_seq"] for page in room.pages] == ["2", "5", "8"]
 
 
-async def test_a_gap_that_cannot_be_read_is_asked_for_with_a_new_connection(room: Room) -> None:
+async def test_a_gap_that_cannot_be_read_causes_a_reconnect(room: Room) -> None:
     async with bob(room) as b:
         for number in range(1, 4):
             room.say("ada", "chat", {"text": str(number)}, silently=True)
@@ -210,23 +210,25 @@ async def test_a_gap_that_cannot_be_read_is_asked_for_with_a_new_connection(room
         room.say("ada", "chat", {"text": "4"})
         await eventually(lambda: not b.connected)
         room.refuse = None
-        assert [one.seq for one in await hear(b, 4)] == [1, 2, 3, 4]
+        assert [one.seq for one in await receive(b, 4)] == [1, 2, 3, 4]
 
 
-async def test_who_does_not_read_costs_little_and_loses_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_subscriber_has_a_bounded_buffer_and_loses_nothing(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pellucid.spaces.client.subscribers.Inbox.__init__.__defaults__", (10,))
     async with bob(room) as b:
         for number in range(1, 41):
             room.say("ada", "chat", {"text": str(number)})
         await eventually(lambda: b.seen == 40)
         room.say("ada", "chat", {"text": "41"})
-        assert [one.seq for one in await hear(b, 41)] == list(range(1, 42))
+        assert [one.seq for one in await receive(b, 41)] == list(range(1, 42))
         room.say("ada", "chat", {"text": "42"})
-        assert [one.seq for one in await hear(b, 1)] == [42]
+        assert [one.seq for one in await receive(b, 1)] == [42]
     assert room.pages[0]["after_seq"] == "10"
 
 
-async def test_what_is_refused_is_raised_where_it_was_said(room: Room) -> None:
+async def test_a_refusal_is_raised_by_send(room: Room) -> None:
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
         error = {"error": "capability_violation", "code": "capability_violation", "message": "ada may not"}
         room.send_direct("system/error", who, error, correlation_id=[frame["id"]])
@@ -240,14 +242,14 @@ async def test_what_is_refused_is_raised_where_it_was_said(room: Room) -> None:
         assert refused.value.info.code == "capability_violation"
 
 
-async def test_who_is_too_fast_waits_and_says_it_again(room: Room) -> None:
+async def test_a_rate_limited_envelope_is_sent_again(room: Room) -> None:
     refused: set[str] = set()
 
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
         if frame["id"] in refused:
             return False
         refused.add(frame["id"])
-        if len(refused) % 2:  # of every second one nothing is told
+        if len(refused) % 2:  # every second refusal sends no error
             error = {"error": "too_many_requests", "code": "rate_limited", "message": "slowly", "retry_after": 0.05}
             room.send_direct("system/error", who, error, correlation_id=[frame["id"]])
         return True
@@ -259,17 +261,17 @@ async def test_who_is_too_fast_waits_and_says_it_again(room: Room) -> None:
     assert [one["payload"]["text"] for one in room.log] == [str(number) for number in range(6)]
 
 
-async def test_who_waits_after_the_end_waits_for_nothing(room: Room) -> None:
+async def test_waiting_after_the_end_returns_at_once(room: Room) -> None:
     async with ada(room) as a:
         pass
     with pytest.raises(SpaceClosed):
-        async with asyncio.timeout(2), a.awaiting(lambda _: True) as found:
-            await found
+        async with asyncio.timeout(2), a.awaiting(lambda _: True) as waiting:
+            await waiting
     with a.listening() as inbox:
         assert await inbox.next() is None
 
 
-async def test_a_token_that_is_refused_is_said_at_once_and_stands_in_no_word(room: Room) -> None:
+async def test_a_refused_token_is_reported_at_once_and_not_repeated(room: Room) -> None:
     with pytest.raises(SpaceClosed, match="no such token in this space") as closed:
         async with Participant(room.url, token="pst_secret"):
             pass
@@ -278,7 +280,7 @@ async def test_a_token_that_is_refused_is_said_at_once_and_stands_in_no_word(roo
     assert room.joins == []
 
 
-async def test_nobody_there_is_said_at_once(room: Room) -> None:
+async def test_an_unreachable_space_is_reported_at_once(room: Room) -> None:
     await room.stop()
     with pytest.raises(SpaceClosed, match="no answer"):
         async with ada(room):
@@ -286,24 +288,24 @@ async def test_nobody_there_is_said_at_once(room: Room) -> None:
     await room.open()
 
 
-async def test_the_kicked_one_is_told_by_whom_and_everything_that_waits_ends(room: Room) -> None:
+async def test_a_kick_ends_everything_that_waits(room: Room) -> None:
     async with ada(room) as a:
         waiting = asyncio.create_task(a.call("never"))
         await eventually(lambda: room.head == 1)
         room.kicked.add("ada")
         room.say("bob", "space/kick", {"participant_id": "ada", "reason": "enough"})
-        await caught_up(a, room)
+        await wait_until_caught_up(a, room)
         room.cut("ada")
         with pytest.raises(Kicked, match="enough"):
             await waiting
-        assert [one.kind for one in await hear(a, 2)] == ["mcp/request", "space/kick"]
+        assert [one.kind for one in await receive(a, 2)] == ["mcp/request", "space/kick"]
         with pytest.raises(Kicked):
             await anext(a)
         with pytest.raises(Kicked):
             await a.say("But …")
 
 
-async def test_a_token_that_is_taken_away_ends_it(room: Room) -> None:
+async def test_a_revoked_token_ends_the_participant(room: Room) -> None:
     async with ada(room) as a:
         room.kicked.add("ada")
         room.cut("ada")
@@ -312,7 +314,7 @@ async def test_a_token_that_is_taken_away_ends_it(room: Room) -> None:
         assert closed.value.info.kind == "forbidden"
 
 
-async def test_a_server_that_does_not_come_back_is_given_up(room: Room) -> None:
+async def test_reconnecting_ends_after_the_patience(room: Room) -> None:
     async with ada(room, patience=0.2) as a:
         await room.stop()
         with pytest.raises(SpaceClosed, match="was lost"):
@@ -323,7 +325,7 @@ async def test_a_server_that_does_not_come_back_is_given_up(room: Room) -> None:
 async def test_calls_and_proposals(room: Room) -> None:
     async with ada(room) as a, bob(room) as b:
         calling = asyncio.create_task(a.call("weather", {"city": "Lyon"}, to="bob"))
-        [request] = await hear(b, 1)
+        [request] = await receive(b, 1)
         assert request.payload["params"] == {"name": "weather", "arguments": {"city": "Lyon"}}
         room.say("cy", "mcp/response", {"result": "forged"}, correlation_id=[request.id])
         answer = await b.respond(request, {"rain": True})
@@ -331,9 +333,9 @@ async def test_calls_and_proposals(room: Room) -> None:
         assert await calling == {"rain": True}
         calling = asyncio.create_task(a.call("weather", to="bob"))
         await eventually(lambda: room.log[-1]["kind"] == "mcp/request")
-        *_, request = await hear(b, 3)
+        *_, request = await receive(b, 3)
         while request.kind != "mcp/request":
-            [request] = await hear(b, 1)
+            [request] = await receive(b, 1)
         await b.respond(request, error={"code": -32000, "message": "no idea"})
         with pytest.raises(CallFailed) as failed:
             await calling
@@ -361,13 +363,13 @@ async def test_calls_and_proposals(room: Room) -> None:
 
             proposing = asyncio.create_task(a.proposed_call("deploy"))
             await eventually(lambda: room.log[-1]["kind"] == "mcp/proposal")
-            await caught_up(a, room)
+            await wait_until_caught_up(a, room)
             proposing.cancel()
             await eventually(lambda: room.log[-1]["kind"] == "mcp/withdraw")
 
 
 @pytest.mark.parametrize("may", [["*"], ["chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}]])
-async def test_whoever_stops_waiting_for_an_answer_says_so(room: Room, may: list[Any]) -> None:
+async def test_an_abandoned_call_is_cancelled(room: Room, may: list[Any]) -> None:
     room.capabilities = may
     async with ada(room) as a, bob(room):
         timer = asyncio.timeout(None)
@@ -377,14 +379,14 @@ async def test_whoever_stops_waiting_for_an_answer_says_so(room: Room, may: list
                 await a.call("weather", to="bob")
 
         calling_bob = asyncio.create_task(call_until_the_timer_ends())
-        await reached(room, 1)
-        await caught_up(a, room)
+        await wait_for_head(room, 1)
+        await wait_until_caught_up(a, room)
         timer.reschedule(0.0)
         with pytest.raises(TimeoutError):
             await calling_bob
         calling = asyncio.create_task(a.call("weather"))
         await eventually(lambda: len([one for one in room.log if one["payload"].get("method") == "tools/call"]) == 2)
-        await caught_up(a, room)
+        await wait_until_caught_up(a, room)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -400,10 +402,10 @@ async def test_whoever_stops_waiting_for_an_answer_says_so(room: Room, may: list
     assert ends[0]["payload"]["params"] == {"requestId": first["id"]}
 
 
-async def test_another_view_goes_on_where_the_first_one_stood(room: Room) -> None:
+async def test_a_change_of_view_continues_at_the_cursor(room: Room) -> None:
     async with ada(room) as a:
         room.say("bob", "chat", {"text": "1"})
-        await hear(a, 1)
+        await receive(a, 1)
         await a.look("main")
         await eventually(lambda: len(room.joins) == 2)
         assert room.joins[-1] == {"view": "main", "after_seq": "1"}
@@ -411,7 +413,7 @@ async def test_another_view_goes_on_where_the_first_one_stood(room: Room) -> Non
             await a.look("sideways")  # type: ignore[arg-type]
 
 
-async def test_what_somebody_may_is_what_their_capabilities_say(room: Room) -> None:
+async def test_may_follows_the_capabilities(room: Room) -> None:
     room.capabilities = ["chat", {"kind": "mcp/request", "payload": {"params": {"name": "read_*"}}}]
     async with ada(room) as a:
         assert a.may("chat")
@@ -430,7 +432,7 @@ async def test_what_somebody_may_is_what_their_capabilities_say(room: Room) -> N
         ("ws://h:1/ws?space=review", "ws://h:1/spaces/review/ws"),
     ],
 )
-def test_whatever_url_somebody_has(url: str, socket: str) -> None:
+def test_every_form_of_a_space_url_is_accepted(url: str, socket: str) -> None:
     assert parse_address(url).socket() == socket
     assert parse_address("https://h:2/gw", "review").http("/envelopes", limit=3) == (
         "https://h:2/gw/spaces/review/envelopes?limit=3"
@@ -440,6 +442,6 @@ def test_whatever_url_somebody_has(url: str, socket: str) -> None:
 @pytest.mark.parametrize(
     "url", ["ftp://h/spaces/x", "http://h", "nonsense", "ws://h/ws?space=x&token=t", "ws://u:p@h/"]
 )
-def test_what_leads_to_no_space_is_said(url: str) -> None:
+def test_a_url_without_a_space_is_refused(url: str) -> None:
     with pytest.raises(RequestError, match="url: "):
         parse_address(url)

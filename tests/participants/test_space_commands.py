@@ -1,4 +1,4 @@
-"""`pellucid space join|tail|say|replay|export` in a real gateway's space."""
+"""`pellucid space join|tail|say|replay|export` in a space of a real gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from pellucid.cli import main
 from pellucid.cli.transcript import Transcript
 from pellucid.envelopes import Envelope
-from tests.participants.gateway_kit import a_gateway, token
+from tests.participants.gateway_kit import review_gateway, token
 from tests.scripted.commands import PELLUCID
 from tests.scripted.gateway import Served
 from tests.waiting import LIMIT_SECONDS, eventually
@@ -27,9 +27,9 @@ Space = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A space in which something was said."""
+    """Gateway with a space that has envelopes."""
     folder = tmp_path_factory.mktemp("gateway")
-    with a_gateway(folder) as running:
+    with review_gateway(folder) as running:
         for envelope in (
             {"id": "q-1", "kind": "chat", "payload": {"text": "Should we deploy?"}},
             {"id": "r-1", "kind": "reasoning/start", "payload": {"message": "Checking"}, "correlation_id": ["q-1"]},
@@ -63,15 +63,15 @@ def space(gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     monkeypatch.chdir(tmp_path)
 
     def run(*args: str, who: str = "cy", input: str = "", env: dict[str, str] | None = None) -> Result:
-        done = CliRunner().invoke(main, ["space", *args], input=input, env=environment(gateway, who) | (env or {}))
-        assert done.exception is None or isinstance(done.exception, SystemExit)
-        assert token(who) not in done.stderr + done.stdout
-        return done
+        result = CliRunner().invoke(main, ["space", *args], input=input, env=environment(gateway, who) | (env or {}))
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert token(who) not in result.stderr + result.stdout
+        return result
 
     return run
 
 
-SAID = """\
+TRANSCRIPT = """\
 ada            Should we deploy?
 bob          ╭ Checking
 bob          │ Auth
@@ -82,33 +82,35 @@ bob            No.
 """
 
 
-def test_tail_shows_lanes_and_folds_them(space: Space) -> None:
-    done = space("tail", "--no-follow", "--before-seq", "8")
-    assert (done.exit_code, done.stdout) == (0, SAID)
+def test_tail_shows_lanes_and_collapses_them(space: Space) -> None:
+    result = space("tail", "--no-follow", "--before-seq", "8")
+    assert (result.exit_code, result.stdout) == (0, TRANSCRIPT)
     folded = space("tail", "--no-follow", "--view", "collapsed", "--before-seq", "8").stdout
-    assert [line for line in SAID.splitlines() if "Auth" not in line and "needs" not in line] == folded.splitlines()
+    assert [
+        line for line in TRANSCRIPT.splitlines() if "Auth" not in line and "needs" not in line
+    ] == folded.splitlines()
     lines = space("tail", "--no-follow", "-n", "2", "--before-seq", "8", "--json").stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["reasoning/conclusion", "chat"]
 
 
-def test_comings_and_goings_of_one_participant_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def told(kind: str, payload: dict[str, Any], who: str = "bob") -> Envelope:
+def test_presence_changes_of_one_participant_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def make_envelope(kind: str, payload: dict[str, Any], who: str = "bob") -> Envelope:
         return Envelope(id="x", ts=0, sender=who, kind=kind, payload=payload, context="r")
 
-    def came(who: str, *events: str) -> list[Envelope]:
-        several = [{"event": event, "participant": {"id": who}} for event in events]
-        return [told("system/presence", payload, "system:gateway") for payload in several]
+    def presence_of(who: str, *events: str) -> list[Envelope]:
+        payloads = [{"event": event, "participant": {"id": who}} for event in events]
+        return [make_envelope("system/presence", payload, "system:gateway") for payload in payloads]
 
     async def show() -> None:
         for envelope in [
-            *came("alice", *["leave", "join"] * 2),
-            *came("bob", "join"),
-            *came("alice", "leave", "join"),
-            told("reasoning/question", {"questions": ["Why?"]}),
-            *came("alice", "leave", "leave", "join", "leave"),
-            told("reasoning/hypothesis", {"hypothesis": "Because."}),
-            *came("cy", "invited", "join"),
-            *came("dan", *["join", "leave"] * 2, "join"),
+            *presence_of("alice", *["leave", "join"] * 2),
+            *presence_of("bob", "join"),
+            *presence_of("alice", "leave", "join"),
+            make_envelope("reasoning/question", {"questions": ["Why?"]}),
+            *presence_of("alice", "leave", "leave", "join", "leave"),
+            make_envelope("reasoning/hypothesis", {"hypothesis": "Because."}),
+            *presence_of("cy", "invited", "join"),
+            *presence_of("dan", *["join", "leave"] * 2, "join"),
         ]:
             lanes.show(envelope)
 
@@ -125,7 +127,7 @@ def test_comings_and_goings_of_one_participant_are_one_line(capsys: pytest.Captu
     ]
 
 
-def test_what_nobody_follows_with_words_is_told_all_the_same(
+def test_presence_is_shown_after_a_delay_without_further_envelopes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pellucid.cli.transcript.GATHER_SECONDS", 0.01)
@@ -147,11 +149,11 @@ def test_what_nobody_follows_with_words_is_told_all_the_same(
 
 
 def test_replay_and_export(space: Space, tmp_path: Path) -> None:
-    assert space("replay", "--before-seq", "8").stdout == SAID
+    assert space("replay", "--before-seq", "8").stdout == TRANSCRIPT
     lines = [json.loads(line) for line in space("replay", "--before-seq", "8", "--json").stdout.splitlines()]
     assert all(line["replayed"] for line in lines)
-    done = space("export", "--before-seq", "8", "-o", "all.jsonl")
-    assert (done.exit_code, done.stdout) == (0, "")
+    result = space("export", "--before-seq", "8", "-o", "all.jsonl")
+    assert (result.exit_code, result.stdout) == (0, "")
     *envelopes, last = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert [one["seq"] for one in envelopes] == [one["seq"] for one in lines]
     assert "kind" not in last
@@ -161,17 +163,17 @@ def test_replay_and_export(space: Space, tmp_path: Path) -> None:
     assert chat["messages"][0]["role"] == "user"
 
 
-def test_say_is_stored(space: Space) -> None:
+def test_say_stores_an_envelope(space: Space) -> None:
     id, seq = space("say", "Hello", "--to", "bob").stdout.split()
-    told = json.loads(space("say", "-", "--json", "--answers", id, input="Hello again").stdout)
-    assert told["seq"] > int(seq)
+    stored = json.loads(space("say", "-", "--json", "--answers", id, input="Hello again").stdout)
+    assert stored["seq"] > int(seq)
     refused = space("say", "--kind", "space/kick", "--payload", '{"participant_id": "ada"}')
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("Error: ")
     assert space("say").exit_code == 2
 
 
-def test_what_is_wrong_is_one_sentence(space: Space) -> None:
+def test_errors_are_one_sentence(space: Space) -> None:
     for command in (["tail"], ["say", "x"], ["export"], ["join"]):
         wrong = space(*command, env={"PELLUCID_SPACE_TOKEN": "pst_wrong"})
         assert (wrong.exit_code, wrong.stdout) == (1, ""), (command, wrong.stderr)
@@ -180,14 +182,17 @@ def test_what_is_wrong_is_one_sentence(space: Space) -> None:
     assert space("tail", env={"PELLUCID_SPACE_URL": "http://127.0.0.1:1/spaces/x"}).exit_code == 1
     assert "names no space" in space("tail", env={"PELLUCID_SPACE_URL": "http://127.0.0.1:1"}).stderr
     for missing in ("PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"):
-        unsaid = space("tail", env={missing: ""})
-        assert (unsaid.exit_code, missing in unsaid.stderr) == (2, True)
-    nowhere = space("export", "-o", "nowhere/all.jsonl")
-    assert (nowhere.exit_code, nowhere.stderr) == (2, "Error: nowhere/all.jsonl: No such file or directory\n")
+        result = space("tail", env={missing: ""})
+        assert (result.exit_code, missing in result.stderr) == (2, True)
+    result_without_directory = space("export", "-o", "nowhere/all.jsonl")
+    assert (result_without_directory.exit_code, result_without_directory.stderr) == (
+        2,
+        "Error: nowhere/all.jsonl: No such file or directory\n",
+    )
     assert space("export", "--reasoning", "think").exit_code == 2
 
 
-def test_join_takes_lines(space: Space) -> None:
+def test_join_reads_commands_and_chats_from_lines(space: Space) -> None:
     lines = [
         "Hello, all.",
         "//slashed",
@@ -199,18 +204,18 @@ def test_join_takes_lines(space: Space) -> None:
         "/quit",
         "not said",
     ]
-    done = space("join", "-n", "0", input="\n".join(lines) + "\n")
-    assert done.exit_code == 0, done.stderr
-    shown = done.stdout.splitlines()
+    result = space("join", "-n", "0", input="\n".join(lines) + "\n")
+    assert result.exit_code == 0, result.stderr
+    shown = result.stdout.splitlines()
     assert "cy             Hello, all." in shown
     assert "cy             /slashed" in shown
     assert "cy             psst  (to bob)" in shown
     assert "cy (you)" in shown
     assert sum(line.startswith("! ") for line in shown) == 3
-    assert "not said" not in done.stdout
+    assert "not said" not in result.stdout
 
 
-def test_join_at_a_terminal_cancels_what_it_sees(gateway: Served, space: Space, tmp_path: Path) -> None:
+def test_join_at_a_terminal_can_cancel_reasoning(gateway: Served, space: Space, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*PELLUCID, "space", "join", "-n", "0"],

@@ -1,4 +1,4 @@
-"""The example: three agents review a change as in the seed's multi-agent flow, with models that follow a script."""
+"""The example: three agents review a change as in the seed's multi-agent flow, with scripted models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "space_review"
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The example's module `review`, which imports `tools` beside it; nothing else of these names is touched."""
+    """Import the example's module `review`, which imports its neighbour `tools`; other modules are not affected."""
     names = ("review", "tools")
     before = {name: module for name in names if (module := sys.modules.pop(name, None)) is not None}
     monkeypatch.syspath_prepend(str(EXAMPLE))
@@ -75,7 +75,7 @@ async def test_three_agents_review_a_change(
         assert text_of(inside[4]).startswith(conclusion)
         answer = next(one for one in seen if one.kind == "chat" and one.sender == name)
         assert answer.correlation_id == (question.id, start.id)
-    told = upstream.calls(models["release"].name)[0].body["messages"][-1]["content"]
-    assert "security: Do not deploy. Critical vulnerabilities found." in told
-    assert "Safe to deploy. Minimal impact on latency." in told
+    prompt = upstream.calls(models["release"].name)[0].body["messages"][-1]["content"]
+    assert "security: Do not deploy. Critical vulnerabilities found." in prompt
+    assert "Safe to deploy. Minimal impact on latency." in prompt
     assert not any(one.replayed for one in seen)

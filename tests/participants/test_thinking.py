@@ -1,4 +1,4 @@
-"""A context of reasoning in the hands of the one who reasons."""
+"""The API with which a participant reasons in a context."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def logged(room: Room) -> list[tuple[str, str | None, Any]]:
     return [(one["kind"].removeprefix("reasoning/"), one.get("context"), one["payload"]) for one in room.log]
 
 
-async def test_it_is_what_the_seed_shows(room: Room) -> None:
-    asked = room.say("bob", "chat", {"text": "Should we deploy?"})
+async def test_reasoning_envelopes_match_the_seed(room: Room) -> None:
+    question = room.say("bob", "chat", {"text": "Should we deploy?"})
     async with ada(room) as me:
-        async with me.reasoning("Analyzing request", answers=asked["id"], references=["msg-1"]) as thought:
+        async with me.reasoning("Analyzing request", answers=question["id"], references=["msg-1"]) as thought:
             start = thought.start.id
             await thought("Need to check", confidence=0.5)
             await thought.question("Is there a plan?", "Have the tests passed?")
@@ -55,10 +55,10 @@ async def test_it_is_what_the_seed_shows(room: Room) -> None:
         ("start", None, {}),
         ("conclusion", room.log[10]["id"], {}),
     ]
-    assert room.log[1]["correlation_id"] == [asked["id"]]
+    assert room.log[1]["correlation_id"] == [question["id"]]
 
 
-async def test_what_breaks_cancels_it_and_is_not_told(room: Room) -> None:
+async def test_an_exception_cancels_the_context_without_its_message(room: Room) -> None:
     async with ada(room) as me:
         with pytest.raises(ValueError, match="secret"):
             async with me.reasoning("Hm"):
@@ -80,7 +80,7 @@ async def _endless(me: Participant) -> None:
 
 
 @pytest.mark.parametrize("by", ["bob", "system:gateway"])
-async def test_whoever_cancels_it_is_raised_inside(room: Room, by: str) -> None:
+async def test_a_cancel_is_raised_inside_with_its_sender(room: Room, by: str) -> None:
     async with ada(room) as me:
         with pytest.raises(Cancelled, match="enough") as cancelled:  # noqa: PT012
             async with me.reasoning("Hm") as thought:
@@ -91,12 +91,14 @@ async def test_whoever_cancels_it_is_raised_inside(room: Room, by: str) -> None:
     assert [one["kind"] for one in room.log] == ["reasoning/start", "reasoning/cancel", "chat"]
 
 
-async def test_a_cancel_of_the_inner_one_leaves_the_outer_one_and_one_of_the_outer_ends_both(room: Room) -> None:
+async def test_a_cancel_ends_a_context_and_its_sub_contexts(room: Room) -> None:
     async with ada(room) as me:
         async with me.reasoning("outer") as outer:
             with pytest.raises(Cancelled):  # noqa: PT012
                 async with outer.reasoning("inner") as inner:
-                    room.say("bob", "reasoning/cancel", {}, context=inner.start.id)  # MEW names the start alone
+                    room.say(
+                        "bob", "reasoning/cancel", {}, context=inner.start.id
+                    )  # MEW names only the id of the start
                     await asyncio.Future()
             await outer("and on")
         ended = []
@@ -112,7 +114,7 @@ async def test_a_cancel_of_the_inner_one_leaves_the_outer_one_and_one_of_the_out
         assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
 
-async def test_a_cancel_of_another_one_is_nothing_to_it(room: Room) -> None:
+async def test_a_cancel_of_another_context_is_ignored(room: Room) -> None:
     async with ada(room) as me, me.reasoning("Hm") as thought:
         room.say("bob", "reasoning/cancel", {}, context="another")
         await thought("and on")

@@ -1,4 +1,4 @@
-"""What went wrong in other people's gateways and clients over Chat Completions, each as a test of its own."""
+"""Bugs of other gateways and clients of Chat Completions; each test is named after one, and shows that it is absent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,24 @@ from pellucid.parts import (
 )
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall
-from tests.providers.wire_kit import ROWS, body, call, chunk, is_complete, origin, response_of, said, sse, thoughts
+from tests.providers.wire_kit import (
+    ROWS,
+    body,
+    call,
+    chunk,
+    is_complete,
+    kinds_and_texts,
+    origin,
+    response_of,
+    sse,
+    thoughts,
+)
 
 TOOL = call("{}", name="f", id="c1", index=0)
 
 
 def next_turn(row: str, response: ModelResponse, *, target: str | None = None) -> list[dict[str, Any]]:
-    """The messages of the request after a tool call was answered."""
+    """Return the messages of the request that follows the result of a tool call."""
     result = ModelRequest([ToolReturnPart("f", "42", "c1")])
     history: list[ModelMessage] = [ModelRequest([UserPromptPart("q")]), response, result]
     name = target or row
@@ -70,22 +81,22 @@ def test_reasoning_in_a_sibling_field_was_lost_when_streaming() -> None:
 def test_tags_leaked_into_the_answer_when_streaming() -> None:
     """BerriAI/litellm#26326"""
     data = sse(*(chunk(content=piece) for piece in ("<thi", "nk>a</th", "ink>", "b")), chunk("stop"))
-    assert said(response_of("fireworks", data)) == [("thinking", "a"), ("text", "b")]
+    assert kinds_and_texts(response_of("fireworks", data)) == [("thinking", "a"), ("text", "b")]
 
 
 def test_content_as_a_list_hid_the_reasoning() -> None:
     """BerriAI/litellm#16272, vercel/ai#17971: neither hidden nor glued to the answer."""
     content = [{"type": "thinking", "thinking": [{"type": "text", "text": "391."}]}, {"type": "text", "text": "391"}]
     for data in (sse(chunk(content=content), chunk("stop")), body(content=content)):
-        assert said(response_of("openai-compat", data)) == [("thinking", "391."), ("text", "391")]
+        assert kinds_and_texts(response_of("openai-compat", data)) == [("thinking", "391."), ("text", "391")]
 
 
 def test_reasoning_replayed_as_tags_was_imitated_in_the_answer() -> None:
-    """UKGovernmentBEIS/inspect_ai#4979: another model's thought never becomes text, whoever is asked."""
+    """UKGovernmentBEIS/inspect_ai#4979: another model's thought never becomes text for any provider."""
     thought = ModelResponse([ThinkingPart("secret thought")], origin=Origin("elsewhere", "openai_chat", "x"))
     for row in ROWS:
         assert b"secret thought" not in msgspec.json.encode(encode(ModelCall("m", [thought]), ROWS[row], origin(row)))
-    for row in set(ROWS) - {"minimax"}:  # who asks for tags
+    for row in set(ROWS) - {"minimax"}:  # which expects tags
         own = ModelResponse([ThinkingPart("thought")], origin=origin(row))
         assert b"<think>" not in msgspec.json.encode(encode(ModelCall("m", [own]), ROWS[row], origin(row)))
 
@@ -93,14 +104,14 @@ def test_reasoning_replayed_as_tags_was_imitated_in_the_answer() -> None:
 def test_reasoning_and_content_in_one_delta_were_mixed_up() -> None:
     """vllm-project/vllm#43933, #55195"""
     data = sse(chunk(reasoning="a"), chunk(reasoning="b", content="c"), chunk(content="d"), chunk("stop"))
-    assert said(response_of("vllm", data)) == [("thinking", "ab"), ("text", "cd")]
+    assert kinds_and_texts(response_of("vllm", data)) == [("thinking", "ab"), ("text", "cd")]
 
 
 def test_a_model_specific_tag_leaked_into_the_answer() -> None:
     """vllm-project/vllm#45687, #46042"""
     row = msgspec.structs.replace(ROWS["vllm"], tags="minimax-m3")
     data = sse(*(chunk(content=piece) for piece in ("<mm:", "think>a", "</mm:think>", "b")), chunk("stop"))
-    assert said(response_of(row, data)) == [("thinking", "a"), ("text", "b")]
+    assert kinds_and_texts(response_of(row, data)) == [("thinking", "a"), ("text", "b")]
 
 
 def test_the_renamed_field_was_dropped_on_input() -> None:
@@ -110,14 +121,14 @@ def test_the_renamed_field_was_dropped_on_input() -> None:
 
 
 def test_a_stripped_opening_tag_left_its_closing_tag_in_the_answer() -> None:
-    """ggml-org/llama.cpp#23320: where the operator says so, what stood before the orphan is reasoning."""
+    """ggml-org/llama.cpp#23320: if the profile says so, text before the closing tag is reasoning."""
     data = sse(*(chunk(content=piece) for piece in ("hm ", "so\n</th", "ink>\n\n", "b")), chunk("stop"))
     row = msgspec.structs.replace(ROWS["llama.cpp"], implicit_start="auto")
-    assert said(response_of(row, data)) == [("thinking", "hm so"), ("text", "b")]
+    assert kinds_and_texts(response_of(row, data)) == [("thinking", "hm so"), ("text", "b")]
 
 
 def test_a_call_without_reasoning_was_refused() -> None:
-    """anomalyco/opencode#25758, continuedev/continue#10193: what is required is there, even where nothing came back."""
+    """anomalyco/opencode#25758, continuedev/continue#10193: a required field is sent even without reasoning."""
     lost = response_of("kimi", body("tool_calls", content=None, tool_calls=[TOOL]))
     for row, stand_in in (("kimi", " "), ("deepseek", "")):
         own = msgspec.structs.replace(lost, origin=origin(row))
@@ -152,7 +163,7 @@ def test_a_stripped_thought_signature_made_the_next_call_malformed() -> None:
 
 
 def test_interleaved_thoughts_and_calls_lost_their_order() -> None:
-    """NousResearch/hermes-agent#35975, BerriAI/litellm#23047: kept, as far as the wire can tell it."""
+    """NousResearch/hermes-agent#35975, BerriAI/litellm#23047: preserved as far as the wire permits."""
     blocks = [[{"type": "reasoning.text", "index": n, "text": f"t{n}", "signature": f"S{n}"}] for n in range(2)]
     data = sse(
         chunk(reasoning_details=blocks[0]), chunk(tool_calls=[TOOL]),
@@ -160,13 +171,18 @@ def test_interleaved_thoughts_and_calls_lost_their_order() -> None:
         chunk("tool_calls"),
     )  # fmt: skip
     response = response_of("openrouter", data)
-    assert said(response) == [("thinking", "t0"), ("tool-call", "{}"), ("thinking", "t1"), ("tool-call", "{}")]
+    assert kinds_and_texts(response) == [
+        ("thinking", "t0"),
+        ("tool-call", "{}"),
+        ("thinking", "t1"),
+        ("tool-call", "{}"),
+    ]
     _, answer, _ = next_turn("openrouter", response)
     assert answer["reasoning_details"] == [block[0] for block in blocks]
 
 
 def test_reasoning_cut_short_became_the_answer() -> None:
-    """Everything before the limit was thought, and there is no answer: nothing is shown as one."""
+    """If the limit is reached during reasoning, the response has no text."""
     cut_short: list[tuple[str, dict[str, Any]]] = [
         ("vllm", {"content": "<think>a"}),
         ("vllm", {"reasoning": "a"}),

@@ -1,4 +1,4 @@
-"""Chat Completions: what a decoder makes of well-meant, odd and broken answers."""
+"""Decoding of Chat Completions: regular, unusual and invalid responses."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.providers.wire_kit import (
     events_of,
     folded,
     is_complete,
+    kinds_and_texts,
     origin,
     response_of,
-    said,
     sse,
     thoughts,
 )
@@ -41,8 +41,10 @@ def stream(*deltas: dict[str, Any], finish: str | None = "stop") -> bytes:
     return sse(*(chunk(**delta) for delta in deltas), *([chunk(finish)] if finish else []))
 
 
-def parts(*deltas: dict[str, Any], row: str = "openai-compat", finish: str = "stop") -> list[tuple[str, Any]]:
-    return said(response_of(row, stream(*deltas, finish=finish)))
+def kinds_and_texts_of(
+    *deltas: dict[str, Any], row: str = "openai-compat", finish: str = "stop"
+) -> list[tuple[str, Any]]:
+    return kinds_and_texts(response_of(row, stream(*deltas, finish=finish)))
 
 
 # --- order -------------------------------------------------------------------------------------------------------
@@ -50,19 +52,24 @@ def parts(*deltas: dict[str, Any], row: str = "openai-compat", finish: str = "st
 
 @ANY_ROW
 def test_reasoning_precedes_text_of_the_same_chunk(row: str) -> None:
-    assert parts({"content": "b", "reasoning_content": "a"}, row=row) == [("thinking", "a"), ("text", "b")]
+    assert kinds_and_texts_of({"content": "b", "reasoning_content": "a"}, row=row) == [("thinking", "a"), ("text", "b")]
 
 
 @ANY_ROW
 def test_fields_of_one_chunk_have_a_fixed_order(row: str) -> None:
     everything = {"tool_calls": [call("{}", name="f", id="c", index=0)], "content": "b", "reasoning": "a"}
-    assert parts(everything, row=row) == [("thinking", "a"), ("text", "b"), ("tool-call", "{}")]
+    assert kinds_and_texts_of(everything, row=row) == [("thinking", "a"), ("text", "b"), ("tool-call", "{}")]
 
 
 @ANY_ROW
 def test_reasoning_that_resumes_after_text_is_a_new_item(row: str) -> None:
     data = stream({"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"}, {"content": "d"})
-    assert said(response_of(row, data)) == [("thinking", "a"), ("text", "b"), ("thinking", "c"), ("text", "d")]
+    assert kinds_and_texts(response_of(row, data)) == [
+        ("thinking", "a"),
+        ("text", "b"),
+        ("thinking", "c"),
+        ("text", "d"),
+    ]
     kinds = [event.kind for event in events_of(row, data) if isinstance(event, ItemStartEvent)]
     assert kinds == ["reasoning", "message", "reasoning", "message"]
 
@@ -76,7 +83,7 @@ def test_reasoning_that_resumes_after_a_call_is_a_new_item(row: str) -> None:
         {"tool_calls": [call("{}", name="g", id="c1", index=1)]},
         finish="tool_calls",
     )
-    assert said(response_of(row, data)) == [
+    assert kinds_and_texts(response_of(row, data)) == [
         ("thinking", "a"),
         ("tool-call", "{}"),
         ("thinking", "b"),
@@ -85,7 +92,7 @@ def test_reasoning_that_resumes_after_a_call_is_a_new_item(row: str) -> None:
 
 
 def test_structured_reasoning_that_resumes_is_sent_back_in_full() -> None:
-    """The same index after text: a second block, which must not be lost on the way back."""
+    """The same index after text is a second block, which must be sent back, too."""
     one, two = ({"type": "reasoning.text", "text": text, "index": 0} for text in "ab")
     data = stream({"reasoning_details": [one]}, {"content": "t"}, {"reasoning_details": [two]})
     response = response_of("openrouter", data)
@@ -106,23 +113,27 @@ def test_empty_missing_and_null_fields_are_ignored() -> None:
         {"function_call": {"name": "", "arguments": ""}},
         {"tool_calls": [call("", index=0)]},
     )
-    assert parts(*nothing, {"reasoning": "a"}, *nothing, {"reasoning": "b"}, *nothing, {"content": "c"}) == [
+    assert kinds_and_texts_of(
+        *nothing, {"reasoning": "a"}, *nothing, {"reasoning": "b"}, *nothing, {"content": "c"}
+    ) == [
         ("thinking", "ab"),
         ("text", "c"),
     ]
 
 
 def test_only_the_first_of_several_reasoning_fields_is_read() -> None:
-    assert parts({"reasoning": "a", "reasoning_content": "a", "reasoning_text": "a"}) == [("thinking", "a")]
-    assert parts({"reasoning": "a", "reasoning_content": ""}) == [("thinking", "a")]
-    assert parts({"reasoning": {"effort": "low"}, "reasoning_text": "a"}) == [("thinking", "a")]
+    assert kinds_and_texts_of({"reasoning": "a", "reasoning_content": "a", "reasoning_text": "a"}) == [
+        ("thinking", "a")
+    ]
+    assert kinds_and_texts_of({"reasoning": "a", "reasoning_content": ""}) == [("thinking", "a")]
+    assert kinds_and_texts_of({"reasoning": {"effort": "low"}, "reasoning_text": "a"}) == [("thinking", "a")]
 
 
 def test_a_second_choice_is_ignored() -> None:
     two = chunk(content="a")
     two["choices"].append({"index": 1, "delta": {"content": "z", "reasoning": "z"}, "finish_reason": "length"})
     response = response_of("openai-compat", sse(two, chunk("stop")))
-    assert said(response) == [("text", "a")]
+    assert kinds_and_texts(response) == [("text", "a")]
     assert response.finish_reason == "stop"
 
 
@@ -153,17 +164,17 @@ def test_content_parts_of_unknown_type_are_opaque_parts() -> None:
 # --- tool calls --------------------------------------------------------------------------------------------------
 
 
-def calls(*fragments: list[dict[str, Any]], row: str = "openai-compat") -> list[tuple[str, str, Any]]:
+def decoded_calls(*fragments: list[dict[str, Any]], row: str = "openai-compat") -> list[tuple[str, str, Any]]:
     deltas = [{"tool_calls": entries} for entries in fragments]
     response = response_of(row, stream(*deltas, finish="tool_calls"))
     assert response.finish_reason == "tool_call"
-    assert len(response.tool_calls) == len(response.parts), "nothing else was said"
+    assert len(response.tool_calls) == len(response.parts), "the response has calls only"
     return [(part.tool_call_id, part.tool_name, part.args) for part in response.tool_calls]
 
 
 def test_arguments_in_fragments_are_joined() -> None:
     fragments = ([call("", name="f", id="a", index=0)], [call('{"x"', index=0)], [call(":1}", index=0)])
-    assert calls(*fragments) == [("a", "f", '{"x":1}')]
+    assert decoded_calls(*fragments) == [("a", "f", '{"x":1}')]
 
 
 TWO = [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
@@ -171,7 +182,7 @@ TWO = [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 def test_parallel_calls() -> None:
     assert (
-        calls(
+        decoded_calls(
             [call('{"x"', name="f", id="a", index=0)],
             [call(":1}", index=0)],
             [call('{"y"', name="g", id="b", index=1)],
@@ -183,7 +194,7 @@ def test_parallel_calls() -> None:
 
 def test_interleaved_calls() -> None:
     assert (
-        calls(
+        decoded_calls(
             [call('{"x"', name="f", id="a", index=0), call('{"y"', name="g", id="b", index=1)],
             [call(":2}", index=1), call(":1}", index=0)],
         )
@@ -192,12 +203,14 @@ def test_interleaved_calls() -> None:
 
 
 def test_calls_with_the_same_index_are_distinguished_by_their_ids() -> None:
-    assert calls([call('{"x":1}', name="f", id="a", index=0)], [call('{"y":2}', name="g", id="b", index=0)]) == TWO
+    assert (
+        decoded_calls([call('{"x":1}', name="f", id="a", index=0)], [call('{"y":2}', name="g", id="b", index=0)]) == TWO
+    )
 
 
 def test_interleaved_calls_with_the_same_index() -> None:
     assert (
-        calls(
+        decoded_calls(
             [call('{"x"', name="f", id="a", index=0)],
             [call('{"y"', name="g", id="b", index=0)],
             [call(":1}", id="a", index=0)],
@@ -209,49 +222,56 @@ def test_interleaved_calls_with_the_same_index() -> None:
 
 def test_complete_calls_with_the_same_index_and_no_ids() -> None:
     fragments = [call('{"x":1}', name="f", index=0)], [call('{"y":2}', name="g", index=0)]
-    assert calls(*fragments) == [("", "f", '{"x":1}'), ("", "g", '{"y":2}')]
+    assert decoded_calls(*fragments) == [("", "f", '{"x":1}'), ("", "g", '{"y":2}')]
 
 
 def test_calls_without_an_index() -> None:
-    assert calls([call('{"x":1}', name="f", id="a")], [call('{"y"', name="g", id="b")], [call(":2}")]) == TWO
-    assert calls([call('{"x":1}', name="f", id="a"), call('{"y":2}', name="g", id="b")]) == TWO
-    assert calls([call('{"x"', name="f", id="a")], [call('{"y":2}', name="g", id="b")], [call(":1}", id="a")]) == TWO
+    assert decoded_calls([call('{"x":1}', name="f", id="a")], [call('{"y"', name="g", id="b")], [call(":2}")]) == TWO
+    assert decoded_calls([call('{"x":1}', name="f", id="a"), call('{"y":2}', name="g", id="b")]) == TWO
+    assert (
+        decoded_calls([call('{"x"', name="f", id="a")], [call('{"y":2}', name="g", id="b")], [call(":1}", id="a")])
+        == TWO
+    )
 
 
 def test_fragments_that_repeat_name_and_id_are_one_call() -> None:
-    assert calls(*([call(args, name="f", id="a", index=0)] for args in ('{"x"', ":", "1}"))) == TWO[:1]
-    assert calls(*([call(args, name="f", index=0)] for args in ('{"x"', ":", "1}"))) == [("", "f", '{"x":1}')]
+    assert decoded_calls(*([call(args, name="f", id="a", index=0)] for args in ('{"x"', ":", "1}"))) == TWO[:1]
+    assert decoded_calls(*([call(args, name="f", index=0)] for args in ('{"x"', ":", "1}"))) == [("", "f", '{"x":1}')]
 
 
 def test_a_new_id_for_every_fragment_is_no_new_call() -> None:
     fragments = [call("", name="f", id="a", index=0)], [call('{"x"', id="r1", index=0)], [call(":1}", id="r2", index=0)]
-    assert calls(*fragments) == TWO[:1]
+    assert decoded_calls(*fragments) == TWO[:1]
 
 
 def test_a_late_name_belongs_to_its_call() -> None:
-    assert calls([call('{"x"', id="a", index=0)], [call(":1", index=0)], [call("}", name="f", index=0)]) == TWO[:1]
-    assert calls([call(id="a", index=0)], [call(name="f", index=0)], [call('{"x":1}', index=0)]) == TWO[:1]
+    assert (
+        decoded_calls([call('{"x"', id="a", index=0)], [call(":1", index=0)], [call("}", name="f", index=0)]) == TWO[:1]
+    )
+    assert decoded_calls([call(id="a", index=0)], [call(name="f", index=0)], [call('{"x":1}', index=0)]) == TWO[:1]
 
 
 def test_a_call_without_a_name_is_not_dropped() -> None:
-    assert calls([call('{"x":1}', id="a", index=0)]) == [("a", "", '{"x":1}')]
+    assert decoded_calls([call('{"x":1}', id="a", index=0)]) == [("a", "", '{"x":1}')]
 
 
 def test_arguments_may_be_an_object_or_null_or_another_type() -> None:
-    assert calls([call({"x": 1}, name="f", id="a", index=0)]) == [("a", "f", {"x": 1})]
-    assert calls([call({}, name="f", id="a", index=0)]) == [("a", "f", "{}")]
-    assert calls([call(None, name="f", id="a", index=0)]) == [("a", "f", "")]
-    assert calls([call([1], name="f", id="a", index=0)]) == [("a", "f", "[1]")]
-    assert calls([call('{"x":', id="a", index=0)], [call({"y": 2}, name="f", index=0)]) == [("a", "f", '{"x":{"y":2}')]
+    assert decoded_calls([call({"x": 1}, name="f", id="a", index=0)]) == [("a", "f", {"x": 1})]
+    assert decoded_calls([call({}, name="f", id="a", index=0)]) == [("a", "f", "{}")]
+    assert decoded_calls([call(None, name="f", id="a", index=0)]) == [("a", "f", "")]
+    assert decoded_calls([call([1], name="f", id="a", index=0)]) == [("a", "f", "[1]")]
+    assert decoded_calls([call('{"x":', id="a", index=0)], [call({"y": 2}, name="f", index=0)]) == [
+        ("a", "f", '{"x":{"y":2}')
+    ]
 
 
 def test_the_legacy_function_call() -> None:
     deltas = ({"function_call": {"name": "f", "arguments": ""}}, {"function_call": {"arguments": '{"x":1}'}})
     response = response_of("openai-compat", stream(*deltas, finish="function_call"))
-    assert said(response) == [("tool-call", '{"x":1}')]
+    assert kinds_and_texts(response) == [("tool-call", '{"x":1}')]
     assert response.finish_reason == "tool_call"
     whole = body("function_call", content=None, function_call={"name": "f", "arguments": '{"x":1}'})
-    assert said(response_of("openai-compat", whole)) == [("tool-call", '{"x":1}')]
+    assert kinds_and_texts(response_of("openai-compat", whole)) == [("tool-call", '{"x":1}')]
 
 
 def test_calls_without_a_finish_reason_of_their_own() -> None:
@@ -260,7 +280,7 @@ def test_calls_without_a_finish_reason_of_their_own() -> None:
 
 
 def test_arguments_that_are_not_json_are_not_changed() -> None:
-    assert calls([call("{'x': 1}", name="f", id="a", index=0)]) == [("a", "f", "{'x': 1}")]
+    assert decoded_calls([call("{'x': 1}", name="f", id="a", index=0)]) == [("a", "f", "{'x': 1}")]
 
 
 letters = st.text(alphabet='{}[]":,xyz1 ', max_size=8)
@@ -268,7 +288,7 @@ letters = st.text(alphabet='{}[]":,xyz1 ', max_size=8)
 
 @given(st.data())
 def test_calls_are_complete_however_they_are_fragmented(data: st.DataObject) -> None:
-    """Any number of calls, any fragments, told apart by index, by id or by both, in any interleaving."""
+    """Any number of calls, any fragments, distinguished by index, id or both, interleaved in any way."""
     objects = st.dictionaries(letters, letters, max_size=3).map(json.dumps)
     arguments = data.draw(st.lists(objects, min_size=1, max_size=4))
     how = data.draw(st.sampled_from(["index", "id, all number 0", "id, no index"]))
@@ -291,7 +311,7 @@ def test_calls_are_complete_however_they_are_fragmented(data: st.DataObject) -> 
     while any(fragments):
         number, piece = data.draw(st.sampled_from([some for some in fragments if some])).pop(0)
         deltas.append([call(piece.decode(), **about(number))])
-    assert calls(*deltas) == [(f"c{number}", f"f{number}", text) for number, text in enumerate(arguments)]
+    assert decoded_calls(*deltas) == [(f"c{number}", f"f{number}", text) for number, text in enumerate(arguments)]
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------
@@ -304,7 +324,7 @@ def test_a_refusal_is_not_an_error() -> None:
         assert response.finish_reason == "stop"
 
 
-# --- errors in the middle ----------------------------------------------------------------------------------------
+# --- errors within the stream ------------------------------------------------------------------------------------
 
 ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
     "an error event": (
@@ -345,7 +365,7 @@ ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
         'data: [{"error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}}]',
         ErrorInfo("unavailable", "the upstream is not available for now (status 503): Busy.", code="503", status=503),
     ),
-    "an error beside a choice": (
+    "an error next to a choice": (
         chunk("error", content="")
         | {"error": {"code": 502, "message": "Provider returned error", "metadata": {"raw": "upstream said no"}}},
         ErrorInfo(
@@ -374,8 +394,8 @@ ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
 }
 
 
-def told(error: ErrorInfo) -> ErrorInfo:
-    """Our words and theirs in one sentence, and what is known besides."""
+def without_native(error: ErrorInfo) -> ErrorInfo:
+    """Return the error with its full message as the message, and without the upstream's body."""
     return ErrorInfo(error.kind, error.full_message, error.code, error.param, error.status)
 
 
@@ -388,9 +408,9 @@ def test_an_error_in_the_stream_is_an_event_and_earlier_parts_remain(row: str) -
                 with case(f"{name}, done: {done}"):
                     result = folded(row, data)
                     assert result.error is not None
-                    assert told(result.error) == expected
+                    assert without_native(result.error) == expected
                     assert result.response is not None
-                    assert said(result.response) == [("thinking", "a"), ("text", "b <thi")]
+                    assert kinds_and_texts(result.response) == [("thinking", "a"), ("text", "b <thi")]
                     assert result.response.finish_reason == "error"
                     assert not is_complete(result.response.parts[-1])
 
@@ -400,7 +420,7 @@ def test_an_error_may_be_the_whole_body(name: str) -> None:
     frame, expected = ERRORS[name]
     result = folded("openai-compat", json.dumps(frame).encode())
     assert result.error is not None
-    assert told(result.error) == expected
+    assert without_native(result.error) == expected
 
 
 @pytest.mark.parametrize("reason", ["error", "network_error", "insufficient_system_resource"])
@@ -525,7 +545,7 @@ def test_comments_blank_lines_and_named_events_are_ignored() -> None:
     )
     frames += ("data:",)
     data = sse(*frames, chunk(content="a"), *frames, chunk("stop"), *frames)
-    assert said(response_of("openai-compat", data)) == [("text", "a")]
+    assert kinds_and_texts(response_of("openai-compat", data)) == [("text", "a")]
     crlf = data.replace(b"\n", b"\r\n")
     assert merged(events_of("openai-compat", crlf)) == merged(events_of("openai-compat", data))
 
@@ -569,24 +589,30 @@ def test_an_html_page_in_place_of_a_response_is_quoted() -> None:
 
 
 def test_the_first_byte_decides_between_stream_and_body() -> None:
-    """A body under the name of a stream, and the other way round; `events_of` never says which it is."""
+    """`events_of` passes no content type, so a body may be declared as a stream, and a stream as a body."""
     expected = [("thinking", "a"), ("text", "b")]
     for lead in (b"", b"\n", b" \r\n\n"):
-        assert said(response_of("openai-compat", lead + body(content="b", reasoning="a"))) == expected
-        assert said(response_of("openai-compat", lead + stream({"content": "b", "reasoning": "a"}))) == expected
+        assert kinds_and_texts(response_of("openai-compat", lead + body(content="b", reasoning="a"))) == expected
+        assert (
+            kinds_and_texts(response_of("openai-compat", lead + stream({"content": "b", "reasoning": "a"}))) == expected
+        )
 
 
 def test_bytes_that_are_not_utf8_are_replaced() -> None:
     data = stream({"content": "aXb"}).replace(b"aXb", b"a\xffb")
-    assert said(response_of("openai-compat", data)) == [("text", "a\ufffdb")]
-    assert said(response_of("openai-compat", body(content="aXb").replace(b"X", b"\xff"))) == [("text", "a\ufffdb")]
+    assert kinds_and_texts(response_of("openai-compat", data)) == [("text", "a\ufffdb")]
+    assert kinds_and_texts(response_of("openai-compat", body(content="aXb").replace(b"X", b"\xff"))) == [
+        ("text", "a\ufffdb")
+    ]
 
 
 def test_lone_surrogates_are_replaced_and_pairs_are_not() -> None:
     data = stream({"content": "aXb"})
     for escape, text in ((rb"\ud800", "\ufffd"), (rb"\ude00", "\ufffd"), (rb"\ud83d\ude00", "😀")):
         for written in (data, body(content="aXb")):
-            assert said(response_of("openai-compat", written.replace(b"X", escape))) == [("text", f"a{text}b")]
+            assert kinds_and_texts(response_of("openai-compat", written.replace(b"X", escape))) == [
+                ("text", f"a{text}b")
+            ]
 
 
 def test_invalid_numbers_are_ignored() -> None:
@@ -672,13 +698,13 @@ def test_any_chunks_split_anywhere_give_one_valid_turn(
     row: str, script: list[Any], done: bool, places: list[int]
 ) -> None:
     data = sse(*script, done=done)
-    folded(row, data)  # raises if it is not legal
+    folded(row, data)  # raises if the events are not valid
     assert merged(events_of(row, cut(data, places))) == merged(events_of(row, data))
 
 
 @given(frames)
 def test_no_text_is_lost_or_invented(script: list[Any]) -> None:
-    """On a wire without tags, without details and without an error, what went in comes out, in its order."""
+    """On a wire without tags, details and errors, the decoded text equals the text that was sent, in order."""
     texts_by_kind: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
     plain = []
     for frame in script:
@@ -742,28 +768,28 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-def places_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for name, entry in inner for place in places_of(entry, (*path, name)))]
+    return [path, *(place for name, entry in inner for place in paths_of(entry, (*path, name)))]
 
 
-def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def with_change(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = changed(value[path[0]], path[1:], new)
+    copy[path[0]] = with_change(value[path[0]], path[1:], new)
     return copy
 
 
-PLACES = [(number, path) for number, frame in enumerate(VALID) for path in places_of(frame)]
+PLACES = [(number, path) for number, frame in enumerate(VALID) for path in paths_of(frame)]
 
 
-def survives(row: str, frames_: list[Any]) -> None:
+def check_decoding(row: str, frames_: list[Any]) -> None:
     written = [f"data: {json.dumps(frame)}" for frame in frames_]
     for data in (sse(*written), *(json.dumps(frame).replace('"delta"', '"message"').encode() for frame in frames_)):
         events = events_of(row, data)
         folded(row, data)
-        msgspec.json.encode(events)  # and everything downstream can write it
+        msgspec.json.encode(events)  # all encoders and stores accept it
 
 
 @given(rows, st.lists(st.tuples(st.sampled_from(PLACES), ODD), min_size=1, max_size=4))
@@ -771,28 +797,28 @@ def test_wrong_types_anywhere_give_a_valid_turn(row: str, changes: list[tuple[An
     frames_: list[Any] = list(VALID)
     for (number, path), new in changes:
         try:
-            frames_[number] = changed(frames_[number], path, new)
-        except (KeyError, IndexError, TypeError):  # an earlier change took the place away
+            frames_[number] = with_change(frames_[number], path, new)
+        except (KeyError, IndexError, TypeError):  # an earlier change removed the path
             continue
-    survives(row, frames_)
+    check_decoding(row, frames_)
 
 
 @pytest.mark.parametrize("new", [None, 5, "x", [], {}, [1], {"a": {}}], ids=repr)
 def test_every_field_may_hold_anything(new: Any) -> None:
     for number, path in PLACES:
         frames_ = list(VALID)
-        frames_[number] = changed(VALID[number], path, new)
-        survives("openrouter", frames_)
+        frames_[number] = with_change(VALID[number], path, new)
+        check_decoding("openrouter", frames_)
 
 
 def test_a_field_of_the_wrong_type_does_not_affect_other_fields() -> None:
-    """One field of the wrong type: the rest of the chunk is read all the same."""
+    """If one field has the wrong type, the rest of the chunk is still decoded."""
     odd_ones = {"refusal": 5, "tool_calls": "x", "reasoning_details": 5, "annotations": {"a": 1}, "audio": 1}
     for name, odd in odd_ones.items():
-        assert parts({"reasoning": "a", "content": "b", name: odd}) == [("thinking", "a"), ("text", "b")]
+        assert kinds_and_texts_of({"reasoning": "a", "content": "b", name: odd}) == [("thinking", "a"), ("text", "b")]
     one = call("{}", name="f", id="a", index=0)
-    assert parts({"tool_calls": [1, one]}, finish="tool_calls") == [("tool-call", "{}")]
-    assert parts({"tool_calls": one}, finish="tool_calls") == [("tool-call", "{}")]
+    assert kinds_and_texts_of({"tool_calls": [1, one]}, finish="tool_calls") == [("tool-call", "{}")]
+    assert kinds_and_texts_of({"tool_calls": one}, finish="tool_calls") == [("tool-call", "{}")]
 
 
 @given(
@@ -838,7 +864,7 @@ def test_a_stream_with_flipped_bytes_gives_a_valid_turn() -> None:
 
 
 def test_deltas_are_emitted_by_the_read_that_contains_them() -> None:
-    """Nothing waits for the end: a thinking delta is out as soon as its bytes are in."""
+    """A thinking delta is emitted as soon as its bytes are received, before the end of the stream."""
     for row in sorted(ROWS):
         reader = decoder(ROWS[row], origin(row))
         for number in range(3):

@@ -1,4 +1,4 @@
-"""Every dialect of Chat Completions, small: what its server sends, as a stream and whole, and what was said.
+"""Every dialect of Chat Completions: a small response of its server, as a stream and as a body, and its parts.
 
 The chunks are written for these tests, in the shapes that the servers use.
 """
@@ -24,8 +24,8 @@ from tests.providers.wire_kit import (
     chunk,
     events_of,
     folded,
+    kinds_and_texts,
     response_of,
-    said,
     sse,
     thoughts,
 )
@@ -38,7 +38,7 @@ class Dialect(NamedTuple):
     row: str
     stream: bytes
     whole: bytes
-    said: list[tuple[str, Any]] = PLAIN
+    expected: list[tuple[str, Any]] = PLAIN
     usage: Usage | None = None
     finish: str = "stop"
 
@@ -47,13 +47,13 @@ def usage(**fields: Any) -> dict[str, Any]:
     return {"prompt_tokens": 7, "completion_tokens": 20, "total_tokens": 27, **fields}
 
 
-COUNTED = usage(completion_tokens_details={"reasoning_tokens": 12})
-TOLD = Usage(7, 20, 12, details={"reasoning_tokens": 12})
-LAST = {"choices": [], "usage": COUNTED}
+WIRE_USAGE = usage(completion_tokens_details={"reasoning_tokens": 12})
+USAGE = Usage(7, 20, 12, details={"reasoning_tokens": 12})
+USAGE_CHUNK = {"choices": [], "usage": WIRE_USAGE}
 
 
 def field(name: str, *, toggled: bool = False) -> bytes:
-    """Reasoning in a field of its own, then the answer; where `toggled`, the silent field is there, and null."""
+    """Return a stream with reasoning in its own field, then text; if `toggled`, the unused field is null."""
     none: dict[str, Any] = {"content": None} if toggled else {}
     quiet: dict[str, Any] = {name: None} if toggled else {}
     empty: dict[str, Any] = {name: ""} if toggled else {}
@@ -66,22 +66,22 @@ def field(name: str, *, toggled: bool = False) -> bytes:
         chunk(content="Thr", **quiet),
         chunk(content="ee.", **quiet),
         chunk("stop", content="", **quiet),
-        LAST,
+        USAGE_CHUNK,
     )
 
 
-def tagged(open_: str = "<think>\n", close: str = "\n</think>\n\n") -> bytes:
-    """Reasoning between tags, which the chunks cut in two."""
+def tagged_stream(open_: str = "<think>\n", close: str = "\n</think>\n\n") -> bytes:
+    """Return a stream with reasoning between tags that are split across chunks."""
     text = f"{open_}{THOUGHT}{close}{ANSWER}"
     return sse(chunk(role="assistant"), *(chunk(content=text[at : at + 3]) for at in range(0, len(text), 3)),
-               chunk("stop"), LAST)  # fmt: skip
+               chunk("stop"), USAGE_CHUNK)  # fmt: skip
 
 
 def field_body(name: str) -> bytes:
-    return body(usage=COUNTED, content=ANSWER, **{name: THOUGHT})
+    return body(usage=WIRE_USAGE, content=ANSWER, **{name: THOUGHT})
 
 
-TAGGED_BODY = body(usage=COUNTED, content=f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}")
+TAGGED_BODY = body(usage=WIRE_USAGE, content=f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}")
 
 
 def detail(kind: str = "text", **fields: Any) -> dict[str, Any]:
@@ -99,9 +99,9 @@ OPENROUTER = sse(
         detail(signature="Et8B/+=", format="anthropic-claude-v1", index=0)]),
     chunk(content=ANSWER),
     chunk("stop", content="", choice={"native_finish_reason": "end_turn"}),
-    LAST,
+    USAGE_CHUNK,
 )  # fmt: skip
-OPENROUTER_BODY = body(usage=COUNTED, content=ANSWER, reasoning=THOUGHT, reasoning_details=[
+OPENROUTER_BODY = body(usage=WIRE_USAGE, content=ANSWER, reasoning=THOUGHT, reasoning_details=[
     detail(text=THOUGHT, signature="Et8B/+=", format="anthropic-claude-v1", index=0)])  # fmt: skip
 
 MINIMAX: dict[str, Any] = {"id": "reasoning-text-1", "format": "MiniMax-response-v1", "index": 0}
@@ -109,8 +109,8 @@ MINIMAX: dict[str, Any] = {"id": "reasoning-text-1", "format": "MiniMax-response
 DIALECTS: dict[str, Dialect] = {
     "openai": Dialect(
         "openai",
-        sse(chunk(role="assistant", content="", refusal=None), chunk(content=ANSWER), chunk("stop"), LAST),
-        body(usage=COUNTED, content=ANSWER, refusal=None, annotations=[]),
+        sse(chunk(role="assistant", content="", refusal=None), chunk(content=ANSWER), chunk("stop"), USAGE_CHUNK),
+        body(usage=WIRE_USAGE, content=ANSWER, refusal=None, annotations=[]),
         [("text", ANSWER)],
     ),
     "azure": Dialect(
@@ -120,20 +120,20 @@ DIALECTS: dict[str, Dialect] = {
             chunk(role="assistant", content="", choice={"content_filter_results": {}}),
             chunk(content=ANSWER, choice={"content_filter_results": {"hate": {"filtered": False}}}),
             chunk("stop"),
-            LAST,
+            USAGE_CHUNK,
         ),
-        body(usage=COUNTED, content=ANSWER),
+        body(usage=WIRE_USAGE, content=ANSWER),
         [("text", ANSWER)],
     ),
     "azure, DeepSeek": Dialect("azure", field("reasoning_content", toggled=True), field_body("reasoning_content")),
-    "azure, older DeepSeek": Dialect("azure", tagged(), TAGGED_BODY),
+    "azure, older DeepSeek": Dialect("azure", tagged_stream(), TAGGED_BODY),
     "deepseek": Dialect("deepseek", field("reasoning_content", toggled=True), field_body("reasoning_content")),
     "vllm before 0.16": Dialect("vllm", field("reasoning_content"), field_body("reasoning_content")),
     "vllm": Dialect("vllm", field("reasoning"), field_body("reasoning")),
-    "vllm without a reasoning parser": Dialect("vllm", tagged(), TAGGED_BODY),
+    "vllm without a reasoning parser": Dialect("vllm", tagged_stream(), TAGGED_BODY),
     "sglang": Dialect("sglang", field("reasoning_content", toggled=True), field_body("reasoning_content")),
     "llama.cpp": Dialect("llama.cpp", field("reasoning_content"), field_body("reasoning_content")),
-    "llama.cpp, deepseek-legacy: told twice": Dialect(
+    "llama.cpp, deepseek-legacy: sent twice": Dialect(
         "llama.cpp",
         sse(
             chunk(role="assistant", content=None),
@@ -143,11 +143,11 @@ DIALECTS: dict[str, Dialect] = {
             chunk(content="</think>\n"),
             chunk(content=ANSWER),
             chunk("stop"),
-            LAST,
+            USAGE_CHUNK,
         ),
-        body(usage=COUNTED, content=f"<think>{THOUGHT}</think>\n{ANSWER}", reasoning_content=THOUGHT),
+        body(usage=WIRE_USAGE, content=f"<think>{THOUGHT}</think>\n{ANSWER}", reasoning_content=THOUGHT),
     ),
-    "llama.cpp, format none": Dialect("llama.cpp", tagged(), TAGGED_BODY),
+    "llama.cpp, format none": Dialect("llama.cpp", tagged_stream(), TAGGED_BODY),
     "ollama": Dialect("ollama", field("reasoning"), field_body("reasoning")),
     "groq, parsed": Dialect(
         "groq",
@@ -155,38 +155,38 @@ DIALECTS: dict[str, Dialect] = {
             chunk(role="assistant", content="", channel="analysis") | {"x_groq": {"id": "req_1"}},
             chunk(reasoning=THOUGHT, channel="analysis"),
             chunk(content=ANSWER, channel="final"),
-            chunk("stop") | {"x_groq": {"id": "req_1", "usage": COUNTED}, "usage": COUNTED},
+            chunk("stop") | {"x_groq": {"id": "req_1", "usage": WIRE_USAGE}, "usage": WIRE_USAGE},
         ),
         field_body("reasoning"),
     ),
-    "groq, raw": Dialect("groq", tagged(), TAGGED_BODY),
+    "groq, raw": Dialect("groq", tagged_stream(), TAGGED_BODY),
     "groq, hidden": Dialect(
         "groq",
         sse(chunk(role="assistant", content=""), chunk(content=ANSWER),
-            chunk("stop") | {"x_groq": {"usage": COUNTED}}),
-        body(usage=COUNTED, content=ANSWER),
+            chunk("stop") | {"x_groq": {"usage": WIRE_USAGE}}),
+        body(usage=WIRE_USAGE, content=ANSWER),
         [("text", ANSWER)],
     ),
     "huggingface, a partner's field": Dialect("huggingface", field("reasoning"), field_body("reasoning")),
-    "huggingface, a partner's tags": Dialect("huggingface", tagged(), TAGGED_BODY),
+    "huggingface, a partner's tags": Dialect("huggingface", tagged_stream(), TAGGED_BODY),
     "openrouter": Dialect("openrouter", OPENROUTER, OPENROUTER_BODY),
     "openrouter, nothing structured": Dialect("openrouter", field("reasoning"), field_body("reasoning")),
     "together": Dialect("together", field("reasoning"), field_body("reasoning")),
     "together, GLM": Dialect("together", field("reasoning_content"), field_body("reasoning_content")),
-    "together, older R1": Dialect("together", tagged(), TAGGED_BODY),
+    "together, older R1": Dialect("together", tagged_stream(), TAGGED_BODY),
     "fireworks": Dialect("fireworks", field("reasoning_content"), field_body("reasoning_content")),
-    "fireworks, tags": Dialect("fireworks", tagged(), TAGGED_BODY),
+    "fireworks, tags": Dialect("fireworks", tagged_stream(), TAGGED_BODY),
     "cerebras": Dialect("cerebras", field("reasoning"), field_body("reasoning")),
-    "cerebras, raw": Dialect("cerebras", tagged(), TAGGED_BODY),
+    "cerebras, raw": Dialect("cerebras", tagged_stream(), TAGGED_BODY),
     "qwen": Dialect("qwen", field("reasoning_content", toggled=True), field_body("reasoning_content")),
     "kimi": Dialect(
         "kimi",
         field("reasoning_content").replace(b'"prompt_tokens": 7', b'"cached_tokens": 3, "prompt_tokens": 7'),
-        body(usage=COUNTED | {"cached_tokens": 3}, content=ANSWER, reasoning_content=THOUGHT),
+        body(usage=WIRE_USAGE | {"cached_tokens": 3}, content=ANSWER, reasoning_content=THOUGHT),
         usage=Usage(7, 20, 12, 3, details={"reasoning_tokens": 12}),
     ),
     "zai": Dialect("zai", field("reasoning_content"), field_body("reasoning_content")),
-    "minimax, tags": Dialect("minimax", tagged(), TAGGED_BODY),
+    "minimax, tags": Dialect("minimax", tagged_stream(), TAGGED_BODY),
     "minimax, incremental details": Dialect(
         "minimax",
         sse(
@@ -196,9 +196,9 @@ DIALECTS: dict[str, Dialect] = {
             chunk(reasoning_content="one.", reasoning_details=[detail(text="one.", **MINIMAX)]),
             chunk(content=ANSWER),
             chunk("stop"),
-            LAST | {"base_resp": {"status_code": 0, "status_msg": ""}},
+            USAGE_CHUNK | {"base_resp": {"status_code": 0, "status_msg": ""}},
         ),
-        body(usage=COUNTED, content=ANSWER, reasoning_content=THOUGHT,
+        body(usage=WIRE_USAGE, content=ANSWER, reasoning_content=THOUGHT,
              reasoning_details=[detail(text=THOUGHT, **MINIMAX)]),
     ),
     "minimax, cumulative details": Dialect(
@@ -208,9 +208,9 @@ DIALECTS: dict[str, Dialect] = {
               for text in ("Two ", "Two and ", "Two and one.", "Two and one.")),
             chunk(content=ANSWER),
             chunk("stop"),
-            LAST,
+            USAGE_CHUNK,
         ),
-        body(usage=COUNTED, content=ANSWER, reasoning_details=[detail(text=THOUGHT, **MINIMAX)]),
+        body(usage=WIRE_USAGE, content=ANSWER, reasoning_details=[detail(text=THOUGHT, **MINIMAX)]),
     ),
     "minimax, the whole message again at the end": Dialect(
         "minimax",
@@ -218,11 +218,11 @@ DIALECTS: dict[str, Dialect] = {
             chunk(reasoning_content=THOUGHT),
             chunk(content=ANSWER),
             {"choices": [{"index": 0, "finish_reason": "stop",
-                          "message": {"content": ANSWER, "reasoning_content": THOUGHT}}], "usage": COUNTED},
+                          "message": {"content": ANSWER, "reasoning_content": THOUGHT}}], "usage": WIRE_USAGE},
         ),
         field_body("reasoning_content"),
     ),
-    "xai, deltas sent twice, reasoning beside the completion": Dialect(
+    "xai, deltas sent twice, reasoning in addition to the completion": Dialect(
         "xai",
         sse(
             chunk(role="assistant", reasoning_content="Two "),
@@ -232,23 +232,23 @@ DIALECTS: dict[str, Dialect] = {
             chunk(content="Three"),
             chunk(content="."),
             chunk("stop"),
-            LAST | {"usage": COUNTED | {"completion_tokens": 8}},
+            USAGE_CHUNK | {"usage": WIRE_USAGE | {"completion_tokens": 8}},
         ),
-        body(usage=COUNTED | {"completion_tokens": 8}, content=ANSWER, reasoning_content=THOUGHT),
+        body(usage=WIRE_USAGE | {"completion_tokens": 8}, content=ANSWER, reasoning_content=THOUGHT),
     ),
     "perplexity": Dialect(
         "perplexity",
-        tagged().replace(b'"completion_tokens_details": {"reasoning_tokens": 12}', b'"reasoning_tokens": 12'),
+        tagged_stream().replace(b'"completion_tokens_details": {"reasoning_tokens": 12}', b'"reasoning_tokens": 12'),
         body(usage=usage(reasoning_tokens=12), content=f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}"),
     ),
-    "perplexity, full mode: the message so far beside the delta": Dialect(
+    "perplexity, full mode: the message so far next to the delta": Dialect(
         "perplexity",
         sse(
             *({"choices": [{"index": 0, "delta": {"content": new}, "message": {"content": so_far}}]}
               for new, so_far in (("<think>\n" + THOUGHT, "<think>\n" + THOUGHT),
                                   ("\n</think>\n\n" + ANSWER, f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}"))),
             chunk("stop"),
-            LAST,
+            USAGE_CHUNK,
         ),
         TAGGED_BODY,
     ),
@@ -259,9 +259,9 @@ DIALECTS: dict[str, Dialect] = {
             chunk("", reasoning_details=[detail(text="Two ", index=0, id="", signature="")]),
             chunk("", reasoning_details=[detail(text="and one.", index=0, id="", signature="")]),
             chunk("", content=ANSWER, function_call={"name": "", "arguments": ""}, refusal=""),
-            LAST,
+            USAGE_CHUNK,
         ),
-        body("", usage=COUNTED, content=ANSWER, function_call={"name": "", "arguments": ""}, refusal="",
+        body("", usage=WIRE_USAGE, content=ANSWER, function_call={"name": "", "arguments": ""}, refusal="",
              reasoning_details=[detail(text=THOUGHT, index=0, id="r1", signature="Et8B")]),
     ),
     "crusoe": Dialect("crusoe", field("reasoning"), field_body("reasoning")),
@@ -274,9 +274,9 @@ DIALECTS: dict[str, Dialect] = {
             chunk(reasoning_opaque="c2lnbmF0dXJl=="),
             chunk(content=ANSWER),
             chunk("stop"),
-            LAST,
+            USAGE_CHUNK,
         ),
-        body(usage=COUNTED, content=ANSWER, reasoning_text=THOUGHT, reasoning_opaque="c2lnbmF0dXJl=="),
+        body(usage=WIRE_USAGE, content=ANSWER, reasoning_text=THOUGHT, reasoning_opaque="c2lnbmF0dXJl=="),
     ),
     "openai-compat": Dialect("openai-compat", field("reasoning_text"), field_body("reasoning")),
     "openai-compat, content as a list of parts": Dialect(
@@ -287,9 +287,9 @@ DIALECTS: dict[str, Dialect] = {
             chunk(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "and one."}]}]),
             chunk(content=[{"type": "text", "text": "Three"}]),
             chunk("stop", content="."),
-            LAST,
+            USAGE_CHUNK,
         ),
-        body(usage=COUNTED, content=[
+        body(usage=WIRE_USAGE, content=[
             {"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}], "signature": None},
             {"type": "text", "text": ANSWER}]),
     ),
@@ -308,15 +308,15 @@ def test_each_dialect_is_decoded(form: str) -> None:
         for name, dialect in DIALECTS.items():
             with case(name):
                 response = response_of(dialect.row, dialect.stream if form == "stream" else dialect.whole)
-                assert said(response) == dialect.said
+                assert kinds_and_texts(response) == dialect.expected
                 assert response.finish_reason == dialect.finish
-                assert response.usage == (dialect.usage or TOLD)
+                assert response.usage == (dialect.usage or USAGE)
                 assert all(part.complete for part in thoughts(response))
 
 
 @each
 def test_a_stream_split_anywhere_gives_the_same_events(name: str) -> None:
-    """Every third place with the profile `long`, every eleventh otherwise."""
+    """Every third position with the profile `long`, every eleventh otherwise."""
     stride = by_circle(11, 3)
     dialect = DIALECTS[name]
     for data in (dialect.stream, dialect.whole):
@@ -334,21 +334,21 @@ def test_a_stream_split_at_many_places_gives_the_same_events(name: str, places: 
 
 @each
 def test_a_truncated_stream_keeps_the_content_received(name: str) -> None:
-    """At every place: a legal, closed turn, and nothing said that was not said in full."""
+    """Truncated at any position, the turn is valid and closed, and its text is a prefix of the complete text."""
     dialect = DIALECTS[name]
-    everything = "".join(text for _, text in dialect.said)
+    everything = "".join(text for _, text in dialect.expected)
     for place in range(0, len(dialect.stream), 7):
         response = folded(dialect.row, dialect.stream[:place]).response
         assert response is not None
-        came = "".join(text for _, text in said(response))
-        # A marker that is cut off is no marker.
+        came = "".join(text for _, text in kinds_and_texts(response))
+        # A truncated tag is text.
         assert everything.startswith(re.sub(r"\s*(<[/think]*)?$", "", came))
 
 
 # --- details: structured reasoning -------------------------------------------------------------------------------
 
 
-def only_thought(row: str, *deltas: dict[str, Any]) -> list[ThinkingPart]:
+def single_thought(row: str, *deltas: dict[str, Any]) -> list[ThinkingPart]:
     return thoughts(response_of(row, sse(*(chunk(**delta) for delta in deltas), chunk(content="A"), chunk("stop"))))
 
 
@@ -363,7 +363,7 @@ def test_fragments_of_a_block_are_joined() -> None:
 
 
 def test_encrypted_reasoning_without_text_is_a_part() -> None:
-    (part,) = only_thought(
+    (part,) = single_thought(
         "openrouter", {"reasoning_details": [detail("encrypted", data="gAAA", id="rs_1", format="x", index=0)]}
     )
     assert (part.content, part.signature, part.form, part.id) == ("", "gAAA", "redacted", "rs_1")
@@ -389,18 +389,18 @@ def test_a_summary_and_its_encrypted_original_share_an_item() -> None:
 
 
 def test_encrypted_details_do_not_suppress_the_reasoning_field() -> None:
-    """The field repeats what details say; where they say nothing readable, it repeats nothing."""
+    """The field repeats the text of the details; details without text repeat nothing."""
     delta = {"reasoning": "Hm.", "reasoning_details": [detail("encrypted", data="gAAA", index=0)]}
-    assert sorted(part.content for part in only_thought("openrouter", delta)) == ["", "Hm."]
+    assert sorted(part.content for part in single_thought("openrouter", delta)) == ["", "Hm."]
 
 
 def test_fragments_without_index_continue_the_open_block() -> None:
-    parts = only_thought("openrouter", *({"reasoning_details": [detail(text=text)]} for text in ("a", "b", "c")))
+    parts = single_thought("openrouter", *({"reasoning_details": [detail(text=text)]} for text in ("a", "b", "c")))
     assert [part.content for part in parts] == ["abc"]
 
 
 def test_a_fragment_without_index_after_a_signature_is_a_new_block() -> None:
-    parts = only_thought(
+    parts = single_thought(
         "openrouter",
         {"reasoning_details": [detail(text="a")]},
         {"reasoning_details": [detail(signature="S1")]},
@@ -410,7 +410,7 @@ def test_a_fragment_without_index_after_a_signature_is_a_new_block() -> None:
 
 
 def test_blocks_of_a_whole_body_are_never_merged() -> None:
-    """One index for all, or none at all: in a body, each entry is complete, and has its own signature."""
+    """In a body, each entry is complete and has its own signature, whether all have one index or none."""
     indexes: list[dict[str, Any]] = [{}, {"index": 0}]
     for index in indexes:
         entries = [detail(text=text, signature=f"S{text}", **index) for text in "ab"]
@@ -419,11 +419,11 @@ def test_blocks_of_a_whole_body_are_never_merged() -> None:
 
 
 def test_empty_details_are_ignored() -> None:
-    assert only_thought("openrouter", {"reasoning_details": [detail(text="", index=0)]}) == []
+    assert single_thought("openrouter", {"reasoning_details": [detail(text="", index=0)]}) == []
 
 
 def test_an_id_before_the_text_belongs_to_the_part() -> None:
-    (part,) = only_thought(
+    (part,) = single_thought(
         "openrouter",
         {"reasoning_details": [detail(text="", id="r1", format="f", index=0)]},
         {"reasoning_details": [detail(text="a", index=0)]},
@@ -432,7 +432,7 @@ def test_an_id_before_the_text_belongs_to_the_part() -> None:
 
 
 def test_details_that_repeat_the_reasoning_field_are_not_repeated() -> None:
-    parts = only_thought(
+    parts = single_thought(
         "openrouter",
         {"reasoning": "Two "},
         {"reasoning": "and one."},
@@ -453,15 +453,15 @@ def test_details_of_an_unknown_type_are_preserved() -> None:
 
 
 def test_a_closing_tag_alone_ends_an_implicit_start() -> None:
-    """Where the row says that answers may begin inside reasoning."""
+    """If the profile says that responses may begin within reasoning."""
     row = msgspec.structs.replace(ROWS["llama.cpp"], implicit_start="auto")
     data = sse(chunk(content="Two and one.\n"), chunk(content="</think>\n\nThree."), chunk("stop"))
-    assert said(response_of(row, data)) == PLAIN
+    assert kinds_and_texts(response_of(row, data)) == PLAIN
 
 
 def test_a_closing_tag_alone_is_not_shown() -> None:
     data = sse(chunk(content="\n</think>\n\n"), chunk(content=ANSWER), chunk("stop"))
-    assert said(response_of("llama.cpp", data)) == [("text", ANSWER)]
+    assert kinds_and_texts(response_of("llama.cpp", data)) == [("text", ANSWER)]
 
 
 def test_the_reasoning_field_and_tagged_text_are_both_reasoning() -> None:
@@ -471,12 +471,12 @@ def test_the_reasoning_field_and_tagged_text_are_both_reasoning() -> None:
 
 def test_text_withheld_as_a_possible_tag_precedes_later_reasoning() -> None:
     data = sse(chunk(content="a "), chunk(content="<thi"), chunk(reasoning="hm"), chunk("stop"))
-    assert said(response_of("vllm", data)) == [("text", "a <thi"), ("thinking", "hm")]
+    assert kinds_and_texts(response_of("vllm", data)) == [("text", "a <thi"), ("thinking", "hm")]
 
 
 def test_tags_within_the_answer_are_text() -> None:
     text = "Write `<think>` before it, or <think> so."
-    assert said(response_of("groq", body(content=text))) == [("text", text)]
+    assert kinds_and_texts(response_of("groq", body(content=text))) == [("text", text)]
 
 
 def test_json_output_after_tags_is_exact() -> None:
@@ -487,10 +487,12 @@ def test_json_output_after_tags_is_exact() -> None:
 
 
 def test_openai_text_is_not_searched_for_tags() -> None:
-    assert said(response_of("openai", TAGGED_BODY)) == [("text", f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}")]
+    assert kinds_and_texts(response_of("openai", TAGGED_BODY)) == [
+        ("text", f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}")
+    ]
 
 
-# --- what is only counted ----------------------------------------------------------------------------------------
+# --- reasoning that is only counted ------------------------------------------------------------------------------
 
 
 def test_reasoning_tokens_within_completion_tokens_are_not_added() -> None:

@@ -1,4 +1,4 @@
-"""Requests over Chat Completions: what the body holds for what was asked."""
+"""Requests of Chat Completions: the body for each setting and message."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def request(row: str = "openai-compat", *, model: str = "m", **fields: Any) -> d
     return encode(call, ROWS[row].for_model(model), origin(row, model))
 
 
-def asked(row: str, settings: ModelSettings, *, model: str = "m") -> dict[str, Any]:
-    """What the settings add to the body."""
+def request_fields(row: str, settings: ModelSettings, *, model: str = "m") -> dict[str, Any]:
+    """Return the fields that the settings add to the body."""
     plain = request(row, model=model)
     return {name: value for name, value in request(row, model=model, settings=settings).items() if name not in plain}
 
@@ -90,11 +90,11 @@ def test_settings_are_sent_under_their_wire_names() -> None:
         "logit_bias": {"1": 2}, "logprobs": True, "top_logprobs": 3, "parallel_tool_calls": False,
     }  # fmt: skip
     for row in ROWS:
-        assert asked(row, settings) == settings
-        assert asked(row, {"stop_sequences": ["x"]}) == {"stop": ["x"]}
+        assert request_fields(row, settings) == settings
+        assert request_fields(row, {"stop_sequences": ["x"]}) == {"stop": ["x"]}
 
 
-OPTIONAL: ModelSettings = {
+OPTIONAL_SETTINGS: ModelSettings = {
     "top_k": 4, "verbosity": "low", "service_tier": "flex", "user": "u", "metadata": {"a": "b"}, "cache_key": "k"
 }  # fmt: skip
 
@@ -102,27 +102,27 @@ OPTIONAL: ModelSettings = {
 @pytest.mark.parametrize("row", ROWS)
 def test_optional_settings_are_sent_only_where_the_profile_lists_them(row: str) -> None:
     there = {"cache_key": "prompt_cache_key"}
-    optional: dict[str, Any] = {**OPTIONAL}
-    assert asked(row, OPTIONAL) == {there.get(name, name): optional[name] for name in ROWS[row].knows}
+    optional: dict[str, Any] = {**OPTIONAL_SETTINGS}
+    assert request_fields(row, OPTIONAL_SETTINGS) == {there.get(name, name): optional[name] for name in ROWS[row].knows}
 
 
 def test_internal_settings_are_not_sent() -> None:
-    assert asked("openai", {"timeout": 5.0, "extra_headers": {"a": "b"}}) == {}
+    assert request_fields("openai", {"timeout": 5.0, "extra_headers": {"a": "b"}}) == {}
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_the_token_limit_is_sent_under_one_name(row: str) -> None:
     reasoning_models = ("openai", "azure", "groq", "cerebras")
     name = "max_completion_tokens" if row in reasoning_models else "max_tokens"
-    assert asked(row, {"max_tokens": 9}) == {name: 9}
+    assert request_fields(row, {"max_tokens": 9}) == {name: 9}
 
 
-# --- how to ask for thought --------------------------------------------------------------------------------------
+# --- requests of thinking ----------------------------------------------------------------------------------------
 
 EFFORT = {True: {}, False: {"reasoning_effort": "none"}, "high": {"reasoning_effort": "high"}}
 MEDIUM = {"reasoning_effort": "medium"}
-# What asks for: the model's own amount, none, much, and the most there is.
-THOUGHT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+# The fields for: the model's default amount, none, "high" and "max".
+THINKING_FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "openai": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "azure": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "openai-compat": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
@@ -198,21 +198,21 @@ THOUGHT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[st
         {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "max"},
     ),
 }
-THOUGHT["sglang"] = THOUGHT["vllm"]
+THINKING_FIELDS["sglang"] = THINKING_FIELDS["vllm"]
 
 
 def test_the_table_has_every_profile() -> None:
-    assert set(THOUGHT) == set(ROWS)
+    assert set(THINKING_FIELDS) == set(ROWS)
 
 
-@pytest.mark.parametrize("row", THOUGHT)
+@pytest.mark.parametrize("row", THINKING_FIELDS)
 def test_thinking_is_requested_as_the_profile_defines(row: str) -> None:
-    on, off, much, most = THOUGHT[row]
-    assert asked(row, {}) == {}, "unasked, nothing is said"
-    assert asked(row, {"thinking": True}) == on
-    assert asked(row, {"thinking": False}) == asked(row, {"thinking": "none"}) == off
-    assert asked(row, {"thinking": "high"}) == much
-    assert asked(row, {"thinking": "max"}) == most
+    on, off, much, most = THINKING_FIELDS[row]
+    assert request_fields(row, {}) == {}, "without the setting, no field is sent"
+    assert request_fields(row, {"thinking": True}) == on
+    assert request_fields(row, {"thinking": False}) == request_fields(row, {"thinking": "none"}) == off
+    assert request_fields(row, {"thinking": "high"}) == much
+    assert request_fields(row, {"thinking": "max"}) == most
 
 
 def test_a_thinking_budget_is_sent_where_the_wire_has_a_field() -> None:
@@ -222,16 +222,20 @@ def test_a_thinking_budget_is_sent_where_the_wire_has_a_field() -> None:
         "openrouter": {"reasoning": {"max_tokens": 99}},
         "snowflake": {"reasoning": {"max_tokens": 99}},
     }
-    assert {row: asked(row, {"thinking_budget": 99}) for row in ROWS if asked(row, {"thinking_budget": 99})} == expected
+    assert {
+        row: request_fields(row, {"thinking_budget": 99})
+        for row in ROWS
+        if request_fields(row, {"thinking_budget": 99})
+    } == expected
     both: ModelSettings = {"thinking": "low", "thinking_budget": 99}
-    assert asked("openrouter", both) == {"reasoning": {"max_tokens": 99}}, "one or the other"
+    assert request_fields("openrouter", both) == {"reasoning": {"max_tokens": 99}}, "the budget replaces the level"
 
 
 def test_thinking_levels_depend_on_the_model() -> None:
-    assert asked("groq", {"thinking": False}, model="qwen/Qwen3-32B") == {"reasoning_effort": "none"}
-    assert asked("groq", {"thinking": "high"}, model="qwen/qwen3-32b") == {}
-    assert asked("groq", {"thinking": "max"}, model="openai/gpt-oss-120b") == {"reasoning_effort": "high"}
-    assert asked("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {}
+    assert request_fields("groq", {"thinking": False}, model="qwen/Qwen3-32B") == {"reasoning_effort": "none"}
+    assert request_fields("groq", {"thinking": "high"}, model="qwen/qwen3-32b") == {}
+    assert request_fields("groq", {"thinking": "max"}, model="openai/gpt-oss-120b") == {"reasoning_effort": "high"}
+    assert request_fields("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {}
 
 
 @given(st.sampled_from(EFFORTS), st.lists(st.sampled_from((*EFFORTS, "default")), unique=True).map(tuple))
@@ -264,7 +268,7 @@ def test_tools_are_sent_as_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "names", "said"),
+    ("choice", "names", "expected"),
     [
         (ToolChoice(), "fgh", None),
         (ToolChoice("none"), "fgh", "none"),
@@ -348,7 +352,7 @@ CONTENT: list[tuple[UserContent, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("content", "said"), CONTENT)
+@pytest.mark.parametrize(("content", "expected"), CONTENT)
 def test_user_content(content: UserContent, expected: dict[str, Any]) -> None:
     (message,) = messages(UserPromptPart([Text("see"), content]))
     assert message["content"] == [{"type": "text", "text": "see"}, expected]

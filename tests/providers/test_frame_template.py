@@ -1,4 +1,4 @@
-"""What is recognised by its likeness means exactly what it would mean if it were read in full."""
+"""Frame templates: a frame that matches the template gives the same events as if it were decoded in full."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame(field: str, text: str, ascii_only: bool) -> bytes:
     return b"data: " + json.dumps(chunk(**delta), ensure_ascii=ascii_only).encode() + b"\n\n"
 
 
-def played(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
+def decoded(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
     reader = decoder(ROWS[row], origin(row))
     reader._template.tries = tries
     events: list[ModelEvent] = []
@@ -46,10 +46,10 @@ def test_events_are_the_same_with_and_without_the_template(
 ) -> None:
     written = [frame(field, text, ascii_only) for field, text in frames] + [sse(chunk("stop"))]
     reads = [b"".join(written[at : at + together]) for at in range(0, len(written), together)]
-    assert played(row, reads) == played(row, reads, tries=0)
+    assert decoded(row, reads) == decoded(row, reads, tries=0)
 
 
-BROKEN = [
+ODD_FRAMES = [
     b'data: {"choices":[{"index":0,"delta":{"reasoning":"a","content":"b"}}]}\n\n',
     b'data: {"choices":[{"index":0,"delta":{"reasoning":"a"}},{"index":1,"delta":{"reasoning":"b"}}]}\n\n',
     b'data: {"choices":[{"index":0,"delta":{"reasoning":"a\\ud83d"}}]}\n\n',
@@ -63,14 +63,14 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("odd", BROKEN)
+@pytest.mark.parametrize("odd", ODD_FRAMES)
 def test_a_frame_that_differs_elsewhere_is_decoded_in_full(odd: bytes) -> None:
     alike = [b'data: {"choices":[{"index":0,"delta":{"reasoning":" tok%d"}}]}\n\n' % n for n in range(4)]
     reads = [*alike, odd, *alike, b"data: [DONE]\n\n"]
-    assert played("openai-compat", reads) == played("openai-compat", reads, tries=0)
-    # Also when it comes in pieces, so that a read begins in the middle of a frame.
+    assert decoded("openai-compat", reads) == decoded("openai-compat", reads, tries=0)
+    # The same if the frame is split, so that a read begins in the middle of it.
     pieces = [*alike, odd[:-3], odd[-3:] + alike[0], *alike, b"data: [DONE]\n\n"]
-    assert played("openai-compat", pieces) == played("openai-compat", pieces, tries=0)
+    assert decoded("openai-compat", pieces) == decoded("openai-compat", pieces, tries=0)
 
 
 def test_a_frame_that_differs_only_in_its_text_is_not_decoded_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +108,8 @@ def test_learning_continues_if_the_timestamp_changes_now_and_then() -> None:
 
 
 def test_a_frame_with_white_space_around_the_text_is_decoded_in_full() -> None:
-    """It would be JSON, but a blank line ends a frame."""
+    """JSON permits white space there, but a blank line ends a frame."""
     alike = [b'data: {"choices":[{"index":0,"delta":{"reasoning":" tok%d"}}]}\n\n' % n for n in range(4)]
     for odd in (b'\n\n"x"', b' "x"', b'"x"\n', b'"x"\r\n\r\n'):
         reads = [*alike, b'data: {"choices":[{"index":0,"delta":{"reasoning":%b}}]}\n\n' % odd, *alike]
-        assert played("openai-compat", reads) == played("openai-compat", reads, tries=0)
+        assert decoded("openai-compat", reads) == decoded("openai-compat", reads, tries=0)

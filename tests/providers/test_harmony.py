@@ -1,4 +1,4 @@
-"""gpt-oss behind a server that passes its own format on as it is: the row says `tags = "harmony"`."""
+"""gpt-oss behind a server that passes the harmony format on unchanged: the profile has `tags = "harmony"`."""
 
 from itertools import pairwise
 

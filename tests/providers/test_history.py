@@ -1,12 +1,12 @@
-"""What of an earlier answer goes back to whom, over Chat Completions: one table, a row a profile.
+"""What is sent back of an earlier response over Chat Completions: one table, with a row for each profile.
 
-The columns: what the assistant message holds beside its text when the reasoning in it is
+The columns: the fields of the assistant message, other than its text, if the reasoning in it is
 
-* own: made by the very model that is asked;
-* foreign: made by another model, with that one's signature and ids;
-* unknown: given back by a client as plain text, so that nobody knows who made it;
-* lost: not there any more (the client did not give it back);
-* cut: of its own, but the model was cut off in it.
+* own: produced by the model that is called;
+* foreign: produced by another model, with its signature and ids;
+* unknown: sent by a client as plain text, without its origin;
+* lost: missing, because the client did not send it back;
+* cut: own, but truncated.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ MATRIX: dict[str, Rule] = {
     "llama.cpp": Rule(field("reasoning_content"), field("reasoning_content")),
     "ollama": Rule(field("reasoning"), field("reasoning")),
     "lmstudio": Rule(field("reasoning_content"), field("reasoning_content")),
-    # Of what came without structure, the plain field; nobody else's reasoning, for it may reach one who signs.
+    # Reasoning without details is sent in the plain field. Foreign reasoning is not sent, because the provider behind
+    # the router may verify signatures.
     "openrouter": Rule(field("reasoning"), {"reasoning": "why"}),
     "snowflake": Rule(field("reasoning"), {"reasoning": "why"}),
     "minimax": Rule(
@@ -105,7 +106,7 @@ MATRIX: dict[str, Rule] = {
 
 each = pytest.mark.parametrize("row", MATRIX)
 SITUATIONS = list(product((True, False), (None, True, False)))
-"""Whether the message has calls, and whether thinking is switched on."""
+"""Pairs of: whether the message has calls, and whether thinking is enabled."""
 
 
 def sent(
@@ -116,7 +117,7 @@ def sent(
     thinking: bool | None = None,
     known: bool = True,
 ) -> dict[str, Any]:
-    """The assistant message, less its role, its text and its calls where they are just that."""
+    """Return the assistant message without its role, and without text and calls that are as expected."""
     response = ModelResponse([*parts, TextPart("so"), *([CALL] if calls else [])], origin=by or origin(row))
     if not known:
         response = replace(response, origin=None)
@@ -137,8 +138,8 @@ def test_every_profile_has_a_rule() -> None:
     assert set(MATRIX) == set(ROWS)
 
 
-def lost(row: str, calls: bool, thinking: bool | None) -> dict[str, Any]:
-    """What stands for reasoning that is not there."""
+def fields_of_lost_reasoning(row: str, calls: bool, thinking: bool | None) -> dict[str, Any]:
+    """Return the fields that replace lost reasoning."""
     rule = MATRIX[row]
     return NOTHING if thinking is False else rule.lost if calls else rule.lost_without_calls
 
@@ -159,7 +160,7 @@ def test_lost_reasoning_is_replaced_as_the_table_says(row: str) -> None:
     with Cases() as case:
         for calls, thinking in SITUATIONS:
             with case(f"calls: {calls}, thinking: {thinking}"):
-                assert sent(row, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+                assert sent(row, calls=calls, thinking=thinking) == fields_of_lost_reasoning(row, calls, thinking)
 
 
 @each
@@ -168,7 +169,9 @@ def test_foreign_reasoning_is_treated_as_lost(row: str) -> None:
     with Cases() as case:
         for calls, thinking in SITUATIONS:
             with case(f"calls: {calls}, thinking: {thinking}"):
-                assert sent(row, foreign, by=FOREIGN, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+                assert sent(row, foreign, by=FOREIGN, calls=calls, thinking=thinking) == fields_of_lost_reasoning(
+                    row, calls, thinking
+                )
 
 
 @each
@@ -177,7 +180,7 @@ def test_truncated_reasoning_is_treated_as_lost(row: str) -> None:
     with Cases() as case:
         for calls, thinking in SITUATIONS:
             with case(f"calls: {calls}, thinking: {thinking}"):
-                assert sent(row, cut, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+                assert sent(row, cut, calls=calls, thinking=thinking) == fields_of_lost_reasoning(row, calls, thinking)
 
 
 @each
@@ -198,7 +201,7 @@ def test_foreign_reasoning_is_sent_if_the_profile_permits_it(row: str) -> None:
 def test_another_account_model_or_api_of_the_same_provider_is_foreign(row: str) -> None:
     own = ThinkingPart("why", provider_name=row, signature="s")
     for other in (replace(origin(row), account="b"), replace(origin(row), model="n"), replace(origin(row), api="x")):
-        assert sent(row, own, by=other, calls=True) == lost(row, True, None)
+        assert sent(row, own, by=other, calls=True) == fields_of_lost_reasoning(row, True, None)
 
 
 @each
@@ -224,10 +227,10 @@ def test_a_truncated_call_is_not_sent_back() -> None:
     assert "tool_calls" not in message
 
 
-# --- there and back ----------------------------------------------------------------------------------------------
+# --- round trips -------------------------------------------------------------------------------------------------
 
 
-def back(row: str, data: bytes) -> dict[str, Any]:
+def reasoning_sent_back(row: str, data: bytes) -> dict[str, Any]:
     response = response_of(row, data)
     message: dict[str, Any]
     (message,) = encode(ModelCall("m", [response]), ROWS[row], origin(row))["messages"]
@@ -251,11 +254,14 @@ ENTRIES: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.parametrize("row", ["openrouter", "snowflake", "minimax"])
 def test_details_are_sent_back_unchanged(name: str, row: str) -> None:
-    assert back(row, body(content="so", reasoning_details=ENTRIES[name]))["reasoning_details"] == ENTRIES[name]
+    assert (
+        reasoning_sent_back(row, body(content="so", reasoning_details=ENTRIES[name]))["reasoning_details"]
+        == ENTRIES[name]
+    )
 
 
 def fragments(entry: dict[str, Any], size: int) -> list[dict[str, Any]]:
-    """An entry as a server streams it: text in pieces, the signature alone in the last one."""
+    """Split an entry as a server streams it: the text in pieces, then the signature alone."""
     name = next((name for name in ("text", "summary") if name in entry), None)
     if name is None:
         return [entry]
@@ -269,7 +275,7 @@ def fragments(entry: dict[str, Any], size: int) -> list[dict[str, Any]]:
 def test_fragments_are_sent_back_as_complete_blocks(name: str, size: int) -> None:
     pieces = [piece for entry in ENTRIES[name] for piece in fragments(entry, size)]
     data = sse(*(chunk(reasoning_details=[piece]) for piece in pieces), chunk(content="so"), chunk("stop"))
-    assert back("openrouter", data)["reasoning_details"] == ENTRIES[name]
+    assert reasoning_sent_back("openrouter", data)["reasoning_details"] == ENTRIES[name]
 
 
 def test_a_signature_that_arrives_after_the_answer_is_sent_back_with_its_text() -> None:
@@ -280,7 +286,7 @@ def test_a_signature_that_arrives_after_the_answer_is_sent_back_with_its_text() 
         data = sse(
             chunk(reasoning_details=[text]), chunk(content="so"), chunk(reasoning_details=[signature]), chunk("stop")
         )
-        assert back("openrouter", data)["reasoning_details"] == [{**text, "signature": "S"}]
+        assert reasoning_sent_back("openrouter", data)["reasoning_details"] == [{**text, "signature": "S"}]
 
 
 def test_a_signature_of_the_reasoning_field_is_sent_back_with_it() -> None:
@@ -288,7 +294,7 @@ def test_a_signature_of_the_reasoning_field_is_sent_back_with_it() -> None:
     data = sse(
         chunk(reasoning="w"), chunk(reasoning="hy"), chunk(reasoning_details=[entry]), chunk("stop", content="so")
     )
-    assert back("openrouter", data)["reasoning_details"] == [entry]
+    assert reasoning_sent_back("openrouter", data)["reasoning_details"] == [entry]
 
 
 @pytest.mark.parametrize(
@@ -296,26 +302,26 @@ def test_a_signature_of_the_reasoning_field_is_sent_back_with_it() -> None:
 )
 def test_tagged_content_is_sent_back_verbatim(content: str) -> None:
     data = sse(*(chunk(content=content[at : at + 3]) for at in range(0, len(content), 3)), chunk("stop"))
-    assert back("minimax", data)["content"] == content
-    assert back("minimax", body(content=content))["content"] == content
+    assert reasoning_sent_back("minimax", data)["content"] == content
+    assert reasoning_sent_back("minimax", body(content=content))["content"] == content
 
 
 def test_a_signature_in_a_field_of_its_own_is_sent_back_there() -> None:
-    message = back("copilot", body(content="so", reasoning_text="why", reasoning_opaque="o=="))
+    message = reasoning_sent_back("copilot", body(content="so", reasoning_text="why", reasoning_opaque="o=="))
     assert (message["reasoning_text"], message["reasoning_opaque"]) == ("why", "o==")
 
 
 def test_a_signature_of_a_call_is_sent_back_with_that_call() -> None:
     signed = {"google": {"thought_signature": "CiQB"}}
     one = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    message = back(
+    message = reasoning_sent_back(
         "openai-compat",
         body("tool_calls", content=None, tool_calls=[{**one, "extra_content": signed}, one | {"id": "c2"}]),
     )
     assert [call.get("extra_content") for call in message["tool_calls"]] == [signed, None]
 
 
-# --- nothing opaque leaves to a stranger -------------------------------------------------------------------------
+# --- opaque data is not sent to another origin -------------------------------------------------------------------
 
 CANARY = "CANARY-7f3a"
 opaque: dict[str, Any] = {
@@ -326,11 +332,11 @@ opaque: dict[str, Any] = {
 }
 
 
-def but(*names: str) -> dict[str, Any]:
+def opaque_without(*names: str) -> dict[str, Any]:
     return {name: value for name, value in opaque.items() if name not in names}
 
 
-strange_parts = st.sampled_from([
+foreign_parts = st.sampled_from([
     ThinkingPart("why", **opaque),
     ThinkingPart("", form="redacted", **opaque),
     ThinkingPart("why", form="summary", complete=False, **opaque),
@@ -338,27 +344,27 @@ strange_parts = st.sampled_from([
     TextPart("so", **opaque),
     RefusalPart("no", id=CANARY, provider_name=CANARY),
     ToolCallPart("f", "{}", "c1", **opaque),
-    BuiltinToolCallPart("search", "{}", "b1", **but("signature")),
-    BuiltinToolReturnPart("search", "found", "b1", **but("signature")),
+    BuiltinToolCallPart("search", "{}", "b1", **opaque_without("signature")),
+    BuiltinToolReturnPart("search", "found", "b1", **opaque_without("signature")),
     FilePart("AAAA", "image/png", **opaque),
     CompactionPart("before", **opaque),
     CompactionPart(None, **opaque),
     OpaquePart("reasoning.new", {"type": "reasoning.new", "data": CANARY}, id=CANARY, provider_name=CANARY),
 ])  # fmt: skip
-strangers = st.sampled_from([None, FOREIGN, Origin("openrouter", "openai_chat", "m", account="other")])
+foreign_origins = st.sampled_from([None, FOREIGN, Origin("openrouter", "openai_chat", "m", account="other")])
 
 
 @given(
     st.sampled_from(sorted(ROWS)),
-    st.lists(strange_parts, max_size=6),
-    strangers,
+    st.lists(foreign_parts, max_size=6),
+    foreign_origins,
     st.sampled_from(["drop", "field"]),
     st.booleans(),
 )
 def test_opaque_data_of_foreign_parts_is_not_sent(
     name: str, parts: list[ModelResponsePart], maker: Origin | None, foreign: Any, marked: bool
 ) -> None:
-    """Neither on the wire, nor in what `history` hands to any wire; whether response or parts say who made it."""
+    """It is neither in the request nor in the result of `history`; the origin may be on the response or its parts."""
     row = replace(ROWS[name], foreign=foreign)
     target = origin(name)
     if marked and maker is not None:
@@ -368,7 +374,7 @@ def test_opaque_data_of_foreign_parts_is_not_sent(
     assert CANARY not in json.dumps(encode(ModelCall("m", [response]), row, target))
 
 
-@given(st.sampled_from(sorted(ROWS)), st.lists(strange_parts, max_size=6))
+@given(st.sampled_from(sorted(ROWS)), st.lists(foreign_parts, max_size=6))
 def test_a_foreign_part_in_an_own_response_stays_foreign(name: str, parts: list[ModelResponsePart]) -> None:
     parts = [replace(part, origin=FOREIGN) for part in parts if hasattr(part, "origin")]
     response = ModelResponse(parts, origin=origin(name))

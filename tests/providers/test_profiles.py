@@ -1,4 +1,4 @@
-"""The rows that ship, and the rows that operators write."""
+"""Builtin profiles, and profiles of operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mistakes(**row: Any) -> list[str]:
     return caught.value.mistakes
 
 
-# --- the rows that ship ------------------------------------------------------------------------------------------
+# --- builtin profiles --------------------------------------------------------------------------------------------
 
 
 def test_builtin_profiles_are_valid() -> None:
@@ -52,7 +52,7 @@ def test_a_profile_that_requires_reasoning_has_a_field_for_it() -> None:
         assert row.lost == "omit" or row.replay == "field"
 
 
-# --- rows of an operator -----------------------------------------------------------------------------------------
+# --- profiles of operators ---------------------------------------------------------------------------------------
 
 
 def test_an_operators_profile() -> None:
@@ -73,8 +73,8 @@ def test_a_profile_may_have_exceptions_for_models() -> None:
         tags="think",
         models=[{"match": "*R1*", "tags": "think-forced", "lost": "empty"}, {"match": "*", "efforts": ["low"]}],
     )
-    assert row.for_model("deepseek-r1-0528").tags == "think-forced", "capitals make no difference"
-    assert row.for_model("deepseek-r1-0528").efforts == row.efforts, "of several that fit, the first"
+    assert row.for_model("deepseek-r1-0528").tags == "think-forced", "patterns ignore case"
+    assert row.for_model("deepseek-r1-0528").efforts == row.efforts, "the first pattern that matches applies"
     assert row.for_model("other").efforts == ("low",)
     assert row.for_model("other").name == "mine"
     assert load(tags="think").for_model("x").tags == "think"
@@ -113,8 +113,8 @@ def test_a_profile_may_have_exceptions_for_models() -> None:
     ],
 )
 def test_a_mistake_names_its_key_and_the_valid_values(row: dict[str, Any], mistake: str) -> None:
-    (mistake,) = mistakes(**row)
-    assert mistake.startswith(mistake)
+    (message,) = mistakes(**row)
+    assert message.startswith(mistake)
 
 
 def test_a_profile_must_be_a_table() -> None:
@@ -130,7 +130,7 @@ def test_one_error_names_all_mistakes() -> None:
     ]  # fmt: skip
 
 
-# --- what a wire can do with a row ---------------------------------------------------------------------------------
+# --- strategies that a wire supports -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

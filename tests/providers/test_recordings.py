@@ -1,7 +1,7 @@
-"""Answers that real providers gave, and what another decoder made of them.
+"""Recorded responses of real providers, compared with the result of another decoder.
 
-Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. Where this package says
-something else on purpose, `DEVIATIONS` names it; anything else that differs is a failure.
+Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. `DEVIATIONS` lists the
+differences that are intended; any other difference is a failure.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def load(name: str) -> Recording:
     return Recording(row, (path / "response.body").read_bytes(), expected)
 
 
-# --- where we differ on purpose ----------------------------------------------------------------------------------
+# --- intended differences ----------------------------------------------------------------------------------------
 
 _TAGGED = (
     "groq/test_groq.test_groq_model_thinking_part-0",
@@ -65,8 +65,8 @@ _TAGGED = (
 )
 
 
-def bare(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """White space next to a tag is the tag's, not the reasoning's nor the answer's: a replay restores it."""
+def strip_white_space(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Strip white space at the ends of each text: next to a tag it belongs to the tag, and is restored with it."""
     return [{**part, "content": part["content"].strip()} if "content" in part else part for part in parts]
 
 
@@ -74,7 +74,9 @@ def unchanged(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return parts
 
 
-DEVIATIONS: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = dict.fromkeys(_TAGGED, bare)
+DEVIATIONS: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = dict.fromkeys(
+    _TAGGED, strip_white_space
+)
 """Recordings whose parts are compared after this change to both sides."""
 
 FAILURES = {
@@ -83,7 +85,7 @@ FAILURES = {
     # Here the other decoder gives the answer alone, without a word of the error that follows it.
     "groq/test_groq.test_tool_use_failed_error_streaming_with_text-0": "model did not call a tool",
 }
-"""Recordings that end in an error, and what it says."""
+"""Recordings that end in an error, and its message."""
 
 
 RESPONSE_IDS = {
@@ -92,9 +94,18 @@ RESPONSE_IDS = {
 }
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as both sides tell it: everything that is only bookkeeping is levelled here, and nowhere else."""
-    compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+def normalised(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part in a form that both decoders produce: without fields that only one of them sets."""
+    compared_fields = (
+        "part_kind",
+        "content",
+        "signature",
+        "id",
+        "tool_name",
+        "args",
+        "tool_call_id",
+        "provider_details",
+    )
     part = {name: part[name] for name in compared_fields if part.get(name) is not None}
     # The other decoder keeps the name of the field or tag in `id`, and makes up ids where the wire has none.
     if part.get("id") in ("reasoning", "reasoning_content", "content"):
@@ -112,7 +123,7 @@ def test_every_deviation_is_about_a_recording() -> None:
     assert {*DEVIATIONS, *FAILURES, *RESPONSE_IDS} <= set(names(*PROVIDERS))
 
 
-# --- what is decoded ---------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def decoded(name: str) -> tuple[Fold, ModelResponse, Recording]:
@@ -137,8 +148,8 @@ def test_parts_are_as_expected(provider: str) -> None:
                     assert result.error is None
                 if "parts" in recording.expected:
                     level = DEVIATIONS.get(name, unchanged)
-                    ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
-                    assert level(ours) == level([normal(part) for part in recording.expected["parts"]])
+                    ours = [normalised(msgspec.to_builtins(part)) for part in response.parts]
+                    assert level(ours) == level([normalised(part) for part in recording.expected["parts"]])
 
 
 @each_provider
@@ -186,13 +197,15 @@ def test_reasoning_is_sent_back_unchanged(provider: str) -> None:
                 theirs = recording.expected.get("roundtrip_request") or {}
                 answer: dict[str, Any] = next((m for m in theirs.get("messages", ()) if m["role"] == "assistant"), {})
                 if answer.get("reasoning_details"):
-                    entries = [{k: v for k, v in entry.items() if v is not None} for entry in answer["reasoning_details"]]
+                    entries = [
+                        {k: v for k, v in entry.items() if v is not None} for entry in answer["reasoning_details"]
+                    ]
                     assert message["reasoning_details"] == entries
                 if answer.get(row.replay_field) and row.replay == "field":
                     assert message[row.replay_field] == answer[row.replay_field]
 
 
-# --- however the bytes are cut -----------------------------------------------------------------------------------
+# --- bytes split anywhere ----------------------------------------------------------------------------------------
 
 
 @each_provider

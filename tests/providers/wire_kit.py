@@ -1,4 +1,4 @@
-"""What the tests of the provider wires share: chunks to write, bytes to cut, events to compare."""
+"""Helpers for tests of Chat Completions: building chunks, decoding bytes, comparing events."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from pellucid.providers.profiles import builtin_profiles
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_chat"}
 
 
-# --- writing what a server writes --------------------------------------------------------------------------------
+# --- encoding frames as a server does ----------------------------------------------------------------------------
 
 
 def sse(*frames: Any, done: bool = True) -> bytes:
-    """A stream of these chunks. A text is a line of its own: a comment, or anything else."""
+    """Return a stream of these chunks. A string is a line of its own: a comment, or anything else."""
     lines = [frame if isinstance(frame, str) else f"data: {json.dumps(frame)}" for frame in frames]
     return "".join(f"{line}\n\n" for line in [*lines, *(["data: [DONE]"] if done else [])]).encode()
 
 
 def chunk(finish: str | None = None, *, choice: dict[str, Any] | None = None, **delta: Any) -> dict[str, Any]:
-    """One chunk with this delta."""
+    """Return a chunk with this delta."""
     one = {"index": 0, "delta": delta, "finish_reason": finish, **(choice or {})}
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [one]}
 
 
 def body(finish: str | None = "stop", *, usage: dict[str, Any] | None = None, **message: Any) -> bytes:
-    """A whole answer with this message."""
+    """Return a body with this message."""
     one = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [one]}
     return json.dumps(whole | ({"usage": usage} if usage else {})).encode()
 
 
 def call(args: Any = None, *, name: str | None = None, **fields: Any) -> dict[str, Any]:
-    """One fragment of a tool call; what is None is left out."""
+    """Return a fragment of a tool call, without fields that are None."""
     function = {key: value for key, value in (("name", name), ("arguments", args)) if value is not None}
     return {**fields, "function": function}
 
 
-# --- reading it --------------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def origin(row: Profile | str, model: str = "m") -> Origin:
@@ -68,7 +68,7 @@ def events_of(
     cause: Cause = "eof",
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
-    """What the decoder makes of these reads."""
+    """Decode these reads, and return the events."""
     profile = ROWS[row] if isinstance(row, str) else row
     reader = decoder(profile, origin(profile))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
@@ -78,7 +78,7 @@ def events_of(
 
 
 def folded(row: Profile | str, data: bytes | Sequence[bytes], **ending: Any) -> Fold:
-    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    """Decode and fold: raises if the events are not valid, fails if the turn is left open."""
     result = fold(list(events_of(row, data, **ending)))
     assert result.response is not None, "the turn was left open"
     assert result.snapshot() is None, "the turn was left open"
@@ -86,15 +86,15 @@ def folded(row: Profile | str, data: bytes | Sequence[bytes], **ending: Any) -> 
 
 
 def response_of(row: Profile | str, data: bytes | Sequence[bytes], **ending: Any) -> ModelResponse:
-    """The same, of an answer that is not to fail."""
+    """Decode a response that must not contain an error."""
     result = folded(row, data, **ending)
     assert result.error is None, result.error
     assert result.response is not None
     return result.response
 
 
-def said(response: ModelResponse) -> list[tuple[str, Any]]:
-    """The parts as pairs of a kind and what they say, in order."""
+def kinds_and_texts(response: ModelResponse) -> list[tuple[str, Any]]:
+    """Return the parts as pairs of kind and text, in order."""
     return [
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
         for part in response.parts
@@ -106,6 +106,6 @@ def thoughts(response: ModelResponse) -> list[ThinkingPart]:
 
 
 def is_complete(part: ModelResponsePart) -> bool:
-    """Whether a part that streams came to its end."""
+    """Return whether a streamed part is complete."""
     assert isinstance(part, ThinkingPart | TextPart | RefusalPart | ToolCallPart | BuiltinToolCallPart)
     return part.complete

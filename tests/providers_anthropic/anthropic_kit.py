@@ -1,4 +1,4 @@
-"""What the tests of the Anthropic wire share: events to write, bytes to cut, decoded events to compare."""
+"""Helpers of the tests of the Anthropic wire: they write frames and compare decoded events."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.cutting import merged as merged
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "anthropic"}
 
 
-# --- writing what a server writes --------------------------------------------------------------------------------
+# --- frames of the provider --------------------------------------------------------------------------------------
 
 
 def sse(*frames: dict[str, Any] | str) -> bytes:
-    """A stream of these events, as Anthropic writes it. A text is a line of its own."""
+    """Encode frames as a stream of server-sent events. A string is written as a line."""
     lines = [
         frame if isinstance(frame, str) else f"event: {frame.get('type', 'x')}\ndata: {json.dumps(frame)}"
         for frame in frames
@@ -52,7 +52,7 @@ def block_stop(index: int) -> dict[str, Any]:
 
 
 def thinking(index: int, *texts: str, signature: str | None = "sig") -> list[dict[str, Any]]:
-    """A whole thinking block, as it streams."""
+    """Return the frames of a complete thinking block."""
     return [
         block_start(index, "thinking", thinking="", signature=""),
         *(block_delta(index, "thinking", thinking=text) for text in texts),
@@ -82,7 +82,7 @@ def message_end(
 
 
 def body(*content: dict[str, Any], reason: str | None = "end_turn", **fields: Any) -> bytes:
-    """A whole message."""
+    """Return the body of a complete message."""
     message = start(content=content)["message"] | {"stop_reason": reason} | fields
     return json.dumps(message).encode()
 
@@ -90,7 +90,7 @@ def body(*content: dict[str, Any], reason: str | None = "end_turn", **fields: An
 PING = {"type": "ping"}
 
 
-# --- reading it --------------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def origin(row: Profile | str = "anthropic", model: str = "claude") -> Origin:
@@ -104,7 +104,7 @@ def events_of(
     cause: Cause = "eof",
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
-    """What the decoder makes of these reads."""
+    """Decode these reads and return the events."""
     profile = ROWS[row] if isinstance(row, str) else row
     reader = decoder(profile, origin(profile), "text/event-stream")
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
@@ -114,7 +114,7 @@ def events_of(
 
 
 def folded(data: bytes | Sequence[bytes], row: Profile | str = "anthropic", **ending: Any) -> Fold:
-    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    """Decode and fold; raise if the events are illegal or the turn is left open."""
     result = fold(list(events_of(data, row, **ending)))
     assert result.response is not None, "the turn was left open"
     assert result.snapshot() is None, "the turn was left open"
@@ -122,7 +122,7 @@ def folded(data: bytes | Sequence[bytes], row: Profile | str = "anthropic", **en
 
 
 def response_of(data: bytes | Sequence[bytes], row: Profile | str = "anthropic", **ending: Any) -> ModelResponse:
-    """The same, of an answer that is not to fail."""
+    """Return the response of a turn that must not fail."""
     result = folded(data, row, **ending)
     assert result.error is None, result.error
     assert result.response is not None
@@ -130,7 +130,7 @@ def response_of(data: bytes | Sequence[bytes], row: Profile | str = "anthropic",
 
 
 def part_contents(response: ModelResponse) -> list[tuple[str, Any]]:
-    """The parts as pairs of a kind and what they say, in order."""
+    """Return (kind, content or arguments) of every part, in order."""
     return [
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
         for part in response.parts

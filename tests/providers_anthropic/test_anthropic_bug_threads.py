@@ -1,4 +1,4 @@
-"""What went wrong elsewhere on this wire, each a test named by it."""
+"""Bugs of other libraries on this wire; each test is named after its issue."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.providers_anthropic.anthropic_kit import (
 )
 
 
-def back(response: ModelResponse, row: str = "anthropic") -> list[dict[str, Any]]:
+def replayed_content(response: ModelResponse, row: str = "anthropic") -> list[dict[str, Any]]:
     (message,) = encode(ModelCall("claude", [response]), ROWS[row], origin(row))["messages"]
-    found: list[dict[str, Any]] = message["content"]
-    return found
+    content: list[dict[str, Any]] = message["content"]
+    return content
 
 
 def test_agno_8794_fragments_were_replayed_in_place_of_blocks() -> None:
     stream = sse(start(), *thinking(0, "a", "b", "c", signature="sig"), *tool(1, "t", "{}"), *message_end("tool_use"))
-    assert back(response_of(stream))[0] == {"type": "thinking", "thinking": "abc", "signature": "sig"}
+    assert replayed_content(response_of(stream))[0] == {"type": "thinking", "thinking": "abc", "signature": "sig"}
 
 
 def test_hermes_agent_35975_interleaved_blocks_were_regrouped() -> None:
@@ -47,7 +47,7 @@ def test_hermes_agent_35975_interleaved_blocks_were_regrouped() -> None:
         *tool(3, "t2", "{}"),
         *message_end("tool_use"),
     )
-    kinds = [(block["type"], block.get("signature")) for block in back(response_of(stream))]
+    kinds = [(block["type"], block.get("signature")) for block in replayed_content(response_of(stream))]
     assert kinds == [("thinking", "s1"), ("tool_use", None), ("thinking", "s2"), ("tool_use", None)]
 
 
@@ -60,18 +60,18 @@ def test_litellm_23047_thoughts_between_searches_were_moved_and_doubled() -> Non
             {"type": "web_search_tool_result", "tool_use_id": f"srv_{n}", "content": []},
         ]
     blocks.append({"type": "text", "text": "so"})
-    assert back(response_of(body(*blocks))) == blocks
+    assert replayed_content(response_of(body(*blocks))) == blocks
 
 
 def test_litellm_38809_thoughts_with_only_a_signature_were_dropped_as_empty() -> None:
     response = response_of(sse(start(), *thinking(0, signature="sig"), *tool(1, "t", "{}"), *message_end("tool_use")))
     assert part_contents(response)[0] == ("thinking", "")
-    assert back(response)[0] == {"type": "thinking", "thinking": "", "signature": "sig"}
+    assert replayed_content(response)[0] == {"type": "thinking", "thinking": "", "signature": "sig"}
 
 
 def test_litellm_31654_a_thought_was_sent_without_its_signature() -> None:
     response = ModelResponse([ThinkingPart("why", provider_name="anthropic"), TextPart("so")], origin=origin())
-    assert [block["type"] for block in back(response)] == ["text"]
+    assert [block["type"] for block in replayed_content(response)] == ["text"]
 
 
 def test_pydantic_ai_5532_a_thought_broken_off_was_replayed_with_half_a_signature() -> None:
@@ -88,7 +88,7 @@ def test_pydantic_ai_5532_a_thought_broken_off_was_replayed_with_half_a_signatur
 
 
 def test_forgecode_2107_the_final_block_was_a_thought() -> None:
-    """A call that was cut off does not go back, nor does the thought that led to it."""
+    """A call that was cut off is not replayed, nor is the thought before it."""
     stream = sse(start(), *thinking(0, "why"), *tool(1, "t", '{"a": '), *message_end("max_tokens"))
     call = ModelCall("claude", [response_of(stream), ModelRequest([UserPromptPart("go on")])])
     (message,) = encode(call, ROWS["anthropic"], origin())["messages"]
@@ -96,7 +96,7 @@ def test_forgecode_2107_the_final_block_was_a_thought() -> None:
 
 
 def test_inspect_ai_4979_thoughts_were_replayed_as_text_in_tags() -> None:
-    """The model imitates what it reads: whatever does not go back as a block does not go back."""
+    """The model imitates what it reads, so reasoning that cannot be replayed as a block is not replayed at all."""
     parts: list[Any] = [ThinkingPart("SECRET", signature="x", provider_name="elsewhere"), TextPart("so")]
     for row in ROWS:
         for made_by in (origin("elsewhere"), None):
@@ -116,16 +116,16 @@ def test_vercel_ai_two_messages_were_made_one() -> None:
 
 def test_cursor_byok_276_a_server_wanted_a_thought_where_there_was_none() -> None:
     response = response_of(sse(start(), *tool(0, "t", "{}"), *message_end("tool_use")), "deepseek-anthropic")
-    assert back(response, "deepseek-anthropic")[0] == {"type": "thinking", "thinking": "", "signature": ""}
+    assert replayed_content(response, "deepseek-anthropic")[0] == {"type": "thinking", "thinking": "", "signature": ""}
 
 
 def test_white_space_between_blocks_was_refused() -> None:
     stream = sse(start(), *thinking(0, "why"), *text(1, "\n\n"), *tool(2, "t", "{}"), *message_end("tool_use"))
-    assert [block["type"] for block in back(response_of(stream))] == ["thinking", "tool_use"]
+    assert [block["type"] for block in replayed_content(response_of(stream))] == ["thinking", "tool_use"]
 
 
 def test_a_block_that_never_stopped_swallowed_the_next() -> None:
-    """A proxy that leaves out `content_block_stop`, and takes the same index again."""
+    """A proxy leaves out `content_block_stop` and reuses the index."""
     stream = sse(start(), *thinking(0, "a")[:-1], *text(0, "so")[:-1], *message_end())
     assert part_contents(response_of(stream)) == [("thinking", "a"), ("text", "so")]
     other = sse(start(), *thinking(0, "a")[:-1], *text(1, "so")[:-1], block_stop(7), *message_end())

@@ -1,4 +1,4 @@
-"""Hard cases of the Messages wire, one by one."""
+"""Edge cases of the Messages wire."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from tests.providers_anthropic.anthropic_kit import (
 # --- thinking ----------------------------------------------------------------------------------------------------
 
 
-def test_thinking_then_text_live() -> None:
+def test_a_thinking_delta_is_emitted_with_its_read() -> None:
     reader = decoder(ROWS["anthropic"], origin(), "text/event-stream")
     reader.feed(sse(start(), block_start(0, "thinking", thinking="", signature="")))
     events = reader.feed(sse(block_delta(0, "thinking", thinking="a")))
-    assert any(isinstance(event, PartDeltaEvent) for event in events), "a delta leaves with its read"
+    assert any(isinstance(event, PartDeltaEvent) for event in events), "a delta is emitted with its read"
 
 
-def test_a_signature_replaces_and_is_never_added_to() -> None:
+def test_a_later_signature_replaces_the_earlier_one() -> None:
     stream = sse(
         start(),
         block_start(0, "thinking", thinking="", signature=""),
@@ -78,12 +78,12 @@ def test_an_empty_signature_is_none() -> None:
     assert response.parts[0] == ThinkingPart("why", provider_name="anthropic-compat")
 
 
-def test_a_thought_that_may_not_be_seen_is_still_there() -> None:
+def test_a_thought_with_only_a_signature_is_a_part() -> None:
     response = response_of(sse(start(), *thinking(0), *text(1, "so"), *message_end()))
     assert (response.parts[0].content, response.parts[0].signature) == ("", "sig")  # type: ignore[union-attr]
 
 
-def test_an_empty_thought_without_a_signature_is_nothing() -> None:
+def test_an_empty_thought_without_a_signature_is_dropped() -> None:
     assert part_contents(
         response_of(sse(start(), *thinking(0, "", signature=None), *text(1, "so"), *message_end()))
     ) == [("text", "so")]
@@ -132,7 +132,7 @@ def test_interleaved_thinking_keeps_its_place() -> None:
     assert response.finish_reason == "tool_call"
 
 
-def test_blocks_that_a_server_interleaves_come_out_whole_and_in_order() -> None:
+def test_interleaved_blocks_are_whole_and_in_order() -> None:
     stream = sse(
         start(),
         block_start(0, "thinking", thinking="", signature=""),
@@ -154,13 +154,13 @@ def test_blocks_that_a_server_interleaves_come_out_whole_and_in_order() -> None:
     ]  # fmt: skip
 
 
-def test_pings_and_unknown_events_are_nothing() -> None:
+def test_pings_and_unknown_events_are_ignored() -> None:
     plain = [start(), *thinking(0, "a", "b"), *text(1, "so"), *message_end()]
     noisy = [": comment", PING, *[frame for one in plain for frame in (one, PING, {"type": "news", "index": 0})][:-2]]
     assert merged(events_of(sse(*noisy))) == merged(events_of(sse(*plain)))
 
 
-def test_the_event_name_stands_in_for_a_missing_type() -> None:
+def test_a_missing_type_is_taken_from_the_event_name() -> None:
     stream = b"".join(
         b"event: %b\ndata: %b\n\n" % (frame["type"].encode(), json.dumps({**frame, "type": None}).encode())
         for frame in [start(), *thinking(0, "a"), *text(1, "so"), *message_end()]
@@ -180,35 +180,35 @@ def test_deltas_without_their_block_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("model", "form"), [("claude-3-7-sonnet-latest", "raw"), ("claude-sonnet-4-5", "summary")])
-def test_what_readable_thought_is(model: str, form: str) -> None:
+def test_thinking_is_raw_or_a_summary_depending_on_the_model(model: str, form: str) -> None:
     row = ROWS["anthropic"].for_model(model)
     assert response_of(sse(start(), *thinking(0, "a"), *text(1, "so"), *message_end()), row).parts[0].form == form  # type: ignore[union-attr]
 
 
-# --- where it is cut off -----------------------------------------------------------------------------------------
+# --- truncation --------------------------------------------------------------------------------------------------
 
 
-def test_the_limit_inside_a_thought() -> None:
-    """The wire closes the block, and says only then that it was cut off."""
+def test_a_token_limit_inside_a_thought_makes_it_incomplete() -> None:
+    """The provider closes the block before it reports that it was cut off."""
     for frames in (thinking(0, "a thou", signature=None), thinking(0, "a thou", signature=None)[:-1]):
         response = response_of(sse(start(), *frames, *message_end("max_tokens")))
         assert response.parts == [ThinkingPart("a thou", provider_name="anthropic", form="summary", complete=False)]
         assert response.finish_reason == "length"
 
 
-def test_the_limit_inside_a_call() -> None:
+def test_a_token_limit_inside_a_call_makes_it_incomplete() -> None:
     response = response_of(sse(start(), *tool(0, "t", '{"a": '), *message_end("max_tokens")))
     assert response.parts == [ToolCallPart("f", '{"a": ', "t", complete=False)]
 
 
-def test_the_limit_of_the_context() -> None:
+def test_the_context_limit_is_finish_reason_length() -> None:
     response = response_of(sse(start(), *text(0, "a"), *message_end("model_context_window_exceeded")))
     assert (response.finish_reason, response.native_finish_reason) == ("length", "model_context_window_exceeded")
     assert response.parts == [TextPart("a", complete=False)]
 
 
 @pytest.mark.parametrize("frames", [0, 1, 2, 3, 4, 5, 6, 7, 8])
-def test_a_stream_that_breaks_off(frames: int) -> None:
+def test_a_truncated_stream_is_an_error(frames: int) -> None:
     whole = [start(), *thinking(0, "why"), *text(1, "so"), *tool(2, "t", '{"a":')[:2]]
     result = folded(sse(*whole[:frames]))
     assert result.error is not None
@@ -218,7 +218,7 @@ def test_a_stream_that_breaks_off(frames: int) -> None:
     assert all(part.complete for part in result.response.parts[:-1])  # type: ignore[union-attr]
     if result.response.parts and not whole[frames - 1]["type"].endswith("_stop"):
         assert not result.response.parts[-1].complete  # type: ignore[union-attr]
-    assert result.response.usage.output_tokens is None, "what only begins knows no count"
+    assert result.response.usage.output_tokens is None, "the count of message_start is not final"
 
 
 def test_a_cancelled_answer_is_closed() -> None:
@@ -226,16 +226,16 @@ def test_a_cancelled_answer_is_closed() -> None:
     assert response.parts == [ThinkingPart("why", provider_name="anthropic", form="summary", complete=False)]
 
 
-def test_a_message_without_its_stop_is_whole_if_it_said_why_it_ended() -> None:
+def test_a_message_without_message_stop_is_complete_if_it_has_a_stop_reason() -> None:
     assert response_of(sse(start(), *text(0, "so"), *message_end()[:1])).finish_reason == "stop"
 
 
-def test_a_message_that_stops_without_a_reason() -> None:
+def test_a_missing_stop_reason_follows_from_the_parts() -> None:
     assert response_of(sse(start(), *text(0, "so"), {"type": "message_stop"})).finish_reason == "stop"
     assert response_of(sse(start(), *tool(0, "t"), {"type": "message_stop"})).finish_reason == "tool_call"
 
 
-def test_what_comes_after_the_stop_is_nothing() -> None:
+def test_frames_after_message_stop_are_ignored() -> None:
     reader = decoder(ROWS["anthropic"], origin(), "")
     reader.feed(sse(start(), *text(0, "so"), *message_end()))
     assert reader.done
@@ -254,16 +254,16 @@ OVERLOADED = {
 def test_an_error_in_the_stream() -> None:
     result = folded(sse(start(), *thinking(0, "why")[:2], OVERLOADED))
     message = "the upstream is not available for now"
-    said_so = ErrorInfo(
+    expected = ErrorInfo(
         "unavailable", message, code="overloaded_error", native=OVERLOADED, upstream_message="Overloaded"
     )
-    assert result.error == said_so
+    assert result.error == expected
     assert result.response is not None
     assert part_contents(result.response) == [("thinking", "why")]
     assert not result.response.parts[0].complete  # type: ignore[union-attr]
 
 
-def test_an_error_ends_the_reading() -> None:
+def test_an_error_ends_decoding() -> None:
     reader = decoder(ROWS["anthropic"], origin(), "")
     reader.feed(sse(start(), OVERLOADED))
     assert reader.done
@@ -289,14 +289,14 @@ def test_kinds_of_errors(kind: str, type: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("data", [b"<html><h1>Bad gateway</h1>", b'{"id": "x", "choices": []}', b"data: nonsense\n\n"])
-def test_what_is_not_this_wire(data: bytes) -> None:
+def test_data_of_another_format_is_an_error(data: bytes) -> None:
     result = folded(data)
     assert result.error is not None
     assert result.error.code == "not_anthropic_messages"
 
 
-def test_another_message_spliced_in() -> None:
-    """Two messages must never become one."""
+def test_a_second_message_in_the_stream_is_an_error() -> None:
+    """Two messages are never merged."""
     stream = sse(
         start("msg_1"), *tool(0, "t", '{"a": ')[:2], start("msg_2"), *text(0, "the other"), *message_end()
     )  # fmt: skip
@@ -308,14 +308,14 @@ def test_another_message_spliced_in() -> None:
     assert result.response.provider_response_id == "msg_1"
 
 
-def test_the_same_message_beginning_again_is_nothing() -> None:
+def test_a_repeated_message_start_is_ignored() -> None:
     assert part_contents(response_of(sse(start(), *text(0, "a"), start(), *text(1, "b"), *message_end()))) == [
         ("text", "a"),
         ("text", "b"),
     ]
 
 
-# --- refusals and other ends -------------------------------------------------------------------------------------
+# --- stop reasons ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_the_same_message_beginning_again_is_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_refusal_is_told_in_words(details: dict[str, Any] | None, words: str, stream: bool) -> None:
+def test_a_refusal_has_a_text(details: dict[str, Any] | None, words: str, stream: bool) -> None:
     data = (
         sse(start(), *text(0, "I"), *message_end("refusal", delta={"stop_details": details}))
         if stream
@@ -352,7 +352,7 @@ def test_stop_reasons(native: str, reason: str | None) -> None:
     assert (response.finish_reason, response.native_finish_reason) == (reason, native)
 
 
-def test_what_stands_beside_the_answer_is_kept() -> None:
+def test_metadata_of_the_answer_is_in_provider_details() -> None:
     edits = {"applied_edits": [{"type": "clear_thinking_20251015"}]}
     dropped = [{"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "model_binding_mismatch"}]
     first = start()
@@ -367,7 +367,7 @@ def test_what_stands_beside_the_answer_is_kept() -> None:
 # --- tools -------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_whose_input_is_whole_from_the_start() -> None:
+def test_a_call_with_its_input_in_block_start() -> None:
     stream = sse(
         start(), block_start(0, "tool_use", id="t", name="f", input={"a": 1}), block_stop(0), *message_end("tool_use")
     )
@@ -382,14 +382,14 @@ def test_a_call_whose_input_is_whole_from_the_start() -> None:
     assert response_of(streamed).parts == [ToolCallPart("f", '{"b":2}', "t")]
 
 
-def test_a_call_without_input_does_not_hold_up_what_follows() -> None:
+def test_a_call_without_input_does_not_delay_the_next_block() -> None:
     reader = decoder(ROWS["anthropic"], origin(), "")
     reader.feed(sse(start(), *tool(0, "t", "")))
     events = reader.feed(sse(*thinking(1, "next")[:2]))
     assert any(isinstance(event, ItemStartEvent) and event.kind == "reasoning" for event in events)
 
 
-def test_who_called_is_kept_if_it_was_not_the_model_itself() -> None:
+def test_the_caller_is_stored_unless_it_is_the_model() -> None:
     caller = {"type": "code_execution_20260120", "tool_id": "srv_1"}
     content = [{"type": "tool_use", "id": i, "name": "f", "input": {"a": 1}, "caller": c} for i, c in
                (("t1", caller), ("t2", {"type": "direct"}))]  # fmt: skip
@@ -397,7 +397,7 @@ def test_who_called_is_kept_if_it_was_not_the_model_itself() -> None:
     assert [part.provider_details for part in response.tool_calls] == [{"caller": caller}, None]
 
 
-def test_blocks_that_the_message_begins_with() -> None:
+def test_blocks_in_message_start_are_decoded() -> None:
     held: list[dict[str, Any]] = [
         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
         {"type": "text", "text": "and"},
@@ -466,7 +466,7 @@ def test_a_server_tool_that_is_cut_off() -> None:
 # --- blocks of other kinds ---------------------------------------------------------------------------------------
 
 
-def test_unknown_blocks_ride_through() -> None:
+def test_unknown_blocks_are_opaque_parts() -> None:
     block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}, "trigger": {"type": "refusal"}}
     fields = {name: value for name, value in block.items() if name != "type"}
     stream = sse(
@@ -477,7 +477,7 @@ def test_unknown_blocks_ride_through() -> None:
     assert part_contents(response)[2] == ("text", "b")
 
 
-def test_unknown_blocks_may_grow() -> None:
+def test_deltas_of_unknown_blocks_are_joined() -> None:
     stream = sse(
         start(),
         block_start(0, "poem", verse="a", signature=""),
@@ -530,7 +530,7 @@ def test_citations() -> None:
     assert response_of(body({"type": "text", "text": "so", "citations": [web, page]})).parts == [part]
 
 
-# --- counts ------------------------------------------------------------------------------------------------------
+# --- usage -------------------------------------------------------------------------------------------------------
 
 
 def test_counts_are_cumulative_and_input_includes_the_cache() -> None:
@@ -544,18 +544,18 @@ def test_counts_are_cumulative_and_input_includes_the_cache() -> None:
     usage = response_of(stream).usage
     assert (usage.input_tokens, usage.output_tokens, usage.output_reasoning_tokens) == (22, 30, 12)
     assert (usage.cache_write_tokens, usage.cache_read_tokens) == (5, 7)
-    assert usage.details["input_tokens"] == 10, "by the provider's own name, the provider's own number"
+    assert usage.details["input_tokens"] == 10, "details have the provider's names and numbers"
     assert usage.details["web_search_requests"] == 2
 
 
-def test_what_is_not_reported_is_none() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     usage = response_of(body({"type": "text", "text": "a"}, usage={"output_tokens": 3})).usage
     assert (usage.input_tokens, usage.output_tokens) == (None, 3)
     assert usage.output_reasoning_tokens is None
     assert usage.cache_read_tokens is None
 
 
-def test_fields_of_the_wrong_type_lose_only_themselves() -> None:
+def test_only_a_field_of_the_wrong_type_is_ignored() -> None:
     stream = sse(
         start(),
         {"type": "content_block_start", "index": "0", "content_block": {"type": "thinking", "thinking": None}},
@@ -570,12 +570,12 @@ def test_fields_of_the_wrong_type_lose_only_themselves() -> None:
     assert response.usage.output_tokens is None
 
 
-def test_half_a_character_is_shown_as_unknown() -> None:
+def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
     data = sse(start(), *text(0, "X"), *message_end()).replace(b'"X"', b'"\\ud83d"')
     assert part_contents(response_of(data)) == [("text", "\ufffd")]
 
 
-# --- whatever comes ----------------------------------------------------------------------------------------------
+# --- arbitrary input ---------------------------------------------------------------------------------------------
 
 FRAMES = [
     PING, start(), start("msg_2"), OVERLOADED, *thinking(0, "a"), *thinking(1, "b"), *text(0, "c"), *text(2, "d"),

@@ -1,4 +1,4 @@
-"""Calls as bodies of Messages requests: settings, thinking, tools, content, headers."""
+"""Requests of the Messages API: settings, thinking, tools, content, headers."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def request(
     messages: list[ModelMessage] | None = None,
     **call: Any,
 ) -> dict[str, Any]:
-    made = ModelCall(model, messages or [HI], settings=settings or {}, **call)  # type: ignore[arg-type]
-    body = encode(made, row_of(model, row), origin(row, model))
+    model_call = ModelCall(model, messages or [HI], settings=settings or {}, **call)  # type: ignore[arg-type]
+    body = encode(model_call, row_of(model, row), origin(row, model))
     msgspec.json.encode(body)
     return body
 
@@ -54,14 +54,14 @@ def request(
 def request_fields(
     model: str = "claude-opus-4-8", settings: dict[str, Any] | None = None, **call: Any
 ) -> dict[str, Any]:
-    """What is asked beside the messages."""
+    """Return the fields of the request without its messages and its frame."""
     plain = ("model", "messages", "stream", "max_tokens")
     return {name: value for name, value in request(model, settings, **call).items() if name not in plain}
 
 
-def messages(*said: ModelMessage, model: str = "claude-opus-4-8") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = request(model, messages=list(said))["messages"]
-    return found
+def messages(*history: ModelMessage, model: str = "claude-opus-4-8") -> list[dict[str, Any]]:
+    encoded: list[dict[str, Any]] = request(model, messages=list(history))["messages"]
+    return encoded
 
 
 # --- the frame ---------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_a_plain_request() -> None:
     assert request()["stream"] is True
 
 
-def test_a_limit_is_always_sent() -> None:
+def test_max_tokens_is_always_sent() -> None:
     assert request("claude-sonnet-4-5")["max_tokens"] == 64000
     assert request("claude-sonnet-4-0")["max_tokens"] == 4096
     assert request("claude-sonnet-4-0", {"max_tokens": 99})["max_tokens"] == 99
@@ -108,12 +108,12 @@ def test_betas_that_settings_need(settings: Any, beta: str) -> None:
     assert headers(ROWS["anthropic"], "k", ModelCall("m", [HI], settings=settings))["anthropic-beta"] == beta
 
 
-def test_a_file_of_the_providers_needs_its_beta() -> None:
+def test_a_file_id_needs_its_beta_header() -> None:
     call = ModelCall("m", [ModelRequest([UserPromptPart([Image(file_id="file_1")])])])
     assert headers(ROWS["anthropic"], "k", call)["anthropic-beta"] == "files-api-2025-04-14"
 
 
-def test_where_the_url_names_the_model() -> None:
+def test_a_model_in_the_path_is_not_in_the_body() -> None:
     vertex = ROWS["anthropic-vertex"].for_model("claude-sonnet-4-5")
     call = ModelCall("claude-sonnet-4-5", [HI])
     body = encode(call, vertex, origin("anthropic-vertex"))
@@ -126,8 +126,8 @@ def test_where_the_url_names_the_model() -> None:
     assert path(call, ROWS["anthropic"]) == "/messages"
 
 
-def test_where_the_url_says_whether_to_stream() -> None:
-    """Bedrock's InvokeModel: the version in the body, model and streaming in the URL."""
+def test_streaming_in_the_path_is_not_in_the_body() -> None:
+    """Bedrock's InvokeModel has the version in the body, and the model and streaming in the URL."""
     changes = {"extends": "anthropic", "model_in": "path", "stream_in": "path", "api_version": "bedrock-2023-05-31",
                "path": "/model/{model}/invoke-with-response-stream", "path_whole": "/model/{model}/invoke"}  # fmt: skip
     row = load_profiles({"mine": changes}, ROWS)["mine"]
@@ -141,8 +141,8 @@ def test_where_the_url_says_whether_to_stream() -> None:
 
 SHOWN = {"type": "adaptive", "display": "summarized"}
 
-# What asks for: the model's own amount, none, little, much, and the most there is.
-THOUGHT: dict[str, tuple[dict[str, Any], ...]] = {
+# The fields for thinking on, off, minimal, xhigh and max.
+THINKING_FIELDS: dict[str, tuple[dict[str, Any], ...]] = {
     "claude-opus-4-8": (
         {"thinking": SHOWN},
         {"thinking": {"type": "disabled"}},
@@ -189,16 +189,16 @@ THOUGHT: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-@pytest.mark.parametrize("model", THOUGHT)
-def test_levels(model: str) -> None:
+@pytest.mark.parametrize("model", THINKING_FIELDS)
+def test_thinking_levels(model: str) -> None:
     levels = (True, False, "minimal", "xhigh", "max")
-    for level, expected in zip(levels, THOUGHT[model], strict=True):
+    for level, expected in zip(levels, THINKING_FIELDS[model], strict=True):
         assert request_fields(model, {"thinking": level}) == expected, level
-    assert request_fields(model, {"thinking": "none"}) == THOUGHT[model][1]
-    assert request_fields(model) == {}, "unasked, it does as it does"
+    assert request_fields(model, {"thinking": "none"}) == THINKING_FIELDS[model][1]
+    assert request_fields(model) == {}, "without the setting, nothing is sent"
 
 
-def test_a_budget_lies_inside_the_limit() -> None:
+def test_a_thinking_budget_fits_into_max_tokens() -> None:
     old, new = "claude-sonnet-4-0", "claude-opus-4-8"
     assert request(old, {"thinking": "high"})["max_tokens"] == 16384 + 4096
     assert request(old, {"thinking": "high", "max_tokens": 5000})["thinking"]["budget_tokens"] == 5000 - 1024
@@ -209,8 +209,8 @@ def test_a_budget_lies_inside_the_limit() -> None:
         request(old, {"thinking": "high", "max_tokens": 500})
 
 
-def test_the_providers_own_setting_wins() -> None:
-    """The example of the guide: a budget on a model that takes one."""
+def test_the_providers_own_setting_takes_precedence() -> None:
+    """The example of the guide: a budget for a model that accepts one."""
     own = {"type": "enabled", "budget_tokens": 1024}
     body = request("claude-sonnet-4-0", {"anthropic_thinking": own, "thinking": False})
     assert body["thinking"] == own
@@ -219,17 +219,17 @@ def test_the_providers_own_setting_wins() -> None:
     assert both == {"thinking": SHOWN, "output_config": {"effort": "max"}}
 
 
-def test_what_cannot_be_said_while_it_thinks_is_not_said() -> None:
+def test_sampling_settings_are_not_sent_while_the_model_thinks() -> None:
     chosen = {"temperature": 0.5, "top_p": 0.9, "top_k": 3}
     assert request_fields("claude-sonnet-4-5", chosen) == chosen
     assert set(request_fields("claude-sonnet-4-5", {**chosen, "thinking": True})) == {"thinking"}
     assert request_fields("claude-opus-5", chosen) == {}
 
 
-def test_settings_have_their_places() -> None:
-    given = {"stop_sequences": ["x"], "user": "u", "service_tier": "default", "anthropic_task_budget": {"total": 9},
+def test_settings_map_to_request_fields() -> None:
+    settings = {"stop_sequences": ["x"], "user": "u", "service_tier": "default", "anthropic_task_budget": {"total": 9},
              "seed": 1, "logprobs": True, "timeout": 3.0}  # fmt: skip
-    assert request_fields(settings=given) == {
+    assert request_fields(settings=settings) == {
         "stop_sequences": ["x"],
         "metadata": {"user_id": "u"},
         "service_tier": "standard_only",
@@ -278,12 +278,12 @@ def test_tools(choice: ToolChoice, settings: Any, tools: list[Any], sent: Any) -
     assert body.get("tool_choice") == sent
 
 
-def test_the_providers_own_tools_stand_beside_functions() -> None:
+def test_provider_tools_are_sent_with_functions() -> None:
     search = {"type": "web_search_20260209", "name": "web_search"}
     assert request_fields(settings={"anthropic_tools": [search]}, tools=TOOLS[:1])["tools"] == [F, search]
 
 
-def test_a_call_can_be_forced_only_where_the_model_lets_itself_be_forced() -> None:
+def test_a_forced_call_is_refused_for_models_that_do_not_allow_it() -> None:
     forced: dict[str, Any] = {"tools": TOOLS, "tool_choice": ToolChoice("required")}
     assert request("claude-sonnet-4-5", **forced)["tool_choice"] == {"type": "any"}
     assert request("claude-opus-4-8", {"thinking": "high"}, **forced)["tool_choice"] == {"type": "any"}
@@ -293,7 +293,7 @@ def test_a_call_can_be_forced_only_where_the_model_lets_itself_be_forced() -> No
         request("claude-opus-5-5", **forced)
 
 
-def test_a_choice_of_a_tool_that_is_not_there() -> None:
+def test_a_choice_of_an_unknown_tool_is_refused() -> None:
     with pytest.raises(RequestError, match="the tools are: f, g"):
         request(tools=TOOLS, tool_choice=ToolChoice("required", ("h",)))
 
@@ -301,30 +301,30 @@ def test_a_choice_of_a_tool_that_is_not_there() -> None:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def test_there_is_one_place_for_what_is_said_from_above() -> None:
-    said: list[ModelMessage] = [
+def test_system_prompts_and_instructions_are_joined_in_system() -> None:
+    history: list[ModelMessage] = [
         ModelRequest([SystemPromptPart("one"), UserPromptPart("hi")], instructions="old"),
         ModelResponse([TextPart("yes")]),
         ModelRequest([SystemPromptPart("two", "developer"), UserPromptPart("go")], instructions="new"),
     ]
-    body = request(messages=said)
+    body = request(messages=history)
     assert body["system"] == "one\n\ntwo\n\nnew"
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
 
 
-def test_results_stand_first_and_neighbours_are_one_message() -> None:
-    found = messages(
+def test_results_come_first_and_adjacent_messages_are_merged() -> None:
+    encoded = messages(
         HI,
         ModelResponse([ToolCallPart("f", "{}", "t1"), ToolCallPart("f", '{"a":1}', "t2")]),
         ModelRequest([UserPromptPart("by the way"), ToolReturnPart("f", "r1", "t1")]),
         ModelRequest([ToolReturnPart("f", {"x": 1}, "t2", "failed")]),
     )
-    assert [message["role"] for message in found] == ["user", "assistant", "user"]
-    assert found[1]["content"] == [
+    assert [message["role"] for message in encoded] == ["user", "assistant", "user"]
+    assert encoded[1]["content"] == [
         {"type": "tool_use", "id": "t1", "name": "f", "input": {}},
         {"type": "tool_use", "id": "t2", "name": "f", "input": {"a": 1}},
     ]
-    assert found[2]["content"] == [
+    assert encoded[2]["content"] == [
         {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "r1"}]},
         {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": '{"x":1}'}],
          "is_error": True},
@@ -332,14 +332,14 @@ def test_results_stand_first_and_neighbours_are_one_message() -> None:
     ]  # fmt: skip
 
 
-def test_results_may_hold_images_or_nothing() -> None:
-    found = messages(
+def test_results_may_have_images_or_no_content() -> None:
+    encoded = messages(
         ModelRequest([ToolReturnPart("f", [Text("see"), Image(data="iVBORw0", media_type="image/png")], "t1"),
                       ToolReturnPart("f", None, "t2")])
     )  # fmt: skip
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0"}
-    assert found[0]["content"][0]["content"] == [{"type": "text", "text": "see"}, {"type": "image", "source": source}]
-    assert found[0]["content"][1] == {"type": "tool_result", "tool_use_id": "t2"}
+    assert encoded[0]["content"][0]["content"] == [{"type": "text", "text": "see"}, {"type": "image", "source": source}]
+    assert encoded[0]["content"][1] == {"type": "tool_result", "tool_use_id": "t2"}
 
 
 def test_retries() -> None:
@@ -350,27 +350,27 @@ def test_retries() -> None:
     ]
 
 
-def test_ids_of_other_providers_are_made_to_fit() -> None:
-    found = messages(
+def test_ids_of_other_providers_are_rewritten() -> None:
+    encoded = messages(
         HI,
         ModelResponse([ToolCallPart("f", "{}", "functions.f:0")]),
         ModelRequest([ToolReturnPart("f", "r", "functions.f:0")]),
     )
-    assert found[1]["content"][0]["id"] == found[2]["content"][0]["tool_use_id"] == "functions_f_0"
+    assert encoded[1]["content"][0]["id"] == encoded[2]["content"][0]["tool_use_id"] == "functions_f_0"
 
 
 def test_arguments_that_are_no_object_are_shown_to_the_model() -> None:
-    found = messages(HI, ModelResponse([ToolCallPart("f", '{"a": ', "t1")]))
-    assert found[1]["content"][0]["input"] == {"invalid_json": '{"a": '}
+    encoded = messages(HI, ModelResponse([ToolCallPart("f", '{"a": ', "t1")]))
+    assert encoded[1]["content"][0]["input"] == {"invalid_json": '{"a": '}
 
 
-def test_empty_and_white_text_is_not_sent() -> None:
-    said: list[ModelMessage] = [
+def test_empty_and_blank_text_is_not_sent() -> None:
+    history: list[ModelMessage] = [
         HI,
         ModelResponse([TextPart("\n\n"), TextPart("")]),
         ModelRequest([UserPromptPart("go"), UserPromptPart("")]),
     ]
-    assert messages(*said) == [
+    assert messages(*history) == [
         {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "go"}]}
     ]
 
@@ -413,7 +413,7 @@ def test_content_that_cannot_be_sent(content: Any) -> None:
 # --- the container -----------------------------------------------------------------------------------------------
 
 
-def test_the_container_is_taken_up_again_where_code_may_run() -> None:
+def test_the_container_is_reused_if_code_execution_is_enabled() -> None:
     earlier = ModelResponse(
         [TextPart("a")], origin=origin(model="claude-opus-4-8"), provider_details={"container_id": "c"}
     )

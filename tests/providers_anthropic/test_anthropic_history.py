@@ -1,14 +1,14 @@
-"""What of an earlier answer goes back to whom, over Messages: one table, a row a profile.
+"""Which parts of an earlier answer are replayed over Messages: a table with a row per profile.
 
-The columns: what the assistant's message holds beside its text when the reasoning in it is
+The columns: the content of the assistant's message without its text, if its reasoning is
 
-* own: made by the very model that is asked, and signed;
-* unsigned: its own, without a signature;
-* foreign: made by another model, with that one's signature and ids;
-* unknown: given back by a client as plain text, so that nobody knows who made it;
-* lost: not there any more (the client did not give it back);
-* cut: of its own, but the model was cut off in it;
-* off: its own and signed, but now the model is told not to think.
+* own: produced by the same model, and signed;
+* unsigned: produced by the same model, without a signature;
+* foreign: produced by another model, with its signature and ids;
+* unknown: returned by a client as plain text, so its origin is unknown;
+* lost: missing (the client did not return it);
+* cut: produced by the same model, but incomplete;
+* off: own and signed, but thinking is now switched off.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ each = pytest.mark.parametrize("row", MATRIX)
 
 
 def sent(row: str, *parts: ModelResponsePart, by: Origin | None = None, **how: Any) -> Blocks:
-    """The assistant's blocks, less the text that stands last in it."""
+    """Return the assistant's blocks without the text at the end."""
     response = ModelResponse([*parts, TextPart("so")], origin=by or origin(row))
     if how.get("unknown"):
         response = replace(response, origin=None)
@@ -87,8 +87,8 @@ def sent(row: str, *parts: ModelResponsePart, by: Origin | None = None, **how: A
     (message,) = encode(call, ROWS[row], origin(row))["messages"]
     assert message["role"] == "assistant"
     assert message["content"][-1] == {"type": "text", "text": "so"}
-    found: Blocks = message["content"][:-1]
-    return found
+    content: Blocks = message["content"][:-1]
+    return content
 
 
 def signed(row: str, **fields: Any) -> ThinkingPart:
@@ -123,7 +123,7 @@ def test_the_same_provider_is_another_origin_with_another_model_or_account(row: 
 
 
 @each
-def test_reasoning_of_nobody_knows_whom(row: str) -> None:
+def test_reasoning_of_unknown_origin(row: str) -> None:
     assert sent(row, ThinkingPart("why"), unknown=True) == MATRIX[row].unknown
 
 
@@ -139,7 +139,7 @@ def test_reasoning_that_was_cut_off(row: str) -> None:
 
 @each
 def test_reasoning_that_led_to_a_call_that_was_cut_off(row: str) -> None:
-    """It would stand last, so it does not go; what must stand in its place does."""
+    """It would be last, so it is not sent; a placeholder is, where the profile requires one."""
     call = ToolCallPart("look", "{", "toolu_1", complete=False)
     response = ModelResponse([TextPart("so"), signed(row), call], origin=origin(row))
     (message,) = encode(ModelCall("claude", [response]), ROWS[row], origin(row))["messages"]
@@ -152,7 +152,7 @@ def test_reasoning_when_thinking_is_off(row: str) -> None:
 
 
 @each
-def test_reasoning_that_may_not_be_read(row: str) -> None:
+def test_omitted_and_redacted_reasoning(row: str) -> None:
     omitted = ThinkingPart("", signature="sig", provider_name=row)
     redacted = ThinkingPart("", id="redacted_thinking", signature="blob", provider_name=row, form="redacted")
     expected = [*thought(""), {"type": "redacted_thinking", "data": "blob"}]
@@ -160,7 +160,7 @@ def test_reasoning_that_may_not_be_read(row: str) -> None:
     assert sent(row, omitted, redacted, by=FOREIGN) == MATRIX[row].lost
 
 
-def test_a_fake_signature_goes_back_to_its_server_and_not_to_anthropic() -> None:
+def test_a_fake_signature_is_replayed_to_its_server_and_not_to_anthropic() -> None:
     made_up = ThinkingPart("why", signature="fake", provider_name="anthropic-compat")
     assert sent("anthropic-compat", made_up) == thought(signature="fake")
     assert sent("anthropic", made_up, by=origin("anthropic-compat")) == NOTHING
@@ -207,8 +207,8 @@ def test_own_parts(parts: list[ModelResponsePart], blocks: Blocks) -> None:
 
 
 @pytest.mark.parametrize(("parts", "blocks"), OWN)
-def test_the_same_parts_of_another(parts: list[ModelResponsePart], blocks: Blocks) -> None:
-    """What everybody understands stays, what only its maker does goes."""
+def test_foreign_parts(parts: list[ModelResponsePart], blocks: Blocks) -> None:
+    """Text and calls are replayed; opaque data is not."""
     plain = {
         "text": {"type": "text", "text": "a"},
         "tool_use": {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
@@ -233,7 +233,7 @@ def test_a_call_of_a_paused_turn_waits_for_its_result() -> None:
     ]  # fmt: skip
 
 
-# --- what goes round ---------------------------------------------------------------------------------------------
+# --- round trips -------------------------------------------------------------------------------------------------
 
 BLOCKS: Blocks = [
     {"type": "thinking", "thinking": "why", "signature": "s1"},
@@ -254,8 +254,8 @@ BLOCKS: Blocks = [
 
 
 @given(st.permutations(BLOCKS))
-def test_own_blocks_go_back_as_they_came_and_in_order(blocks: Blocks) -> None:
-    """Whatever stands where: but for thoughts that nothing follows."""
+def test_own_blocks_are_replayed_unchanged_and_in_order(blocks: Blocks) -> None:
+    """In any order, except for thoughts at the end."""
     while blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks = blocks[:-1]
     response = response_of(body(*blocks))
@@ -284,7 +284,7 @@ strange_parts = st.one_of(
 
 
 @given(st.sampled_from(sorted(ROWS)), st.lists(strange_parts, max_size=6), st.booleans())
-def test_nothing_opaque_of_another_leaves(row: str, parts: list[ModelResponsePart], known: bool) -> None:
+def test_foreign_opaque_data_is_never_sent(row: str, parts: list[ModelResponsePart], known: bool) -> None:
     response = ModelResponse(parts, origin=FOREIGN if known else None)
     request = encode(ModelCall("claude", [response]), ROWS[row], origin(row))
     assert _MARK not in json.dumps(request)
@@ -295,14 +295,14 @@ def test_nothing_opaque_of_another_leaves(row: str, parts: list[ModelResponsePar
 
 @pytest.mark.parametrize(("model", "thinks"), [("claude-sonnet-4-5", False), ("claude-opus-4-8", True)])
 def test_a_tool_loop_that_lost_its_reasoning(model: str, thinks: bool) -> None:
-    """Older models refuse to think on after a call whose thought is gone; they answer without thinking."""
-    row, asked = ROWS["anthropic"].for_model(model), UserPromptPart("hi")
+    """Older models refuse to think after a call whose thought is missing, so thinking is switched off."""
+    row, prompt = ROWS["anthropic"].for_model(model), UserPromptPart("hi")
     answered = ModelRequest([ToolReturnPart("f", "r", "t")])
     call = ToolCallPart("f", "{}", "t")
 
     def thinking(*parts: ModelResponsePart, then: ModelRequest = answered) -> bool:
         history: list[ModelMessage] = [
-            ModelRequest([asked]),
+            ModelRequest([prompt]),
             ModelResponse(list(parts), origin=origin(model=model)),
             then,
         ]
@@ -311,4 +311,4 @@ def test_a_tool_loop_that_lost_its_reasoning(model: str, thinks: bool) -> None:
 
     assert thinking(signed("anthropic"), call)
     assert thinking(call) is thinks
-    assert thinking(TextPart("so"), then=ModelRequest([asked]))
+    assert thinking(TextPart("so"), then=ModelRequest([prompt]))

@@ -1,7 +1,7 @@
-"""Answers that Anthropic gave, and what another decoder made of them.
+"""Recorded answers of Anthropic, compared with the parts of another decoder.
 
-Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. Where this package says
-something else on purpose, `DEVIATIONS` names it; anything else that differs is a failure.
+Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. `DEVIATIONS` names the
+intended differences; every other difference is a failure.
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ def load(folder: Path) -> Recording:
 
 
 DEVIATIONS = {
-    # The other decoder, in a stream, leaves out calls of server tools that its own request did not ask for, and keeps
-    # their results. A result without its call is refused when it goes back.
+    # In a stream, the other decoder drops calls of server tools that its request did not offer, and keeps their
+    # results. A replayed result without its call is refused.
     "test_anthropic.test_anthropic_advisor_tool_stream-0": "the call of the advisor is kept",
     "test_anthropic.test_anthropic_web_fetch_tool_stream-0": "the call of the fetch is kept",
 }
-"""Recordings in which there is one part more: the provider's own tool was called."""
+"""Recordings with one more part here: the call of a provider's tool."""
 
 NOT_SENT = {
-    # The other side sends no blocks of a tool that its next request does not offer; ours go back as they came.
+    # The other library does not send blocks of a tool that its next request does not offer; here they are replayed.
     "test_anthropic.test_anthropic_advisor_tool_stream-0",
     "test_anthropic.test_anthropic_advisor_tool_message_replay-0",
     "test_anthropic.test_anthropic_web_fetch_tool_stream-0",
 }
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as both sides tell it."""
-    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
-    part = {name: part[name] for name in kept if part.get(name) is not None}
+def normalize(part: dict[str, Any]) -> dict[str, Any]:
+    """Reduce a part to the fields that both decoders have."""
+    fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+    part = {name: part[name] for name in fields if part.get(name) is not None}
     if isinstance(part.get("args"), str):
         part["args"] = json.loads(part["args"])
     return part
 
 
-def ours_of(name: str, response: ModelResponse) -> list[dict[str, Any]]:
+def normalized_parts(name: str, response: ModelResponse) -> list[dict[str, Any]]:
     return [
-        normal(msgspec.to_builtins(part))
+        normalize(msgspec.to_builtins(part))
         for part in response.parts
         if not (name in DEVIATIONS and isinstance(part, BuiltinToolCallPart))
     ]
@@ -87,7 +87,9 @@ def test_the_parts_are_the_expected_ones() -> None:
         for recording in recorded():
             with case(recording.name):
                 response = response_of(recording.body, recording.row)
-                assert ours_of(recording.name, response) == [normal(part) for part in recording.expected["parts"]]
+                assert normalized_parts(recording.name, response) == [
+                    normalize(part) for part in recording.expected["parts"]
+                ]
                 calls = [part for part in response.parts if isinstance(part, BuiltinToolCallPart)]
                 assert recording.name not in DEVIATIONS or len(calls) == 1
 
@@ -113,13 +115,13 @@ def test_usage_and_finish_reason_are_the_expected_ones() -> None:
                     "cache_read_tokens",
                     "cache_write_tokens",
                 ):
-                    # What was not reported is None here, 0 there.
+                    # Usage that was not reported is None here and 0 there.
                     assert (getattr(response.usage, field) or 0) == usage[field]
-                # Ours has more: how often which server tool ran.
+                # The details here also count the calls of each server tool.
                 assert usage["details"].items() <= response.usage.details.items()
 
 
-def test_what_goes_back_is_what_came() -> None:
+def test_replayed_answers_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -139,14 +141,14 @@ def test_what_goes_back_is_what_came() -> None:
 
 
 def bare(value: Any) -> Any:
-    """Without the nulls that the other side adds."""
+    """Remove the nulls that the other library adds."""
     if isinstance(value, dict):
         return {name: bare(entry) for name, entry in value.items() if entry is not None}
     return [bare(entry) for entry in value] if isinstance(value, list) else value
 
 
-def test_a_whole_message_goes_back_block_by_block() -> None:
-    """The body of an answer in one piece is the best statement of what its blocks are."""
+def test_blocks_of_a_body_are_replayed_unchanged() -> None:
+    """The body of an answer has the blocks as the provider sent them."""
     with Cases() as case:
         for recording in (one for one in recorded() if one.body.startswith(b"{")):
             with case(recording.name):
@@ -158,11 +160,11 @@ def test_a_whole_message_goes_back_block_by_block() -> None:
                 assert message["content"] == json.loads(recording.body)["content"]
 
 
-# --- however the bytes are cut -----------------------------------------------------------------------------------
+# --- cuts of the bytes -------------------------------------------------------------------------------------------
 
 
 def test_any_cut_in_two_gives_the_same_events() -> None:
-    """Every cut of a small body; of a large one those around frame boundaries, and some anywhere."""
+    """Every cut of a small body; of a large one, those near frame boundaries and some others."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):

@@ -1,4 +1,4 @@
-"""What the tests of Bedrock share: messages to write, bytes to cut, events to compare."""
+"""Helpers of the tests of Bedrock: they write messages and compare decoded events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def origin(model: str = CLAUDE) -> Origin:
     return Origin("bedrock", "bedrock", model)
 
 
-# --- writing what Bedrock writes -----------------------------------------------------------------------------------
+# --- messages of the provider --------------------------------------------------------------------------------------
 
 Message = tuple[str, dict[str, Any]]
 
@@ -53,7 +53,7 @@ def text(index: int, *pieces: str) -> list[Message]:
 
 
 def thought(index: int, *pieces: str, signature: str | None = None) -> list[Message]:
-    """Reasoning as Claude's comes: text, an empty one, the signature."""
+    """Return the messages of Claude's reasoning: text, an empty text, the signature."""
     deltas = [delta(index, reasoningContent={"text": piece}) for piece in pieces]
     if signature is not None:
         deltas += [delta(index, reasoningContent={"text": ""}), delta(index, reasoningContent={"signature": signature})]
@@ -74,7 +74,7 @@ def stop(index: int) -> Message:
 
 
 def message_end(reason: str = "end_turn", usage: dict[str, Any] | None = None, **more: Any) -> list[Message]:
-    """The last words: why it stopped, then what it cost."""
+    """Return the last messages: the stop reason and the usage."""
     counts = {"inputTokens": 10, "outputTokens": 20, "totalTokens": 30} if usage is None else usage
     return [("messageStop", {"stopReason": reason, **more}), ("metadata", {"usage": counts, "metrics": {}})]
 
@@ -90,7 +90,7 @@ def frame(name: str, value: Any) -> bytes:
 
 
 def stream(*messages: Message | list[Message] | bytes) -> bytes:
-    """A stream of these messages; bytes are themselves."""
+    """Encode messages as a stream; bytes are inserted unchanged."""
     out = [frame("messageStart", {"role": "assistant"})]
     for entry in messages:
         if isinstance(entry, bytes):
@@ -106,13 +106,13 @@ def exception(name: str, value: Any = None) -> bytes:
 
 
 def body(*content: dict[str, Any], reason: str = "end_turn", usage: dict[str, Any] | None = None, **more: Any) -> bytes:
-    """A whole answer."""
+    """Return the body of a complete answer."""
     counts = {"inputTokens": 10, "outputTokens": 20, "totalTokens": 30} if usage is None else usage
     message = {"role": "assistant", "content": list(content)}
     return json.dumps({"output": {"message": message}, "stopReason": reason, "usage": counts, **more}).encode()
 
 
-# --- reading it ----------------------------------------------------------------------------------------------------
+# --- decoding ------------------------------------------------------------------------------------------------------
 
 
 def events_of(
@@ -123,7 +123,7 @@ def events_of(
     cause: Cause = "eof",
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
-    """What the decoder makes of these reads."""
+    """Decode these reads and return the events."""
     reader = decoder(row or row_of(model), origin(model))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
@@ -132,7 +132,7 @@ def events_of(
 
 
 def folded(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) -> Fold:
-    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    """Decode and fold; raise if the events are illegal or the turn is left open."""
     result = fold(list(events_of(data, model, **ending)))
     assert result.response is not None, "the turn was left open"
     assert result.snapshot() is None, "the turn was left open"
@@ -140,7 +140,7 @@ def folded(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) ->
 
 
 def response_of(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) -> ModelResponse:
-    """The same, of an answer that is not to fail."""
+    """Return the response of a turn that must not fail."""
     result = folded(data, model, **ending)
     assert result.error is None, result.error
     assert result.response is not None
@@ -148,7 +148,7 @@ def response_of(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: An
 
 
 def failed(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) -> tuple[ErrorInfo, ModelResponse]:
-    """The same, of an answer that must fail."""
+    """Return the error and the response of a turn that must fail."""
     result = folded(data, model, **ending)
     assert result.error is not None
     assert result.response is not None
@@ -157,7 +157,7 @@ def failed(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) ->
 
 
 def part_contents(response: ModelResponse) -> list[tuple[str, Any]]:
-    """The parts as pairs of a kind and what they say, in order."""
+    """Return (kind, content or arguments) of every part, in order."""
     return [
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
         for part in response.parts
@@ -165,5 +165,5 @@ def part_contents(response: ModelResponse) -> list[tuple[str, Any]]:
 
 
 def completeness(response: ModelResponse) -> list[bool | None]:
-    """Of each part whether it is complete; None of one that is never cut."""
+    """Return `complete` of every part; None for parts that do not have it."""
     return [getattr(part, "complete", None) for part in response.parts]

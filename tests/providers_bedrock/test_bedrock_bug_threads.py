@@ -1,4 +1,4 @@
-"""Bugs that others had with Bedrock, each a test named by what went wrong."""
+"""Bugs of other libraries with Bedrock; each test is named after the bug."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ F = ToolDefinition("f")
 
 
 def replayed(data: bytes, model: str = CLAUDE, **settings: Any) -> list[dict[str, Any]]:
-    """The assistant's message when the answer in `data` is history, in a loop with its calls answered."""
+    """Return the assistant's content when the answer in `data` is replayed with results for its calls."""
     response = response_of(data, model)
     returns = [ToolReturnPart(call.tool_name, "x", call.tool_call_id) for call in response.tool_calls]
     messages = [ASK, response, *([ModelRequest([*returns])] if returns else [])]
@@ -69,7 +69,7 @@ def test_interleaved_thoughts_were_regrouped_before_the_calls() -> None:
 
 
 def test_the_shape_of_a_piece_was_read_from_a_block_and_all_was_lost() -> None:
-    """NousResearch/hermes-agent#36260: `reasoningContent.text` where `reasoningContent.reasoningText.text` stands."""
+    """NousResearch/hermes-agent#36260: `reasoningContent.text` instead of `reasoningContent.reasoningText.text`."""
     block = {"reasoningContent": {"reasoningText": {"text": "why", "signature": "s"}}}
     (part,) = response_of(body(block)).parts
     assert isinstance(part, ThinkingPart)
@@ -109,13 +109,13 @@ def test_an_unsigned_thought_was_sent_to_claude() -> None:
     assert replayed(data) == [{"text": "a"}]
 
 
-def test_deepseek_was_shown_its_own_thought() -> None:
+def test_reasoning_was_replayed_to_deepseek() -> None:
     """langchain-ai/langchain-aws#401: "User messages cannot contain reasoning content"."""
     data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), text(1, "a"), message_end())
     assert replayed(data, "us.deepseek.r1-v1:0") == [{"text": "a"}]
 
 
-def test_thinking_aloud_was_shown_as_the_answer() -> None:
+def test_thinking_tags_were_shown_as_the_answer() -> None:
     """onyx-dot-app/onyx#10090, langchain-ai/langchain-aws#783: Nova's `<thinking>`."""
     data = stream(text(0, "<think", "ing> How? </thinking>\n"), tool(1, "f", "{}"), message_end("tool_use"))
     assert part_contents(response_of(data, NOVA)) == [("thinking", "How?"), ("tool-call", "{}")]
@@ -129,7 +129,7 @@ def test_reasoning_of_another_model_was_replayed_as_think_text() -> None:
 
 
 def test_a_slash_in_an_arn_reached_another_operation() -> None:
-    """vercel/ai#17523: the answer is 200, and no answer."""
+    """vercel/ai#17523: the status was 200, and there was no answer."""
     call = ModelCall("arn:aws:bedrock:us-east-1::foundation-model/x", [ASK])
     assert path(call, row_of()) == "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A%3Afoundation-model%2Fx/converse-stream"
     refused = b'{"Output":{"__type":"com.amazon.coral.service#UnknownOperationException"},"Version":"1.0"}'
@@ -147,7 +147,7 @@ def test_a_history_of_calls_without_tools_was_refused() -> None:
     assert "toolConfig" not in encode(ModelCall(CLAUDE, [ASK]), row_of(), origin())
 
 
-def test_a_blank_text_beside_a_call_was_refused() -> None:
+def test_a_blank_text_before_a_call_was_refused() -> None:
     """run-llama/llama_index#18449."""
     assert [next(iter(b)) for b in replayed(stream(text(0, "\n"), tool(1, "f", "{}"), message_end("tool_use")))] == [
         "toolUse"
@@ -163,28 +163,28 @@ def test_a_failed_tool_without_output_was_refused_for_ever() -> None:
 
 
 def test_novas_limit_was_dropped_at_every_effort() -> None:
-    """UKGovernmentBEIS/inspect_ai#3767: only its highest refuses one."""
+    """UKGovernmentBEIS/inspect_ai#3767: only the highest effort refuses a limit."""
     nova = "global.amazon.nova-2-lite-v1:0"
-    for level, kept in (("low", True), ("medium", True), ("high", False)):
+    for level, has_limit in (("low", True), ("medium", True), ("high", False)):
         call = ModelCall(nova, [ASK], settings={"thinking": level, "max_tokens": 100})  # type: ignore[typeddict-item]
-        assert ("inferenceConfig" in encode(call, row_of(nova), origin(nova))) is kept
+        assert ("inferenceConfig" in encode(call, row_of(nova), origin(nova))) is has_limit
 
 
-def test_novas_reasoning_was_asked_of_a_nova_that_has_none() -> None:
+def test_reasoning_was_requested_of_a_nova_without_reasoning() -> None:
     """UKGovernmentBEIS/inspect_ai#5301."""
     call = ModelCall("us.amazon.nova-pro-v1:0", [ASK], settings={"thinking": "low"})
     assert "additionalModelRequestFields" not in encode(call, row_of(call.model), origin(call.model))
 
 
-def test_a_budget_was_asked_of_claudes_that_take_none() -> None:
+def test_a_budget_was_sent_to_claudes_that_refuse_it() -> None:
     """quarkiverse/quarkus-langchain4j#2768, UKGovernmentBEIS/inspect_ai#3765."""
     call = ModelCall("us.anthropic.claude-opus-4-8", [ASK], settings={"thinking": "high", "thinking_budget": 5000})
     fields = encode(call, row_of(call.model), origin(call.model))["additionalModelRequestFields"]
     assert fields == {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}}
 
 
-def test_the_effort_of_closed_gpts_was_said_as_the_open_ones_take_it() -> None:
-    """stdapi-ai/stdapi.ai#283: they refuse `reasoning_effort`, and `minimal`."""
+def test_closed_gpts_were_sent_the_effort_field_of_open_ones() -> None:
+    """stdapi-ai/stdapi.ai#283: they refuse `reasoning_effort` and the value `minimal`."""
     for level, effort in (("minimal", "low"), ("max", "max"), (False, "none")):
         call = ModelCall("openai.gpt-6-luna", [ASK], settings={"thinking": level})  # type: ignore[typeddict-item]
         fields = encode(call, row_of(call.model), origin(call.model))["additionalModelRequestFields"]

@@ -1,4 +1,4 @@
-"""Converse: what a decoder makes of well-meant, odd and broken answers."""
+"""Converse: decoding of valid, unusual and broken answers."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_reasoning_text_and_call_in_order() -> None:
     assert (response.finish_reason, response.native_finish_reason) == ("tool_call", "tool_use")
 
 
-def test_text_and_reasoning_are_told_as_they_come() -> None:
-    """There is no contentBlockStart for them: the first piece opens the block."""
+def test_deltas_of_text_and_reasoning_are_emitted_with_their_read() -> None:
+    """They have no contentBlockStart: the first delta opens the block."""
     reader = decoder(row_of(), origin())
     reader.feed(stream())
     events = reader.feed(frame("contentBlockDelta", delta(0, reasoningContent={"text": "Let"})[1]))
@@ -95,7 +95,7 @@ def test_text_and_reasoning_are_told_as_they_come() -> None:
     assert events[-1].delta.content_delta == "Let"
 
 
-def test_a_signature_without_a_word_is_a_thought() -> None:
+def test_a_signature_without_text_is_a_thought() -> None:
     response = response_of(stream(thought(0, signature="EvYB"), text(1, "Hi."), message_end()))
     assert response.parts[0] == ThinkingPart(
         "", signature="EvYB", provider_name="bedrock", form="summary", item_id=None
@@ -103,7 +103,7 @@ def test_a_signature_without_a_word_is_a_thought() -> None:
     assert response.parts[1] == TextPart("Hi.")
 
 
-def test_an_empty_thought_is_nothing() -> None:
+def test_an_empty_thought_is_dropped() -> None:
     assert (
         part_contents(
             response_of(stream(thought(0), [delta(0, reasoningContent={"text": ""}), stop(0)], message_end()))
@@ -134,7 +134,7 @@ def test_interleaved_and_resumed_reasoning_keeps_its_place() -> None:
     assert [part.signature for part in response.parts if isinstance(part, ThinkingPart)] == ["s0", "s2", "s4"]
 
 
-def test_blocks_that_overlap_are_put_one_after_the_other() -> None:
+def test_overlapping_blocks_are_put_in_order() -> None:
     data = stream(
         delta(0, reasoningContent={"text": "a"}),
         delta(1, text="x"),
@@ -150,7 +150,7 @@ def test_blocks_that_overlap_are_put_one_after_the_other() -> None:
 
 
 def test_another_kind_under_the_same_index_is_another_block() -> None:
-    """Some models number everything 0, and stop once."""
+    """Some models use index 0 for every block and send one stop."""
     data = stream(
         delta(0, reasoningContent={"text": "a"}), delta(0, text="x"), delta(0, reasoningContent={"text": "b"}),
         delta(0, text="y"), stop(0), message_end(),
@@ -169,7 +169,7 @@ def test_both_shapes_of_reasoning_are_read_in_both_places(flat: bool, streamed: 
     assert (part.content, part.signature) == ("a", "s")
 
 
-def test_what_a_row_calls_a_summary_is_one() -> None:
+def test_a_profile_may_declare_reasoning_a_summary() -> None:
     data = stream(thought(0, "a", signature="s"), message_end())
     older, newer = "us.anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic.claude-opus-4-7"
     for model, form in ((older, "raw"), (newer, "summary")):
@@ -194,7 +194,7 @@ def test_a_redacted_block_is_its_text() -> None:
 
 
 def test_pieces_of_a_blob_are_joined_as_bytes_not_as_base64() -> None:
-    """Each piece has padding of its own; and a character may be cut in two."""
+    """Each piece has its own padding, and may end within a character."""
     whole = "Etké==".encode()
     assert (
         blob_of(stream(redacted(0, *(whole[at : at + 1] for at in range(len(whole)))), message_end())).signature
@@ -202,12 +202,12 @@ def test_pieces_of_a_blob_are_joined_as_bytes_not_as_base64() -> None:
     )
 
 
-def test_a_blob_that_is_no_text_stays_base64() -> None:
+def test_a_blob_that_is_not_utf_8_stays_base64() -> None:
     part = blob_of(stream(redacted(0, b"\xff\x00", b"\xfe"), message_end()))
     assert (part.signature, part.provider_details) == (b64(b"\xff\x00\xfe"), {"redacted_content": "base64"})
 
 
-def test_a_blob_that_is_no_base64_stays_as_it_is() -> None:
+def test_a_blob_that_is_not_base64_is_unchanged() -> None:
     part = blob_of(stream(delta(0, reasoningContent={"redactedContent": "not base64!"}), stop(0), message_end()))
     assert (part.signature, part.provider_details) == ("not base64!", {"redacted_content": "base64"})
 
@@ -216,8 +216,8 @@ def test_a_redacted_block_of_a_body() -> None:
     assert blob_of(body({"reasoningContent": {"redactedContent": b64(b"Etk")}})).signature == "Etk"
 
 
-def test_a_redacted_block_stands_before_what_came_after_it() -> None:
-    """Also when its end comes late."""
+def test_a_redacted_block_keeps_its_position() -> None:
+    """Also if its stop comes late."""
     data = stream(
         delta(0, reasoningContent={"redactedContent": b64(b"one")}), delta(1, text="x"), stop(0), stop(1), message_end()
     )
@@ -235,10 +235,10 @@ def test_text_and_blob_under_one_index_are_two_thoughts() -> None:
     assert thoughts == response.parts
 
 
-# --- reasoning in the text -----------------------------------------------------------------------------------------
+# --- tagged thinking -----------------------------------------------------------------------------------------------
 
 
-def test_novas_thinking_aloud_is_reasoning() -> None:
+def test_tagged_thinking_of_nova_is_reasoning() -> None:
     data = stream(
         text(0, "<thin", "king> I need ", "it.</", "thinking>\n"), tool(1, "f", "{}"), message_end("tool_use")
     )
@@ -248,7 +248,7 @@ def test_novas_thinking_aloud_is_reasoning() -> None:
     assert response.parts[0].provider_details == {"open": "<thinking> ", "close": "</thinking>\n"}
 
 
-def test_each_text_block_may_begin_with_thinking_aloud() -> None:
+def test_each_text_block_may_begin_with_tagged_thinking() -> None:
     data = stream(text(0, "<thinking>a</thinking> b"), text(1, "<thinking>c</thinking> d"), message_end())
     assert part_contents(response_of(data, NOVA)) == [
         ("thinking", "a"),
@@ -258,24 +258,24 @@ def test_each_text_block_may_begin_with_thinking_aloud() -> None:
     ]
 
 
-def test_a_marker_that_does_not_become_one_is_text() -> None:
+def test_an_incomplete_marker_is_text() -> None:
     response = response_of(stream(text(0, "<thi"), text(1, "<b>"), message_end()), NOVA)
     assert part_contents(response) == [("text", "<thi"), ("text", "<b>")]
 
 
-def test_claudes_text_is_text() -> None:
+def test_tags_in_claudes_text_are_text() -> None:
     tagged = "<thinking>a</thinking>b"
     assert part_contents(response_of(stream(text(0, tagged), message_end()))) == [("text", tagged)]
 
 
-def test_thinking_aloud_that_is_cut_off_is_incomplete() -> None:
+def test_tagged_thinking_that_is_cut_off_is_incomplete() -> None:
     response = response_of(stream(text(0, "<thinking>I ne"), message_end("max_tokens")), NOVA)
     (part,) = response.parts
     assert isinstance(part, ThinkingPart)
     assert (part.content, part.complete, part.provider_details) == ("I ne", False, {"open": "<thinking>"})
 
 
-def test_a_family_that_this_wire_does_not_have_is_none() -> None:
+def test_a_tag_family_that_this_wire_does_not_support_is_ignored() -> None:
     row = replace(ROW, tags="harmony")
     assert part_contents(response_of(stream(text(0, "a"), message_end()), row=row)) == [("text", "a")]
 
@@ -348,7 +348,7 @@ def test_the_providers_own_tools_in_a_body() -> None:
     assert returned == replace(RETURNED, content=[{"json": {"n": 1}}], provider_details={"status": "success"})
 
 
-# --- everything else -----------------------------------------------------------------------------------------------
+# --- other blocks --------------------------------------------------------------------------------------------------
 
 WEB = {"title": "T", "location": {"web": {"url": "https://x.example/", "domain": "x.example"}}}
 PAGE = {"title": "D", "location": {"documentPage": {"documentIndex": 0, "start": 1, "end": 2}}}
@@ -370,10 +370,10 @@ def test_citations(streamed: bool) -> None:
     assert part.annotations == [
         {"type": "url_citation", "start_index": 0, "end_index": 9, "title": "T", "url": "https://x.example/"}
     ]
-    assert part.provider_details == {"citations": [WEB, PAGE]}, "whole, to go back as they came"
+    assert part.provider_details == {"citations": [WEB, PAGE]}, "unchanged, to be replayed"
 
 
-def test_a_citation_is_about_the_answer_not_about_the_thinking_aloud() -> None:
+def test_a_citation_is_on_the_answer_and_not_on_tagged_thinking() -> None:
     data = stream(delta(0, text="<thinking>hm</thinking>So."), delta(0, citation=WEB), stop(0), message_end())
     answer = response_of(data, NOVA).parts[1]
     assert isinstance(answer, TextPart)
@@ -397,12 +397,12 @@ def test_an_image(streamed: bool) -> None:
     assert response_of(data).parts == [FilePart(b64(PNG), "image/png", provider_name="bedrock")]
 
 
-def test_an_image_that_lies_elsewhere_is_kept_as_it_is() -> None:
+def test_an_image_by_reference_is_an_opaque_part() -> None:
     block = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://b/k"}}}}
     assert response_of(body(block)).parts == [OpaquePart("image", block, provider_name="bedrock")]
 
 
-def test_blocks_that_nobody_knows_ride_through() -> None:
+def test_unknown_blocks_are_opaque_parts() -> None:
     block = {"hologram": {"depth": 3}}
     assert response_of(body({"text": "a"}, block)).parts[1] == OpaquePart("hologram", block, provider_name="bedrock")
     streamed = stream(
@@ -420,20 +420,20 @@ def test_blocks_that_nobody_knows_ride_through() -> None:
     assert isinstance(only, OpaquePart)
 
 
-def test_a_beginning_with_text_counts() -> None:
+def test_text_in_content_block_start_is_decoded() -> None:
     assert part_contents(response_of(stream(begin(0, text="a"), delta(0, text="b"), stop(0), message_end()))) == [
         ("text", "ab")
     ]
     assert part_contents(response_of(stream(begin(0), delta(0, text="b"), stop(0), message_end()))) == [("text", "b")]
 
 
-def test_events_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_events_are_ignored() -> None:
     assert part_contents(response_of(stream(event("progress", percent=3), text(0, "a"), message_end()))) == [
         ("text", "a")
     ]
 
 
-def test_what_is_asked_for_beside_the_answer() -> None:
+def test_metadata_of_the_answer_is_in_provider_details() -> None:
     trace = {"guardrail": {"actionReason": "no"}, "promptRouter": {"invokedModelId": "anthropic.claude-x"}}
     stops = [
         event("messageStop", stopReason="end_turn", additionalModelResponseFields={"stop_sequence": "."}),
@@ -446,7 +446,7 @@ def test_what_is_asked_for_beside_the_answer() -> None:
     assert response_of(whole).provider_details == response.provider_details
 
 
-# --- usage and ends ------------------------------------------------------------------------------------------------
+# --- usage and stop reasons ----------------------------------------------------------------------------------------
 
 
 def test_usage_has_no_reasoning_count_and_counts_the_cache_as_input() -> None:
@@ -465,7 +465,7 @@ def test_usage_has_no_reasoning_count_and_counts_the_cache_as_input() -> None:
         assert response_of(data).usage == Usage(517, 20, None, 500, 7, details={"imageTokens": 3, "cacheDetails.1h": 7})
 
 
-def test_usage_that_is_not_reported_is_not_known() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     assert response_of(stream(text(0, "a"), event("messageStop", stopReason="end_turn"))).usage == Usage()
     assert response_of(stream(message_end(usage={"outputTokens": "many"}))).usage == Usage()
 
@@ -483,22 +483,22 @@ def test_usage_that_is_not_reported_is_not_known() -> None:
         ("something_new", None),
     ],
 )
-def test_why_it_stopped(native: str, reason: str | None) -> None:
+def test_stop_reasons(native: str, reason: str | None) -> None:
     for data in (stream(text(0, "a"), message_end(native)), body({"text": "a"}, reason=native)):
         response = response_of(data)
         assert (response.finish_reason, response.native_finish_reason) == (reason, native)
 
 
 @pytest.mark.parametrize("native", ["malformed_model_output", "malformed_tool_use"])
-def test_a_model_that_its_own_server_cannot_read_has_failed(native: str) -> None:
+def test_malformed_model_output_is_an_error(native: str) -> None:
     for data in (stream(text(0, "a"), message_end(native)), body({"text": "a"}, reason=native)):
         error, response = failed(data)
         assert (error.kind, error.code) == ("model_error", native)
-        assert part_contents(response) == [("text", "a")], "what came is kept"
+        assert part_contents(response) == [("text", "a")], "earlier parts are kept"
 
 
-def test_the_limit_during_reasoning() -> None:
-    """The block is stopped without its signature: it is kept, and known to be cut."""
+def test_a_token_limit_during_reasoning_makes_it_incomplete() -> None:
+    """The block ends without its signature: it is kept and incomplete."""
     response = response_of(stream(thought(0, "Let me"), message_end("max_tokens")))
     (part,) = response.parts
     assert isinstance(part, ThinkingPart)
@@ -506,12 +506,12 @@ def test_the_limit_during_reasoning() -> None:
     assert response.finish_reason == "length"
 
 
-def test_the_limit_during_the_answer_leaves_the_thought_whole() -> None:
+def test_a_token_limit_during_the_answer_leaves_the_thought_complete() -> None:
     response = response_of(stream(thought(0, "a", signature="s"), text(1, "b"), message_end("max_tokens")))
     assert completeness(response) == [True, False]
 
 
-def test_a_stream_is_done_with_its_usage() -> None:
+def test_a_stream_is_done_after_its_usage() -> None:
     reader = decoder(row_of(), origin())
     last, usage = (frame(*message) for message in message_end())
     done = [reader.done]
@@ -549,7 +549,7 @@ def test_exceptions_in_the_stream(name: str, kind: str) -> None:
     assert completeness(response) == [True, False]
 
 
-def test_a_models_own_failure_tells_what_it_was() -> None:
+def test_a_model_error_has_its_original_status_and_message() -> None:
     value = {"message": "The model failed.", "originalStatusCode": 429, "originalMessage": "Slow down."}
     error, _ = failed(stream(exception("modelStreamErrorException", value)))
     assert (error.kind, error.status, error.upstream_message) == (
@@ -559,12 +559,12 @@ def test_a_models_own_failure_tells_what_it_was() -> None:
     )
 
 
-def test_an_exception_that_comes_as_an_event_is_one() -> None:
+def test_an_exception_sent_as_an_event_is_an_error() -> None:
     error, _ = failed(stream(event("throttlingException", message="no")))
     assert (error.kind, error.upstream_message) == ("too_many_requests", "no")
 
 
-def test_an_exception_without_a_word() -> None:
+def test_an_exception_without_a_message() -> None:
     error, _ = failed(stream(exception("internalServerException")))
     assert error.full_message == "the upstream reported an error: internalServerException"
 
@@ -576,7 +576,7 @@ def test_an_error_in_the_headers() -> None:
     assert part_contents(response) == [("text", "a")]
 
 
-def test_nothing_follows_an_exception() -> None:
+def test_frames_after_an_exception_are_ignored() -> None:
     error, response = failed(
         stream(
             text(0, "a"),
@@ -589,14 +589,14 @@ def test_nothing_follows_an_exception() -> None:
     assert (error.upstream_message, part_contents(response)) == ("no", [("text", "a")])
 
 
-def test_a_stream_that_breaks_off_between_messages() -> None:
+def test_a_stream_truncated_between_messages_is_an_error() -> None:
     error, response = failed(stream(thought(0, "a", signature="s"), delta(1, text="b")))
     assert error.code == "stream_truncated"
     assert part_contents(response) == [("thinking", "a"), ("text", "b")]
     assert completeness(response) == [True, False]
 
 
-def test_a_stream_that_breaks_off_within_a_message() -> None:
+def test_a_stream_truncated_within_a_message_is_an_error() -> None:
     data = stream(text(0, "a"), message_end())
     error, response = failed(data[: len(stream(text(0, "a"))) + 20])
     assert error.code == "stream_truncated"
@@ -604,7 +604,7 @@ def test_a_stream_that_breaks_off_within_a_message() -> None:
     assert failed(data[:5])[0].code == "stream_truncated"
 
 
-def test_a_stream_that_breaks_off_after_its_last_word_but_one_is_whole() -> None:
+def test_a_stream_truncated_after_message_stop_is_complete() -> None:
     data = stream(text(0, "a"), message_end())
     response = response_of(data[:-1])
     assert (part_contents(response), response.usage) == ([("text", "a")], Usage())
@@ -624,13 +624,13 @@ def test_a_call_that_is_cut_off_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize("broken", [b"\x00" * 20, b"\x01garbage and more of it", stream()[:-1] + b"x"])
-def test_a_stream_that_cannot_be_read(broken: bytes) -> None:
+def test_a_corrupt_stream_is_an_error(broken: bytes) -> None:
     error, response = failed(stream(text(0, "a")) + broken)
     assert error.code == "frame_broken"
     assert part_contents(response) == [("text", "a")]
 
 
-def test_a_message_that_is_no_json() -> None:
+def test_a_message_that_is_not_json_is_an_error() -> None:
     error, response = failed(stream(text(0, "a"), frame("contentBlockDelta", b"<html>"), message_end()))
     assert (error.code, part_contents(response)) == ("not_converse", [("text", "a")])
     assert error.full_message == "the upstream did not answer in Bedrock's Converse format: '<html>'"
@@ -657,7 +657,7 @@ def test_a_message_that_is_no_json() -> None:
         ),
     ],
 )
-def test_an_answer_that_is_something_else(data: bytes, code: str | None, message: str) -> None:
+def test_data_of_another_format_is_an_error(data: bytes, code: str | None, message: str) -> None:
     error, response = failed(data)
     assert error.code == code
     assert message in error.full_message
@@ -671,14 +671,14 @@ def test_a_body_is_limited() -> None:
     assert events[-1].error.code == "frame_too_large"
 
 
-def test_a_cancelled_turn_is_closed_and_cut() -> None:
+def test_a_cancelled_turn_is_closed_and_incomplete() -> None:
     result = folded(stream(thought(0, "a", signature="s"), delta(1, text="b")), cause="cancelled")
     assert result.error is None
     assert result.response is not None
     assert completeness(result.response) == [True, False]
 
 
-def test_a_transport_that_fails_is_the_error() -> None:
+def test_a_transport_error_is_the_error_of_the_turn() -> None:
     error, _ = failed(stream(delta(0, text="a")), cause="error", error=ErrorInfo("unavailable", "gone"))
     assert error.message == "gone"
 
@@ -705,7 +705,7 @@ def test_a_lone_surrogate_does_not_lose_the_text() -> None:
     assert part_contents(response_of(data)) == [("text", "a\ufffd")]
 
 
-# --- any cut, any damage -------------------------------------------------------------------------------------------
+# --- arbitrary input -----------------------------------------------------------------------------------------------
 
 everything = stream(
     thought(0, "a", "b", signature="s"),
@@ -751,7 +751,7 @@ def test_any_damage_gives_a_legal_turn(data: bytes, at: int, how: str, model: st
             damaged.insert(at, 0x7B)
     result = folded(bytes(damaged), model)
     if bytes(damaged) != data and data is everything and at < len(data) - 400:
-        assert result.error is not None, "damage does not go unseen"
+        assert result.error is not None, "damage is an error"
 
 
 names = st.sampled_from(
@@ -799,7 +799,7 @@ def test_any_body_gives_a_legal_turn(block: dict[str, Any], value: Any, model: s
 
 
 @given(st.binary(max_size=200), models)
-def test_noise_gives_a_legal_turn(data: bytes, model: str) -> None:
+def test_any_bytes_give_a_legal_turn(data: bytes, model: str) -> None:
     folded(data, model)
     folded(b"\x00" + data, model)
 
@@ -819,7 +819,7 @@ def pieces_of(kind: str, index: int) -> list[Any]:
 @given(st.randoms(use_true_random=False))
 @many
 def test_blocks_in_any_interleaving_are_whole(dice: random.Random) -> None:
-    """Whatever order the pieces of several blocks come in, each block is one part with all of its pieces."""
+    """In any order of the deltas of several blocks, each block is one part with all of its deltas."""
     kinds = dice.choices(["thought", "redacted", "text", "call"], k=4)
     queues = [pieces_of(kind, index) for index, kind in enumerate(kinds)]
     mixed = []

@@ -1,4 +1,4 @@
-"""Converse: the body of a request. Amazon's own description of the service says whether it can be one."""
+"""Converse: the body of a request, validated against Amazon's description of the service."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def body_of(
 
 
 def messages_of(*messages: ModelMessage, **more: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = body_of(*messages, **more)["messages"]
-    return found
+    encoded: list[dict[str, Any]] = body_of(*messages, **more)["messages"]
+    return encoded
 
 
 def answer(*parts: Any, model: str = CLAUDE) -> ModelResponse:
@@ -91,10 +91,10 @@ def user(*content: Any) -> list[dict[str, Any]]:
     return blocks
 
 
-# --- the whole -----------------------------------------------------------------------------------------------------
+# --- the request ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_said_that_was_not_asked() -> None:
+def test_a_minimal_request() -> None:
     assert body_of() == {"messages": [{"role": "user", "content": [{"text": "Hello"}]}]}
 
 
@@ -108,17 +108,17 @@ def test_nothing_is_said_that_was_not_asked() -> None:
         ),
     ],
 )
-def test_the_model_stands_quoted_in_the_path(model: str, quoted: str) -> None:
+def test_the_model_is_quoted_in_the_path(model: str, quoted: str) -> None:
     assert path(ModelCall(model, [HELLO]), ROW) == f"/model/{quoted}/converse-stream"
     assert path(ModelCall(model, [HELLO], stream=False), ROW) == f"/model/{quoted}/converse"
 
 
-def test_an_inference_profile_stands_in_the_models_place() -> None:
+def test_an_inference_profile_replaces_the_model_in_the_path() -> None:
     call = ModelCall("m", [HELLO], settings={"bedrock_inference_profile": "arn:p/1"})  # type: ignore[typeddict-unknown-key]
     assert path(call, ROW) == "/model/arn%3Ap%2F1/converse-stream"
 
 
-def test_system_prompts_stand_apart() -> None:
+def test_system_prompts_and_instructions_are_in_the_system_field() -> None:
     message = ModelRequest([SystemPromptPart("a"), SystemPromptPart(" "), UserPromptPart("x")], instructions="b")
     assert body_of(message)["system"] == [{"text": "b"}, {"text": "a"}]
     assert len(messages_of(message)) == 1
@@ -127,9 +127,9 @@ def test_system_prompts_stand_apart() -> None:
 # --- turns ---------------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_of_one_role_are_one_message() -> None:
-    found = messages_of(HELLO, HELLO, answer(TextPart("a")), answer(TextPart("b")), HELLO)
-    assert [(message["role"], len(message["content"])) for message in found] == [
+def test_adjacent_messages_of_one_role_are_merged() -> None:
+    encoded = messages_of(HELLO, HELLO, answer(TextPart("a")), answer(TextPart("b")), HELLO)
+    assert [(message["role"], len(message["content"])) for message in encoded] == [
         ("user", 2),
         ("assistant", 2),
         ("user", 1),
@@ -137,22 +137,24 @@ def test_neighbours_of_one_role_are_one_message() -> None:
 
 
 def test_blank_text_is_left_out() -> None:
-    found = messages_of(ModelRequest([UserPromptPart(" "), UserPromptPart("x")]), answer(TextPart("\n")), HELLO)
-    assert found == [{"role": "user", "content": [{"text": "x"}, {"text": "Hello"}]}]
+    encoded = messages_of(ModelRequest([UserPromptPart(" "), UserPromptPart("x")]), answer(TextPart("\n")), HELLO)
+    assert encoded == [{"role": "user", "content": [{"text": "x"}, {"text": "Hello"}]}]
 
 
 def test_a_call_and_its_result() -> None:
     call = ToolCallPart("first", '{"a":1}', "tooluse_1")
     returned = ModelRequest([UserPromptPart("And?"), ToolReturnPart("first", "done", "tooluse_1")])
-    _, said, told = messages_of(HELLO, answer(TextPart("Let me."), call), returned, tools=(FIRST,))
-    assert said["content"][1] == {"toolUse": {"toolUseId": "tooluse_1", "name": "first", "input": {"a": 1}}}
+    _, assistant_message, user_message = messages_of(HELLO, answer(TextPart("Let me."), call), returned, tools=(FIRST,))
+    assert assistant_message["content"][1] == {
+        "toolUse": {"toolUseId": "tooluse_1", "name": "first", "input": {"a": 1}}
+    }
     result = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "done"}], "status": "success"}}
-    assert told["content"] == [result, {"text": "And?"}], "results stand first"
+    assert user_message["content"] == [result, {"text": "And?"}], "results come first"
 
 
 def result_of(part: Any) -> dict[str, Any]:
-    found = messages_of(HELLO, answer(ToolCallPart("first", "{}", "t")), ModelRequest([part]), tools=(FIRST,))
-    result: dict[str, Any] = found[2]["content"][0]["toolResult"]
+    encoded = messages_of(HELLO, answer(ToolCallPart("first", "{}", "t")), ModelRequest([part]), tools=(FIRST,))
+    result: dict[str, Any] = encoded[2]["content"][0]["toolResult"]
     return result
 
 
@@ -175,7 +177,7 @@ def test_results_of_any_kind(content: Any, blocks: list[dict[str, Any]]) -> None
     assert (result["content"], result["status"]) == (blocks, "success")
 
 
-def test_a_failure_is_never_without_words() -> None:
+def test_a_failed_result_always_has_a_text() -> None:
     assert result_of(ToolReturnPart("first", "", "t", outcome="denied"))["content"] == [{"text": "denied"}]
     assert result_of(ToolReturnPart("first", "no", "t", outcome="failed"))["status"] == "error"
     retry = result_of(RetryPromptPart("Again.", "first", "t"))
@@ -188,20 +190,22 @@ def test_a_failure_is_never_without_words() -> None:
     [({"a": 1}, {"a": 1}), ("", {}), (None, {}), ('{"a":', {"arguments": '{"a":'}), ("[1]", {"arguments": "[1]"})],
 )
 def test_arguments_are_an_object(args: Any, input_: dict[str, Any]) -> None:
-    said = messages_of(HELLO, answer(ToolCallPart("first", args, "t")), tools=(FIRST,))[1]
-    assert said["content"][0]["toolUse"]["input"] == input_
+    assistant_message = messages_of(HELLO, answer(ToolCallPart("first", args, "t")), tools=(FIRST,))[1]
+    assert assistant_message["content"][0]["toolUse"]["input"] == input_
 
 
 @pytest.mark.parametrize("id", ["call|fc_1", "x" * 65, "", "ümlaut"])
-def test_another_providers_ids_are_made_to_fit_on_both_sides(id: str) -> None:
+def test_ids_of_other_providers_are_rewritten_in_calls_and_results(id: str) -> None:
     foreign = ModelResponse([ToolCallPart("first", "{}", id)])
-    _, said, told = messages_of(HELLO, foreign, ModelRequest([ToolReturnPart("first", "x", id)]), tools=(FIRST,))
-    sent = said["content"][0]["toolUse"]["toolUseId"]
-    assert sent == told["content"][0]["toolResult"]["toolUseId"]
+    _, assistant_message, user_message = messages_of(
+        HELLO, foreign, ModelRequest([ToolReturnPart("first", "x", id)]), tools=(FIRST,)
+    )
+    sent = assistant_message["content"][0]["toolUse"]["toolUseId"]
+    assert sent == user_message["content"][0]["toolResult"]["toolUseId"]
     assert len(sent) == 37
 
 
-def test_everything_of_its_own_goes_back_in_place() -> None:
+def test_own_parts_are_replayed_in_order() -> None:
     own = "bedrock"
     citations = [{"title": "T", "location": {"web": {"url": "https://x.example/"}}}]
     hologram = {"guardContent": {"text": {"text": "g"}}}
@@ -274,7 +278,7 @@ def test_files_of_every_kind() -> None:
         (File(data="QUJD"), "a document of type 'unknown'; it takes application/pdf, "),
     ],
 )
-def test_what_cannot_be_sent_is_named(content: Any, message: str) -> None:
+def test_content_that_cannot_be_sent_is_named_in_the_error(content: Any, message: str) -> None:
     with pytest.raises(RequestError) as raised:
         user(content)
     assert message in raised.value.info.message
@@ -284,7 +288,7 @@ def test_what_cannot_be_sent_is_named(content: Any, message: str) -> None:
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
-def test_settings_that_mean_the_same() -> None:
+def test_common_settings() -> None:
     settings = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "stop_sequences": ["."], "metadata": {"a": "b"}}
     body = body_of(settings={**settings, "service_tier": "flex", "seed": 3})
     assert body["inferenceConfig"] == {"maxTokens": 5, "temperature": 0.5, "topP": 0.9, "stopSequences": ["."]}
@@ -292,12 +296,12 @@ def test_settings_that_mean_the_same() -> None:
     assert "serviceTier" not in body_of(settings={"service_tier": "auto"})
 
 
-def test_top_k_goes_where_it_is_known() -> None:
+def test_top_k_is_sent_to_models_that_support_it() -> None:
     assert body_of(settings={"top_k": 3})["additionalModelRequestFields"] == {"top_k": 3}
     assert body_of(settings={"top_k": 3}, model=NOVA) == body_of()
 
 
-def test_the_providers_own_settings_win() -> None:
+def test_the_providers_own_settings_take_precedence() -> None:
     body = body_of(
         settings={
             "metadata": {"a": "1"},
@@ -338,7 +342,7 @@ def test_cache_points() -> None:
     assert body["toolConfig"]["tools"][-1] == {"cachePoint": {"type": "default", "ttl": "5m"}}
 
 
-# --- how to ask for thought ----------------------------------------------------------------------------------------
+# --- thinking ------------------------------------------------------------------------------------------------------
 
 LEVELS = (True, "minimal", "low", "medium", "high", "xhigh", "max", False, "none")
 
@@ -365,7 +369,7 @@ OF_THREE = (None, "low", "low", "medium", "high", "high", "high", None, None)
 OF_FIVE = (None, "low", "low", "medium", "high", "xhigh", "max")
 BUDGETS = (10000, 1024, 2048, 10000, 16384, 32768, 32768)
 
-ASKED: dict[str, list[Any]] = {
+THINKING_FIELDS: dict[str, list[Any]] = {
     # In the order of LEVELS.
     "us.anthropic.claude-3-7-sonnet-20250219-v1:0": [
         *({"thinking": {"type": "enabled", "budget_tokens": count}} for count in BUDGETS), OFF, OFF,
@@ -398,28 +402,28 @@ ASKED: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("model", ASKED)
-def test_how_each_family_is_asked_to_think(model: str) -> None:
-    found = [
+@pytest.mark.parametrize("model", THINKING_FIELDS)
+def test_thinking_levels_of_each_family(model: str) -> None:
+    fields = [
         body_of(model=model, settings={"thinking": level}).get("additionalModelRequestFields", {}) for level in LEVELS
     ]
-    assert found == ASKED[model]
-    assert body_of(model=model) == body_of(), "unasked, nothing is said"
+    assert fields == THINKING_FIELDS[model]
+    assert body_of(model=model) == body_of(), "without the setting, nothing is sent"
 
 
 def fields_of(settings: dict[str, Any], model: str = CLAUDE, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = body_of(model=model, settings=settings, **more).get("additionalModelRequestFields", {})
-    return found
+    fields: dict[str, Any] = body_of(model=model, settings=settings, **more).get("additionalModelRequestFields", {})
+    return fields
 
 
-def test_every_row_names_a_way_that_this_wire_has() -> None:
+def test_every_profile_has_a_supported_thinking_style() -> None:
     for row in builtin_profiles().values():
         if row.wire == "bedrock":
-            ways = {row.for_model(entry["match"]).thinking for entry in row.models} | {row.thinking}
-            assert ways <= set(_FIELD_BUILDERS)
+            styles = {row.for_model(entry["match"]).thinking for entry in row.models} | {row.thinking}
+            assert styles <= set(_FIELD_BUILDERS)
 
 
-def test_a_budget_lies_inside_the_limit() -> None:
+def test_a_thinking_budget_fits_into_max_tokens() -> None:
     assert fields_of({"thinking_budget": 5000})["thinking"]["budget_tokens"] == 5000
     assert fields_of({"thinking_budget": 50})["thinking"]["budget_tokens"] == 1024
     assert fields_of({"thinking": "max", "max_tokens": 4096})["thinking"]["budget_tokens"] == 3072
@@ -428,7 +432,7 @@ def test_a_budget_lies_inside_the_limit() -> None:
         fields_of({"thinking": True, "max_tokens": 1024})
 
 
-def test_the_callers_own_fields_stand_for_all_of_the_thinking() -> None:
+def test_the_callers_fields_replace_the_thinking_settings() -> None:
     own = {"thinking": {"type": "adaptive"}}
     settings = {"thinking": "high", "bedrock_additional_model_requests_fields": own}
     assert fields_of(settings) == own
@@ -436,7 +440,7 @@ def test_the_callers_own_fields_stand_for_all_of_the_thinking() -> None:
     assert "thinking" in fields_of({**settings, "bedrock_additional_model_requests_fields": {"x": 1}})
 
 
-def test_what_a_model_refuses_while_it_thinks_is_not_sent() -> None:
+def test_sampling_settings_are_not_sent_while_the_model_thinks() -> None:
     settings = {"temperature": 0.5, "top_p": 0.9, "top_k": 4, "max_tokens": 9000}
     thinking = body_of(settings={**settings, "thinking": True})
     assert thinking["inferenceConfig"] == {"maxTokens": 9000}
@@ -445,7 +449,7 @@ def test_what_a_model_refuses_while_it_thinks_is_not_sent() -> None:
     assert body_of(settings=settings, model="anthropic.claude-opus-5")["inferenceConfig"] == {"maxTokens": 9000}
 
 
-def test_novas_highest_effort_suffers_no_limit_beside_it() -> None:
+def test_max_tokens_is_not_sent_with_novas_highest_effort() -> None:
     settings = {"temperature": 0.5, "max_tokens": 9000, "stop_sequences": ["."]}
     nova = "global.amazon.nova-2-lite-v1:0"
     high = body_of(model=nova, settings={**settings, "thinking": "high"})
@@ -454,17 +458,17 @@ def test_novas_highest_effort_suffers_no_limit_beside_it() -> None:
     assert medium["inferenceConfig"]["maxTokens"] == 9000
 
 
-def test_a_summary_that_is_asked_for_is_shown() -> None:
-    asked = fields_of({"thinking": "high", "thinking_summary": "auto"}, "us.anthropic.claude-sonnet-4-6")
-    assert asked["thinking"]["display"] == "summarized"
+def test_thinking_summary_sets_display() -> None:
+    fields = fields_of({"thinking": "high", "thinking_summary": "auto"}, "us.anthropic.claude-sonnet-4-6")
+    assert fields["thinking"]["display"] == "summarized"
 
 
 # --- tools and output ----------------------------------------------------------------------------------------------
 
 
 def tool_config(*messages: ModelMessage, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = body_of(*messages, **more).get("toolConfig", {})
-    return found
+    config: dict[str, Any] = body_of(*messages, **more).get("toolConfig", {})
+    return config
 
 
 SPECS = [
@@ -492,19 +496,19 @@ def test_a_strict_tool() -> None:
     assert spec["toolSpec"]["strict"] is True
 
 
-def test_a_tool_that_there_is_not() -> None:
+def test_a_choice_of_an_unknown_tool_is_refused() -> None:
     with pytest.raises(RequestError, match="tool_choice names third; the tools are: first, second"):
         tool_config(tools=(FIRST, SECOND), tool_choice=ToolChoice("required", ("third",)))
 
 
-def test_a_model_that_thinks_is_not_forced_to_call() -> None:
+def test_a_forced_call_is_not_sent_while_the_model_thinks() -> None:
     forced = {"tools": (FIRST,), "tool_choice": ToolChoice("required")}
     assert "toolChoice" not in tool_config(settings={"thinking": True}, **forced)
     assert "toolChoice" in tool_config(settings={"thinking": False}, **forced)
 
 
 @pytest.mark.parametrize("choice", [ToolChoice(), ToolChoice("none")])
-def test_who_speaks_of_tools_must_define_some(choice: ToolChoice) -> None:
+def test_a_history_with_calls_needs_tool_config(choice: ToolChoice) -> None:
     """Without `toolConfig`, a history with calls or results is refused."""
     history = (HELLO, answer(ToolCallPart("gone", "{}", "t")), ModelRequest([ToolReturnPart("gone", "x", "t")]))
     (spec,) = tool_config(*history, tool_choice=choice)["tools"]
@@ -525,10 +529,10 @@ def test_a_json_mode_without_a_schema_is_refused() -> None:
         body_of(output=OutputFormat("json_object"))
 
 
-def test_blobs_go_out_as_they_came_in() -> None:
+def test_redacted_blobs_are_replayed_unchanged() -> None:
     part = ThinkingPart("", signature="Etk", form="redacted", provider_name="bedrock")
     (block,) = messages_of(HELLO, answer(part))[1]["content"]
     assert block == {"reasoningContent": {"redactedContent": b64(b"Etk")}}
-    kept = replace(part, signature=b64(b"\xff"), provider_details={"redacted_content": "base64"})
-    (block,) = messages_of(HELLO, answer(kept))[1]["content"]
+    base64_part = replace(part, signature=b64(b"\xff"), provider_details={"redacted_content": "base64"})
+    (block,) = messages_of(HELLO, answer(base64_part))[1]["content"]
     assert block == {"reasoningContent": {"redactedContent": b64(b"\xff")}}

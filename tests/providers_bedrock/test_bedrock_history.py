@@ -1,13 +1,13 @@
-"""What of an earlier answer goes back to whom, over Converse: one table, a row a family of models.
+"""Which parts of an earlier answer are replayed over Converse: a table with a row per family of models.
 
-The columns: what the assistant's message holds before its text when the reasoning in it is
+The columns: the content of the assistant's message before its text, if its reasoning is
 
-* signed: of its own, with a signature;
-* unsigned: of its own, without one;
-* sealed: of its own, redacted;
-* told: given back by a client as plain text, so that nobody knows who made it;
-* foreign: made by another model, with that one's signature and ids;
-* cut: of its own, but the model was cut off in it.
+* signed: produced by the same model, with a signature;
+* unsigned: produced by the same model, without a signature;
+* sealed: produced by the same model, redacted;
+* unknown: returned by a client as plain text, so its origin is unknown;
+* foreign: produced by another model, with its signature and ids;
+* cut: produced by the same model, but incomplete.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Rule(NamedTuple):
     signed: Blocks
     unsigned: Blocks
     sealed: Blocks
-    told: Blocks
+    unknown: Blocks
     off: Blocks
     """Signed, with thinking switched off."""
 
@@ -107,7 +107,7 @@ MATRIX: dict[str, Rule] = {
 
 
 def sent(part: ModelResponsePart, model: str, made_by: Origin | None, **settings: Any) -> Blocks:
-    """What stands before the text."""
+    """Return the content before the text."""
     response = ModelResponse([part, TextPart("because")], origin=made_by)
     call = ModelCall(model=model, messages=[response], settings=settings)  # type: ignore[arg-type]
     (message,) = encode(call, row_of(model), origin(model))["messages"]
@@ -120,12 +120,12 @@ REDACTED = ThinkingPart("", signature="Etk", form="redacted", provider_name="bed
 
 
 @pytest.mark.parametrize("model", MATRIX)
-def test_what_goes_back(model: str) -> None:
+def test_replayed_reasoning_by_family(model: str) -> None:
     rule, own = MATRIX[model], origin(model)
     assert sent(OWN, model, own) == rule.signed
     assert sent(replace(OWN, signature=None), model, own) == rule.unsigned
     assert sent(REDACTED, model, own) == rule.sealed
-    assert sent(ThinkingPart("why"), model, None) == rule.told
+    assert sent(ThinkingPart("why"), model, None) == rule.unknown
     assert sent(OWN, model, own, thinking=False) == rule.off
     assert sent(replace(OWN, complete=False), model, own) == NOTHING
     for other in (FOREIGN, OTHER_ACCOUNT, origin("another-model")):
@@ -133,26 +133,26 @@ def test_what_goes_back(model: str) -> None:
         assert sent(REDACTED, model, other) == NOTHING
 
 
-def test_a_signature_without_text_goes_back() -> None:
+def test_a_signature_without_text_is_replayed() -> None:
     assert sent(replace(OWN, content=""), CLAUDE, origin()) == block("", "sig")
 
 
-def test_thinking_aloud_goes_back_in_the_text_it_came_in() -> None:
-    said = "<thinking> a </thinking>\n\nb"
-    for cut_up in ([said], list(said)):
+def test_tagged_thinking_is_replayed_in_its_text() -> None:
+    tagged_text = "<thinking> a </thinking>\n\nb"
+    for cut_up in ([tagged_text], list(tagged_text)):
         response = response_of(stream(text(0, *cut_up), tool(1, "f", "{}"), message_end("tool_use")), NOVA)
         (message,) = encode(ModelCall(NOVA, [response]), row_of(NOVA), origin(NOVA))["messages"]
-        assert message["content"][0] == {"text": said}
+        assert message["content"][0] == {"text": tagged_text}
         assert "toolUse" in message["content"][1]
 
 
-def test_thinking_aloud_does_not_go_to_others() -> None:
+def test_tagged_thinking_is_not_sent_to_other_models() -> None:
     response = response_of(stream(text(0, "<thinking>a</thinking>b"), message_end()), NOVA)
     (message,) = encode(ModelCall(CLAUDE, [response]), row_of(), origin())["messages"]
     assert message["content"] == [{"text": "b"}]
 
 
-def test_a_whole_answer_goes_back_in_its_order() -> None:
+def test_an_answer_is_replayed_in_order() -> None:
     response = response_of(
         stream(
             thought(0, "a", signature="s0"),
@@ -178,7 +178,7 @@ def test_a_whole_answer_goes_back_in_its_order() -> None:
     }
 
 
-def test_a_thought_that_was_cut_before_its_signature_does_not_go_back() -> None:
+def test_a_thought_that_was_cut_before_its_signature_is_not_replayed() -> None:
     data = stream(delta(0, reasoningContent={"text": "Let me"}), stop(0), message_end("max_tokens"))
     assert encode(ModelCall(CLAUDE, [response_of(data)]), row_of(), origin())["messages"] == []
 
@@ -201,8 +201,8 @@ def encoded_thinking(*parts: ModelResponsePart, model: str = CLAUDE, made_by: Or
     return encode(call, row_of(model), origin(model)).get("additionalModelRequestFields", {}).get("thinking")
 
 
-def test_older_claude_goes_on_without_thinking_when_the_thought_before_its_call_is_lost() -> None:
-    """It refuses a call without a thought before it, while it thinks."""
+def test_older_claudes_do_not_think_if_the_thought_before_a_call_is_lost() -> None:
+    """With thinking on, they refuse a call without a thought before it."""
     call = ToolCallPart("f", "{}", "t")
     assert encoded_thinking(OWN, call)["type"] == "enabled"
     assert encoded_thinking(call) is None
@@ -210,7 +210,7 @@ def test_older_claude_goes_on_without_thinking_when_the_thought_before_its_call_
     assert encoded_thinking(call, model="us.anthropic.claude-opus-4-7")["type"] == "adaptive"
 
 
-# --- nothing that is another's -------------------------------------------------------------------------------------
+# --- foreign opaque data -------------------------------------------------------------------------------------------
 
 MARK = "OPAQUE"
 marks: dict[str, Any] = {"id": MARK, "signature": MARK, "provider_name": MARK, "provider_details": {MARK: MARK}}
@@ -238,7 +238,7 @@ foreign_parts = st.sampled_from(
     st.sampled_from([FOREIGN, OTHER_MODEL, OTHER_ACCOUNT, None]),
     st.sampled_from([model for model in MATRIX if model != OTHER_MODEL.model]),
 )
-def test_nothing_opaque_of_another_leaves(parts: list[ModelResponsePart], made_by: Origin | None, model: str) -> None:
+def test_foreign_opaque_data_is_never_sent(parts: list[ModelResponsePart], made_by: Origin | None, model: str) -> None:
     response = ModelResponse(parts, origin=made_by)
     body = encode(ModelCall(model, [ModelRequest([UserPromptPart("?")]), response]), row_of(model), origin(model))
     assert MARK not in msgspec.json.encode(body).decode()

@@ -1,6 +1,6 @@
-"""Answers that Bedrock really gave, and what another decoder made of them.
+"""Recorded answers of Bedrock, compared with the parts of another decoder.
 
-Where this package says something else on purpose, `DEVIATIONS` names it; anything else that differs is a failure.
+`DEVIATIONS` names the intended differences; every other difference is a failure.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def load(folder: Path) -> Recording:
     return Recording(folder.name, expected["model_name"], body, expected, meta)
 
 
-# --- where we differ on purpose ------------------------------------------------------------------------------------
+# --- intended differences ------------------------------------------------------------------------------------------
 
 
-def out_of_the_tags(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Nova thinks aloud in the text. The other decoder leaves it there; here it is reasoning."""
+def without_tags(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Move tagged thinking of Nova into a thinking part; the other decoder leaves it in the text."""
     before, _, after = parts[0]["content"].partition("</thinking>")
     thinking = {
         "part_kind": "thinking",
@@ -62,16 +62,16 @@ def out_of_the_tags(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 DEVIATIONS: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = {
-    "test_bedrock.test_bedrock_model_iter_stream-0": out_of_the_tags,
-    "test_bedrock.test_bedrock_model_retry-1": out_of_the_tags,
+    "test_bedrock.test_bedrock_model_iter_stream-0": without_tags,
+    "test_bedrock.test_bedrock_model_retry-1": without_tags,
 }
-"""Recordings whose expected parts are changed so."""
+"""Recordings whose expected parts are converted by a function."""
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as both sides tell it."""
-    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_name")
-    part = {name: part[name] for name in kept if part.get(name) is not None}
+def normalize(part: dict[str, Any]) -> dict[str, Any]:
+    """Reduce a part to the fields that both decoders have."""
+    fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_name")
+    part = {name: part[name] for name in fields if part.get(name) is not None}
     if isinstance(part.get("args"), str):
         part["args"] = json.loads(part["args"])
     return part
@@ -81,7 +81,7 @@ def test_every_deviation_is_about_a_recording() -> None:
     assert set(DEVIATIONS) <= {recording.name for recording in recorded()}
 
 
-# --- what is decoded -----------------------------------------------------------------------------------------------
+# --- decoding ------------------------------------------------------------------------------------------------------
 
 
 def decoded(recording: Recording) -> ModelResponse:
@@ -96,8 +96,8 @@ def test_the_parts_are_the_expected_ones() -> None:
         for recording in recorded():
             with case(recording.name):
                 expected = DEVIATIONS.get(recording.name, list)(recording.expected["parts"])
-                ours = [normal(msgspec.to_builtins(part)) for part in decoded(recording).parts]
-                assert ours == [normal(part) for part in expected]
+                ours = [normalize(msgspec.to_builtins(part)) for part in decoded(recording).parts]
+                assert ours == [normalize(part) for part in expected]
 
 
 def test_usage_and_finish_reason_are_the_expected_ones() -> None:
@@ -111,13 +111,13 @@ def test_usage_and_finish_reason_are_the_expected_ones() -> None:
                     usage["input_tokens"],
                     usage["output_tokens"],
                 )
-                assert response.usage.output_reasoning_tokens is None, "it is not reported, so it is not known"
+                assert response.usage.output_reasoning_tokens is None, "it is not reported"
                 assert (response.usage.cache_read_tokens or 0) == usage["cache_read_tokens"]
                 assert response.usage.details == usage["details"]
 
 
-def test_the_answer_goes_back_as_it_came() -> None:
-    """Byte for byte what the other library sends back, also where it calls the reasoning text."""
+def test_replayed_answers_are_the_expected_ones() -> None:
+    """They are equal to those of the other library, byte for byte, also where it treats reasoning as text."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -127,7 +127,7 @@ def test_the_answer_goes_back_as_it_came() -> None:
                 assert [message] == [entry for entry in theirs if entry["role"] == "assistant"]
 
 
-def test_the_path_is_the_one_that_was_asked() -> None:
+def test_the_path_is_the_recorded_one() -> None:
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -135,7 +135,7 @@ def test_the_path_is_the_one_that_was_asked() -> None:
                 assert recording.meta["uri"] == row_of().base_url + path(call, row_of())
 
 
-# --- however the bytes are cut -------------------------------------------------------------------------------------
+# --- cuts of the bytes ---------------------------------------------------------------------------------------------
 
 
 def test_any_cut_gives_the_same_events() -> None:

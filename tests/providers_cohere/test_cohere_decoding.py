@@ -1,4 +1,4 @@
-"""Answers of Cohere's chat (version 2): what is made of them, streamed and whole, however they are cut or broken."""
+"""Decoding of Cohere's chat (version 2): streams and bodies, split anywhere, truncated or invalid."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.small_wires import (
     events_of,
     folded,
     garbled,
+    kinds_and_texts,
     origin,
     response_of,
-    said,
     sse,
 )
 
@@ -38,7 +38,7 @@ def event(kind: str, index: int | None = None, **message: Any) -> dict[str, Any]
 
 
 def block(index: int, kind: str, *pieces: str, end: bool = True) -> list[dict[str, Any]]:
-    """A block as it comes: its start, its pieces, its end."""
+    """Return the events of a block: its start, its deltas, its end."""
     start = event("content-start", index, content={"type": kind, kind: ""})
     deltas = [event("content-delta", index, content={kind: piece}) for piece in pieces]
     return [start, *deltas, *([event("content-end", index)] if end else [])]
@@ -62,7 +62,7 @@ def end(reason: str | None = "COMPLETE", **more: Any) -> dict[str, Any]:
     return {"type": "message-end", "delta": {"finish_reason": reason, **more}}
 
 
-def cite(start: int, stop: int, text: str, **more: Any) -> dict[str, Any]:
+def citation(start: int, stop: int, text: str, **more: Any) -> dict[str, Any]:
     return {"start": start, "end": stop, "text": text, "sources": [DOCUMENT], "type": "TEXT_CONTENT", **more}
 
 
@@ -131,14 +131,14 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
 def test_streams_are_decoded(name: str) -> None:
     frames, expected = STREAMS[name]
     data = sse(START, *frames, *([] if frames[-1]["type"] == "message-end" else [end()]))
-    assert said(response_of("cohere", data)) == expected
+    assert kinds_and_texts(response_of("cohere", data)) == expected
     check_cuts("cohere", data)
 
 
 def test_the_type_may_be_in_the_event_field_alone() -> None:
     frames = [START, *block(0, "thinking", "a"), end()]
     data = "".join(f"event: {f['type']}\ndata: {json.dumps(f | {'type': None})}\n\n" for f in frames).encode()
-    assert said(response_of("cohere", data)) == [("thinking", "a")]
+    assert kinds_and_texts(response_of("cohere", data)) == [("thinking", "a")]
 
 
 def test_deltas_of_a_block_are_emitted_at_once() -> None:
@@ -157,7 +157,7 @@ def test_thought_and_text_are_separate_items() -> None:
     assert {e.status for e in events if isinstance(e, ItemEndEvent)} == {"completed"}
 
 
-def test_the_tool_plan_is_reasoning_of_its_own_form() -> None:
+def test_the_tool_plan_is_reasoning_with_its_own_subtype() -> None:
     frames = [START, *plan("I", " will"), *call(0, "f", "{}"), end("TOOL_CALL")]
     assert response_of("cohere", sse(*frames)).parts == [
         ThinkingPart("I will", provider_name="cohere", provider_details={"subtype": "tool_plan"}),
@@ -181,7 +181,7 @@ def test_finish_reasons(native: str, reason: str | None) -> None:
     assert response.provider_response_id == "r1"
 
 
-# --- whole answers -----------------------------------------------------------------------------------------------
+# --- bodies ------------------------------------------------------------------------------------------------------
 
 
 def body(reason: str = "COMPLETE", *, usage: dict[str, Any] | None = None, **message: Any) -> bytes:
@@ -206,7 +206,7 @@ WHOLE = body(
 
 
 def test_a_body_is_decoded() -> None:
-    assert said(response_of("cohere", WHOLE)) == [
+    assert kinds_and_texts(response_of("cohere", WHOLE)) == [
         ("thinking", "I will"),
         ("thinking", "a"),
         ("text", "b"),
@@ -228,7 +228,7 @@ def test_a_body_gives_the_same_parts_as_the_stream() -> None:
 
 
 def test_content_may_be_a_string() -> None:
-    assert said(response_of("cohere", body(content="a"))) == [("text", "a")]
+    assert kinds_and_texts(response_of("cohere", body(content="a"))) == [("text", "a")]
 
 
 # --- citations ---------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def texts(data: bytes) -> list[TextPart]:
 
 
 def test_a_citation_belongs_to_its_text() -> None:
-    cited = cite(0, 4, "text")
+    cited = citation(0, 4, "text")
     frames = [*block(0, "thinking", "a"), *block(1, "text", "text")]
     cases = [
         sse(START, *frames, event("citation-start", 0, citations=cited), event("citation-end", 0), end()),
@@ -256,7 +256,9 @@ def test_a_citation_belongs_to_its_text() -> None:
 
 def test_a_citation_of_a_page_has_its_url() -> None:
     page = {"type": "document", "id": "d", "document": {"url": "https://e.x", "title": "T"}}
-    (part,) = texts(body(content=[{"type": "text", "text": "text"}], citations=[cite(0, 4, "text", sources=[page])]))
+    (part,) = texts(
+        body(content=[{"type": "text", "text": "text"}], citations=[citation(0, 4, "text", sources=[page])])
+    )
     assert part.annotations == [
         {
             "type": "url_citation",
@@ -270,14 +272,14 @@ def test_a_citation_of_a_page_has_its_url() -> None:
 
 
 def test_citations_belong_to_the_text_that_they_cite() -> None:
-    one, two, three = cite(0, 1, "b"), cite(0, 1, "c", content_index=1), cite(0, 1, "b")
+    one, two, three = citation(0, 1, "b"), citation(0, 1, "c", content_index=1), citation(0, 1, "b")
     content = [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]
     parts = texts(body(content=content, citations=[one, two, three]))
     assert [part.provider_details for part in parts] == [{"citations": [one, three]}, {"citations": [two]}]
 
 
 def test_other_citations_belong_to_the_response() -> None:
-    of_thought, of_nothing = cite(0, 1, "a", type="THINKING_CONTENT"), cite(0, 1, "x", content_index=7)
+    of_thought, of_nothing = citation(0, 1, "a", type="THINKING_CONTENT"), citation(0, 1, "x", content_index=7)
     frames = [*block(0, "thinking", "a"), *block(1, "text", "b")]
     cited = [event("citation-start", 0, citations=citation) for citation in (of_thought, of_nothing)]
     response = response_of("cohere", sse(START, *frames, *cited, end()))
@@ -319,7 +321,7 @@ def test_logprobs_belong_to_their_text() -> None:
     assert part.logprobs == [{"token": "ab", "logprob": -0.75, "top_logprobs": []}]
 
 
-# --- ends that are none ------------------------------------------------------------------------------------------
+# --- missing and invalid ends ------------------------------------------------------------------------------------
 
 
 def test_truncated_thought_is_incomplete_even_if_its_block_ended() -> None:
@@ -383,11 +385,11 @@ def test_cancelling_closes_the_turn() -> None:
     assert result.error is None
 
 
-# --- whatever comes ----------------------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------------------
 
 EVERYTHING = [
     START, *plan("I", " will"), *block(0, "thinking", "a", "b"), *block(1, "text", "c", "d"),
-    event("citation-start", 0, citations=cite(0, 1, "c")), event("citation-end", 0),
+    event("citation-start", 0, citations=citation(0, 1, "c")), event("citation-end", 0),
     event("content-start", 2, content={"type": "new", "x": "1"}), event("content-end", 2),
     *call(0, "f", "{", "}"), *call(1, "g"), end("TOOL_CALL", usage={"tokens": {"input_tokens": 1}}),
 ]  # fmt: skip

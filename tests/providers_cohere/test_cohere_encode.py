@@ -1,4 +1,4 @@
-"""Requests to Cohere: settings, tools, and what of the history goes back."""
+"""Requests to Cohere: settings, tools, and which parts of the history are sent back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def request(**call: Any) -> dict[str, Any]:
 
 
 def request_fields(settings: ModelSettings) -> dict[str, Any]:
-    """What the settings add to the body."""
+    """Return the fields that the settings add to the body."""
     plain = request()
     return {name: value for name, value in request(settings=settings).items() if name not in plain}
 
@@ -71,7 +71,7 @@ def test_settings_are_sent_under_their_wire_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ({}, None),
         ({"thinking": True}, {"type": "enabled"}),
@@ -107,7 +107,7 @@ def test_tools_are_sent_as_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "offered", "said"),
+    ("choice", "offered", "expected"),
     [
         (ToolChoice(), "fg", None),
         (ToolChoice("none", ("f",)), "fg", "NONE"),
@@ -123,7 +123,7 @@ def test_tool_choice(choice: ToolChoice, offered: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "expected"),
     [
         (OutputFormat(), None),
         (OutputFormat("json_object"), {"type": "json_object"}),
@@ -137,7 +137,7 @@ def test_output_format(output: OutputFormat, expected: Any) -> None:
     assert request(output=output).get("response_format") == expected
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
+# --- user messages -----------------------------------------------------------------------------------------------
 
 
 def test_a_request_with_everything() -> None:
@@ -170,7 +170,7 @@ def test_unsupported_content_is_refused(content: UserContent) -> None:
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
 
-# --- what goes back ----------------------------------------------------------------------------------------------
+# --- the history that is sent back -------------------------------------------------------------------------------
 
 WHY, SO = ThinkingPart("why"), TextPart("so")
 PLAN = ThinkingPart("I will", provider_details={"subtype": "tool_plan"})
@@ -211,7 +211,7 @@ def test_truncated_thoughts_and_calls_are_not_sent_back() -> None:
 
 def test_a_tool_plan_is_sent_back_as_a_tool_plan() -> None:
     assert sent(PLAN, CALL) == {"tool_plan": "I will", "tool_calls": CALLED}
-    # Of another's plan nobody knows that it was one.
+    # A plan of another origin is not recognised as one.
     assert sent(PLAN, CALL, by=None) == {
         "content": [{"type": "thinking", "thinking": "I will"}],
         "tool_calls": CALLED,
@@ -237,7 +237,7 @@ def test_opaque_data_is_not_sent_to_another_origin(parts: list[ModelResponsePart
 
 
 def test_the_plan_was_lost_between_tool_calls() -> None:
-    """Other decoders leave the plan out of the answer, so it could not be sent back."""
+    """Other decoders omit the plan from the response, so it could not be sent back."""
     message = {"tool_plan": "I will", "tool_calls": CALLED}
     response = response_of("cohere", json.dumps({"finish_reason": "TOOL_CALL", "message": message}).encode())
     assert response.thinking == "I will"

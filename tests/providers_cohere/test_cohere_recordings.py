@@ -1,7 +1,7 @@
-"""Answers that Cohere gave, and what another decoder made of them.
+"""Recorded responses of Cohere, compared with the result of another decoder.
 
-Where this package says something else on purpose, `DEVIATIONS` says what. (That decoder leaves out the plan for tools
-and reads no streams at all; neither shows in these answers.)
+`DEVIATIONS` lists the intended differences. (The other decoder omits the tool plan and reads no streams; these
+recordings have neither.)
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tests.small_wires import assistant, check_cuts, response_of
 pytestmark = pytest.mark.needs("recordings")
 
 DEVIATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    # What is billed is no count of tokens used, so it is not called one.
+    # Billed units are not tokens, so they are not reported as such.
     "usage details": lambda theirs: {f"billed_{name}": n for name, n in theirs["usage"]["details"].items()},
-    # Cohere does not say which model answered; theirs is the one that was asked.
+    # Cohere does not report the model of the response; the other decoder has the model of the request.
     "model name": lambda theirs: None,
 }
-"""What differs in every recording, and what it is here, from what it is there."""
+"""The fields that differ in every recording: our value as a function of the other decoder's."""
 
 
-def expected(path: Path) -> dict[str, Any]:
+def expected_of(path: Path) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((path / "expected.json").read_bytes())
     return value
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
+def normalised(part: dict[str, Any]) -> dict[str, Any]:
     compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
     return {name: part[name] for name in compared_fields if part.get(name) is not None}
 
@@ -43,10 +43,10 @@ def test_the_response_is_as_expected() -> None:
     with Cases() as case:
         for path in recordings("cohere"):
             with case(path.name):
-                theirs = expected(path)
+                theirs = expected_of(path)
                 ours = response_of("cohere", (path / "response.body").read_bytes())
-                assert [normal(msgspec.to_builtins(part)) for part in ours.parts] == [
-                    normal(part) for part in theirs["parts"]
+                assert [normalised(msgspec.to_builtins(part)) for part in ours.parts] == [
+                    normalised(part) for part in theirs["parts"]
                 ]
                 assert ours.finish_reason == theirs["finish_reason"]
                 assert ours.native_finish_reason == theirs["provider_details"]["finish_reason"]
@@ -65,7 +65,7 @@ def test_a_response_is_sent_back_unchanged() -> None:
     with Cases() as case:
         for path in recordings("cohere"):
             with case(path.name):
-                theirs = expected(path)["roundtrip_request"]["messages"]
+                theirs = expected_of(path)["roundtrip_request"]["messages"]
                 ours = response_of("cohere", (path / "response.body").read_bytes())
                 (answer,) = (message for message in theirs if message["role"] == "assistant")
                 assert assistant("cohere", ours) == {"content": answer["content"]}

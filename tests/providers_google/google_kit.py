@@ -1,4 +1,4 @@
-"""What the tests of the Google wire share: answers to write, bytes to cut, events to compare."""
+"""Helpers of the tests of the Google wire: they write answers and compare decoded events."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "go
 GEMINI_3, GEMINI_25 = "gemini-3.1-pro-preview", "gemini-2.5-flash"
 
 
-# --- writing what Google writes ----------------------------------------------------------------------------------
+# --- answers of the provider -------------------------------------------------------------------------------------
 
 
 def answer(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
-    """A chunk, or a whole answer, with these parts; `more` stands on the candidate."""
+    """Return a chunk or an answer with these parts; `more` are fields of the candidate."""
     candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}, "index": 0, **more}
     if finish is not None:
         candidate["finishReason"] = finish
@@ -45,12 +45,12 @@ def call(name: str, signature: str | None = None, **args: Any) -> dict[str, Any]
 
 
 def sse(*chunks: Any, end: str = "\r\n") -> bytes:
-    """A stream of these, with the line ends that Google uses."""
+    """Encode chunks as server-sent events, with Google's line ends."""
     return "".join(f"data: {json.dumps(chunk)}{end}{end}" for chunk in chunks).encode()
 
 
 def array(*chunks: Any, closed: bool = True) -> bytes:
-    """The same as one JSON array, laid out as Google does."""
+    """Encode chunks as one JSON array, in Google's layout."""
     return ("[" + ",\r\n".join(json.dumps(chunk, indent=2) for chunk in chunks) + ("\n]\n" if closed else "")).encode()
 
 
@@ -59,14 +59,14 @@ def body(*parts: dict[str, Any], finish: str | None = "STOP", **more: Any) -> by
 
 
 def stream(*fragments: dict[str, Any], finish: str | None = "STOP", **more: Any) -> bytes:
-    """A stream with one part in each chunk, the last of which says why it ended."""
+    """Return a stream with one part in each chunk and the finish reason in the last one."""
     chunks = [answer(fragment) for fragment in fragments]
     if finish is not None:
         chunks.append(answer(text(""), finish=finish, **more))
     return sse(*chunks)
 
 
-# --- reading it --------------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def origin(row: Profile | str = "google", model: str = GEMINI_3) -> Origin:
@@ -81,7 +81,7 @@ def events_of(
     cause: Cause = "eof",
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
-    """What the decoder makes of these reads."""
+    """Decode these reads and return the events."""
     reader = decoder(ROWS[row].for_model(model), origin(row, model))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
@@ -90,7 +90,7 @@ def events_of(
 
 
 def folded(data: bytes | Sequence[bytes], **how: Any) -> Fold:
-    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    """Decode and fold; raise if the events are illegal or the turn is left open."""
     result = fold(list(events_of(data, **how)))
     assert result.response is not None, "the turn was left open"
     assert result.snapshot() is None, "the turn was left open"
@@ -98,7 +98,7 @@ def folded(data: bytes | Sequence[bytes], **how: Any) -> Fold:
 
 
 def response_of(data: bytes | Sequence[bytes], **how: Any) -> ModelResponse:
-    """The same, of an answer that is not to fail."""
+    """Return the response of a turn that must not fail."""
     result = folded(data, **how)
     assert result.error is None, result.error
     assert result.response is not None
@@ -106,7 +106,7 @@ def response_of(data: bytes | Sequence[bytes], **how: Any) -> ModelResponse:
 
 
 def part_contents(response: ModelResponse) -> list[tuple[Any, ...]]:
-    """The parts: their kind, what they say, and their signature, if any."""
+    """Return the kind, the content and the signature (if any) of every part."""
     return [
         (part.part_kind, getattr(part, "args" if hasattr(part, "args") else "content", None))
         + ((signature,) if (signature := signature_in(part)) else ())
@@ -115,7 +115,7 @@ def part_contents(response: ModelResponse) -> list[tuple[Any, ...]]:
 
 
 def signature_in(part: Any) -> str | None:
-    """The signature of a part, which stands in both places: but for kinds of which the wire keeps it in the details."""
+    """Return the signature of a part; it is also in the details, or only there for some kinds."""
     own_signature, details_signature = (
         getattr(part, "signature", None),
         (getattr(part, "provider_details", None) or {}).get("thought_signature"),

@@ -1,4 +1,4 @@
-"""Whatever the bytes and however they are cut: one legal, closed turn."""
+"""Any bytes, cut anywhere, give one legal and closed turn."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ parts = st.one_of(
     st.dictionaries(names | words, json_values, max_size=3),
 )
 grounded = st.builds(
-    lambda said, at: {
+    lambda text, at: {
         "webSearchQueries": ["q"],
         "groundingChunks": [{"web": {"uri": "u"}}],
-        "groundingSupports": [{"segment": {"startIndex": at, "text": said}, "groundingChunkIndices": [0]}],
+        "groundingSupports": [{"segment": {"startIndex": at, "text": text}, "groundingChunkIndices": [0]}],
     },
     words,
     st.integers(-1, 9),
@@ -121,7 +121,7 @@ def test_json_nested_too_deeply_is_an_error_and_not_a_crash() -> None:
             folded(data)
 
 
-def test_text_that_no_encoder_takes_is_made_whole() -> None:
+def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
     result = folded(b'data: {"candidates":[{"content":{"parts":[{"text":"a\\ud83d"}]},"finishReason":"STOP"}]}\r\n\r\n')
     assert result.response is not None
     assert result.response.text == "a\ufffd"
@@ -145,7 +145,7 @@ def test_the_elements_of_an_array(values: list[Any], places: list[int]) -> None:
 def test_an_element_in_one_piece_and_byte_by_byte_is_the_same(text: str, place: int) -> None:
     data, reader, slow = b"[" + text.encode(), JSONArrayDecoder(), JSONArrayDecoder()
     elements = reader.feed(data[:place]) + reader.feed(data[place:]) + reader.end()
-    assert elements == [found for byte in data for found in slow.feed(bytes((byte,)))] + slow.end()
+    assert elements == [element for byte in data for element in slow.feed(bytes((byte,)))] + slow.end()
 
 
 def test_an_element_that_is_too_large() -> None:

@@ -1,4 +1,4 @@
-"""What went wrong elsewhere, so that it does not go wrong here."""
+"""Bugs of other libraries on this wire."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def contents(*messages: ModelMessage) -> list[dict[str, Any]]:
 
 
 def test_a_tool_loop_keeps_every_signature_on_its_own_part() -> None:
-    """microsoft/semantic-kernel#13417: calls went back without their signatures, and were refused."""
+    """microsoft/semantic-kernel#13417: calls were replayed without their signatures, and were refused."""
     messages: list[ModelMessage] = []
     for number in (1, 2):
         messages.append(response_of(stream(thought("t"), call("f", f"S{number}", n=number), call("g"))))
@@ -57,7 +57,7 @@ def test_a_history_that_lost_its_signatures_is_still_accepted() -> None:
     assert content["parts"][0]["thoughtSignature"] == "skip_thought_signature_validator"
 
 
-def test_thought_never_goes_back_as_tagged_text() -> None:
+def test_thought_is_never_replayed_as_tagged_text() -> None:
     """UKGovernmentBEIS/inspect_ai#4979: thought replayed as <think> text came back in Gemini's answers."""
     for made_by in (origin(), Origin("deepseek", "openai_chat", "r1"), None):
         history = ModelResponse([ThinkingPart("secret plan"), *response_of(stream(text("a"))).parts], origin=made_by)
@@ -75,8 +75,8 @@ def test_thought_after_a_call_stays_after_it() -> None:
     assert [next(iter(part)) for part in content["parts"]] == ["text", "functionCall", "text", "functionCall"]
 
 
-def test_a_signature_without_text_is_not_noise() -> None:
-    """BerriAI/litellm#38809: blocks that held nothing but a signature were dropped as empty."""
+def test_a_signature_without_text_is_replayed() -> None:
+    """BerriAI/litellm#38809: blocks with only a signature were dropped as empty."""
     response = response_of(stream(call("f", "S"), text("", "T")))
     (content,) = contents(response)
     assert content["parts"][1] == {"text": "", "thoughtSignature": "T"}
@@ -89,12 +89,12 @@ def test_fragments_go_back_as_one_part() -> None:
 
 
 def test_thought_and_text_of_one_chunk_both_arrive() -> None:
-    """vllm-project/vllm#43933: of a chunk that held both, one was lost."""
+    """vllm-project/vllm#43933: one of two parts in a chunk was lost."""
     both = answer(thought("t"), text("a"), finish="STOP")
     assert part_contents(response_of(sse(both))) == [("thinking", "t"), ("text", "a")]
 
 
-def test_the_sentinel_stands_in_for_one_call_only() -> None:
+def test_only_one_call_gets_the_sentinel() -> None:
     """Parallel calls: only the first carries a signature, a second one would be refused."""
     echoed = ModelResponse(
         [type(p)(p.tool_name, p.args, p.tool_name) for p in response_of(stream(call("f"), call("g"))).tool_calls]

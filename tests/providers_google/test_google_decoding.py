@@ -1,4 +1,4 @@
-"""The hard cases of Gemini's answers, each as small as it can be."""
+"""Edge cases of Gemini's answers."""
 
 from __future__ import annotations
 
@@ -32,72 +32,72 @@ from tests.providers_google.google_kit import (
     thought,
 )
 
-# --- where one part ends and the next begins ---------------------------------------------------------------------
+# --- boundaries of parts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("fragments", "parts"),
     [
-        # Fragments of one kind are one part; another kind begins another, and so does the same kind after it.
+        # Fragments of one kind are one part; a change of kind begins another part.
         ([text("a"), text("b")], [("text", "ab")]),
         ([thought("a"), thought("b"), text("c")], [("thinking", "ab"), ("text", "c")]),
         (
             [thought("a"), text("b"), thought("c"), text("d")],
             [("thinking", "a"), ("text", "b"), ("thinking", "c"), ("text", "d")],
         ),
-        # A signature belongs to the run with which it came: at the end, without text, as Gemini 3 does …
+        # A signature belongs to the fragments before it: at the end, without text, as in Gemini 3 …
         ([text("a"), text("b"), text("", "S")], [("text", "ab", "S")]),
-        # … or with the first fragment, as 2.5 does.
+        # … or with the first fragment, as in 2.5.
         ([thought("t"), text("a", "S"), text("b")], [("thinking", "t"), ("text", "ab", "S")]),
         ([text("a"), text("b", "S")], [("text", "ab", "S")]),
-        # Two signatures cannot be one: the second begins another part.
+        # A second signature begins another part.
         ([text("a", "S"), text("b", "T")], [("text", "a", "S"), ("text", "b", "T")]),
         ([text("a", "S"), text("b"), text("", "T")], [("text", "ab", "S"), ("text", "", "T")]),
-        # A run after another kind is a new run, signed or not.
+        # Fragments after another kind are a new part, signed or not.
         (
             [text("a", "S"), thought("t"), text("b"), text("", "T")],
             [("text", "a", "S"), ("thinking", "t"), ("text", "b", "T")],
         ),
-        # A signed thought; a thought of which there is only the signature.
+        # A signed thought; a thought with only a signature.
         ([thought("a"), thought("", "S"), text("b")], [("thinking", "a", "S"), ("text", "b")]),
         ([thought("", "S"), text("b")], [("thinking", "", "S"), ("text", "b")]),
-        # A signature never moves to a call, and a call's never to the text.
+        # A signature of a text is never moved to a call, or the other way round.
         ([call("f", "S"), text("", "T")], [("tool-call", {}, "S"), ("text", "", "T")]),
         ([text("a"), call("f", "S", x=1)], [("text", "a"), ("tool-call", {"x": 1}, "S")]),
-        # Empty text is nothing, and no end either.
+        # Empty text is no part and no boundary.
         ([text("a"), text(""), thought(""), text("b")], [("text", "ab")]),
         ([call("f", "S"), call("f"), call("g")], [("tool-call", {}, "S"), ("tool-call", {}), ("tool-call", {})]),
     ],
 )  # fmt: skip
 def test_the_parts_of_a_stream(fragments: list[dict[str, Any]], parts: list[tuple[Any, ...]]) -> None:
     assert part_contents(response_of(stream(*fragments))) == parts
-    # In how many chunks they came makes no difference.
+    # The number of chunks makes no difference.
     assert part_contents(response_of(sse(answer(*fragments, finish="STOP")))) == parts
 
 
-def test_the_parts_of_a_body_are_as_they_are() -> None:
+def test_the_parts_of_a_body_are_not_merged() -> None:
     response = response_of(body(text("a"), text("b"), text("c", "S"), text(""), thought("d"), thought("e")))
     assert part_contents(response) == [
         ("text", "a"), ("text", "b"), ("text", "c", "S"), ("thinking", "d"), ("thinking", "e"),
     ]  # fmt: skip
 
 
-def test_a_signed_text_has_an_item_to_itself() -> None:
+def test_a_signed_text_is_an_item_of_its_own() -> None:
     items = [e for e in events_of(body(text("a", "S"), text("b", "T"))) if isinstance(e, ItemStartEvent)]
     assert [item.kind for item in items] == ["message", "message"]
 
 
-def test_thought_and_text_in_one_chunk_both_arrive_at_once() -> None:
-    reader = decoder_of()
+def test_thought_and_text_of_one_chunk_are_emitted_with_their_read() -> None:
+    reader = new_decoder()
     events = reader.feed(sse(answer(thought("t"), text("a"))))
     assert [event.delta.content_delta for event in events if isinstance(event, PartDeltaEvent)] == ["t", "a"]  # type: ignore[union-attr]
 
 
-def decoder_of() -> Any:
+def new_decoder() -> Any:
     return decoder(ROWS["google"], origin(), "")
 
 
-def test_what_is_shown_of_thought_are_summaries_but_for_open_models() -> None:
+def test_thoughts_are_summaries_except_for_open_models() -> None:
     (part,) = response_of(stream(thought("t"))).parts
     assert isinstance(part, ThinkingPart)
     assert (part.form, part.provider_name) == ("summary", "google")
@@ -106,13 +106,13 @@ def test_what_is_shown_of_thought_are_summaries_but_for_open_models() -> None:
     assert part.form == "raw"
 
 
-def test_a_text_that_was_signed_late_still_says_whose_it_is() -> None:
+def test_a_text_that_is_signed_late_has_its_provider_name() -> None:
     (part,) = response_of(stream(text("a"), text("", "S"))).parts
     assert isinstance(part, TextPart)
     assert (part.signature, part.provider_name) == ("S", "google")
 
 
-def test_a_signature_is_not_touched() -> None:
+def test_a_signature_is_unchanged() -> None:
     signature = "EpAI+/=\n \u00e9=="
     (part,) = response_of(stream(text("a", signature))).parts
     assert isinstance(part, TextPart)
@@ -145,17 +145,17 @@ def test_code_and_its_result() -> None:
         ("text", "done"),
     ]
     ids = [part.tool_call_id for part in response.parts[:4]]  # type: ignore[union-attr]
-    assert ids[0] == ids[1] != ids[2] == ids[3], "a result has its call's id, also if Google gave none"
+    assert ids[0] == ids[1] != ids[2] == ids[3], "a result has its call's id, also if Google sent none"
 
 
-def test_tools_that_google_runs() -> None:
-    asked = {
+def test_builtin_tools() -> None:
+    search_call = {
         "toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["x"]}, "id": "i"},
         "thoughtSignature": "S",
     }
-    told = {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {"r": 1}, "id": "i"}}
-    maps = {"toolCall": {"toolType": "GOOGLE_MAPS", "id": "m"}}
-    first, second, third, *_ = response_of(stream(asked, told, maps)).parts
+    search_result = {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {"r": 1}, "id": "i"}}
+    maps_call = {"toolCall": {"toolType": "GOOGLE_MAPS", "id": "m"}}
+    first, second, third, *_ = response_of(stream(search_call, search_result, maps_call)).parts
     assert isinstance(first, BuiltinToolCallPart)
     assert (first.tool_name, first.args, first.tool_call_id) == ("web_search", {"queries": ["x"]}, "i")
     assert first.provider_details == {"thought_signature": "S"}
@@ -164,26 +164,26 @@ def test_tools_that_google_runs() -> None:
     assert (third.tool_name, third.args) == ("google_maps", None)
 
 
-def test_an_unknown_part_is_kept_whole() -> None:
+def test_an_unknown_part_is_an_opaque_part() -> None:
     new = {"hologram": {"depth": 3, "some_key": None}, "thoughtSignature": "S", "partMetadata": {"a": 1}}
     response = response_of(stream(text("a"), new, text("b")))
     assert response.parts[1] == OpaquePart("hologram", new, provider_name="google")
     assert part_contents(response)[2] == ("text", "b")
 
 
-def test_a_signature_with_nothing_beside_it_is_kept() -> None:
+def test_a_part_with_only_a_signature_is_opaque() -> None:
     (_, part) = response_of(stream(text("a"), {"thoughtSignature": "S"})).parts
     assert part == OpaquePart("thought_signature", {"thoughtSignature": "S"}, provider_name="google")
 
 
-def test_an_empty_part_is_nothing() -> None:
+def test_an_empty_part_is_dropped() -> None:
     assert response_of(stream({}, text("a"), {})).text == "a"
 
 
 # --- calls -------------------------------------------------------------------------------------------------------
 
 
-def test_calls_end_with_stop_and_mean_calls() -> None:
+def test_stop_after_calls_is_finish_reason_tool_call() -> None:
     response = response_of(stream(call("f", "S", city="Paris")))
     assert (response.finish_reason, response.native_finish_reason) == ("tool_call", "STOP")
     assert response_of(body(call("f"))).finish_reason == "tool_call"
@@ -218,12 +218,12 @@ WHOLE = {"items": [{"name": "apple", "price": 0.5}, {"odd key": True, "none": No
     [
         [{"functionCall": {}}],
         [piece("$.n", on=False, numberValue=1)],
-        [],  # the end of the stream ends it as well,
-        [text("and")],  # or whatever comes next,
-        [call("g")],  # another call too
+        [],  # the end of the stream ends the call,
+        [text("and")],  # so does another part,
+        [call("g")],  # and another call
     ],
 )
-def test_arguments_that_come_in_pieces(rest: list[dict[str, Any]]) -> None:
+def test_partial_arguments_are_joined(rest: list[dict[str, Any]]) -> None:
     part = response_of(stream(*PIECES, *rest)).parts[0]
     assert isinstance(part, ToolCallPart)
     extra = {"n": 1} if rest and "partialArgs" in rest[0].get("functionCall", {}) else {}
@@ -231,7 +231,7 @@ def test_arguments_that_come_in_pieces(rest: list[dict[str, Any]]) -> None:
     assert (part.signature, part.complete) == ("S", True)
 
 
-def test_arguments_that_break_off_are_no_call() -> None:
+def test_a_call_with_truncated_arguments_is_incomplete() -> None:
     result = folded(stream(*PIECES, finish=None))
     assert result.response is not None
     (part,) = result.response.parts
@@ -240,7 +240,7 @@ def test_arguments_that_break_off_are_no_call() -> None:
     assert json.loads(part.args + "}") == WHOLE  # type: ignore[operator]
 
 
-def test_paths_that_make_no_sense_do_no_harm() -> None:
+def test_invalid_argument_paths_are_ignored() -> None:
     wild = [
         piece("$.a[999999999]", numberValue=1), piece("$.a.b", numberValue=1), piece("nonsense", numberValue=1),
         piece("$.a[0].c", numberValue=2), piece("", numberValue=3), {"functionCall": {"partialArgs": [None, 1, {}]}},
@@ -253,8 +253,8 @@ def test_paths_that_make_no_sense_do_no_harm() -> None:
 # --- both cases --------------------------------------------------------------------------------------------------
 
 
-def test_snake_case_is_read_as_well() -> None:
-    """As gateways and dumps of the SDK write it; what belongs to a function keeps its names."""
+def test_fields_in_snake_case_are_read() -> None:
+    """Gateways and dumps of the SDK write it; arguments and results of functions keep their names."""
     chunk = {
         "candidates": [
             {
@@ -282,12 +282,12 @@ def test_snake_case_is_read_as_well() -> None:
         assert response.native_finish_reason == "STOP"
 
 
-def test_one_snake_among_camels() -> None:
+def test_a_mixture_of_snake_and_camel_case_is_read() -> None:
     chunk = answer({"text": "a", "thought_signature": "S"}, finish="STOP")
     assert part_contents(response_of(sse(chunk))) == [("text", "a", "S")]
 
 
-def test_arguments_in_snake_case_are_none_of_our_business() -> None:
+def test_arguments_in_snake_case_are_unchanged() -> None:
     response = response_of(stream(call("f", "S", first_name="x", args={"a_b": 1})))
     assert part_contents(response) == [("tool-call", {"first_name": "x", "args": {"a_b": 1}}, "S")]
 
@@ -295,7 +295,7 @@ def test_arguments_in_snake_case_are_none_of_our_business() -> None:
 # --- framing -----------------------------------------------------------------------------------------------------
 
 
-def test_an_array_that_comes_in_pieces() -> None:
+def test_an_array_is_read_in_pieces() -> None:
     chunks = [answer(thought("t")), answer(text('a "quoted" \\ [b], {c}')), answer(text("", "S"), finish="STOP")]
     whole = events_of(sse(*chunks))
     assert events_of(array(*chunks)) == whole
@@ -303,16 +303,16 @@ def test_an_array_that_comes_in_pieces() -> None:
     assert events_of([data[at : at + 1] for at in range(len(data))]) == whole
 
 
-def test_the_end_of_an_array_is_the_end() -> None:
-    reader = decoder_of()
+def test_the_end_of_an_array_ends_the_turn() -> None:
+    reader = new_decoder()
     reader.feed(array(answer(text("a")), closed=False))
     assert not reader.done
     reader.feed(b"\n]")
     assert reader.done
-    assert not folded(array(answer(text("a")))).error, "it says itself that nothing was cut off"
+    assert not folded(array(answer(text("a")))).error, "a closed array is complete"
 
 
-def test_an_array_that_breaks_off() -> None:
+def test_a_truncated_array_is_an_error() -> None:
     for data in (array(answer(text("a")), closed=False), array(answer(text("a")), answer(text("b")))[:-60]):
         result = folded(data)
         assert result.error is not None
@@ -321,14 +321,14 @@ def test_an_array_that_breaks_off() -> None:
         assert result.response.text == "a"
 
 
-def test_a_body_where_a_stream_was_asked_for() -> None:
+def test_a_body_in_place_of_a_stream_is_decoded() -> None:
     assert part_contents(response_of(b"  \n" + body(thought("t"), text("a")))) == [("thinking", "t"), ("text", "a")]
 
 
 # --- usage -------------------------------------------------------------------------------------------------------
 
 
-def test_thoughts_are_counted_in_and_counts_are_cumulative() -> None:
+def test_output_tokens_include_thoughts_and_counts_are_cumulative() -> None:
     chunks = [
         answer(thought("t")) | {"usageMetadata": {"promptTokenCount": 9, "thoughtsTokenCount": 100}},
         answer(text("a")) | {"usageMetadata": {"thoughtsTokenCount": 258, "candidatesTokenCount": 3}},
@@ -346,10 +346,10 @@ counts = st.none() | st.dictionaries(st.sampled_from(_COUNTED), st.none() | st.i
 
 
 @given(st.lists(counts, min_size=1, max_size=8), st.lists(st.integers(0, 2000), max_size=4))
-def test_the_last_count_of_each_kind_holds_in_whatever_chunk_it_came(told: list[Any], places: list[int]) -> None:
-    chunks = [answer(text("a")) | ({} if counted is None else {"usageMetadata": counted}) for counted in told]
+def test_the_last_count_of_each_kind_counts(usages: list[Any], places: list[int]) -> None:
+    chunks = [answer(text("a")) | ({} if counted is None else {"usageMetadata": counted}) for counted in usages]
     data = sse(*chunks, answer(text(""), finish="STOP"))
-    known = {name: count for counted in told for name, count in (counted or {}).items() if count is not None}
+    known = {name: count for counted in usages for name, count in (counted or {}).items() if count is not None}
     for reads in ([data], cut(data, places), [data[:1], *cut(data[1:], range(0, len(data), 40))]):
         usage = response_of(reads).usage
         assert usage.input_tokens == known.get("promptTokenCount")
@@ -357,7 +357,7 @@ def test_the_last_count_of_each_kind_holds_in_whatever_chunk_it_came(told: list[
         assert usage.cache_read_tokens == known.get("cachedContentTokenCount")
 
 
-def test_what_is_not_counted_is_not_known() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     usage = response_of(stream(text("a"))).usage
     assert (usage.input_tokens, usage.output_tokens, usage.output_reasoning_tokens) == (None, None, None)
     assert usage.cache_read_tokens is None
@@ -389,33 +389,33 @@ def test_tokens_by_modality_and_from_the_cache() -> None:
 
 
 @pytest.mark.parametrize("reason", [name for name, ours in FINISH_REASONS.items() if ours != "error"])
-def test_reasons_to_stop(reason: str) -> None:
+def test_finish_reasons(reason: str) -> None:
     for native in (reason, reason.lower()):
         response = response_of(stream(text("a"), finish=native))
         assert (response.finish_reason, response.native_finish_reason) == (FINISH_REASONS[reason], native)
 
 
 @pytest.mark.parametrize("reason", ["OTHER", "FINISH_REASON_UNSPECIFIED", "SOMETHING_NEW"])
-def test_a_reason_that_says_nothing(reason: str) -> None:
+def test_an_unknown_finish_reason_is_none(reason: str) -> None:
     response = response_of(stream(text("a"), finish=reason))
     assert (response.finish_reason, response.native_finish_reason) == (None, reason)
 
 
 @pytest.mark.parametrize("reason", [name for name, ours in FINISH_REASONS.items() if ours == "error"])
-def test_reasons_that_are_failures(reason: str) -> None:
+def test_finish_reasons_that_are_errors(reason: str) -> None:
     result = folded(stream(thought("t"), finish=reason, finishMessage="Malformed function call: f("))
     assert result.error is not None
     assert (result.error.code, result.error.upstream_message) == (reason, "Malformed function call: f(")
     assert result.response is not None
-    assert part_contents(result.response) == [("thinking", "t")], "what came is kept"
+    assert part_contents(result.response) == [("thinking", "t")], "earlier parts are kept"
     assert result.response.finish_reason == "error"
     without = folded(stream(text("a"), finish=reason)).error
-    assert without is not None, "also without a message"
+    assert without is not None, "without a message, too"
     assert (without.message, without.upstream_message) == (result.error.message, reason)
 
 
-def test_all_tokens_spent_on_thought() -> None:
-    """There is no part, not even a content; only the counts tell."""
+def test_an_answer_without_content_has_its_usage() -> None:
+    """There are no parts and no content, only usage."""
     last = {"candidates": [{"finishReason": "MAX_TOKENS", "index": 0}], "usageMetadata": {"thoughtsTokenCount": 97}}
     for data in (sse(last), json.dumps(last).encode(), array(last)):
         response = response_of(data)
@@ -423,13 +423,13 @@ def test_all_tokens_spent_on_thought() -> None:
         assert (response.finish_reason, response.usage.output_reasoning_tokens) == ("length", 97)
 
 
-def test_a_thought_that_was_cut_off() -> None:
+def test_a_thought_that_was_cut_off_is_incomplete() -> None:
     (part,) = response_of(stream(thought("so I"), finish="MAX_TOKENS")).parts
     assert isinstance(part, ThinkingPart)
     assert not part.complete
 
 
-def test_a_prompt_that_was_refused() -> None:
+def test_a_blocked_prompt_is_finish_reason_content_filter() -> None:
     refused = {
         "promptFeedback": {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "no"},
         "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9},
@@ -450,19 +450,19 @@ def test_content_and_parts_may_be_missing() -> None:
     assert response_of(sse(*chunks)).text == "a"
 
 
-def test_a_stop_that_comes_with_every_chunk_ends_nothing() -> None:
+def test_a_finish_reason_in_every_chunk_does_not_end_the_turn() -> None:
     response = response_of(sse(answer(text("a"), finish="STOP"), answer(text("b"), finish="STOP")))
     assert part_contents(response) == [("text", "ab")]
 
 
-def test_another_candidate_is_another_answer() -> None:
+def test_only_the_first_candidate_is_decoded() -> None:
     other = {"content": {"parts": [text("no")]}, "index": 1}
     first = answer(text("a"), finish="STOP")
     first["candidates"].insert(0, other)
     assert response_of(sse({"candidates": [other]}, first)).text == "a"
 
 
-def test_a_stream_that_breaks_off() -> None:
+def test_a_truncated_stream_is_an_error() -> None:
     result = folded(stream(thought("t"), text("a"), finish=None))
     assert result.error is not None
     assert result.error.code == "stream_truncated"
@@ -471,7 +471,7 @@ def test_a_stream_that_breaks_off() -> None:
     assert result.response.parts[-1].complete is False  # type: ignore[union-attr]
 
 
-def test_an_interrupted_answer() -> None:
+def test_a_cancelled_turn_has_no_error_and_a_failed_one_has_the_transports() -> None:
     result = folded(stream(thought("t"), finish=None), cause="cancelled")
     assert result.error is None
     result = folded(stream(thought("t"), finish=None), cause="error", error=ErrorInfo("unavailable", "gone"))
@@ -506,7 +506,7 @@ def test_an_error_in_a_stream(data: bytes) -> None:
     assert (result.error.kind, result.error.code) == ("unavailable", "UNAVAILABLE")
     assert result.error.full_message == ("the upstream is not available for now (status 503): The model is overloaded.")
     assert result.response is not None
-    assert result.response.text == "a", "what came before is kept"
+    assert result.response.text == "a", "earlier parts are kept"
 
 
 @pytest.mark.parametrize("data", [json.dumps(QUOTA).encode(), json.dumps([QUOTA], indent=1).encode(), sse(QUOTA)])
@@ -532,7 +532,7 @@ def test_an_error_instead_of_an_answer(data: bytes) -> None:
         (b"[1, 2]", "not_gemini"),
     ],
 )
-def test_what_is_no_answer(data: bytes, code: str) -> None:
+def test_data_of_another_format_is_an_error(data: bytes, code: str) -> None:
     error = folded(data).error
     assert error is not None
     assert error.code == code
@@ -550,7 +550,7 @@ METADATA = {
     ],
     "groundingSupports": [
         {"segment": {"endIndex": 16, "text": "Zürich is 🏔."}, "groundingChunkIndices": [0, 1, 9]},
-        # One byte off, as Google sometimes is: the text occurs but once.
+        # One byte off, as Google sometimes is: the text occurs only once.
         {"segment": {"startIndex": 18, "endIndex": 31, "text": "Paris is not."}, "groundingChunkIndices": [0]},
         {"segment": {"startIndex": 2, "endIndex": 4, "text": "is"}, "groundingChunkIndices": [0]},
         {"segment": {"endIndex": 3, "text": "not there"}, "groundingChunkIndices": [0]},
@@ -582,7 +582,7 @@ def test_citations_count_in_characters_and_searches_are_parts(data: bytes) -> No
     assert web_call.tool_call_id == web_return.tool_call_id  # type: ignore[union-attr]
 
 
-def test_pages_that_were_read_stand_before_what_was_made_of_them() -> None:
+def test_url_context_parts_come_before_the_answer() -> None:
     pages = {"urlMetadata": [{"retrievedUrl": "https://a", "urlRetrievalStatus": "SUCCESS"}]}
     response = response_of(sse(answer(text("a"), finish="STOP", urlContextMetadata=pages)))
     assert part_contents(response) == [
@@ -592,15 +592,15 @@ def test_pages_that_were_read_stand_before_what_was_made_of_them() -> None:
     ]  # fmt: skip
 
 
-def test_searches_that_came_as_parts_are_not_told_twice() -> None:
-    asked = {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["zurich"]}, "id": "i"}}
-    response = response_of(stream(asked, text("a"), groundingMetadata=METADATA))
+def test_searches_that_are_parts_are_not_added_from_the_metadata() -> None:
+    search_call = {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["zurich"]}, "id": "i"}}
+    response = response_of(stream(search_call, text("a"), groundingMetadata=METADATA))
     assert [part.part_kind for part in response.parts] == ["builtin-tool-call", "text"]
     assert response.provider_details is not None
-    assert response.provider_details["grounding_metadata"] == METADATA, "but nothing is lost"
+    assert response.provider_details["grounding_metadata"] == METADATA, "the metadata is stored, too"
 
 
-def test_what_stands_beside_the_answer_is_kept() -> None:
+def test_metadata_of_the_answer_is_in_provider_details() -> None:
     ratings = [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "NEGLIGIBLE"}]
     response = response_of(stream(text("a"), safetyRatings=ratings, avgLogprobs=-0.5))
     assert response.provider_details == {"safety_ratings": ratings, "avg_logprobs": -0.5}

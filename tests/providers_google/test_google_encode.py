@@ -1,4 +1,4 @@
-"""Requests to Gemini: what the body holds for what was asked."""
+"""Requests to Gemini: the body for a call."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def request(model: str = GEMINI_3, row: str = "google", **fields: Any) -> dict[s
 
 
 def request_fields(settings: dict[str, Any], model: str = GEMINI_3) -> dict[str, Any]:
-    """What the settings add to the body."""
+    """Return the fields that settings add to the body."""
     body = request(model, settings=settings)
     del body["contents"]
     return body
@@ -63,7 +63,7 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "parts": list(parts)}
 
 
-# --- where it goes -----------------------------------------------------------------------------------------------
+# --- path and headers --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
         ("google", "../x?key=1#", False, "/models/..%2Fx%3Fkey%3D1%23:generateContent"),
     ],
 )
-def test_the_model_and_the_way_to_answer_stand_in_the_path(row: str, model: str, stream: bool, there: str) -> None:
+def test_the_path_names_the_model_and_the_method(row: str, model: str, stream: bool, there: str) -> None:
     assert path(ModelCall(model, [HELLO], stream=stream), ROWS[row]) == there
 
 
-def test_who_is_asking() -> None:
+def test_authentication_headers() -> None:
     assert headers(ROWS["google"], "k") == {"x-goog-api-key": "k"}
     assert headers(ROWS["google-vertex"], "k") == {"Authorization": "Bearer k"}
     assert headers(ROWS["google"], None) == {}
@@ -89,9 +89,9 @@ def test_who_is_asking() -> None:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_the_least_request() -> None:
+def test_a_minimal_request() -> None:
     assert request() == {"contents": [user({"text": "hello"})]}
-    assert request(stream=False) == request(stream=True), "the path says which"
+    assert request(stream=False) == request(stream=True), "streaming is in the path"
 
 
 def test_settings_have_googles_names() -> None:
@@ -120,7 +120,7 @@ def test_settings_that_only_google_has() -> None:
     }  # fmt: skip
 
 
-def test_what_this_wire_has_no_place_for_is_not_sent() -> None:
+def test_unsupported_settings_are_not_sent() -> None:
     assert request_fields({"timeout": 5.0, "user": "u", "metadata": {"a": "b"}, "parallel_tool_calls": False}) == {}
 
 
@@ -130,7 +130,7 @@ def test_service_tiers(asks: str, gets: str | None) -> None:
     assert request_fields({"service_tier": asks, "google_service_tier": "priority"})["serviceTier"] == "priority"
 
 
-def test_an_extra_body_wins_setting_by_setting() -> None:
+def test_an_extra_body_overrides_single_settings() -> None:
     body = request_fields(
         {"temperature": 1, "top_p": 0.5, "extra_body": {"generationConfig": {"temperature": 0}, "new": [1]}}
     )
@@ -140,8 +140,8 @@ def test_an_extra_body_wins_setting_by_setting() -> None:
 # --- thought -----------------------------------------------------------------------------------------------------
 
 SHOWN = {"includeThoughts": True}
-# What asks for the model's own amount, none, the least, much, and the most there is.
-THOUGHT: dict[str, tuple[Any, ...]] = {
+# The fields for thinking on, off, minimal, xhigh and max.
+THINKING_FIELDS: dict[str, tuple[Any, ...]] = {
     "gemini-3.1-pro-preview": (None, "low", "low", "high", "high"),
     "gemini-3-pro-preview": (None, "low", "low", "high", "high"),
     "gemini-3-flash-preview": (None, "minimal", "minimal", "high", "high"),
@@ -151,10 +151,10 @@ THOUGHT: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("model", THOUGHT)
+@pytest.mark.parametrize("model", THINKING_FIELDS)
 @pytest.mark.parametrize("row", ROWS)
-def test_how_much_to_think(model: str, row: str) -> None:
-    for level, amount in zip((True, False, "minimal", "high", "max"), THOUGHT[model], strict=True):
+def test_thinking_levels(model: str, row: str) -> None:
+    for level, amount in zip((True, False, "minimal", "high", "max"), THINKING_FIELDS[model], strict=True):
         wanted: dict[str, Any] = {} if level is False else dict(SHOWN)
         if amount is not None:
             wanted["thinkingLevel" if isinstance(amount, str) else "thinkingBudget"] = amount
@@ -163,7 +163,7 @@ def test_how_much_to_think(model: str, row: str) -> None:
         assert request(model, row, settings={"thinking": "none"}) == request(model, row, settings={"thinking": False})
 
 
-def test_models_that_do_not_think_are_not_told_how_much() -> None:
+def test_models_without_thinking_get_no_thinking_config() -> None:
     for model in ("gemini-2.0-flash", "gemini-2.5-flash-image"):
         for level in (True, False, "high"):
             assert config({"thinking": level, "thinking_budget": 5}, model) is None
@@ -173,11 +173,11 @@ def config(settings: dict[str, Any], model: str = GEMINI_3) -> Any:
     return request_fields(settings, model).get("generationConfig", {}).get("thinkingConfig")
 
 
-def test_googles_own_setting_wins_and_is_taken_as_it_is() -> None:
+def test_googles_own_setting_takes_precedence_and_is_unchanged() -> None:
     own = {"include_thoughts": True, "thinking_budget": 2048}
     sent = {"includeThoughts": True, "thinkingBudget": 2048}
     assert config({"google_thinking_config": own, "thinking": "high"}) == sent
-    assert config({"google_thinking_config": sent}) == sent, "in either case"
+    assert config({"google_thinking_config": sent}) == sent, "in snake case and camel case"
     assert config({"google_thinking_config": {"thinking_level": "HIGH"}, "thinking": False}) == {
         "thinkingLevel": "HIGH"
     }
@@ -191,9 +191,9 @@ def test_a_budget_and_a_level_never_go_together() -> None:
     assert config({"thinking_budget": 0}, GEMINI_25) == {"thinkingBudget": 0}
 
 
-def test_who_asks_for_summaries_asks_to_see_them() -> None:
+def test_thinking_summary_sets_include_thoughts() -> None:
     assert config({"thinking_summary": "auto"}) == SHOWN
-    assert config({}) is None, "nothing is asked that nobody asked for"
+    assert config({}) is None, "without settings, nothing is sent"
 
 
 # --- tools and output --------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ F, G = {"name": "f", "description": "does f", "parametersJsonSchema": SCHEMA}, {
         (ToolChoice("none"), [F, G], {"mode": "NONE"}),
         (ToolChoice("required"), [F, G], {"mode": "ANY"}),
         (ToolChoice("required", ("f",)), [F, G], {"mode": "ANY", "allowedFunctionNames": ["f"]}),
-        # Without force a choice cannot be narrowed: fewer are offered.
+        # Allowed tools without a forced call: only these are offered.
         (ToolChoice("auto", ("g",)), [G], None),
     ],
 )
@@ -220,23 +220,23 @@ def test_tools(choice: ToolChoice, declared: list[Any], config: Any) -> None:
     assert body.get("toolConfig") == (None if config is None else {"functionCallingConfig": config})
 
 
-def test_a_choice_without_tools_is_none() -> None:
+def test_a_tool_choice_without_tools_is_not_sent() -> None:
     assert request(tool_choice=ToolChoice("required")) == request()
     with pytest.raises(RequestError, match="the tools are: f, g"):
         request(tools=TOOLS, tool_choice=ToolChoice("required", ("h",)))
 
 
-def test_the_form_of_the_answer() -> None:
+def test_output_formats() -> None:
     json_only = {"responseMimeType": "application/json"}
     assert request(output=OutputFormat("json_object"))["generationConfig"] == json_only
     body = request(output=OutputFormat("json_schema", "n", SCHEMA), settings={"thinking": True})
     assert body["generationConfig"] == json_only | {"responseJsonSchema": SCHEMA, "thinkingConfig": SHOWN}
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
+# --- user content ------------------------------------------------------------------------------------------------
 
 
-def test_instructions_have_one_place() -> None:
+def test_instructions_and_system_prompts_are_the_system_instruction() -> None:
     messages: list[ModelMessage] = [
         ModelRequest([SystemPromptPart("be brief"), UserPromptPart("hi")], instructions="be kind"),
         ModelResponse([TextPart("hello")]),
@@ -250,7 +250,7 @@ def test_instructions_have_one_place() -> None:
 @pytest.mark.parametrize(
     "messages", [[], [ModelRequest([SystemPromptPart("s")])], [ModelResponse([TextPart("a")])], [ModelRequest([])]]
 )
-def test_the_first_content_is_the_users(messages: list[ModelMessage]) -> None:
+def test_the_first_content_has_the_role_user(messages: list[ModelMessage]) -> None:
     assert request(messages=messages)["contents"][0] == user({"text": ""})
 
 
@@ -276,7 +276,7 @@ def test_media_that_cannot_be_sent(content: UserContent) -> None:
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
 
-# --- what functions returned -------------------------------------------------------------------------------------
+# --- results of functions ----------------------------------------------------------------------------------------
 
 
 def step(*calls: ToolCallPart) -> ModelResponse:
@@ -288,7 +288,7 @@ def returned(name: str, response: Any, call_id: str = "") -> dict[str, Any]:
 
 
 def test_results_follow_their_calls_in_one_content_and_in_their_order() -> None:
-    """Also if they came one by one, in another order, without the function's name, and with words of the user."""
+    """Also if they came one by one, in another order, without the function's name, and with a prompt of the user."""
     messages: list[ModelMessage] = [
         HELLO,
         step(ToolCallPart("f", {}, "1", signature="S"), ToolCallPart("g", {}, "2")),
@@ -328,7 +328,7 @@ def test_media_that_a_function_returned() -> None:
     ]
 
 
-def test_a_retry_that_is_about_no_call_is_words() -> None:
+def test_a_retry_without_a_call_is_text() -> None:
     assert request(messages=[ModelRequest([RetryPromptPart("again")])])["contents"] == [user({"text": "again"})]
 
 
@@ -344,7 +344,7 @@ def test_arguments_are_an_object(args: Any, sent: Any) -> None:
     assert content["parts"] == [{"functionCall": {"name": "f", "args": sent, "id": "1"}, "thoughtSignature": "S"}]
 
 
-# --- what goes back ----------------------------------------------------------------------------------------------
+# --- replayed parts ----------------------------------------------------------------------------------------------
 
 OWN = origin()
 OTHERS = [
@@ -364,7 +364,7 @@ NEW = {"hologram": 1, "thoughtSignature": "S"}
 SIGNED = {"thoughtSignature": "S"}
 GOOGLE: dict[str, Any] = {"provider_name": "google", "provider_details": DETAILS}
 
-# A part; what of it goes back to who made it; what goes to another; what goes if nobody knows who made it.
+# A part; its form for the same origin; its form for another origin; its form if the origin is unknown.
 SEND_BACK: list[tuple[ModelResponsePart, Any, Any, Any]] = [
     (ThinkingPart("t"), T, None, T),
     (ThinkingPart("t", signature="S"), T | SIGNED, None, T),
@@ -391,7 +391,7 @@ SEND_BACK: list[tuple[ModelResponsePart, Any, Any, Any]] = [
         None,
         None,
     ),
-    # What was told in metadata never was a part; what Google refuses.
+    # Parts that were made from metadata; parts that Google refuses.
     (BuiltinToolCallPart("web_search", {}, "metadata:web_search", provider_name="google"), None, None, None),
     (BuiltinToolCallPart("media_processing", None, "i", provider_name="google"), None, None, None),
     (OpaquePart("thought_signature", {"thoughtSignature": "S"}), None, None, None),
@@ -404,7 +404,7 @@ SEND_BACK: list[tuple[ModelResponsePart, Any, Any, Any]] = [
 
 
 def sent_of(parts: list[ModelResponsePart], made_by: Origin | None) -> list[Any]:
-    """The parts as sent in a turn that is over: there nothing stands in for a signature."""
+    """Encode the parts in a turn that is over, in which no sentinel replaces a signature."""
     called = [part for part in parts if isinstance(part, ToolCallPart) and part.complete]
     returned = [ToolReturnPart(part.tool_name, "ok", part.tool_call_id) for part in called]
     messages = [HELLO, ModelResponse(parts, origin=made_by), ModelRequest([*returned, UserPromptPart("and?")])]
@@ -413,14 +413,14 @@ def sent_of(parts: list[ModelResponsePart], made_by: Origin | None) -> list[Any]
 
 
 @pytest.mark.parametrize(("part", "own", "foreign", "unknown"), SEND_BACK)
-def test_what_goes_back_to_whom(part: ModelResponsePart, own: Any, foreign: Any, unknown: Any) -> None:
+def test_replayed_parts_by_origin(part: ModelResponsePart, own: Any, foreign: Any, unknown: Any) -> None:
     assert sent_of([part], OWN) == ([own] if own else [])
     for other in OTHERS:
         assert sent_of([part], other) == ([foreign] if foreign else []), other
     assert sent_of([part], None) == ([unknown] if unknown else [])
 
 
-def test_all_of_it_goes_back_in_its_order_and_nothing_is_merged() -> None:
+def test_own_parts_are_replayed_in_order_and_not_merged() -> None:
     assert sent_of([part for part, *_ in SEND_BACK], OWN) == [own for _, own, *_ in SEND_BACK if own]
 
 
@@ -450,7 +450,7 @@ foreign_parts = st.one_of(
 
 
 @given(st.lists(foreign_parts, max_size=6), st.sampled_from(OTHERS), st.booleans())
-def test_nothing_opaque_of_another_leaves(parts: list[ModelResponsePart], other: Origin, turn_is_over: bool) -> None:
+def test_foreign_opaque_data_is_never_sent(parts: list[ModelResponsePart], other: Origin, turn_is_over: bool) -> None:
     messages: list[ModelMessage] = [HELLO, ModelResponse(parts, origin=other)]
     if turn_is_over:
         messages.append(HELLO)
@@ -461,7 +461,7 @@ def test_nothing_opaque_of_another_leaves(parts: list[ModelResponsePart], other:
 
 
 def signatures(messages: list[ModelMessage], model: str = GEMINI_3) -> list[list[str | None]]:
-    """The signatures of the calls, step by step."""
+    """Return the signatures of the calls of each step."""
     contents = request(model, messages=messages)["contents"]
     return [
         [part.get("thoughtSignature") for part in content["parts"] if "functionCall" in part]
@@ -477,7 +477,7 @@ def test_the_first_unsigned_call_of_each_step_of_the_current_turn_gets_the_senti
     assert signatures([HELLO, step(unsigned, second), ok, step(signed, second), ok, step(unsigned)]) == [
         [SENTINEL, None], ["S", None], [SENTINEL],
     ]  # fmt: skip
-    # Earlier turns are not checked; a retry in words begins a turn as well.
+    # Earlier turns are not checked; a retry as text begins a turn, too.
     assert signatures([HELLO, step(unsigned), ok, HELLO, step(unsigned)]) == [[None], [SENTINEL]]
     assert signatures([HELLO, step(unsigned), ok, ModelRequest([RetryPromptPart("again")])]) == [[None]]
     assert signatures([HELLO, step(unsigned), ModelRequest([RetryPromptPart("again", "f", "1")])]) == [[SENTINEL]]

@@ -69,13 +69,13 @@ def test_a_turn() -> None:
         ("builtin-tool-call", {"queries": ["q"]}),
         ("builtin-tool-return", [{"r": 1}], "T"),
     ]
-    thinking, text, search, found = response.parts
+    thinking, text, search, result = response.parts
     assert isinstance(thinking, ThinkingPart)
     assert thinking.form == "summary"
     assert isinstance(text, TextPart)
     assert text.annotations == [{"type": "url_citation", "url": "https://a"}]
     assert (search.tool_name, search.tool_call_id) == ("web_search", "g")  # type: ignore[union-attr]
-    assert found.tool_call_id == "g"  # type: ignore[union-attr]
+    assert result.tool_call_id == "g"  # type: ignore[union-attr]
     assert (response.finish_reason, response.native_finish_reason) == ("stop", "completed")
     assert (response.model_name, response.provider_response_id) == ("gemini-3-flash-preview", "v1_x")
     usage = response.usage
@@ -102,7 +102,7 @@ def test_a_call_after_a_thought_that_is_only_a_signature() -> None:
     assert response.finish_reason == "tool_call"
 
 
-def test_a_whole_body_in_both_of_its_forms() -> None:
+def test_a_body_in_both_forms() -> None:
     thought = {"type": "thought", "signature": "S"}
     call = {"type": "function_call", "id": "c", "name": "f", "arguments": {"a": 1}}
     content = [{"type": "text", "text": "a"}, {"type": "image", "data": "AA==", "mime_type": "image/png"}]
@@ -121,7 +121,7 @@ def test_unknown_steps_are_kept() -> None:
     assert response.parts[0].native == {"type": "dream", "depth": 2}  # type: ignore[union-attr]
 
 
-def test_ends() -> None:
+def test_statuses_and_errors() -> None:
     steps = [start(0, "model_output"), delta(0, "text", text="a")]
     assert response_of(written(*steps, stop(0), status="incomplete")).finish_reason == "length"
     assert folded(written(*steps, stop(0), status="failed")).error is not None
@@ -130,15 +130,15 @@ def test_ends() -> None:
     assert broken.error.code == "stream_truncated"
     assert broken.response is not None
     assert broken.response.text == "a"
-    said_so = folded(
+    failed = folded(
         written(*steps, {"event_type": "error", "error": {"code": "busy", "message": "later"}}, status=None)
     )
-    assert said_so.error is not None
-    assert (said_so.error.code, said_so.error.upstream_message) == ("busy", "later")
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.upstream_message) == ("busy", "later")
 
 
 @pytest.mark.parametrize("last", [None, {}, {"total_tokens": 133}, {"total_thought_tokens": None}])
-def test_counts_that_come_only_in_the_beginning_are_kept(last: dict[str, Any] | None) -> None:
+def test_counts_in_the_first_event_are_kept_if_the_last_has_none(last: dict[str, Any] | None) -> None:
     more = {"usage": last} if last is not None else {}
     events = [
         {"interaction": interaction("in_progress", usage=USAGE), "event_type": "interaction.created"},
@@ -151,7 +151,7 @@ def test_counts_that_come_only_in_the_beginning_are_kept(last: dict[str, Any] | 
     assert (usage.input_tokens, usage.output_tokens, usage.output_reasoning_tokens) == (53, 80, 65)
 
 
-def test_a_call_that_was_cut_off_is_not_whole() -> None:
+def test_a_call_that_was_cut_off_is_incomplete() -> None:
     steps = [start(0, "function_call", id="c", name="f"), delta(0, "arguments_delta", arguments='{"a')]
     result = folded(written(*steps, status=None))
     assert result.response is not None

@@ -1,7 +1,7 @@
-"""Answers that Google gave, and what another decoder made of them.
+"""Recorded answers of Google, compared with the parts of another decoder.
 
-Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. Where this package says
-something else on purpose, `normal` and `DEVIATIONS` say so; anything else that differs is a failure.
+Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. `normalize`
+and `DEVIATIONS` have the intended differences; every other difference is a failure.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ def load(folder: Path) -> Recording:
     return Recording(folder.name, "google", expected["model_name"], body, expected)
 
 
-# --- where we differ on purpose ----------------------------------------------------------------------------------
+# --- intended differences ----------------------------------------------------------------------------------------
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as both sides tell it: everything that is only bookkeeping is levelled here, and nowhere else.
+def normalize(part: dict[str, Any]) -> dict[str, Any]:
+    """Reduce a part to the fields that both decoders have. All differences in form are removed here.
 
-    * A signature is `signature` for us, and as with them `thought_signature` among the details.
-    * Ids of calls to which Google gave none are made up there, and minted by the run here.
-    * Thought has its maker's name here; what Google shows of it are summaries; success goes without saying.
+    * A signature is in `signature` here, and in both in `thought_signature` of the details.
+    * For calls without an id, the other decoder generates one; here the run does.
+    * Thoughts have a provider name and a form here; results have an outcome.
     """
-    kept: tuple[str, ...] = (
+    fields: tuple[str, ...] = (
         "part_kind",
         "content",
         "tool_name",
@@ -67,14 +67,14 @@ def normal(part: dict[str, Any]) -> dict[str, Any]:
         "media_type",
     )
     if part["part_kind"] == "thinking":
-        kept = tuple(name for name in kept if name != "provider_name")
+        fields = tuple(name for name in fields if name != "provider_name")
     if "signature" in part:
         assert part["signature"] == part["provider_details"]["thought_signature"]
-    return {name: part[name] for name in kept if part.get(name) is not None}
+    return {name: part[name] for name in fields if part.get(name) is not None}
 
 
 TOOL_CALL: Callable[[str], str] = {"stop": "tool_call"}.__getitem__
-"""Google says STOP after calls, too; a finish reason that hides them is no help to anyone."""
+"""Google sends STOP after calls, too; here the finish reason is `tool_call`."""
 
 DEVIATIONS: dict[str, Callable[[str], str]] = dict.fromkeys(
     (
@@ -85,14 +85,14 @@ DEVIATIONS: dict[str, Callable[[str], str]] = dict.fromkeys(
     ),
     TOOL_CALL,
 )
-"""Recordings whose finish reason is another one."""
+"""Recordings with another finish reason here."""
 
 
 def test_every_deviation_is_about_a_recording() -> None:
     assert set(DEVIATIONS) <= {recording.name for recording in recorded()}
 
 
-# --- what is decoded ---------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def decoded(recording: Recording) -> ModelResponse:
@@ -106,8 +106,8 @@ def test_the_parts_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
-                ours = [normal(msgspec.to_builtins(part)) for part in decoded(recording).parts]
-                assert ours == [normal(part) for part in recording.expected["parts"]]
+                ours = [normalize(msgspec.to_builtins(part)) for part in decoded(recording).parts]
+                assert ours == [normalize(part) for part in recording.expected["parts"]]
 
 
 def test_usage_and_finish_reason_are_the_expected_ones() -> None:
@@ -120,13 +120,13 @@ def test_usage_and_finish_reason_are_the_expected_ones() -> None:
                 assert response.model_name == expected["response_model_name"]
                 assert response.provider_response_id == expected["provider_response_id"]
                 for field in ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens"):
-                    # What was not reported is None here, 0 there.
+                    # Usage that was not reported is None here and 0 there.
                     assert (getattr(response.usage, field) or 0) == expected["usage"][field]
                 assert response.usage.details == expected["usage"]["details"]
 
 
-def test_what_goes_back_is_what_came() -> None:
-    """The other side's request, but for its made-up ids, its name for results, and base64 in another alphabet."""
+def test_replayed_answers_are_the_expected_ones() -> None:
+    """They are the other library's, except for generated ids, a field's name, and the alphabet of base64."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -140,25 +140,31 @@ def test_what_goes_back_is_what_came() -> None:
                 row = ROWS[recording.row].for_model(recording.model)
                 request = encode(ModelCall(recording.model, messages), row, origin(recording.row, recording.model))
                 theirs = recording.expected["roundtrip_request"]["contents"]
-                assert [_level(content) for content in request["contents"]] == [_level(content) for content in theirs]
+                assert [_normalize_content(content) for content in request["contents"]] == [
+                    _normalize_content(content) for content in theirs
+                ]
 
 
-def _level(value: Any, name: str = "") -> Any:
+def _normalize_content(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        gone = ("id",) if name in ("functionCall", "functionResponse") else ()
-        said = {"return_value": "output"}  # the second is the one that Google documents
-        return {said.get(inner, inner): _level(entry, inner) for inner, entry in value.items() if inner not in gone}
+        ignored = ("id",) if name in ("functionCall", "functionResponse") else ()
+        other_names = {"return_value": "output"}  # the second one is in Google's documentation
+        return {
+            other_names.get(inner, inner): _normalize_content(entry, inner)
+            for inner, entry in value.items()
+            if inner not in ignored
+        }
     if isinstance(value, list):
-        return [_level(entry) for entry in value]
+        return [_normalize_content(entry) for entry in value]
     return value.replace("-", "+").replace("_", "/") if name == "thoughtSignature" else value
 
 
-# --- however the bytes are cut -----------------------------------------------------------------------------------
+# --- cuts of the bytes -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 def test_any_cut_in_two_gives_the_same_events(line_end: bytes) -> None:
-    """Every cut of a small body; of a large one those around frame boundaries, and some anywhere."""
+    """Every cut of a small body; of a large one, those near frame boundaries and some others."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):

@@ -1,4 +1,4 @@
-"""Answers of Mistral's chat: what is made of them, streamed and whole, however they are cut or broken."""
+"""Decoding of Mistral's chat: streams and bodies, split anywhere, truncated or invalid."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.small_wires import (
     events_of,
     folded,
     garbled,
+    kinds_and_texts,
     origin,
     response_of,
-    said,
     sse,
 )
 
@@ -126,14 +126,14 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
 def test_streams_are_decoded(name: str) -> None:
     frames, expected = STREAMS[name]
     data = sse(*frames, DONE)
-    assert said(response_of("mistral", data)) == expected
+    assert kinds_and_texts(response_of("mistral", data)) == expected
     check_cuts("mistral", data)
 
 
 @pytest.mark.parametrize("tail", [[], [DONE]])
 def test_the_last_event_may_lack_its_blank_line(tail: list[str]) -> None:
     data = sse(chunk("a"), chunk("b", "stop"), *tail).rstrip(b"\n")
-    assert said(response_of("mistral", data)) == [("text", "ab")]
+    assert kinds_and_texts(response_of("mistral", data)) == [("text", "ab")]
 
 
 def test_done_ends_the_stream_at_once() -> None:
@@ -198,9 +198,9 @@ def test_a_signature_repeated_in_every_chunk_is_one_part() -> None:
     assert [(part.content, part.signature) for part in thought(data)] == [("ab", "S")]
 
 
-def test_every_chunk_of_a_body_is_a_part() -> None:
+def test_every_thinking_chunk_of_a_body_is_a_part() -> None:
     data = body([thinking("a", "b", closed=True), thinking("c"), text("d"), text("e")])
-    assert said(response_of("mistral", data)) == [("thinking", "ab"), ("thinking", "c"), ("text", "de")]
+    assert kinds_and_texts(response_of("mistral", data)) == [("thinking", "ab"), ("thinking", "c"), ("text", "de")]
     check_cuts("mistral", data)
 
 
@@ -235,7 +235,7 @@ def test_empty_chunks_do_not_move_a_reference() -> None:
     assert part.provider_details == {"inserted": [{"at": 3, "chunk": reference(1)}]}
 
 
-# --- calls, provider's tools -------------------------------------------------------------------------------------
+# --- calls, builtin tools ----------------------------------------------------------------------------------------
 
 
 def test_calls_have_their_names_and_ids() -> None:
@@ -305,7 +305,7 @@ def test_logprobs_belong_to_their_text() -> None:
     assert part.logprobs == [entry]
 
 
-# --- ends that are none ------------------------------------------------------------------------------------------
+# --- missing and invalid ends ------------------------------------------------------------------------------------
 
 
 def test_truncated_thought_is_incomplete() -> None:
@@ -319,7 +319,7 @@ def test_a_truncated_stream_is_an_error() -> None:
     for broken_off in (data, data + b'data: {"choices": [{"ind'):
         error, response = error_of("mistral", broken_off)
         assert error.code == "stream_truncated"
-        assert said(response) == [("thinking", "a"), ("text", "b")]
+        assert kinds_and_texts(response) == [("thinking", "a"), ("text", "b")]
         assert isinstance(response.parts[-1], TextPart)
         assert response.parts[-1].complete is False
 
@@ -386,22 +386,22 @@ def test_cancelling_closes_the_turn() -> None:
 def test_tags_of_the_oldest_models() -> None:
     data = sse(chunk("<thi"), chunk("nk>\na"), chunk("b\n</think>\n\nso"), chunk("", "stop"))
     response = response_of("mistral", data, model=OLD)
-    assert said(response) == [("thinking", "ab"), ("text", "so")]
+    assert kinds_and_texts(response) == [("thinking", "ab"), ("text", "so")]
     assert isinstance(response.parts[0], ThinkingPart)
     assert response.parts[0].provider_details == {"open": "<think>\n", "close": "\n</think>\n\n"}
     check_cuts("mistral", data, model=OLD)
 
 
 def test_tags_are_text_for_models_with_thinking_chunks() -> None:
-    assert said(response_of("mistral", body("<think>a</think>b"))) == [("text", "<think>a</think>b")]
+    assert kinds_and_texts(response_of("mistral", body("<think>a</think>b"))) == [("text", "<think>a</think>b")]
 
 
 def test_text_withheld_as_a_possible_tag_precedes_later_text() -> None:
     data = sse(chunk("a <"), chunk(tool_calls=[call("f", "{}", id="c")], finish="tool_calls"))
-    assert said(response_of("mistral", data, model=OLD)) == [("text", "a <"), ("tool-call", "{}")]
+    assert kinds_and_texts(response_of("mistral", data, model=OLD)) == [("text", "a <"), ("tool-call", "{}")]
 
 
-# --- whatever comes ----------------------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------------------
 
 EVERYTHING = [
     chunk(""), chunk([thinking("a", reference(1), signature="S")]), chunk([thinking("b", closed=True), text("c")]),

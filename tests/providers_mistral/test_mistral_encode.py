@@ -1,4 +1,4 @@
-"""Requests to Mistral: settings, tools, and what of the history goes back."""
+"""Requests to Mistral: settings, tools, and which parts of the history are sent back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def request(*, model: str = "mistral-small-latest", **call: Any) -> dict[str, An
 
 
 def request_fields(settings: ModelSettings, **call: Any) -> dict[str, Any]:
-    """What the settings add to the body."""
+    """Return the fields that the settings add to the body."""
     plain = request(**call)
     return {name: value for name, value in request(settings=settings, **call).items() if name not in plain}
 
@@ -118,7 +118,7 @@ def test_tools_are_sent_as_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "offered", "said"),
+    ("choice", "offered", "expected"),
     [
         (ToolChoice(), "fg", None),
         (ToolChoice("none"), "fg", "none"),
@@ -140,7 +140,7 @@ def test_a_choice_of_an_unknown_tool_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "expected"),
     [
         (OutputFormat(), None),
         (OutputFormat("json_object"), {"type": "json_object"}),
@@ -154,7 +154,7 @@ def test_output_format(output: OutputFormat, expected: Any) -> None:
     assert request(output=output).get("response_format") == expected
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
+# --- user messages -----------------------------------------------------------------------------------------------
 
 
 def test_a_request_with_everything() -> None:
@@ -175,7 +175,7 @@ def test_a_request_with_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (Text("a"), {"type": "text", "text": "a"}),
         (Image(url="https://e.x/i"), {"type": "image_url", "image_url": "https://e.x/i"}),
@@ -203,7 +203,7 @@ def test_unsupported_content_is_refused(content: UserContent) -> None:
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
 
-# --- what goes back ----------------------------------------------------------------------------------------------
+# --- the history that is sent back -------------------------------------------------------------------------------
 
 
 def sent(*parts: ModelResponsePart, by: Any = "own", model: str = "m", **row: Any) -> dict[str, Any] | None:
@@ -307,7 +307,7 @@ def test_opaque_parts_that_are_no_chunks_are_not_sent() -> None:
     assert sent(part, SO) == {"content": "so"}
 
 
-# --- what Mistral refuses and others take ------------------------------------------------------------------------
+# --- rules of Mistral alone --------------------------------------------------------------------------------------
 
 
 def test_a_response_to_continue_is_a_prefix() -> None:
@@ -338,7 +338,7 @@ def test_a_user_message_does_not_directly_follow_a_tool_message() -> None:
 
 
 def test_thought_was_flattened_into_the_answer() -> None:
-    """vercel/ai#17971: the model was told that it had answered "391.391"."""
+    """vercel/ai#17971: the history sent to the model contained the answer "391.391"."""
     chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": "391."}]}, {"type": "text", "text": "391"}]
     frame = {"choices": [{"index": 0, "delta": {"content": chunks}, "finish_reason": "stop"}]}
     response = response_of("mistral", sse(frame))

@@ -1,7 +1,7 @@
-"""Answers that Mistral gave, and what another decoder made of them.
+"""Recorded responses of Mistral, compared with the result of another decoder.
 
-There are no deviations to name. (That decoder collapses all thought of an answer into one part, and all text; here
-each block stays where it was. In none of these answers does thought come back after text.)
+There are no differences. (The other decoder merges all thoughts of a response into one part, and all texts into one;
+here each block keeps its position. None of these responses has a thought after text.)
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.small_wires import assistant, check_cuts, response_of
 pytestmark = pytest.mark.needs("recordings")
 
 
-def expected(path: Path) -> dict[str, Any]:
+def expected_of(path: Path) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((path / "expected.json").read_bytes())
     return value
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
+def normalised(part: dict[str, Any]) -> dict[str, Any]:
     compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
     return {name: part[name] for name in compared_fields if part.get(name) is not None}
 
@@ -34,10 +34,10 @@ def test_the_response_is_as_expected() -> None:
     with Cases() as case:
         for path in recordings("mistral"):
             with case(path.name):
-                theirs = expected(path)
+                theirs = expected_of(path)
                 ours = response_of("mistral", (path / "response.body").read_bytes(), model=theirs["model_name"])
-                assert [normal(msgspec.to_builtins(part)) for part in ours.parts] == [
-                    normal(part) for part in theirs["parts"]
+                assert [normalised(msgspec.to_builtins(part)) for part in ours.parts] == [
+                    normalised(part) for part in theirs["parts"]
                 ]
                 assert ours.finish_reason == theirs["finish_reason"]
                 assert ours.native_finish_reason == theirs["provider_details"]["finish_reason"]
@@ -55,7 +55,7 @@ def test_a_response_is_sent_back_unchanged() -> None:
     with Cases() as case:
         for path in recordings("mistral"):
             with case(path.name):
-                theirs = expected(path)
+                theirs = expected_of(path)
                 model = theirs["model_name"]
                 ours = response_of("mistral", (path / "response.body").read_bytes(), model=model)
                 if "roundtrip_request" in theirs:

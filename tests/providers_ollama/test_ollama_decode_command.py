@@ -1,4 +1,4 @@
-"""`pellucid decode --from ollama`: both of Ollama's wires, told apart by the bytes."""
+"""`pellucid decode --from ollama`: both of Ollama's wires, distinguished by the bytes."""
 
 from __future__ import annotations
 

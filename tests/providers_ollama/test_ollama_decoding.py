@@ -1,4 +1,4 @@
-"""Answers of Ollama's own endpoint: what is made of them, streamed and whole, however they are cut or broken."""
+"""Decoding of Ollama's native endpoint: streams and bodies, split anywhere, truncated or invalid."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.small_wires import (
     events_of,
     folded,
     garbled,
+    kinds_and_texts,
     lines,
     origin,
     response_of,
-    said,
 )
 
 ROW = "ollama-native"
@@ -82,7 +82,7 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
 def test_streams_are_decoded(name: str) -> None:
     values, expected = STREAMS[name]
     data = lines(*values, last())
-    assert said(response_of(ROW, data)) == expected
+    assert kinds_and_texts(response_of(ROW, data)) == expected
     check_cuts(ROW, data)
     assert events_of(ROW, data.rstrip()) == events_of(ROW, data), "the last line may lack its newline"
     assert events_of(ROW, data.replace(b"\n", b"\r\n\r\n")) == events_of(ROW, data)
@@ -101,14 +101,14 @@ def test_a_body_is_decoded() -> None:
     whole = last("stop", "so") | {"message": {"content": "so", "thinking": "why", "tool_calls": [call("f", {"q": 1})]}}
     expected = [("thinking", "why"), ("text", "so"), ("tool-call", {"q": 1})]
     for data in (json.dumps(whole).encode(), lines(whole), b"\n" + json.dumps(whole, indent=2).encode() + b"\n"):
-        assert said(response_of(ROW, data)) == expected
+        assert kinds_and_texts(response_of(ROW, data)) == expected
         check_cuts(ROW, data)
 
 
 def test_responses_of_the_generate_endpoint_are_decoded() -> None:
-    """`/api/generate` has the two texts beside `done`."""
+    """`/api/generate` has the two texts next to `done`, without a message."""
     values = [{"thinking": "a", "response": "", "done": False}, {"response": "b", "done": True}]
-    assert said(response_of(ROW, lines(*values))) == [("thinking", "a"), ("text", "b")]
+    assert kinds_and_texts(response_of(ROW, lines(*values))) == [("thinking", "a"), ("text", "b")]
 
 
 def test_thought_and_text_are_separate_items() -> None:
@@ -133,11 +133,11 @@ def test_finish_reasons(native: str | None, reason: str | None) -> None:
 
 
 def test_done_reason_load_does_not_end_the_response() -> None:
-    assert said(response_of(ROW, lines(last("load")))) == []
+    assert kinds_and_texts(response_of(ROW, lines(last("load")))) == []
     reader = decoder(ROWS[ROW], origin(ROW))
     reader.feed(lines(last("load")))
     assert not reader.done
-    assert said(response_of(ROW, lines(last("load"), line("a"), last()))) == [("text", "a")]
+    assert kinds_and_texts(response_of(ROW, lines(last("load"), line("a"), last()))) == [("text", "a")]
 
 
 def test_reasoning_tokens_are_none() -> None:
@@ -146,7 +146,7 @@ def test_reasoning_tokens_are_none() -> None:
     assert response.provider_details == {"total_duration": 5}
 
 
-def test_usage_of_a_cached_prompt_is_none() -> None:
+def test_input_tokens_of_a_cached_prompt_are_none() -> None:
     assert response_of(ROW, lines(last(eval_count=3))).usage == Usage(output_tokens=3)
 
 
@@ -157,7 +157,7 @@ def test_logprobs_belong_to_their_text() -> None:
     assert part.logprobs == [entry]
 
 
-# --- ends that are none ------------------------------------------------------------------------------------------
+# --- missing and invalid ends ------------------------------------------------------------------------------------
 
 
 def test_truncated_thought_is_incomplete() -> None:
@@ -169,11 +169,11 @@ def test_truncated_thought_is_incomplete() -> None:
 def test_a_response_without_its_last_line_is_truncated(rest: bytes) -> None:
     error, response = error_of(ROW, lines(line(thinking="a"), line("b")) + rest)
     assert error.code == "stream_truncated"
-    assert said(response) == [("thinking", "a"), ("text", "b")]
+    assert kinds_and_texts(response) == [("thinking", "a"), ("text", "b")]
     assert response.parts[-1] == TextPart("b", complete=False)
 
 
-def test_a_single_line_is_truncated() -> None:
+def test_a_single_line_without_done_is_truncated() -> None:
     error, response = error_of(ROW, json.dumps(line("a")).encode())
     assert error.code == "stream_truncated"
     assert response.text == "a"
@@ -221,7 +221,7 @@ def test_cancelling_closes_the_turn() -> None:
     assert result.error is None
 
 
-# --- whatever comes ----------------------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------------------
 
 EVERYTHING = [
     line(thinking="a"), line("<thi"), line("b", thinking="c", images=["/9j/"]),

@@ -1,4 +1,4 @@
-"""Requests to Ollama's own endpoint: settings, tools, and what of the history goes back."""
+"""Requests to Ollama's native endpoint: settings, tools, and which parts of the history are sent back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def request(model: str = "qwen3", **call: Any) -> dict[str, Any]:
 
 
 def request_fields(settings: ModelSettings, model: str = "qwen3") -> dict[str, Any]:
-    """What the settings add to the body."""
+    """Return the fields that the settings add to the body."""
     plain = request(model)
     return {name: value for name, value in request(model, settings=settings).items() if name not in plain}
 
@@ -51,7 +51,7 @@ def request_fields(settings: ModelSettings, model: str = "qwen3") -> dict[str, A
 
 
 def test_a_minimal_request_has_the_stream_field() -> None:
-    """Unasked, Ollama streams."""
+    """Ollama streams by default."""
     hello = {"role": "user", "content": "hello"}
     assert request(stream=False) == {"model": "qwen3", "messages": [hello], "stream": False}
     assert request()["stream"] is True
@@ -123,7 +123,7 @@ def test_a_required_tool_choice_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "expected"),
     [
         (OutputFormat(), None),
         (OutputFormat("json_object"), "json"),
@@ -134,7 +134,7 @@ def test_output_format(output: OutputFormat, expected: Any) -> None:
     assert request(output=output).get("format") == expected
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
+# --- user messages -----------------------------------------------------------------------------------------------
 
 
 def test_a_request_with_everything() -> None:
@@ -162,7 +162,7 @@ def test_unsupported_content_is_refused(content: UserContent) -> None:
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
 
-# --- what goes back ----------------------------------------------------------------------------------------------
+# --- the history that is sent back -------------------------------------------------------------------------------
 
 WHY, SO = ThinkingPart("why"), TextPart("so")
 
@@ -200,7 +200,7 @@ def test_truncated_thoughts_and_calls_are_not_sent_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "expected"),
     [
         ('{"a": 1}', {"a": 1}),
         ("", {}),

@@ -1,4 +1,4 @@
-"""What the tests of the Responses wire share: events to write, bytes to cut, parts to compare."""
+"""Helpers for tests of the Responses wire: building events, decoding bytes, comparing parts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "op
 OPENAI = "openai-responses"
 
 
-# --- writing what a server writes --------------------------------------------------------------------------------
+# --- encoding frames as a server does ----------------------------------------------------------------------------
 
 
-def ev(type_: str, output_index: int | None = None, **fields: Any) -> dict[str, Any]:
-    """One event; `response.` goes without saying."""
+def wire_event(type_: str, output_index: int | None = None, **fields: Any) -> dict[str, Any]:
+    """Return an event; `type_` lacks the prefix `response.`."""
     name = type_ if type_ == "error" else f"response.{type_}"
     return {"type": name} | ({} if output_index is None else {"output_index": output_index}) | fields
 
 
 def added(index: int, type_: str, **fields: Any) -> dict[str, Any]:
-    return ev("output_item.added", index, item={"type": type_, "status": "in_progress", **fields})
+    return wire_event("output_item.added", index, item={"type": type_, "status": "in_progress", **fields})
 
 
 def done(index: int, type_: str, **fields: Any) -> dict[str, Any]:
-    return ev("output_item.done", index, item={"type": type_, "status": "completed", **fields})
+    return wire_event("output_item.done", index, item={"type": type_, "status": "completed", **fields})
 
 
 def summary(*texts: str) -> list[dict[str, Any]]:
@@ -55,39 +55,39 @@ def message(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def thought(index: int, *texts: str, id: str = "rs", encrypted: str | None = None) -> list[dict[str, Any]]:
-    """All events of a reasoning item with summaries, as OpenAI sends them."""
+    """Return all events of a reasoning item with summaries, as OpenAI sends them."""
     out = [added(index, "reasoning", id=id, summary=[], encrypted_content=encrypted and "not yet whole")]
     for place, text in enumerate(texts):
         at: dict[str, Any] = {"output_index": index, "summary_index": place, "item_id": id}
         out += [
-            ev("reasoning_summary_part.added", part=summary("")[0], **at),
-            *(ev("reasoning_summary_text.delta", delta=piece, obfuscation="x", **at) for piece in pieces(text)),
-            ev("reasoning_summary_text.done", text=text, **at),
-            ev("reasoning_summary_part.done", part=summary(text)[0], **at),
+            wire_event("reasoning_summary_part.added", part=summary("")[0], **at),
+            *(wire_event("reasoning_summary_text.delta", delta=piece, obfuscation="x", **at) for piece in pieces(text)),
+            wire_event("reasoning_summary_text.done", text=text, **at),
+            wire_event("reasoning_summary_part.done", part=summary(text)[0], **at),
         ]
     return [*out, done(index, "reasoning", id=id, summary=summary(*texts), encrypted_content=encrypted)]
 
 
 def answer(index: int, text: str, *, id: str = "msg", **fields: Any) -> list[dict[str, Any]]:
-    """All events of a message with one text."""
+    """Return all events of a message with one text."""
     at: dict[str, Any] = {"output_index": index, "content_index": 0, "item_id": id}
     return [
         added(index, "message", id=id, role="assistant", content=[], **fields),
-        ev("content_part.added", part=output_text(""), **at),
-        *(ev("output_text.delta", delta=piece, logprobs=[], **at) for piece in pieces(text)),
-        ev("output_text.done", text=text, **at),
-        ev("content_part.done", part=output_text(text), **at),
-        ev("output_item.done", index, item=message(output_text(text), id=id, **fields)),
+        wire_event("content_part.added", part=output_text(""), **at),
+        *(wire_event("output_text.delta", delta=piece, logprobs=[], **at) for piece in pieces(text)),
+        wire_event("output_text.done", text=text, **at),
+        wire_event("content_part.done", part=output_text(text), **at),
+        wire_event("output_item.done", index, item=message(output_text(text), id=id, **fields)),
     ]
 
 
-def called(index: int, name: str, args: str, *, id: str = "fc", call_id: str = "c1") -> list[dict[str, Any]]:
-    """All events of a function call."""
+def function_call(index: int, name: str, args: str, *, id: str = "fc", call_id: str = "c1") -> list[dict[str, Any]]:
+    """Return all events of a function call."""
     item = {"id": id, "call_id": call_id, "name": name}
     return [
         added(index, "function_call", arguments="", **item),
-        *(ev("function_call_arguments.delta", index, delta=piece, item_id=id) for piece in pieces(args)),
-        ev("function_call_arguments.done", index, arguments=args, item_id=id),
+        *(wire_event("function_call_arguments.delta", index, delta=piece, item_id=id) for piece in pieces(args)),
+        wire_event("function_call_arguments.done", index, arguments=args, item_id=id),
         done(index, "function_call", arguments=args, **item),
     ]
 
@@ -96,16 +96,16 @@ def pieces(text: str) -> list[str]:
     return [text[:2], text[2:]] if len(text) > 2 else [text]
 
 
-def begun() -> dict[str, Any]:
-    return ev("created", response={"id": "resp_1", "model": "m-1", "status": "in_progress", "output": []})
+def created() -> dict[str, Any]:
+    return wire_event("created", response={"id": "resp_1", "model": "m-1", "status": "in_progress", "output": []})
 
 
-def ended(type_: str = "completed", **fields: Any) -> dict[str, Any]:
-    return ev(type_, response={"id": "resp_1", "model": "m-1", "status": type_, "output": [], **fields})
+def response_end(type_: str = "completed", **fields: Any) -> dict[str, Any]:
+    return wire_event(type_, response={"id": "resp_1", "model": "m-1", "status": type_, "output": [], **fields})
 
 
 def sse(*events: dict[str, Any] | list[dict[str, Any]] | str, named: bool = True) -> bytes:
-    """A stream of these events (or lists of events). A text is a line of its own."""
+    """Return a stream of these events (or lists of events). A string is a line of its own."""
     out = []
     for entry in events:
         for event in entry if isinstance(entry, list) else [entry]:
@@ -117,8 +117,8 @@ def sse(*events: dict[str, Any] | list[dict[str, Any]] | str, named: bool = True
 
 
 def stream(*events: dict[str, Any] | list[dict[str, Any]] | str) -> bytes:
-    """The same, with its beginning and its end."""
-    return sse(begun(), *events, ended())
+    """Return a stream of these events with its first and last event."""
+    return sse(created(), *events, response_end())
 
 
 def body(*output: dict[str, Any], **fields: Any) -> bytes:
@@ -126,7 +126,7 @@ def body(*output: dict[str, Any], **fields: Any) -> bytes:
     return json.dumps(whole | fields).encode()
 
 
-# --- reading it --------------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def origin(row: Profile | str = OPENAI, model: str = "m") -> Origin:
@@ -140,7 +140,7 @@ def events_of(
     cause: Cause = "eof",
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
-    """What the decoder makes of these reads."""
+    """Decode these reads, and return the events."""
     profile = ROWS[row] if isinstance(row, str) else row
     reader = decoder(profile, origin(profile))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
@@ -150,7 +150,7 @@ def events_of(
 
 
 def folded(data: bytes | Sequence[bytes], row: Profile | str = OPENAI, **ending: Any) -> Fold:
-    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    """Decode and fold: raises if the events are not valid, fails if the turn is left open."""
     result = fold(list(events_of(data, row, **ending)))
     assert result.response is not None, "the turn was left open"
     assert result.snapshot() is None, "the turn was left open"
@@ -158,15 +158,15 @@ def folded(data: bytes | Sequence[bytes], row: Profile | str = OPENAI, **ending:
 
 
 def response_of(data: bytes | Sequence[bytes], row: Profile | str = OPENAI, **ending: Any) -> ModelResponse:
-    """The same, of an answer that is not to fail."""
+    """Decode a response that must not contain an error."""
     result = folded(data, row, **ending)
     assert result.error is None, result.error
     assert result.response is not None
     return result.response
 
 
-def said(response: ModelResponse | None) -> list[tuple[str, Any]]:
-    """The parts as pairs of a kind and what they say, in order."""
+def kinds_and_texts(response: ModelResponse | None) -> list[tuple[str, Any]]:
+    """Return the parts as pairs of kind and text, in order."""
     assert response is not None
     return [
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
@@ -179,7 +179,7 @@ def thoughts(response: ModelResponse) -> list[ThinkingPart]:
 
 
 def sent(*messages: Any, row: str = OPENAI, target: Origin | None = None, **settings: Any) -> list[dict[str, Any]]:
-    """The input of the request that comes after these messages, without what was asked first."""
+    """Return the input of the request after these messages, without the first question."""
     call = ModelCall("m", [ModelRequest([UserPromptPart("q")]), *messages], settings=settings)  # type: ignore[arg-type]
     items: list[dict[str, Any]] = encode(call, ROWS[row], target or origin(row))["input"]
     assert items[0] == {"role": "user", "content": "q"}

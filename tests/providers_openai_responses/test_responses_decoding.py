@@ -1,4 +1,4 @@
-"""Events to parts: the hard cases of the wire, each by itself."""
+"""Decoding of Responses: the difficult cases of the wire, one by one."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from tests.providers_openai_responses.responses_kit import (
     ROWS,
     added,
     answer,
-    begun,
     body,
-    called,
+    created,
     done,
-    ended,
-    ev,
     events_of,
     folded,
+    function_call,
+    kinds_and_texts,
     message,
     origin,
     output_text,
     raw,
+    response_end,
     response_of,
-    said,
     sent,
     sse,
     stream,
     summary,
     thought,
     thoughts,
+    wire_event,
 )
 
 ANSWER = answer(1, "the answer")
 
 
 def test_a_thought_ends_with_its_end_event() -> None:
-    """Whoever watches need not wait for the next one."""
+    """A viewer does not wait for the next item to see the end."""
     frames = thought(0, "One.", "Two.")
     upto = next(n for n, frame in enumerate(frames) if frame["type"] == "response.reasoning_summary_part.done") + 1
     profile = ROWS[OPENAI]
-    events = decoder(profile, origin(profile)).feed(sse(begun(), *frames[:upto]))
+    events = decoder(profile, origin(profile)).feed(sse(created(), *frames[:upto]))
     assert isinstance(events[-1], PartEndEvent)
     assert isinstance(events[-1].part, ThinkingPart)
     assert events[-1].part.content == "One."
@@ -71,7 +71,7 @@ def test_one_item_holds_summaries_raw_text_and_encrypted_content() -> None:
     at = {"output_index": 0, "content_index": 0}
     first, *rest, last = thought(0, "one", "two", encrypted="whole")
     last["item"]["content"] = raw("hmm")
-    data = stream(first, rest, ev("reasoning_text.delta", delta="hmm", **at), last, ANSWER)
+    data = stream(first, rest, wire_event("reasoning_text.delta", delta="hmm", **at), last, ANSWER)
     events = events_of(data)
     reasoning = next(e for e in events if isinstance(e, ItemStartEvent))
     end = next(e for e in events if isinstance(e, ItemEndEvent))
@@ -91,11 +91,11 @@ def test_one_item_holds_summaries_raw_text_and_encrypted_content() -> None:
     }
 
 
-def test_encrypted_content_of_the_end_event_replaces_that_of_the_start() -> None:
+def test_only_encrypted_content_of_the_end_event_is_a_signature() -> None:
     response = response_of(stream(thought(0, encrypted="whole"), ANSWER))
     assert [(p.content, p.signature) for p in thoughts(response)] == [("", "whole")]
     begins = added(0, "reasoning", id="rs", summary=[], encrypted_content="half")
-    (cut,) = thoughts(folded(sse(begun(), begins)).response)  # type: ignore[arg-type]
+    (cut,) = thoughts(folded(sse(created(), begins)).response)  # type: ignore[arg-type]
     assert cut.signature is None
 
 
@@ -106,11 +106,11 @@ def test_a_reasoning_item_with_only_an_id_is_a_part() -> None:
     ):
         response = response_of(data)
         assert response.parts[0] == ThinkingPart("", id="rs")
-        assert said(response)[1] == ("text", "the answer")
+        assert kinds_and_texts(response)[1] == ("text", "the answer")
 
 
 def test_a_reasoning_item_starts_before_its_first_text() -> None:
-    (_, start) = events_of(sse(begun(), added(0, "reasoning", id="rs", summary=[])), cause="cancelled")[:2]
+    (_, start) = events_of(sse(created(), added(0, "reasoning", id="rs", summary=[])), cause="cancelled")[:2]
     assert isinstance(start, ItemStartEvent)
     assert start.kind == "reasoning"
 
@@ -131,11 +131,11 @@ def test_every_dialect_of_reasoning_events_is_decoded(delta: str, part: str | No
     text = summary("")[0] if form == "summary" else raw("")[0]
     events = [
         added(0, "reasoning", id="rs"),
-        *([ev(f"{part}.added", part=text, **at)] if part else []),
-        ev(delta, delta="ab", **at),
-        ev(delta, delta="cd", **at),
-        ev(delta.replace("delta", "done"), text="abcd", **at),
-        *([ev(f"{part}.done", part=text | {"text": "abcd"}, **at)] if part else []),
+        *([wire_event(f"{part}.added", part=text, **at)] if part else []),
+        wire_event(delta, delta="ab", **at),
+        wire_event(delta, delta="cd", **at),
+        wire_event(delta.replace("delta", "done"), text="abcd", **at),
+        *([wire_event(f"{part}.done", part=text | {"text": "abcd"}, **at)] if part else []),
         done(0, "reasoning", id="rs"),
     ]
     (thinking,) = thoughts(response_of(stream(events, ANSWER)))
@@ -145,14 +145,14 @@ def test_every_dialect_of_reasoning_events_is_decoded(delta: str, part: str | No
 def test_reasoning_between_calls_keeps_its_position() -> None:
     data = stream(
         thought(0, "a", id="rs1", encrypted="A"),
-        called(1, "f", "{}", id="fc1", call_id="c1"),
+        function_call(1, "f", "{}", id="fc1", call_id="c1"),
         thought(2, "b", id="rs2", encrypted="B"),
-        called(3, "g", "{}", id="fc2", call_id="c2"),
+        function_call(3, "g", "{}", id="fc2", call_id="c2"),
         thought(4, id="rs3", encrypted="C"),
         answer(5, "d"),
     )
     response = response_of(data)
-    assert said(response) == [
+    assert kinds_and_texts(response) == [
         ("thinking", "a"),
         ("tool-call", "{}"),
         ("thinking", "b"),
@@ -168,14 +168,14 @@ def test_interleaved_items_wait_until_the_earlier_one_ends() -> None:
     mixed = [event for pair in zip(first, second, strict=False) for event in pair]
     mixed += first[len(second) :] + second[len(first) :]
     response = response_of(stream(mixed))
-    assert said(response) == [("thinking", "thinking"), ("text", "the answer")]
+    assert kinds_and_texts(response) == [("thinking", "thinking"), ("text", "the answer")]
     assert thoughts(response)[0].signature == "E"
 
 
 def test_interleaved_parts_of_one_item_are_two_parts() -> None:
     at = {"output_index": 0}
-    shown = [ev("reasoning_summary_text.delta", delta=piece, summary_index=0, **at) for piece in "abc"]
-    hidden = [ev("reasoning_text.delta", delta=piece, content_index=0, **at) for piece in "xyz"]
+    shown = [wire_event("reasoning_summary_text.delta", delta=piece, summary_index=0, **at) for piece in "abc"]
+    hidden = [wire_event("reasoning_text.delta", delta=piece, content_index=0, **at) for piece in "xyz"]
     last = done(0, "reasoning", id="rs", summary=summary("abc"), content=raw("xyz"), encrypted_content="E")
     mixed = [event for pair in zip(shown, hidden, strict=True) for event in pair]
     response = response_of(stream(added(0, "reasoning", id="rs"), mixed, last, ANSWER))
@@ -185,7 +185,7 @@ def test_interleaved_parts_of_one_item_are_two_parts() -> None:
 
 
 def test_interleaved_calls_are_two_calls() -> None:
-    one, two = called(0, "f", '{"a": 1}', call_id="c1"), called(1, "g", '{"b": 2}', call_id="c2")
+    one, two = function_call(0, "f", '{"a": 1}', call_id="c1"), function_call(1, "g", '{"b": 2}', call_id="c2")
     mixed = [event for pair in zip(one, two, strict=True) for event in pair]
     calls = response_of(stream(mixed)).tool_calls
     assert [(c.tool_name, c.args, c.tool_call_id) for c in calls] == [("f", '{"a": 1}', "c1"), ("g", '{"b": 2}', "c2")]
@@ -193,25 +193,25 @@ def test_interleaved_calls_are_two_calls() -> None:
 
 LATE_END: list[dict[str, Any] | list[dict[str, Any]]] = [
     added(0, "reasoning", id="rs"),
-    ev("reasoning_text.delta", 0, content_index=0, delta="hm"),
+    wire_event("reasoning_text.delta", 0, content_index=0, delta="hm"),
     ANSWER[:3],
     ANSWER[3:],
-    ev("reasoning_text.done", 0, content_index=0, text="hm"),
+    wire_event("reasoning_text.done", 0, content_index=0, text="hm"),
 ]
 
 
 def test_the_answer_does_not_wait_for_a_late_end_of_reasoning() -> None:
-    reader_events = events_of(sse(begun(), *LATE_END[:3]), "openrouter-responses", cause="cancelled")
+    reader_events = events_of(sse(created(), *LATE_END[:3]), "openrouter-responses", cause="cancelled")
     texts = [e.part.part_kind for e in reader_events if isinstance(e, PartStartEvent)]
     assert texts == ["thinking", "text"]
     data = stream(*LATE_END, done(0, "reasoning", id="rs", content=raw("hm"), summary=[]))
-    assert said(response_of(data, "openrouter-responses")) == [("thinking", "hm"), ("text", "the answer")]
+    assert kinds_and_texts(response_of(data, "openrouter-responses")) == [("thinking", "hm"), ("text", "the answer")]
 
 
 def test_late_data_of_an_item_is_sent_back_with_it() -> None:
     data = stream(*LATE_END, done(0, "reasoning", id="rs", content=raw("hm"), summary=[], encrypted_content="E"))
     response = response_of(data, "openrouter-responses")
-    assert said(response) == [("thinking", "hm"), ("text", "the answer"), ("thinking", "")]
+    assert kinds_and_texts(response) == [("thinking", "hm"), ("text", "the answer"), ("thinking", "")]
     first, second = sent(response, row="openrouter-responses")
     assert first == {"type": "reasoning", "id": "rs", "summary": [], "content": raw("hm"), "encrypted_content": "E"}
     assert second["id"] == "msg"
@@ -220,18 +220,18 @@ def test_late_data_of_an_item_is_sent_back_with_it() -> None:
 def test_answer_text_in_a_reasoning_item_is_reasoning() -> None:
     data = stream(
         added(0, "reasoning", id="rs"),
-        ev("output_text.delta", 0, content_index=0, delta="hm"),
-        ev("output_text.delta", 0, content_index=0, delta="m"),
+        wire_event("output_text.delta", 0, content_index=0, delta="hm"),
+        wire_event("output_text.delta", 0, content_index=0, delta="m"),
         done(0, "reasoning", id="rs", content=raw("hmm")),
         ANSWER,
     )
-    assert said(response_of(data)) == [("thinking", "hmm"), ("text", "the answer")]
+    assert kinds_and_texts(response_of(data)) == [("thinking", "hmm"), ("text", "the answer")]
 
 
 def test_reasoning_streamed_and_ended_under_different_names_is_one_part() -> None:
     data = stream(
         added(0, "reasoning", id="rs"),
-        ev("reasoning_text.delta", 0, content_index=0, delta="hmm"),
+        wire_event("reasoning_text.delta", 0, content_index=0, delta="hmm"),
         done(0, "reasoning", id="rs", summary=summary("hmm"), content=[], encrypted_content="E"),
         ANSWER,
     )
@@ -248,9 +248,9 @@ def test_unknown_fields_of_an_item_are_sent_back() -> None:
     assert sent(response) == [item, call]
 
 
-# --- what is said more than once, or not at all --------------------------------------------------------------------
+# --- texts that are repeated, or missing ----------------------------------------------------------------------------
 
-WHOLE = thought(0, "one", "two", encrypted="E") + called(1, "f", '{"a": 1}') + answer(2, "text")
+WHOLE = thought(0, "one", "two", encrypted="E") + function_call(1, "f", '{"a": 1}') + answer(2, "text")
 
 
 @pytest.mark.parametrize("left_out", [
@@ -277,24 +277,24 @@ def test_a_body_gives_the_same_parts_as_the_stream() -> None:
 def test_the_last_event_may_contain_items_that_were_not_streamed() -> None:
     output = [event["item"] for event in WHOLE if event["type"].endswith("item.done")]
     expected = response_of(stream(WHOLE)).parts
-    assert response_of(sse(begun(), ended(output=output))).parts == expected
-    # The items that did come do not come again, whatever they are called now.
+    assert response_of(sse(created(), response_end(output=output))).parts == expected
+    # Items that were streamed are not repeated, even if their ids differ now.
     rotated = [item | {"id": f"other-{n}"} for n, item in enumerate(output)]
-    assert response_of(sse(begun(), WHOLE, ended(output=rotated))).parts == expected
+    assert response_of(sse(created(), WHOLE, response_end(output=rotated))).parts == expected
     some = [event for event in WHOLE if event.get("output_index") == 0]
-    assert response_of(sse(begun(), some, ended(output=output))).parts == expected
+    assert response_of(sse(created(), some, response_end(output=output))).parts == expected
 
 
 def test_the_last_event_ends_items_that_were_not_ended() -> None:
     opened = [event for event in WHOLE if not event["type"].endswith("done")]
     output = [event["item"] for event in WHOLE if event["type"].endswith("item.done")]
-    assert response_of(sse(begun(), opened, ended(output=output))).parts == response_of(stream(WHOLE)).parts
+    assert response_of(sse(created(), opened, response_end(output=output))).parts == response_of(stream(WHOLE)).parts
 
 
 def test_all_items_may_have_index_0() -> None:
     events = [event | ({"output_index": 0} if "output_index" in event else {}) for event in WHOLE]
     output = [event["item"] for event in WHOLE if event["type"].endswith("item.done")]
-    assert response_of(sse(begun(), events, ended(output=output))).parts == response_of(stream(WHOLE)).parts
+    assert response_of(sse(created(), events, response_end(output=output))).parts == response_of(stream(WHOLE)).parts
 
 
 def test_items_may_have_no_index() -> None:
@@ -306,9 +306,9 @@ def test_padding_is_ignored_and_logprobs_are_preserved() -> None:
     probability = {"token": "a", "logprob": -0.5}
     events = [
         added(0, "message", id="msg"),
-        ev("output_text.delta", 0, content_index=0, delta="a", logprobs=[probability], obfuscation="xxxxxx"),
-        ev("output_text.done", 0, content_index=0, text="a", logprobs=[probability]),
-        ev("output_item.done", 0, item=message(output_text("a", logprobs=[probability]), id="msg")),
+        wire_event("output_text.delta", 0, content_index=0, delta="a", logprobs=[probability], obfuscation="xxxxxx"),
+        wire_event("output_text.done", 0, content_index=0, text="a", logprobs=[probability]),
+        wire_event("output_item.done", 0, item=message(output_text("a", logprobs=[probability]), id="msg")),
     ]
     whole = message(output_text("a", logprobs=[probability]), id="msg")
     for data in (stream(events), body(whole)):
@@ -326,8 +326,13 @@ def test_annotations_belong_to_their_text_and_are_not_repeated() -> None:
     cite = {"type": "url_citation", "url": "https://a.example", "start_index": 0, "end_index": 1, "title": "A"}
     first, part, *middle, text_done, part_done, last = answer(0, "text")
     part_done["part"]["annotations"] = last["item"]["content"][0]["annotations"] = [cite]
-    annotation_event = ev("output_text.annotation.added", 0, content_index=0, annotation_index=0, annotation=cite)
-    for events in ([first, part, *middle, annotation_event, text_done, part_done, last], [first, part, *middle, part_done, last]):
+    annotation_event = wire_event(
+        "output_text.annotation.added", 0, content_index=0, annotation_index=0, annotation=cite
+    )
+    for events in (
+        [first, part, *middle, annotation_event, text_done, part_done, last],
+        [first, part, *middle, part_done, last],
+    ):
         (text,) = response_of(stream(*events)).parts
         assert isinstance(text, TextPart)
         assert text.annotations == [cite]
@@ -344,7 +349,7 @@ def test_several_texts_of_one_message_are_one_message() -> None:
 
 
 def test_the_phase_is_sent_back() -> None:
-    data = stream(thought(0, encrypted="E"), answer(1, "I look", phase="commentary"), called(2, "f", "{}"))
+    data = stream(thought(0, encrypted="E"), answer(1, "I look", phase="commentary"), function_call(2, "f", "{}"))
     response = response_of(data)
     text = response.parts[1]
     assert isinstance(text, TextPart)
@@ -357,12 +362,12 @@ def test_a_refusal_is_a_refusal_part() -> None:
     part = {"type": "refusal", "refusal": ""}
     events = [
         added(0, "message", id="msg"),
-        ev("content_part.added", part=part, **at),
-        ev("refusal.delta", delta="I ca", **at),
-        ev("refusal.delta", delta="n't", **at),
-        ev("refusal.done", refusal="I can't", **at),
-        ev("content_part.done", part=part | {"refusal": "I can't"}, **at),
-        ev("output_item.done", 0, item=message(part | {"refusal": "I can't"}, id="msg")),
+        wire_event("content_part.added", part=part, **at),
+        wire_event("refusal.delta", delta="I ca", **at),
+        wire_event("refusal.delta", delta="n't", **at),
+        wire_event("refusal.done", refusal="I can't", **at),
+        wire_event("content_part.done", part=part | {"refusal": "I can't"}, **at),
+        wire_event("output_item.done", 0, item=message(part | {"refusal": "I can't"}, id="msg")),
     ]
     for data in (stream(events), body(events[-1]["item"])):
         response = response_of(data)
@@ -380,7 +385,7 @@ def test_several_summaries_of_a_body_are_one_item() -> None:
 
 
 def test_a_user_message_in_the_output_is_not_text_of_the_model() -> None:
-    """Compaction gives back what the user said."""
+    """The output of a compaction repeats messages of the user."""
     item = {"type": "message", "role": "user", "id": "msg", "content": [{"type": "input_text", "text": "q"}]}
     compaction = {"type": "compaction", "id": "cmp", "encrypted_content": "E"}
     data = json.dumps({"id": "c", "object": "response.compaction", "output": [item, compaction]}).encode()
@@ -394,8 +399,8 @@ def test_a_user_message_in_the_output_is_not_text_of_the_model() -> None:
 
 def test_a_call_may_be_named_late() -> None:
     data = stream(
-        ev("function_call_arguments.delta", 0, delta='{"a"'),
-        ev("function_call_arguments.delta", 0, delta=": 1}"),
+        wire_event("function_call_arguments.delta", 0, delta='{"a"'),
+        wire_event("function_call_arguments.delta", 0, delta=": 1}"),
         done(0, "function_call", id="fc", call_id="c", name="f", arguments='{"a": 1}'),
     )
     (call,) = response_of(data).tool_calls
@@ -414,11 +419,11 @@ def test_a_custom_tools_call_is_a_call_with_one_argument() -> None:
     item = {"id": "ct", "call_id": "c", "name": "sql"}
     data = stream(
         added(0, "custom_tool_call", input="", **item),
-        ev("custom_tool_call_input.delta", 0, delta="SELECT "),
-        ev("custom_tool_call_input.delta", 0, delta='"1"'),
-        ev("custom_tool_call_input.done", 0, input='SELECT "1"'),
+        wire_event("custom_tool_call_input.delta", 0, delta="SELECT "),
+        wire_event("custom_tool_call_input.delta", 0, delta='"1"'),
+        wire_event("custom_tool_call_input.done", 0, input='SELECT "1"'),
         done(0, "custom_tool_call", input='SELECT "1"', **item),
-        called(1, "f", "{}"),
+        function_call(1, "f", "{}"),
     )
     response = response_of(data)
     call = response.parts[0]
@@ -436,7 +441,7 @@ def test_custom_calls_that_the_provider_runs_are_builtin_calls() -> None:
     assert [type(p) for p in response.parts] == [BuiltinToolCallPart, BuiltinToolReturnPart, TextPart]
 
 
-# --- the provider's own tools ----------------------------------------------------------------------------------------
+# --- builtin tools ---------------------------------------------------------------------------------------------------
 
 PIXEL = "iVBORw0KGgo+/w=="
 
@@ -474,8 +479,8 @@ TOOLS: list[tuple[dict[str, Any], str, Any, Any, int]] = [
 def test_a_builtin_tool(item: dict[str, Any], name: str, args: Any, returned: Any, files: int) -> None:
     item = {"id": "it", "status": "completed", **item}
     early = {"id": "it", "type": item["type"], "status": "in_progress", "server_label": item.get("server_label")}
-    events = [ev("output_item.added", 1, item=early), ev(f"{item['type']}.in_progress", 1)]
-    data = stream(thought(0, encrypted="E"), events, ev("output_item.done", 1, item=item), answer(2, "t"))
+    events = [wire_event("output_item.added", 1, item=early), wire_event(f"{item['type']}.in_progress", 1)]
+    data = stream(thought(0, encrypted="E"), events, wire_event("output_item.done", 1, item=item), answer(2, "t"))
     whole = body(thought(0, encrypted="E")[-1]["item"], item, answer(2, "t")[-1]["item"])
     for response in (response_of(data), response_of(whole)):
         _, call, back, *made, text = response.parts
@@ -486,7 +491,7 @@ def test_a_builtin_tool(item: dict[str, Any], name: str, args: Any, returned: An
         assert len(made) == files
         assert all(isinstance(part, FilePart) and part.data == PIXEL for part in made)
         assert isinstance(text, TextPart)
-        # It goes back whole, between its reasoning and what followed; pictures are large and not looked at.
+        # It is sent back complete, between its reasoning and the next item; images are large and not compared.
         reasoning, native, _ = sent(response)
         assert reasoning["type"] == "reasoning"
         assert PIXEL not in str(native)
@@ -497,11 +502,11 @@ def test_a_builtin_tool(item: dict[str, Any], name: str, args: Any, returned: An
 
 def test_a_builtin_call_starts_at_once_and_remains_if_truncated() -> None:
     data = sse(
-        begun(),
+        created(),
         added(0, "code_interpreter_call", id="ci", code="", container_id="c"),
-        ev("code_interpreter_call.interpreting", 0),
-        ev("code_interpreter_call_code.delta", 0, delta="impo"),
-        ev("code_interpreter_call_code.delta", 0, delta="rt"),
+        wire_event("code_interpreter_call.interpreting", 0),
+        wire_event("code_interpreter_call_code.delta", 0, delta="impo"),
+        wire_event("code_interpreter_call_code.delta", 0, delta="rt"),
     )
     result = folded(data)
     assert result.error is not None
@@ -515,7 +520,7 @@ def test_a_builtin_call_starts_at_once_and_remains_if_truncated() -> None:
 
 def test_unknown_items_are_preserved() -> None:
     item = {"type": "acme:oracle", "id": "x", "status": "completed", "anything": [1, {"a": None}]}
-    for data in (stream(added(0, "acme:oracle", id="x"), ev("output_item.done", 0, item=item), ANSWER),
+    for data in (stream(added(0, "acme:oracle", id="x"), wire_event("output_item.done", 0, item=item), ANSWER),
                  body(item, ANSWER[-1]["item"])):  # fmt: skip
         response = response_of(data)
         opaque, text = response.parts
@@ -534,7 +539,7 @@ def test_unknown_content_is_sent_back_in_its_message() -> None:
 
 def test_a_compaction_item_is_a_compaction_part() -> None:
     item = {"type": "compaction", "id": "cmp", "encrypted_content": "E"}
-    response = response_of(stream(answer(0, "t"), ev("output_item.done", 1, item=item)))
+    response = response_of(stream(answer(0, "t"), wire_event("output_item.done", 1, item=item)))
     part = response.parts[1]
     assert isinstance(part, CompactionPart)
     assert (part.id, part.signature, part.content) == ("cmp", "E", None)
@@ -556,8 +561,8 @@ def test_a_compaction_item_is_a_compaction_part() -> None:
 )
 def test_an_incomplete_response_has_a_finish_reason(reason: str | None, finish: str) -> None:
     details = {"reason": reason} if reason else None
-    events = [*answer(0, "half")[:4], ended("incomplete", incomplete_details=details)]
-    for data in (sse(begun(), events), body(message(output_text("half"), id="m"), status="incomplete",
+    events = [*answer(0, "half")[:4], response_end("incomplete", incomplete_details=details)]
+    for data in (sse(created(), events), body(message(output_text("half"), id="m"), status="incomplete",
                                             incomplete_details=details)):  # fmt: skip
         response = response_of(data)
         assert (response.finish_reason, response.native_finish_reason) == (finish, reason or "incomplete")
@@ -569,37 +574,37 @@ def test_an_incomplete_response_has_a_finish_reason(reason: str | None, finish: 
 def test_truncated_reasoning_is_incomplete_and_not_sent_back() -> None:
     item = {"type": "reasoning", "id": "rs", "summary": summary("one", "tw"), "encrypted_content": "E",
             "status": "incomplete"}  # fmt: skip
-    half = [*thought(0, "one", "two")[:-3], ev("output_item.done", 0, item=item)]
-    data = sse(begun(), half, ended("incomplete", incomplete_details={"reason": "max_output_tokens"}))
+    half = [*thought(0, "one", "two")[:-3], wire_event("output_item.done", 0, item=item)]
+    data = sse(created(), half, response_end("incomplete", incomplete_details={"reason": "max_output_tokens"}))
     response = response_of(data)
     assert [(p.content, p.complete) for p in thoughts(response)] == [("one", True), ("two", False)]
     assert sent(response) == []
 
 
 def test_encrypted_reasoning_without_an_answer_is_not_sent_back() -> None:
-    data = sse(begun(), thought(0, encrypted="E"), ended("incomplete"))
+    data = sse(created(), thought(0, encrypted="E"), response_end("incomplete"))
     assert sent(response_of(data)) == []
 
 
 FLAT = {"type": "error", "code": "server_error", "message": "went wrong", "param": None}
 NESTED = {"type": "error", "error": {"type": "server_error", "code": None, "message": "went wrong", "param": None}}
-FAILED = ended("failed", error={"code": "server_error", "message": "went wrong"})
+FAILED = response_end("failed", error={"code": "server_error", "message": "went wrong"})
 
 
 @pytest.mark.parametrize("events", [[FLAT], [NESTED], [FAILED], [FLAT, FAILED], [NESTED, FAILED, FLAT]])
 def test_every_form_of_an_error_is_one_error_event(events: list[dict[str, Any]]) -> None:
-    result = folded(sse(begun(), answer(0, "so far")[:4], *events))
+    result = folded(sse(created(), answer(0, "so far")[:4], *events))
     assert result.error is not None
     assert (result.error.upstream_message, result.error.code) == ("went wrong", "server_error")
-    assert said(result.response) == [("text", "so far")]
+    assert kinds_and_texts(result.response) == [("text", "so far")]
     assert result.response is not None
     assert result.response.finish_reason == "error"
     assert result.response.parts[0].complete is False  # type: ignore[union-attr]
 
 
 def test_usage_after_an_error_is_read() -> None:
-    failed = ended("failed", error={"code": "x", "message": "m"}, usage={"input_tokens": 3, "output_tokens": 1})
-    response = folded(sse(begun(), NESTED, failed)).response
+    failed = response_end("failed", error={"code": "x", "message": "m"}, usage={"input_tokens": 3, "output_tokens": 1})
+    response = folded(sse(created(), NESTED, failed)).response
     assert response is not None
     assert response.usage.input_tokens == 3
 
@@ -635,9 +640,9 @@ def test_an_error_body_is_an_error(data: bytes) -> None:
         (b"<html><title>Bad gateway</title></html>", "not_responses"),
         (b'{"id": "x", "choices": []}', "not_responses"),
         (b"data: hello\n\n", "not_responses"),
-        (sse(begun()), "stream_truncated"),
-        (sse(begun(), answer(0, "half")[:3]), "stream_truncated"),
-        (sse(begun(), thought(0, "half")[:4]), "stream_truncated"),
+        (sse(created()), "stream_truncated"),
+        (sse(created(), answer(0, "half")[:3]), "stream_truncated"),
+        (sse(created(), thought(0, "half")[:4]), "stream_truncated"),
     ],
 )
 def test_a_body_of_another_format_is_an_error(data: bytes, code: str) -> None:
@@ -647,33 +652,33 @@ def test_a_body_of_another_format_is_an_error(data: bytes, code: str) -> None:
 
 
 def test_a_truncated_stream_keeps_its_parts_as_incomplete() -> None:
-    result = folded(sse(begun(), thought(0, "one"), called(1, "f", '{"a": 1}')[:2]))
-    assert said(result.response) == [("thinking", "one"), ("tool-call", '{"')]
+    result = folded(sse(created(), thought(0, "one"), function_call(1, "f", '{"a": 1}')[:2]))
+    assert kinds_and_texts(result.response) == [("thinking", "one"), ("tool-call", '{"')]
     assert result.response is not None
     assert result.response.tool_calls[0].complete is False
 
 
 def test_an_error_of_the_transport_takes_precedence_over_truncation() -> None:
     error = ErrorInfo("timeout", "too slow", code="idle_timeout")
-    result = folded(sse(begun(), thought(0, "one")[:4]), cause="error", error=error)
+    result = folded(sse(created(), thought(0, "one")[:4]), cause="error", error=error)
     assert result.error == error
-    assert folded(sse(begun(), thought(0, "one")[:4]), cause="cancelled").error is None
+    assert folded(sse(created(), thought(0, "one")[:4]), cause="cancelled").error is None
 
 
 def test_done_alone_ends_the_stream() -> None:
-    response = response_of(sse(begun(), answer(0, "a"), "data: [DONE]"))
-    assert (said(response), response.finish_reason) == ([("text", "a")], "stop")
+    response = response_of(sse(created(), answer(0, "a"), "data: [DONE]"))
+    assert (kinds_and_texts(response), response.finish_reason) == ([("text", "a")], "stop")
 
 
 def test_the_last_event_needs_no_blank_line() -> None:
-    assert said(response_of(stream(answer(0, "a"))[:-2])) == [("text", "a")]
+    assert kinds_and_texts(response_of(stream(answer(0, "a"))[:-2])) == [("text", "a")]
 
 
 def test_the_decoder_reports_its_end() -> None:
     reader = decoder(ROWS[OPENAI], origin())
-    reader.feed(sse(begun(), answer(0, "a")))
+    reader.feed(sse(created(), answer(0, "a")))
     assert not reader.done
-    reader.feed(sse(ended()))
+    reader.feed(sse(response_end()))
     assert reader.done
 
 
@@ -704,9 +709,9 @@ def test_reasoning_tokens_are_added_to_the_output_if_the_total_includes_them() -
         assert response_of(body(usage=usage | {"total_tokens": total}), "xai-responses").usage.output_tokens == expected
 
 
-def test_the_response_has_its_id_and_model_and_filter_results() -> None:
+def test_the_response_has_its_id_model_and_details() -> None:
     withheld = [{"type": "reasoning", "action": "removed", "id": "rs", "reason": "model_mismatch"}]
-    data = sse(begun(), ended(service_tier="flex", input_transformations=withheld))
+    data = sse(created(), response_end(service_tier="flex", input_transformations=withheld))
     response = response_of(data)
     assert (response.provider_response_id, response.model_name) == ("resp_1", "m-1")
     assert response.provider_details == {"service_tier": "flex", "input_transformations": withheld}
@@ -718,12 +723,12 @@ def test_every_delta_is_one_event() -> None:
     assert [delta.content_delta for delta in deltas] == ["ab", "cdef"]
 
 
-# --- surprises -------------------------------------------------------------------------------------------------------
+# --- unusual values --------------------------------------------------------------------------------------------------
 
 
 def test_fields_of_wrong_types_are_ignored() -> None:
     odd: list[Any] = [
-        ev("created", response={"id": 7, "model": None}),
+        wire_event("created", response={"id": 7, "model": None}),
         {"type": "response.output_item.added", "output_index": "zero", "item": {"type": "message", "id": 1}},
         {"type": "response.output_text.delta", "output_index": 0.5, "content_index": None, "delta": {"text": "a"}},
         {"type": "response.output_text.delta", "delta": ["no"]},
@@ -733,9 +738,9 @@ def test_fields_of_wrong_types_are_ignored() -> None:
         {"type": "response.output_item.done", "item": {"type": "message", "content": "abc"}},
         {"type": 5},
         {"no": "type"},
-        ev("completed", response={"output": "none", "usage": [], "status": 3}),
+        wire_event("completed", response={"output": "none", "usage": [], "status": 3}),
     ]
-    assert said(response_of(sse(*odd, named=False))) == [("text", "abc")]
+    assert kinds_and_texts(response_of(sse(*odd, named=False))) == [("text", "abc")]
 
 
 def test_lone_surrogates_and_invalid_numbers() -> None:
@@ -746,6 +751,6 @@ def test_lone_surrogates_and_invalid_numbers() -> None:
 
 
 def test_the_type_may_be_in_the_event_field_alone() -> None:
-    events = [begun(), *answer(0, "a"), ended()]
+    events = [created(), *answer(0, "a"), response_end()]
     lines = [f"event: {event.pop('type')}\ndata: {json.dumps(event)}\n\n" for event in events]
-    assert said(response_of("".join(lines).encode())) == [("text", "a")]
+    assert kinds_and_texts(response_of("".join(lines).encode())) == [("text", "a")]

@@ -1,4 +1,4 @@
-"""A call as a request: settings, tools, what goes back and what does not."""
+"""Requests of Responses: settings, tools, and which items are sent back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def request(row: str = OPENAI, model: str = "gpt-5", **fields: Any) -> dict[str,
     return encode(call, profile, origin(row, model))
 
 
-# --- how it is asked -------------------------------------------------------------------------------------------------
+# --- requests of thinking --------------------------------------------------------------------------------------------
 
 
 def test_a_minimal_request() -> None:
@@ -75,7 +75,7 @@ def test_a_minimal_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "model", "given", "expected"),
+    ("row", "model", "call_settings", "expected"),
     [
         (OPENAI, "gpt-5", {"thinking": "high"}, {"reasoning": {"effort": "high"}}),
         (OPENAI, "gpt-5", {"thinking": True}, {"reasoning": {"effort": "medium"}}),
@@ -107,7 +107,7 @@ def test_a_minimal_request() -> None:
          {"store": None, "include": None, "text": {"verbosity": "high"}}),
         (OPENAI, "gpt-5.1", {"logprobs": True, "top_logprobs": 3}, {
             "include": ["reasoning.encrypted_content", "message.output_text.logprobs"], "top_logprobs": 3}),
-        # Who reasons does not take them.
+        # Reasoning models do not accept them.
         (OPENAI, "gpt-5.1", {"thinking": "low", "temperature": 0.5, "logprobs": True, "top_logprobs": 3},
          {"reasoning": {"effort": "low"}}),
         (OPENAI, "gpt-5.6-sol", {"temperature": 0.5}, {}),
@@ -115,7 +115,7 @@ def test_a_minimal_request() -> None:
          {"temperature": 0.5, "reasoning": {"effort": "none"}}),
         (OPENAI, "gpt-5", {"openai_truncation": "auto"}, {"truncation": "auto"}),
         (OPENAI, "gpt-5", {"extra_body": {"store": True, "x": 1}}, {"store": True, "x": 1}),
-        # There is no place for these on this wire.
+        # The wire has no fields for these.
         (OPENAI, "gpt-5", {"seed": 1, "stop_sequences": ["x"], "logit_bias": {}, "top_k": 3, "timeout": 1.0}, {}),
     ],
 )  # fmt: skip
@@ -141,7 +141,7 @@ def test_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "names", "said"),
+    ("choice", "names", "expected"),
     [
         (ToolChoice(), ["f", "g"], None),
         (ToolChoice("none"), ["f", "g"], "none"),
@@ -177,7 +177,7 @@ def test_output_format(output: OutputFormat, form: Any) -> None:
     assert request(output=output).get("text", {}).get("format") == form
 
 
-# --- what was asked --------------------------------------------------------------------------------------------------
+# --- user messages ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,9 @@ def test_auto_skips_responses_that_the_provider_does_not_store(lost: ModelRespon
 def test_auto_has_no_effect_without_storage_or_with_a_conversation(more: dict[str, Any]) -> None:
     history: list[ModelMessage] = [A, _answer("resp_1"), B]
     plain: Any = more
-    assert _request_with_auto(*history, **more) == encode(ModelCall("m", list(history), settings=plain), ROWS[OPENAI], origin())
+    assert _request_with_auto(*history, **more) == encode(
+        ModelCall("m", list(history), settings=plain), ROWS[OPENAI], origin()
+    )
 
 
 def test_auto_without_new_messages_sends_all_messages() -> None:
@@ -346,7 +348,7 @@ OPEN_WEIGHT = "openresponses"
 
 
 def items(*parts: ModelResponsePart, made_by: Origin | None, row: str = OPENAI, **call_settings: Any) -> list[str]:
-    """What goes back, as `type:id`, with `!` where there is encrypted content."""
+    """Return the items sent back as `type:id`, with `!` if there is encrypted content."""
     out = sent(ModelResponse(list(parts), origin=made_by), row=row, **call_settings)
     return [
         f"{item.get('type', item.get('role'))}:{item.get('id', '')}{'!' if item.get('encrypted_content') else ''}"
@@ -357,31 +359,31 @@ def items(*parts: ModelResponsePart, made_by: Origin | None, row: str = OPENAI, 
 OWN = origin()
 
 MATRIX = [
-    # row, made by, parts, settings, what goes back
+    # row, origin, parts, settings, items sent back
     (OPENAI, "own", (SEALED, TEXT), {}, ["reasoning:rs!", "message:msg"]),
     (OPENAI, "own", (SEALED, CALL), {}, ["reasoning:rs!", "function_call:fc"]),
     (OPENAI, "own", (SEALED, SEARCH, TEXT), {}, ["reasoning:rs!", "web_search_call:ws", "message:msg"]),
-    # Nothing is kept there, and nothing is sealed: it could not be found, nor what hangs on it.
+    # Neither stored nor encrypted: the provider could not find the item, nor the items that refer to it.
     (OPENAI, "own", (SUMMARY, TEXT), {}, ["assistant:"]),
     (OPENAI, "own", (NOTHING, CALL), {}, ["function_call:"]),
     (OPENAI, "own", (NOTHING, SEARCH, TEXT), {}, ["assistant:"]),
-    # It is kept there: the id is enough.
+    # Stored by the provider: the id suffices.
     (OPENAI, "own", (NOTHING, CALL), {"openai_store": True}, ["reasoning:rs", "function_call:fc"]),
-    # Without what it led to, reasoning is refused.
+    # The provider refuses reasoning without the item that follows it.
     (OPENAI, "own", (SEALED,), {}, []),
     (OPENAI, "own", (TEXT, SEALED), {}, ["message:msg"]),
-    # What led to it is gone without a trace but its count.
+    # The reasoning before it is lost; only its tokens were counted.
     (OPENAI, "counted", (TEXT,), {}, ["assistant:"]),
     (OPENAI, "own", (TEXT,), {}, ["message:msg"]),
-    # Ids are not wanted.
+    # Ids are disabled.
     (OPENAI, "own", (SEALED, TEXT, CALL), {"openai_send_reasoning_ids": False},
      ["reasoning:!", "assistant:", "function_call:"]),
     (OPENAI, "own", (SUMMARY, TEXT), {"openai_send_reasoning_ids": False, "openai_store": True}, ["assistant:"]),
     (OPENAI, "own", (SEALED, SEARCH, TEXT), {"openai_send_reasoning_ids": False}, ["assistant:"]),
-    # Another made it, or nobody knows who.
+    # The origin is foreign or unknown.
     (OPENAI, "foreign", (SEALED, OPEN, TEXT, CALL, SEARCH), {}, ["assistant:", "function_call:"]),
     (OPENAI, "unknown", (SEALED, OPEN, TEXT, CALL), {}, ["assistant:", "function_call:"]),
-    # A server whose reasoning is in the clear takes it without a seal, and wants some id.
+    # A server with plain reasoning accepts it without encrypted content, and requires an id.
     (OPEN_WEIGHT, "own", (OPEN, TEXT), {}, ["reasoning:rs", "message:msg"]),
     (OPEN_WEIGHT, "own", (SUMMARY, CALL), {}, ["reasoning:rs", "function_call:fc"]),
     (OPEN_WEIGHT, "own", (OPEN, CALL), {"openai_send_reasoning_ids": False}, ["reasoning:rs_1", "function_call:"]),
@@ -391,8 +393,10 @@ MATRIX = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "maker", "parts", "given", "expected"), MATRIX)
-def test_the_matrix_of_items_sent_back(row: str, maker: str, parts: Any, call_settings: dict[str, Any], expected: list[str]) -> None:
+@pytest.mark.parametrize(("row", "maker", "parts", "call_settings", "expected"), MATRIX)
+def test_the_matrix_of_items_sent_back(
+    row: str, maker: str, parts: Any, call_settings: dict[str, Any], expected: list[str]
+) -> None:
     made_by = {"foreign": ELSEWHERE, "unknown": None}.get(maker, origin(row))
     usage = Usage(output_reasoning_tokens=5) if maker == "counted" else Usage()
     out = sent(ModelResponse(list(parts), origin=made_by, usage=usage), row=row, **call_settings)
@@ -476,7 +480,7 @@ def test_encoding_changes_nothing_in_the_history() -> None:
     assert msgspec.json.encode(response) == before
 
 
-# --- nothing opaque leaves ------------------------------------------------------------------------------------------
+# --- opaque data is not sent to another origin ----------------------------------------------------------------------
 
 MARK = "OPAQUE-MARK"
 _opaque = st.none() | st.just(MARK)
@@ -513,7 +517,7 @@ def test_opaque_data_is_not_sent_to_another_origin(
 
 
 @given(st.lists(_parts, max_size=6), st.sampled_from(sorted(ROWS)), st.booleans())
-def test_reasoning_is_always_followed_by_an_item_and_ids_are_complete(
+def test_reasoning_is_always_followed_by_an_item_and_ids_follow_the_setting(
     parts: list[ModelResponsePart], row: str, ids: bool
 ) -> None:
     target = Origin(row, "openai_responses", "m")

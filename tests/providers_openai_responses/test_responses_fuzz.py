@@ -1,4 +1,4 @@
-"""Whatever comes: no exception, a legal closed turn, and the same one however the bytes were cut."""
+"""Any input: no exception, a valid and closed turn, and the same events however the bytes are split."""
 
 from __future__ import annotations
 
@@ -15,37 +15,43 @@ from tests.providers_openai_responses.responses_kit import (
     ROWS,
     added,
     answer,
-    begun,
     body,
-    called,
+    created,
     cut,
     done,
-    ended,
-    ev,
     events_of,
     folded,
+    function_call,
+    kinds_and_texts,
     message,
     output_text,
     raw,
+    response_end,
     response_of,
-    said,
     sse,
     summary,
     thought,
+    wire_event,
 )
 
 SAMPLES = [
-    sse(begun(), thought(0, "one", "two", encrypted="E"), called(1, "f", '{"a": 1}'), answer(2, "text"), ended()),
     sse(
-        begun(),
+        created(),
+        thought(0, "one", "two", encrypted="E"),
+        function_call(1, "f", '{"a": 1}'),
+        answer(2, "text"),
+        response_end(),
+    ),
+    sse(
+        created(),
         added(0, "web_search_call", id="ws"),
         done(0, "web_search_call", id="ws", action={"type": "search"}),
         added(1, "reasoning", id="rs"),
-        ev("reasoning_text.delta", 1, content_index=0, delta="hm"),
+        wire_event("reasoning_text.delta", 1, content_index=0, delta="hm"),
         answer(2, "text"),
         done(1, "reasoning", id="rs", content=raw("hm"), encrypted_content="E"),
         {"type": "error", "error": {"message": "m"}},
-        ended("failed"),
+        response_end("failed"),
     ),
     body(
         {"type": "reasoning", "id": "rs", "summary": summary("s"), "encrypted_content": "E"},
@@ -93,21 +99,21 @@ EVENTS: list[dict[str, Any]] = [
     for index in (0, 1)
     for events in (
         thought(index, "one", "two", encrypted="E"),
-        called(index, "f", '{"a": 1}'),
+        function_call(index, "f", '{"a": 1}'),
         answer(index, "text"),
         [added(index, "web_search_call", id="ws"), done(index, "web_search_call", id="ws")],
         [added(index, "compaction", id="cm"), done(index, "compaction", id="cm", encrypted_content="E")],
-        [ev("reasoning_text.delta", index, content_index=0, delta="raw"), done(index, "acme:x", id="x")],
-        [ev("refusal.delta", index, content_index=1, delta="no")],
+        [wire_event("reasoning_text.delta", index, content_index=0, delta="raw"), done(index, "acme:x", id="x")],
+        [wire_event("refusal.delta", index, content_index=1, delta="no")],
     )
     for event in events
-] + [ended(), ended("incomplete"), ended("failed"), {"type": "error", "message": "m"}]
+] + [response_end(), response_end("incomplete"), response_end("failed"), {"type": "error", "message": "m"}]
 
 
 @many
 @given(st.lists(st.sampled_from(EVENTS), max_size=25), ROW, CAUSE)
 def test_events_in_any_order_give_a_valid_turn(events: list[dict[str, Any]], row: str, cause: Cause) -> None:
-    folded(sse(begun(), *events), row, cause=cause)
+    folded(sse(created(), *events), row, cause=cause)
 
 
 VALUES = st.recursive(
@@ -127,7 +133,7 @@ def test_any_values_in_any_fields_give_a_valid_turn(changes: list[tuple[Any, int
         where = inner if place % 2 else changed
         where[sorted(where)[place % len(where)]] = value
         events.append(changed)
-    folded(sse(begun(), *events), row)
+    folded(sse(created(), *events), row)
 
 
 @given(
@@ -141,7 +147,7 @@ def test_any_values_in_any_fields_give_a_valid_turn(changes: list[tuple[Any, int
     st.randoms(use_true_random=False),
 )
 def test_interleaved_items_are_emitted_one_after_the_other(items: list[tuple[str, str]], dice: Any) -> None:
-    """Each in the order in which it began."""
+    """Items are emitted in the order in which they start."""
     queues = []
     for index, (kind, text) in enumerate(items):
         match kind:
@@ -150,12 +156,12 @@ def test_interleaved_items_are_emitted_one_after_the_other(items: list[tuple[str
             case "answer":
                 queues.append(answer(index, text, id=f"i{index}"))
             case _:
-                queues.append(called(index, "f", json.dumps(text), id=f"i{index}", call_id=f"c{index}"))
-    # They begin in order: up to the first text, for nothing opens before it holds something.
+                queues.append(function_call(index, "f", json.dumps(text), id=f"i{index}", call_id=f"c{index}"))
+    # Items start in order, each up to its first text, because an item without content does not start.
     mixed = [queue.pop(0) for queue in queues for _ in range(3 if len(queue) > 3 else 1)]
     while any(queues):
         queue = dice.choice([queue for queue in queues if queue])
         mixed.append(queue.pop(0))
     kinds = {"thought": "thinking", "answer": "text", "call": "tool-call"}
     expected = [(kinds[kind], json.dumps(text) if kind == "call" else text) for kind, text in items]
-    assert said(response_of(sse(begun(), mixed, ended()))) == expected
+    assert kinds_and_texts(response_of(sse(created(), mixed, response_end()))) == expected

@@ -1,7 +1,7 @@
-"""Answers that real providers gave, and what another decoder made of them.
+"""Recorded responses of real providers, compared with the result of another decoder.
 
-Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. Where this package says
-something else on purpose, `normal` and the tables below it name it; anything else that differs is a failure.
+Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. `normalised` and the tables
+below it list the differences that are intended; any other difference is a failure.
 """
 
 from __future__ import annotations
@@ -48,32 +48,41 @@ def load(folder: Path) -> Recording:
     return Recording(f"{provider}/{folder.name}", row, (folder / "response.body").read_bytes(), expected)
 
 
-# --- where we differ on purpose ----------------------------------------------------------------------------------
+# --- intended differences ----------------------------------------------------------------------------------------
 
 
-def normal(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as both sides tell it."""
-    compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+def normalised(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part in a form that both decoders produce."""
+    compared_fields = (
+        "part_kind",
+        "content",
+        "signature",
+        "id",
+        "tool_name",
+        "args",
+        "tool_call_id",
+        "provider_details",
+    )
     part = {**{name: part[name] for name in compared_fields if part.get(name) is not None}, **_file(part)}
     details = part.pop("provider_details", {})
     if "raw_content" in details:
-        # RAW: reasoning in the clear is the content of a thinking part here, not a detail beside an empty one.
+        # RAW: plain reasoning is the content of a thinking part here, not a detail of an empty one.
         part["content"] = "".join(details.pop("raw_content"))
-    # NATIVE: the item of a provider's own tool is kept, to go back as it came.
+    # NATIVE: the item of a builtin tool is kept, to be sent back unchanged.
     details.pop("native", None)
     # CITATIONS: they are annotations of the text here.
     details.pop("citations", None)
     if part["part_kind"].startswith("builtin") or part["part_kind"] == "file":
-        # IDS: every part of a provider's own tool has its item's id here.
+        # IDS: every part of a builtin tool has the id of its item here.
         part.pop("id", None)
-        # ARGS: of a provider's own tool they are an object here, streamed or not.
+        # ARGS: arguments of a builtin tool are an object here, streamed or not.
         if isinstance(part.get("args"), str):
             part["args"] = json.loads(part["args"])
     return part | ({"provider_details": details} if details else {})
 
 
 def _file(part: dict[str, Any]) -> dict[str, Any]:
-    """BASE64: data is as on the wire here; the other decoder writes the alphabet of URLs."""
+    """BASE64: data is as on the wire here; the other decoder uses the URL-safe alphabet."""
     if part["part_kind"] != "file":
         return {}
     content = part.get("content") or part
@@ -82,23 +91,29 @@ def _file(part: dict[str, Any]) -> dict[str, Any]:
 
 
 PICTURES = "openai-responses/test_openai_responses.test_openai_responses_code_execution_return_image_stream-0"
-"""ORDER: the files that a tool made come after what it returned, because call and return are one item."""
+"""ORDER: the files that a tool created follow its result, because call and result are one item."""
 
-CALLED = "tool_call"
-"""FINISH: an answer that calls functions says so, as on every wire; the other decoder says `stop`."""
+WITH_TOOL_CALLS = "tool_call"
+"""FINISH: the finish reason of a response with calls is `tool_call`, as on every wire; the other decoder has `stop`."""
 
 
-COUNTS = ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+BOOLEAN_DETAILS = (
+    "input_tokens",
+    "output_tokens",
+    "output_reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+)
 
 UNREPORTED = ("is_byok", "web_search_requests")
-"""COUNTS: a yes or no is no count, and searches are not reported as usage: the other decoder counts them itself."""
+"""COUNTS: a boolean is no count, and searches are not reported as usage: the other decoder counts them itself."""
 
 
 def test_every_deviation_is_about_a_recording() -> None:
     assert PICTURES in {recording.name for recording in recorded()}
 
 
-# --- what is decoded ---------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------------
 
 
 def decoded(recording: Recording) -> ModelResponse:
@@ -113,8 +128,8 @@ def test_parts_are_as_expected() -> None:
         for recording in recorded():
             with case(recording.name):
                 response = decoded(recording)
-                ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
-                theirs = [normal(part) for part in recording.expected["parts"]]
+                ours = [normalised(msgspec.to_builtins(part)) for part in response.parts]
+                theirs = [normalised(part) for part in recording.expected["parts"]]
                 if recording.name == PICTURES:
                     assert [part["part_kind"] for part in theirs[2:4]] == ["file", "builtin-tool-return"]
                     theirs[2:4] = reversed(theirs[2:4])
@@ -127,7 +142,7 @@ def test_usage_and_finish_reason_are_as_expected() -> None:
             with case(recording.name):
                 response = decoded(recording)
                 expected = recording.expected
-                assert response.finish_reason == (CALLED if response.tool_calls else expected["finish_reason"])
+                assert response.finish_reason == (WITH_TOOL_CALLS if response.tool_calls else expected["finish_reason"])
                 assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
                 assert response.model_name == expected["response_model_name"]
                 assert response.provider_response_id == expected["provider_response_id"]
@@ -146,7 +161,7 @@ def test_usage_and_finish_reason_are_as_expected() -> None:
 
 
 def test_output_items_are_sent_back_unchanged() -> None:
-    """Its own maker gets every reasoning item as the whole that it was, and the rest as the other decoder sends it."""
+    """The same origin gets every reasoning item complete, and the rest as the other decoder sends it."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -166,14 +181,14 @@ def test_output_items_are_sent_back_unchanged() -> None:
                         )
                     elif item.get("type") == "message":
                         assert [c["text"] for c in item["content"]] == [_text(other)]
-                        # PHASE, ID: they go back to every own origin, not only to OpenAI itself.
+                        # PHASE, ID: they are sent back to every own origin, not only to OpenAI.
                         assert item.get("phase") == other.get("phase", item.get("phase"))
                         assert item["id"] == other.get("id", item["id"])
                     elif item.get("type") == "function_call":
                         assert json.loads(item.pop("arguments")) == json.loads(other["arguments"])
                         assert item == {**item, **{k: v for k, v in other.items() if k != "arguments"}}
                     else:
-                        # SOURCES, LOGS: what a provider's own tool found goes back too, where it was told.
+                        # SOURCES, LOGS: results of a builtin tool are sent back, too, if the response had them.
                         assert {k: v for k, v in item.items() if k not in ("action", "outputs")} == {
                             k: v for k, v in other.items() if k not in ("action", "outputs")
                         }
@@ -184,7 +199,7 @@ def _text(item: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(entry["text"] for entry in content)
 
 
-# --- however the bytes are cut -----------------------------------------------------------------------------------
+# --- bytes split anywhere ----------------------------------------------------------------------------------------
 
 
 def test_a_body_split_in_two_gives_the_same_events() -> None:

@@ -1,4 +1,4 @@
-"""A store with a key, on each kind of database; and what is found when its record is checked."""
+"""A store with a record key, on each kind of database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the record share."""
+"""Helpers for the tests of the record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWNER = "ann"
 
 
 class Clock:
-    """It stands still until it is moved."""
+    """A clock that advances only when a test sets `now`."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000.0
@@ -24,7 +24,7 @@ class Clock:
 
 
 def response(id: str = "resp_1", owner: str = OWNER, **fields: Any) -> StoredResponse:
-    """One that is over, unless it is said otherwise."""
+    """Make a response; it is completed unless `fields` has another status."""
     at = 1_700_000_000.25
     usual: dict[str, Any] = {"created_at": at, "updated_at": at, "status": "completed", "model": "m"}
     return StoredResponse(**{**usual, **fields}, id=id, owner=owner)
@@ -54,16 +54,16 @@ async def lines_of(store: Store, **which: Any) -> list[Line]:
     return lines
 
 
-def checked(lines: list[Line], sealed: bool = True, **more: Any) -> tuple[Report, dict[str, ScopeReport]]:
-    """What comes of checking them, with the key of the tests."""
+def verify_lines(lines: list[Line], sealed: bool = True, **more: Any) -> tuple[Report, dict[str, ScopeReport]]:
+    """Verify lines with the key of the tests; return the report and those of the scopes."""
     recording = Recording(signers=[SIGNER]) if sealed else None
     verifier = Verifier(TrustedKeys([SIGNER.public]), recording, **more)
     through = [report for line in lines for report in verifier.feed(line)]
     return verifier.end(), {report.scope: report for report in through}
 
 
-async def check(store: Store, **which: Any) -> dict[str, ScopeReport]:
-    """That the record is right; what there is of each scope."""
-    report, scopes = checked(await lines_of(store, **which))
+async def check_record(store: Store, **which: Any) -> dict[str, ScopeReport]:
+    """Check that the record has no findings; return the report of each scope."""
+    report, scopes = verify_lines(await lines_of(store, **which))
     assert report.findings == ()
     return scopes

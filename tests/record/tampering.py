@@ -1,5 +1,7 @@
-"""What somebody may do to a database who can write into it, and has not the key. Each takes the tables as they are and
-a source of choices, changes them, and says nothing: what it did is to be found."""
+"""Changes that an attacker without the key can make in the database.
+
+Each takes the tables and a source of random choices, and changes the tables; verification must find the change.
+"""
 
 from __future__ import annotations
 
@@ -25,29 +27,33 @@ KEYS = {
     "conversation_entries": ("owner", "conversation_id", "position"),
     "space_envelopes": ("owner", "space", "seq"),
 }
-# What the store changes itself, or makes of the rest.
-LOOSE = {"responses": {"expires_at", "fence"}, "response_bodies": {"item_ids"}, "space_envelopes": {"latest"}}
+# Columns that the store changes itself, or derives from others.
+UNRECORDED_COLUMNS = {
+    "responses": {"expires_at", "fence"},
+    "response_bodies": {"item_ids"},
+    "space_envelopes": {"latest"},
+}
 CONTENTS = ("responses", "response_bodies", "conversation_entries", "space_envelopes")
 
 
-class Nothing(Exception):
-    """There is nothing here that could be changed so."""
+class NotApplicable(Exception):
+    """These tables have nothing to which the change applies."""
 
 
-def _some(rows: list[Row], choose: Random) -> Row:
+def _choose_row(rows: list[Row], choose: Random) -> Row:
     if not rows:
-        raise Nothing
+        raise NotApplicable
     return choose.choice(rows)
 
 
-def _table(tables: Tables, choose: Random, least: int = 1) -> str:
+def _choose_table(tables: Tables, choose: Random, least: int = 1) -> str:
     names = [name for name, rows in tables.items() if len(rows) >= least]
     if not names:
-        raise Nothing
+        raise NotApplicable
     return choose.choice(names)
 
 
-def _other(value: Any, choose: Random) -> Any:
+def _different_value(value: Any, choose: Random) -> Any:
     if value is None:
         return choose.choice([b"x", b""])
     if isinstance(value, bool | int):
@@ -67,44 +73,44 @@ def _other(value: Any, choose: Random) -> Any:
 
 
 def change_a_value(tables: Tables, choose: Random) -> None:
-    name = _table(tables, choose)
-    row = _some(tables[name], choose)
-    column = choose.choice(sorted(set(row) - LOOSE.get(name, set())))
+    name = _choose_table(tables, choose)
+    row = _choose_row(tables[name], choose)
+    column = choose.choice(sorted(set(row) - UNRECORDED_COLUMNS.get(name, set())))
     value = row[column]
-    if value is None and not isinstance(_like(tables[name], column), bytes):
-        raise Nothing
-    row[column] = _other(value, choose)
+    if value is None and not isinstance(_sample_value(tables[name], column), bytes):
+        raise NotApplicable
+    row[column] = _different_value(value, choose)
 
 
-def _like(rows: list[Row], column: str) -> Any:
+def _sample_value(rows: list[Row], column: str) -> Any:
     return next((row[column] for row in rows if row[column] is not None), b"" if column in ("more", "error") else None)
 
 
-def forget_a_value(tables: Tables, choose: Random) -> None:
+def clear_a_value(tables: Tables, choose: Random) -> None:
     name = choose.choice(["record_entries", "record_scopes"])
     column = {"record_entries": choose.choice(["digest", "more"]), "record_scopes": "seal"}[name]
-    row = _some([row for row in tables[name] if row[column] is not None], choose)
+    row = _choose_row([row for row in tables[name] if row[column] is not None], choose)
     row[column] = None
 
 
 def delete_a_row(tables: Tables, choose: Random) -> None:
-    rows = tables[_table(tables, choose)]
-    rows.remove(_some(rows, choose))
+    rows = tables[_choose_table(tables, choose)]
+    rows.remove(_choose_row(rows, choose))
 
 
 def swap_two_rows(tables: Tables, choose: Random) -> None:
-    name = _table(tables, choose, 2)
+    name = _choose_table(tables, choose, 2)
     one, other = choose.sample(tables[name], 2)
-    for column in set(one) - set(KEYS[name]) - LOOSE.get(name, set()):
+    for column in set(one) - set(KEYS[name]) - UNRECORDED_COLUMNS.get(name, set()):
         one[column], other[column] = other[column], one[column]
 
 
 def insert_a_row(tables: Tables, choose: Random) -> None:
     names = [name for name, rows in tables.items() if rows and name != "response_bodies"]
     if not names:
-        raise Nothing
+        raise NotApplicable
     name = choose.choice(names)
-    row = dict(_some(tables[name], choose))
+    row = dict(_choose_row(tables[name], choose))
     if name == "record_checkpoints":
         row["number"] += 1000
         row["serial"] += 1000
@@ -124,24 +130,26 @@ def insert_a_row(tables: Tables, choose: Random) -> None:
     tables[name].append(row)
 
 
-def _scope(tables: Tables, choose: Random, only: Callable[[Row], bool] = lambda row: True) -> tuple[Row, list[Row]]:
-    head = _some([row for row in tables["record_scopes"] if only(row)], choose)
+def _choose_scope(
+    tables: Tables, choose: Random, only: Callable[[Row], bool] = lambda row: True
+) -> tuple[Row, list[Row]]:
+    head = _choose_row([row for row in tables["record_scopes"] if only(row)], choose)
     chain = [row for row in tables["record_entries"] if (row["owner"], row["scope"]) == (head["owner"], head["scope"])]
     return head, sorted(chain, key=lambda row: int(row["number"]))
 
 
 def rechain(head: Row, chain: list[Row]) -> None:
-    """All hashes anew, as if nothing had happened."""
+    """Recompute all hashes of a chain."""
     hash = genesis_hash(head["owner"], head["scope"])
     for number, row in enumerate(chain, 1):
         row["number"] = number
-        made = row["digest"]
+        digest = row["digest"]
         entry = Entry(
             number=number,
             at=row["at"],
             kind=row["kind"],
             subject=row["subject"],
-            digest=None if made is None else made.hex(),
+            digest=None if digest is None else digest.hex(),
             more=decode_more(row["more"]),
         )
         hash = row["hash"] = entry_hash(hash, entry)
@@ -151,46 +159,46 @@ def rechain(head: Row, chain: list[Row]) -> None:
         head["since"] = chain[0]["at"]
 
 
-def write_a_chain_anew(tables: Tables, choose: Random) -> None:
-    """Something about an entry is another; and all that follows fits it."""
-    head, chain = _scope(tables, choose)
-    row = _some(chain, choose)
+def rewrite_a_chain(tables: Tables, choose: Random) -> None:
+    """Change a field of an entry, and recompute the chain."""
+    head, chain = _choose_scope(tables, choose)
+    row = _choose_row(chain, choose)
     column = choose.choice(["at", "subject", "kind"])
-    row[column] = _other(row[column], choose)
+    row[column] = _different_value(row[column], choose)
     rechain(head, chain)
 
 
 def forge_a_content(tables: Tables, choose: Random) -> None:
-    """Nobody said that; and the chain says they did."""
-    head, chain = _scope(tables, choose)
-    row = _some(chain, choose)
-    salt = next((one for one in tables["record_salts"] if _same(one, row)), None)
+    """Replace the digest of an entry by that of another content, and recompute the chain."""
+    head, chain = _choose_scope(tables, choose)
+    row = _choose_row(chain, choose)
+    salt = next((one for one in tables["record_salts"] if _is_same_entry(one, row)), None)
     if salt is None:
-        raise Nothing
+        raise NotApplicable
     salt["salt"] = choose.randbytes(16)
     row["digest"] = content_digest(salt["salt"], [b"something else"])
     rechain(head, chain)
 
 
 def leave_an_entry_out(tables: Tables, choose: Random) -> None:
-    head, chain = _scope(tables, choose)
-    gone = _some(chain, choose)
-    _leave_out(tables, gone)
-    rechain(head, [row for row in chain if row is not gone])
+    head, chain = _choose_scope(tables, choose)
+    omitted = _choose_row(chain, choose)
+    _delete_entry(tables, omitted)
+    rechain(head, [row for row in chain if row is not omitted])
 
 
-def _same(one: Row, other: Row) -> bool:
+def _is_same_entry(one: Row, other: Row) -> bool:
     return all(one[column] == other[column] for column in ("owner", "scope", "number"))
 
 
-def _leave_out(tables: Tables, gone: Row) -> None:
-    """An entry and its salt."""
-    tables["record_entries"].remove(gone)
-    tables["record_salts"] = [row for row in tables["record_salts"] if not _same(row, gone)]
+def _delete_entry(tables: Tables, entry: Row) -> None:
+    """Delete an entry and its salt."""
+    tables["record_entries"].remove(entry)
+    tables["record_salts"] = [row for row in tables["record_salts"] if not _is_same_entry(row, entry)]
 
 
-def _forget(tables: Tables, row: Row) -> None:
-    """What an entry is about, as if it had never been."""
+def _delete_content(tables: Tables, row: Row) -> None:
+    """Delete the content that an entry is about."""
     where, _, of = row["scope"].partition(":")
     if where == "space":
         gone = ("space_envelopes", {"space": of, "seq": int(row["subject"]) if row["subject"].isdecimal() else None})
@@ -202,37 +210,37 @@ def _forget(tables: Tables, row: Row) -> None:
             body for body in tables["response_bodies"] if body["response_id"] != row["subject"]
         ]
     name, named = gone
-    tables[name] = [kept for kept in tables[name] if any(kept[column] != value for column, value in named.items())]
+    tables[name] = [other for other in tables[name] if any(other[column] != value for column, value in named.items())]
 
 
-def cut_an_end_off(tables: Tables, choose: Random) -> None:
-    """The newest entries of a chain and what they are about."""
-    head, chain = _scope(tables, choose)
+def cut_off_newest_entries(tables: Tables, choose: Random) -> None:
+    """Delete the newest entries of a chain and their contents."""
+    head, chain = _choose_scope(tables, choose)
     if len(chain) < 2:
-        raise Nothing
-    kept = choose.randrange(1, len(chain))
-    for row in chain[kept:]:
-        _leave_out(tables, row)
-        _forget(tables, row)
-    rechain(head, chain[:kept])
+        raise NotApplicable
+    kept_count = choose.randrange(1, len(chain))
+    for row in chain[kept_count:]:
+        _delete_entry(tables, row)
+        _delete_content(tables, row)
+    rechain(head, chain[:kept_count])
 
 
 def drop_a_scope(tables: Tables, choose: Random) -> None:
-    """One that was signed, with all that is about it."""
-    head, chain = _scope(tables, choose, lambda row: row["signed"] > 0)
+    """Delete a signed scope with its entries and contents."""
+    head, chain = _choose_scope(tables, choose, lambda row: row["signed"] > 0)
     for row in chain:
-        _leave_out(tables, row)
-        _forget(tables, row)
+        _delete_entry(tables, row)
+        _delete_content(tables, row)
     tables["record_scopes"].remove(head)
 
 
 def drop_checkpoints(tables: Tables, choose: Random) -> None:
-    """The newest ones, as if they had not been made."""
+    """Delete the newest checkpoints."""
     rows = sorted(tables["record_checkpoints"], key=lambda row: int(row["serial"]))
     if not rows:
-        raise Nothing
-    kept = rows[: choose.randrange(len(rows))]
-    tables["record_checkpoints"] = kept
+        raise NotApplicable
+    remaining = rows[: choose.randrange(len(rows))]
+    tables["record_checkpoints"] = remaining
     if choose.random() < 0.5:
         for head in tables["record_scopes"]:
             head["signed"] = 0
@@ -240,23 +248,23 @@ def drop_checkpoints(tables: Tables, choose: Random) -> None:
 
 TAMPERINGS: tuple[Tampering, ...] = (
     change_a_value,
-    forget_a_value,
+    clear_a_value,
     delete_a_row,
     swap_two_rows,
     insert_a_row,
-    write_a_chain_anew,
+    rewrite_a_chain,
     forge_a_content,
     leave_an_entry_out,
-    cut_an_end_off,
+    cut_off_newest_entries,
     drop_a_scope,
     drop_checkpoints,
 )
 
 
-def tampered(tables: Tables, tampering: Tampering, choose: Random) -> Tables:
-    """The tables as they are afterwards. Raises `Nothing` if they are as they were."""
+def tamper(tables: Tables, tampering: Tampering, choose: Random) -> Tables:
+    """Return changed tables. Raises `NotApplicable` if nothing changed."""
     after = copy.deepcopy(tables)
     tampering(after, choose)
     if after == tables:
-        raise Nothing
+        raise NotApplicable
     return after

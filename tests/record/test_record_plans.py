@@ -1,4 +1,4 @@
-"""What the record costs whoever stores does not grow with what it holds."""
+"""The cost of recording does not grow with the record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pellucid.storage.statement import Statement
 pytestmark = pytest.mark.anyio
 
 
-async def test_nothing_is_read_through(tmp_path: Path) -> None:
+async def test_no_record_statement_scans_a_table(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     await (await open_store(f"sqlite:///{path}")).aclose()
     database = sqlite3.connect(path)
@@ -26,7 +26,7 @@ async def test_nothing_is_read_through(tmp_path: Path) -> None:
                     continue
                 text = statement.compile_for(_DIALECT).text
                 for *_, step in database.execute("EXPLAIN QUERY PLAN " + text, [None] * text.count("?")):
-                    # The first of an index is no scan, whatever SQLite calls it.
+                    # Reading the first row of an index is no scan, though SQLite calls it one.
                     assert not step.startswith("SCAN record_") or "LIMIT" in text, (text, step)
                     assert not step.endswith("(owner=?)") or "LIMIT" in text, (text, step)
                 seen += 1

@@ -1,4 +1,4 @@
-"""What is stored says so in the record, and what goes, too: in the same transaction, on every kind of database."""
+"""Stored and deleted data is recorded in the same transaction, on every kind of database."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from tests.record.record_kit import (
     SIGNER,
     Clock,
     append_of,
-    check,
-    checked,
+    check_record,
     entry,
     lines_of,
     response,
     space,
     stored_envelope,
+    verify_lines,
 )
 
 pytestmark = pytest.mark.anyio
 
 
 async def entries_of(store: Store, scope: str) -> list[tuple[str, str, bool]]:
-    """Kind and subject of a scope's entries, and whether the content is there."""
-    await check(store)
+    """Return kind and subject of the entries of a scope, and whether the content exists."""
+    await check_record(store)
     lines = await lines_of(store, scope=scope)
     entries = [line for line in lines if isinstance(line, EntryLine)]
     assert all((line.salt is None) == (line.content_bytes is None) for line in entries)
     return [(line.kind, line.subject, line.salt is not None) for line in entries]
 
 
-async def test_a_response_that_is_over(store: Store) -> None:
+async def test_a_finished_response_is_recorded(store: Store) -> None:
     one = response("r", header=b'{"a":1}', log=b"\0\xff", error=b"e", background=True)
     await store.responses.put(one)
-    await store.responses.put(one)  # who did not hear that it was done asks again
+    await store.responses.put(one)  # a caller that missed the reply repeats the call
     with pytest.raises(AlreadyStored):
         await store.responses.put(replace(one, header=b"other"))
     assert await entries_of(store, "response:r") == [("response", "r", True)]
     (line,) = [line for line in await lines_of(store) if isinstance(line, EntryLine)]
-    kept = line.content_bytes
-    assert kept is not None
-    assert b'{"a":1}' in kept
-    assert kept.endswith(b"\0\xff")
+    content = line.content_bytes
+    assert content is not None
+    assert b'{"a":1}' in content
+    assert content.endswith(b"\0\xff")
 
 
-async def test_one_that_runs_in_the_background_when_it_has_ended(store: Store) -> None:
-    begun = response("r", status="in_progress", background=True)
-    await store.responses.begin(begun, 1)
+async def test_a_background_response_is_recorded_when_it_ends(store: Store) -> None:
+    running_row = response("r", status="in_progress", background=True)
+    await store.responses.begin(running_row, 1)
     assert await entries_of(store, "response:r") == []
-    over = replace(begun, status="completed", header=b"{}")
-    assert await store.responses.finish(over, [], 1)
-    assert await store.responses.finish(over, [], 1)
-    assert not await store.responses.finish(replace(over, status="failed"), [], 1)
+    finished_row = replace(running_row, status="completed", header=b"{}")
+    assert await store.responses.finish(finished_row, [], 1)
+    assert await store.responses.finish(finished_row, [], 1)
+    assert not await store.responses.finish(replace(finished_row, status="failed"), [], 1)
     assert await entries_of(store, "response:r") == [("response", "r", True)]
 
 
-async def test_what_it_adds_to_its_conversation(store: Store, clock: Clock) -> None:
+async def test_conversation_items_are_recorded(store: Store, clock: Clock) -> None:
     await store.conversations.create(StoredConversation(id="c", owner=OWNER, created_at=clock.now))
     await store.conversations.append(OWNER, "c", [entry("one"), entry("two")])
     added = [entry("two", b'"other"'), entry("three"), entry("three", b'"other"')]
@@ -97,14 +97,14 @@ async def test_what_it_adds_to_its_conversation(store: Store, clock: Clock) -> N
     ]
 
 
-async def test_a_chat(store: Store, clock: Clock) -> None:
+async def test_turns_of_a_chat_are_recorded(store: Store, clock: Clock) -> None:
     chat = StoredChat(id="chat", owner=OWNER, title="t", created_at=clock.now, updated_at=clock.now)
     turn = response("t1", conversation_id="chat", status="queued", background=True)
     await store.chats.begin_turn(chat, turn, 1)
     await store.responses.finish(replace(turn, status="completed"), [], 1)
-    kept = await store.chats.get(OWNER, "chat")
-    assert kept is not None
-    await store.chats.begin_turn(kept, replace(turn, id="t2", previous_id="t1"), 1)
+    stored_chat = await store.chats.get(OWNER, "chat")
+    assert stored_chat is not None
+    await store.chats.begin_turn(stored_chat, replace(turn, id="t2", previous_id="t1"), 1)
     await store.responses.finish(replace(turn, id="t2", previous_id="t1", status="failed"), [], 1)
     assert await entries_of(store, "conversation:chat") == [("response", "t1", True), ("response", "t2", True)]
     await store.responses.delete(OWNER, "t1")
@@ -117,7 +117,7 @@ async def test_a_chat(store: Store, clock: Clock) -> None:
     ]
 
 
-async def test_what_has_expired_and_what_was_a_tenants(store: Store, clock: Clock) -> None:
+async def test_expiry_and_erasure_of_an_owner_are_recorded(store: Store, clock: Clock) -> None:
     until = clock.now + 10
     await store.conversations.create(
         StoredConversation(id="c", owner=OWNER, created_at=clock.now, expires_at=clock.now + 10)
@@ -128,11 +128,15 @@ async def test_what_has_expired_and_what_was_a_tenants(store: Store, clock: Cloc
     await store.responses.put(response("alone", expires_at=until))
     await store.responses.put(response("stays"))
     clock.now += 11
-    await check(store)  # what is due, and still there
+    await check_record(store)  # expired rows that are not deleted yet
     assert await store.expire(clock.now) == 4
-    gone = ("expired", "", False)
-    assert await entries_of(store, "conversation:c") == [("item", "one", False), ("item", "two", False), gone]
-    assert await entries_of(store, "conversation:talk") == [("response", "a", False), ("response", "b", False), gone]
+    expired_entry = ("expired", "", False)
+    assert await entries_of(store, "conversation:c") == [("item", "one", False), ("item", "two", False), expired_entry]
+    assert await entries_of(store, "conversation:talk") == [
+        ("response", "a", False),
+        ("response", "b", False),
+        expired_entry,
+    ]
     assert await entries_of(store, "response:alone") == [("response", "alone", False), ("expired", "alone", False)]
     await store.spaces.put(space(), [])
     await store.spaces.append(append_of(0, "one", "two"))
@@ -145,7 +149,7 @@ async def test_what_has_expired_and_what_was_a_tenants(store: Store, clock: Cloc
     ]
 
 
-async def test_a_space(store: Store) -> None:
+async def test_envelopes_of_a_space_are_recorded(store: Store) -> None:
     await store.spaces.put(space(), [])
     await store.spaces.append(append_of(0, "one", "two"))
     redacted = stored_envelope(3, note=b'{"redacted":["mail","card","mail"]}')
@@ -159,7 +163,7 @@ async def test_a_space(store: Store) -> None:
         ("envelope", "1", True),
         ("envelope", "2", False),
         ("envelope", "3", True),
-        ("erased", "2", True),  # of what is left of it
+        ("erased", "2", True),  # the content is the erased envelope
     ]
     entries = [line for line in await lines_of(store) if isinstance(line, EntryLine)]
     assert [line.more for line in entries] == [{}, {}, {"redacted": ["card", "mail"]}, {"ends": [[2, 2]]}]
@@ -169,30 +173,32 @@ async def test_a_space(store: Store) -> None:
 async def test_a_space_that_is_not_recorded(store: Store) -> None:
     await store.spaces.put(space(), [])
     await store.spaces.append(append_of(0, "one", recorded=False))
-    assert await check(store) == {}
+    assert await check_record(store) == {}
 
 
-async def test_several_spaces_in_one_transaction(store: Store) -> None:
+async def test_appends_to_several_spaces_are_recorded_together(store: Store) -> None:
     names = [f"room{number}" for number in range(4)]
     for name in names:
         await store.spaces.put(space(name), [])
     await asyncio.gather(*(store.spaces.append(append_of(0, "one", "two", name=name)) for name in names))
-    assert {scope: one.contents for scope, one in (await check(store)).items()} == {f"space:{n}": 2 for n in names}
+    assert {scope: one.contents for scope, one in (await check_record(store)).items()} == {
+        f"space:{n}": 2 for n in names
+    }
 
 
-async def test_nothing_is_recorded_where_that_is_off(url: str, clock: Clock) -> None:
+async def test_nothing_is_recorded_if_disabled(url: str, clock: Clock) -> None:
     store = await open_store(url, clock=clock, recording=Recording(is_enabled=False))
     try:
         await store.responses.put(response("r"))
         lines = await lines_of(store)
         assert not [line for line in lines if isinstance(line, ScopeLine | CheckpointLine)]
         assert [line.before for line in lines if isinstance(line, UnrecordedLine)] == [True]
-        assert checked(lines)[0].findings == ()
+        assert verify_lines(lines)[0].findings == ()
     finally:
         await store.aclose()
 
 
-async def test_what_was_recorded_is_forgotten_also_where_nothing_is_recorded_any_more(url: str, clock: Clock) -> None:
+async def test_recorded_contents_are_erased_after_recording_was_disabled(url: str, clock: Clock) -> None:
     if url == "sqlite://":
         return
     for recording in (Recording(signers=[SIGNER]), Recording(False, [SIGNER])):
@@ -202,20 +208,20 @@ async def test_what_was_recorded_is_forgotten_also_where_nothing_is_recorded_any
         else:
             await store.responses.delete(OWNER, "r")
             await store.responses.put(response("unseen"))
-            report, scopes = checked(await lines_of(store))
+            report, scopes = verify_lines(await lines_of(store))
             assert [(finding.what, finding.scope) for finding in report.findings] == [("unrecorded", "response:unseen")]
             assert scopes["response:r"].gone == 1
         await store.aclose()
 
 
-async def test_a_message_costs_no_transaction_more(store: Store) -> None:
+async def test_recording_adds_no_transaction(store: Store) -> None:
     before = store.transactions
     await store.responses.put(response("r"))
     await store.responses.delete(OWNER, "r")
     assert store.transactions - before == 2
 
 
-async def test_what_is_erased_by_its_name(store: Store, clock: Clock) -> None:
+async def test_contents_are_erased_by_scope_and_subject(store: Store, clock: Clock) -> None:
     await store.conversations.create(StoredConversation(id="c", owner=OWNER, created_at=clock.now))
     await store.responses.put(response("r", conversation_id="c"), [], [entry("one"), entry("two")])
     await store.responses.put(response("other"))
@@ -232,8 +238,8 @@ async def test_what_is_erased_by_its_name(store: Store, clock: Clock) -> None:
     assert await store.record.erase(OWNER, "response:other") == 1
     assert await store.record.erase(OWNER, "space:room", ["2", "x"]) == 1
     assert await store.record.erase(OWNER, "space:room") == 1
-    left = await store.spaces.page(OWNER, "room")
-    assert [(one.envelope.payload, one.envelope.extra) for one in left] == [({}, {"erased": True})] * 2
+    remaining = await store.spaces.page(OWNER, "room")
+    assert [(one.envelope.payload, one.envelope.extra) for one in remaining] == [({}, {"erased": True})] * 2
     assert [kind for kind, _, _ in await entries_of(store, "conversation:c")] == [
         "response",
         "item",
@@ -245,7 +251,7 @@ async def test_what_is_erased_by_its_name(store: Store, clock: Clock) -> None:
     assert await entries_of(store, "response:other") == [("response", "other", False), ("erased", "other", False)]
 
 
-async def test_checkpoints(store: Store, clock: Clock) -> None:
+async def test_checkpoints_sign_the_scopes_of_each_owner(store: Store, clock: Clock) -> None:
     await store.responses.put(response("a"))
     await store.responses.put(response("b", "bob"))
     assert store.record.recording.unsigned_count == 2
@@ -256,24 +262,26 @@ async def test_checkpoints(store: Store, clock: Clock) -> None:
     clock.now += 60
     await store.responses.delete(OWNER, "a")
     assert (await store.record.sign()).signed == 1
-    scopes = await check(store)
+    scopes = await check_record(store)
     assert {scope: (one.signed, one.checkpoint) for scope, one in scopes.items()} == {
         "response:a": (2, 2),
         "response:b": (1, 1),
     }
-    # One owner's record, or one scope's, is right by itself, and says nothing of others.
+    # The export of one owner or scope verifies by itself, and holds nothing of others.
     for which in ({"owner": OWNER}, {"owner": "bob", "scope": "response:b"}, {"scope": "response:a"}):
         lines = await lines_of(store, **which)
-        assert checked(lines)[0].findings == ()
-        wanted = {"response:a"} if which.get("owner") == OWNER or which.get("scope") == "response:a" else {"response:b"}
-        assert {line.scope for line in lines if isinstance(line, ScopeLine)} == wanted
+        assert verify_lines(lines)[0].findings == ()
+        expected = (
+            {"response:a"} if which.get("owner") == OWNER or which.get("scope") == "response:a" else {"response:b"}
+        )
+        assert {line.scope for line in lines if isinstance(line, ScopeLine)} == expected
         heads = [line.checkpoint.heads for line in lines if isinstance(line, CheckpointLine) and line.checkpoint]
-        assert {scope for one in heads for scope in one} == wanted
+        assert {scope for one in heads for scope in one} == expected
 
 
 async def test_many_chains_are_signed_in_steps(store: Store) -> None:
     await asyncio.gather(*(store.responses.put(response(f"r{number}", f"o{number % 3}")) for number in range(450)))
     done = await store.record.sign()
     assert (done.signed, done.refused) == (450, 0)
-    scopes = await check(store)
+    scopes = await check_record(store)
     assert all(one.signed == 1 for one in scopes.values())

@@ -1,5 +1,4 @@
-"""Any sequence of what a store does leaves a record that is right; and whatever is done to the database otherwise, by
-whoever has not the key, is found."""
+"""Any sequence of store operations leaves a correct record, and any other change without the key is found."""
 
 from __future__ import annotations
 
@@ -18,8 +17,18 @@ from pellucid.record import EntryLine, Recording, Report
 from pellucid.storage import Append, Store, StoredConversation, open_store
 from tests.empty_stores import POSTGRESQL
 from tests.examples import costly
-from tests.record.record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, space, stored_envelope
-from tests.record.tampering import KEYS, TAMPERINGS, Nothing, Tables, Tampering, tampered
+from tests.record.record_kit import (
+    OWNER,
+    SIGNER,
+    Clock,
+    entry,
+    lines_of,
+    response,
+    space,
+    stored_envelope,
+    verify_lines,
+)
+from tests.record.tampering import KEYS, TAMPERINGS, NotApplicable, Tables, Tampering, tamper
 
 Step = Callable[[Store, Clock, Random, int], Awaitable[object]]
 
@@ -27,14 +36,16 @@ Step = Callable[[Store, Clock, Random, int], Awaitable[object]]
 async def put(store: Store, clock: Clock, choose: Random, step: int) -> None:
     conversation = choose.choice([None, "c1", "c2"])
     items = [entry(f"i{choose.randrange(step + 1)}") for _ in range(choose.randrange(3))] if conversation else []
-    kept: dict[str, Any] = {"header": choose.randbytes(9), "log": choose.randbytes(3), "updated_at": clock.now + 0.25}
-    kept["error"] = choose.choice([None, b"e"])
+    fields: dict[str, Any] = {"header": choose.randbytes(9), "log": choose.randbytes(3), "updated_at": clock.now + 0.25}
+    fields["error"] = choose.choice([None, b"e"])
     expires = choose.choice([None, clock.now + 5])
-    new = response(f"r{step}", choose.choice([OWNER, "bob"]), conversation_id=conversation, expires_at=expires, **kept)
+    new = response(
+        f"r{step}", choose.choice([OWNER, "bob"]), conversation_id=conversation, expires_at=expires, **fields
+    )
     await store.responses.put(new, [], items)
 
 
-async def say(store: Store, clock: Clock, choose: Random, step: int) -> None:
+async def append_envelopes(store: Store, clock: Clock, choose: Random, step: int) -> None:
     head = await store.spaces.head(OWNER, "room")
     assert head is not None
     seqs = range(head.head + 1, head.head + 1 + choose.randrange(1, 4))
@@ -47,7 +58,7 @@ async def add(store: Store, clock: Clock, choose: Random, step: int) -> None:
     await store.conversations.append(OWNER, choose.choice(["c1", "c2"]), [entry(f"new{step}")])
 
 
-async def take_away(store: Store, clock: Clock, choose: Random, step: int) -> None:
+async def remove(store: Store, clock: Clock, choose: Random, step: int) -> None:
     match choose.randrange(5):
         case 0:
             await store.responses.delete(OWNER, f"r{choose.randrange(step + 1)}")
@@ -68,10 +79,10 @@ async def sign(store: Store, clock: Clock, choose: Random, step: int) -> None:
     await store.record.sign()
 
 
-STEPS: tuple[Step, ...] = (put, put, say, say, add, take_away, take_away, sign)
+STEPS: tuple[Step, ...] = (put, put, append_envelopes, append_envelopes, add, remove, remove, sign)
 
 
-async def history(store: Store, clock: Clock, choose: Random, steps: list[int]) -> None:
+async def run_steps(store: Store, clock: Clock, choose: Random, steps: list[int]) -> None:
     await store.spaces.put(space(), [])
     for id in ("c1", "c2"):
         await store.conversations.create(StoredConversation(id=id, owner=OWNER, created_at=clock.now))
@@ -80,22 +91,22 @@ async def history(store: Store, clock: Clock, choose: Random, steps: list[int]) 
         await STEPS[step % len(STEPS)](store, clock, choose, number)
 
 
-async def verified(store: Store) -> Report:
-    return checked(await lines_of(store))[0]
+async def verify_store(store: Store) -> Report:
+    return verify_lines(await lines_of(store))[0]
 
 
 histories = st.lists(st.integers(0, len(STEPS) - 1), min_size=4, max_size=14)
 seeds = st.integers(0, 2**32)
 
 
-def in_memory(steps: list[int], seed: int, then: Callable[[Store], Awaitable[None]]) -> None:
+def run_in_memory(steps: list[int], seed: int, check: Callable[[Store], Awaitable[None]]) -> None:
     async def run() -> None:
         clock = Clock()
         store = await open_store("sqlite://", clock=clock, recording=Recording(signers=[SIGNER]))
         try:
-            await history(store, clock, Random(seed), steps)
-            assert (await verified(store)).findings == ()
-            await then(store)
+            await run_steps(store, clock, Random(seed), steps)
+            assert (await verify_store(store)).findings == ()
+            await check(store)
         finally:
             await store.aclose()
 
@@ -127,26 +138,26 @@ def _write(store: Store, tables: Tables) -> None:
 
 @costly
 @given(histories, seeds)
-def test_whatever_is_done_is_found(steps: list[int], seed: int) -> None:
-    async def then(store: Store) -> None:
+def test_every_tampering_is_found(steps: list[int], seed: int) -> None:
+    async def check(store: Store) -> None:
         before = _read(store)
         choose = Random(seed)
         for tampering in TAMPERINGS:
             for _ in range(4):
                 try:
-                    after = tampered(before, tampering, choose)
+                    after = tamper(before, tampering, choose)
                     _write(store, after)
-                except Nothing:
+                except NotApplicable:
                     continue
                 except sqlite3.IntegrityError:
                     store._database._writer.execute("ROLLBACK")  # type: ignore[attr-defined]
                     continue
-                report = await verified(store)
+                report = await verify_store(store)
                 assert report.findings, (tampering.__name__, difference(before, after))
         _write(store, before)
-        assert (await verified(store)).findings == ()
+        assert (await verify_store(store)).findings == ()
 
-    in_memory(steps, seed, then)
+    run_in_memory(steps, seed, check)
 
 
 def difference(before: Tables, after: Tables) -> dict[str, Any]:
@@ -162,19 +173,19 @@ def difference(before: Tables, after: Tables) -> dict[str, Any]:
 
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda tampering: tampering.__name__)
 @pytest.mark.parametrize("url", [POSTGRESQL], indirect=True)
-def test_and_found_in_postgresql(tampering: Tampering, url: str) -> None:
+def test_every_tampering_is_found_in_postgresql(tampering: Tampering, url: str) -> None:
     async def run() -> None:
         clock = Clock()
         store = await open_store(url, clock=clock, recording=Recording(signers=[SIGNER]))
         connection = await asyncpg.connect(url)
         try:
-            await history(store, clock, Random(5), [0, 2, 4, 1, 7, 3, 0, 5, 2, 1, 7, 6, 0, 3])
-            assert (await verified(store)).findings == ()
+            await run_steps(store, clock, Random(5), [0, 2, 4, 1, 7, 3, 0, 5, 2, 1, 7, 6, 0, 3])
+            assert (await verify_store(store)).findings == ()
             before = {name: [dict(row) for row in await connection.fetch(f"SELECT * FROM {name}")] for name in KEYS}
-            found = 0
+            found_count = 0
             for seed in range(4):
                 try:
-                    after = tampered(before, tampering, Random(seed))
+                    after = tamper(before, tampering, Random(seed))
                     async with connection.transaction():
                         for name, rows in after.items():
                             await connection.execute(f"DELETE FROM {name}")
@@ -184,11 +195,11 @@ def test_and_found_in_postgresql(tampering: Tampering, url: str) -> None:
                                 await connection.execute(
                                     f"INSERT INTO {name} ({columns}) VALUES ({values})", *row.values()
                                 )
-                except (Nothing, asyncpg.PostgresError, asyncpg.DataError):
+                except (NotApplicable, asyncpg.PostgresError, asyncpg.DataError):
                     continue
-                assert (await verified(store)).findings, difference(before, after)
-                found += 1
-            assert found
+                assert (await verify_store(store)).findings, difference(before, after)
+                found_count += 1
+            assert found_count
         finally:
             await connection.close()
             await store.aclose()
@@ -198,22 +209,22 @@ def test_and_found_in_postgresql(tampering: Tampering, url: str) -> None:
 
 @costly
 @given(histories, seeds)
-def test_what_is_gone_cannot_be_guessed(steps: list[int], seed: int) -> None:
-    """Whoever has the whole database, and the very words, cannot tell that it was these."""
+def test_a_salt_is_deleted_with_its_content(steps: list[int], seed: int) -> None:
+    """Without the salt, a digest cannot be compared with a guessed content."""
 
-    async def then(store: Store) -> None:
+    async def check(store: Store) -> None:
         lines = await lines_of(store)
         tables = _read(store)
         digests = [row for row in tables["record_entries"] if row["digest"] is not None]
-        report = checked(lines)[0]
+        report = verify_lines(lines)[0]
         assert report.contents == len(tables["record_salts"])
         assert report.gone == len(digests) - report.contents
 
-    in_memory(steps, seed, then)
+    run_in_memory(steps, seed, check)
 
 
-def test_the_salt_is_not_in_the_file(tmp_path: Any) -> None:
-    """Once it is erased, neither the file nor its log has it: nothing is left to try guesses against."""
+def test_an_erased_salt_is_not_in_the_files(tmp_path: Any) -> None:
+    """After erasure neither the database file nor its WAL has the salt."""
     path = tmp_path / "store.db"
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a record is named where it is wrong; and an export that was changed in any byte is not right."""
+"""A finding names the location of the error, and a change of any byte of an export is found."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from pellucid.record.keys import SignedCheckpoint, key_id, parse_pem_keys, publi
 from pellucid.record.lines import decode_line, encode_line
 from pellucid.storage import open_store
 from tests.examples import costly
-from tests.record.record_kit import OWNER, SIGNER, Clock, append_of, checked, lines_of, response, space
+from tests.record.record_kit import OWNER, SIGNER, Clock, append_of, lines_of, response, space, verify_lines
 
 
 @cache
-def whole() -> tuple[Line, ...]:
-    """A space of twelve envelopes, two of them erased, signed after the fifth and the tenth; and a response."""
+def full_export() -> tuple[Line, ...]:
+    """Export a space of twelve envelopes, one of them erased, signed after the fifth and the tenth; and a response."""
 
     async def run() -> tuple[Line, ...]:
         clock = Clock()
@@ -65,21 +65,21 @@ def whole() -> tuple[Line, ...]:
     return asyncio.run(run())
 
 
-def changed(choose: Any, change: Any) -> list[Line]:
-    """With another line in the place of each that is chosen; None: without it."""
-    made = [change(line) if choose(line) else line for line in whole()]
-    return [line for line in made if line is not None]
+def change_lines(choose: Any, change: Any) -> list[Line]:
+    """Replace each chosen line by what `change` returns; None removes it."""
+    replaced = [change(line) if choose(line) else line for line in full_export()]
+    return [line for line in replaced if line is not None]
 
 
-def room(number: int) -> Any:
-    """Whether it is this entry of the space."""
-    rooms = [line for line in whole() if isinstance(line, EntryLine) and line.kind != "response"]
-    wanted = next(line for line in rooms if line.number == number)
-    return lambda line: line is wanted
+def is_entry(number: int) -> Any:
+    """Return a predicate: whether a line is the entry of the space with this number."""
+    rooms = [line for line in full_export() if isinstance(line, EntryLine) and line.kind != "response"]
+    expected = next(line for line in rooms if line.number == number)
+    return lambda line: line is expected
 
 
 def findings_of(lines: list[Line], **more: Any) -> list[tuple[str, str | None, int | None]]:
-    report, _ = checked(lines, **more)
+    report, _ = verify_lines(lines, **more)
     return [(finding.what, finding.scope, finding.entry) for finding in report.findings]
 
 
@@ -87,8 +87,8 @@ ROOM = "space:room"
 OTHER = "00" * 32
 
 
-def test_it_is_right_as_it_is() -> None:
-    report, scopes = checked(list(whole()))
+def test_an_unchanged_export_has_no_findings() -> None:
+    report, scopes = verify_lines(list(full_export()))
     assert report.findings == ()
     assert (report.entries, report.contents, report.gone, report.checkpoints) == (14, 13, 1, 3)
     assert (scopes[ROOM].signed, scopes[ROOM].checkpoint, scopes["response:r"].checkpoint) == (10, 2, 1)
@@ -99,55 +99,55 @@ def test_it_is_right_as_it_is() -> None:
     [{"at": 1}, {"kind": "item"}, {"subject": "77"}, {"more": {"redacted": ["x"]}}, {"hash": OTHER}, {"hash": "XY"}],
     ids=str,
 )
-def test_an_entry_that_was_changed_is_the_one_that_is_named(change: dict[str, Any]) -> None:
+def test_a_changed_entry_is_named(change: dict[str, Any]) -> None:
     for number in (1, 4, 12):
-        lines = changed(room(number), lambda line: replace(line, **change))
-        wanted = [("entry", ROOM, number)] + [("head", ROOM, None)] * (number == 1 and "at" in change)
-        assert findings_of(lines) == wanted
+        lines = change_lines(is_entry(number), lambda line: replace(line, **change))
+        expected = [("entry", ROOM, number)] + [("head", ROOM, None)] * (number == 1 and "at" in change)
+        assert findings_of(lines) == expected
 
 
-def test_a_content_that_was_changed() -> None:
+def test_a_changed_content_is_found() -> None:
     for change in ({"content": "other"}, {"salt": "00" * 16}):
-        lines = changed(room(4), lambda line, change=change: replace(line, **change))
+        lines = change_lines(is_entry(4), lambda line, change=change: replace(line, **change))
         assert findings_of(lines) == [("content", ROOM, 4)]
-    assert findings_of(changed(room(4), lambda line: replace(line, digest=OTHER))) == [
+    assert findings_of(change_lines(is_entry(4), lambda line: replace(line, digest=OTHER))) == [
         ("entry", ROOM, 4),
         ("content", ROOM, 4),
     ]
 
 
-def test_a_content_that_is_gone_without_a_word() -> None:
+def test_a_content_that_was_removed_without_an_entry_is_found() -> None:
     for change in ({"salt": None, "content": None}, {"salt": None}, {"content": None}):
-        lines = changed(room(4), lambda line, change=change: replace(line, **change))
+        lines = change_lines(is_entry(4), lambda line, change=change: replace(line, **change))
         assert findings_of(lines) == [("gone", ROOM, 4)]
 
 
-def test_a_content_that_should_be_gone() -> None:
-    assert findings_of(changed(room(3), lambda line: replace(line, salt="00" * 16))) == [("kept", ROOM, 3)]
+def test_a_content_that_should_be_erased_is_found() -> None:
+    assert findings_of(change_lines(is_entry(3), lambda line: replace(line, salt="00" * 16))) == [("kept", ROOM, 3)]
 
 
-def test_an_entry_that_is_left_out() -> None:
-    assert findings_of(changed(room(4), lambda line: None)) == [("missing", ROOM, 4), ("cut", None, None)]
-    last = findings_of(changed(room(13), lambda line: None))
-    # Its being erased has no reason any more, either.
+def test_a_missing_entry_is_found() -> None:
+    assert findings_of(change_lines(is_entry(4), lambda line: None)) == [("missing", ROOM, 4), ("cut", None, None)]
+    last = findings_of(change_lines(is_entry(13), lambda line: None))
+    # The entry that explained the missing content 3 is gone, too.
     assert last == [("gone", ROOM, 3), ("missing", ROOM, 13), ("cut", None, None)]
 
 
-def test_entries_that_changed_places() -> None:
-    four, five = (next(line for line in whole() if room(number)(line)) for number in (4, 5))
-    moved = [five if line is four else four if line is five else line for line in whole()]
+def test_swapped_entries_are_found() -> None:
+    four, five = (next(line for line in full_export() if is_entry(number)(line)) for number in (4, 5))
+    moved = [five if line is four else four if line is five else line for line in full_export()]
     assert {(what, entry) for what, _, entry in findings_of(moved)} >= {("missing", 4), ("entry", 4)}
-    # Each with the other's number.
+    # Swap their numbers, too.
     assert isinstance(four, EntryLine)
     assert isinstance(five, EntryLine)
     new = {4: replace(five, number=4), 5: replace(four, number=5)}
-    lines = changed(lambda line: line in (four, five), lambda line: new[line.number])
+    lines = change_lines(lambda line: line in (four, five), lambda line: new[line.number])
     assert [(what, entry) for what, _, entry in findings_of(lines)][:2] == [("entry", 4), ("entry", 5)]
 
 
-def rewritten(lines: list[Line], scope: str = ROOM) -> list[Line]:
-    """All hashes of a scope anew, by somebody without the key."""
-    made: list[Line] = []
+def rehash(lines: list[Line], scope: str = ROOM) -> list[Line]:
+    """Recompute all hashes of a scope, without the key."""
+    rehashed: list[Line] = []
     entries = [line for line in lines if isinstance(line, EntryLine) and line.kind != "response"]
     hash = genesis_hash(OWNER, scope)
     new: dict[int, EntryLine] = {}
@@ -157,45 +157,45 @@ def rewritten(lines: list[Line], scope: str = ROOM) -> list[Line]:
     for line in lines:
         if isinstance(line, ScopeLine) and line.scope == scope:
             line = replace(line, number=len(entries), hash=hash.hex())
-        made.append(new.get(id(line), line) if isinstance(line, EntryLine) else line)
-    return made
+        rehashed.append(new.get(id(line), line) if isinstance(line, EntryLine) else line)
+    return rehashed
 
 
-def test_a_chain_that_was_written_anew() -> None:
+def test_a_rewritten_chain_is_found() -> None:
     for number, first in ((2, 1), (7, 6)):
-        lines = rewritten(changed(room(number), lambda line: replace(line, subject="other")))
-        # What was signed before holds.
+        lines = rehash(change_lines(is_entry(number), lambda line: replace(line, subject="other")))
+        # The checkpoint names the first entry that differs.
         assert findings_of(lines)[0] == ("rewritten", ROOM, first)
         assert ("seal", ROOM, 13) in findings_of(lines)
-    # What no checkpoint covers is known by its seal.
-    assert findings_of(rewritten(changed(room(12), lambda line: replace(line, at=5)))) == [("seal", ROOM, 13)]
+    # Entries that no checkpoint covers are protected by the seal.
+    assert findings_of(rehash(change_lines(is_entry(12), lambda line: replace(line, at=5)))) == [("seal", ROOM, 13)]
 
 
-def test_an_end_that_was_cut_off() -> None:
-    def cut(kept: int) -> list[Line]:
-        return rewritten([line for line in whole() if not any(room(n)(line) for n in range(kept + 1, 14))])
+def test_a_truncated_chain_is_found() -> None:
+    def truncate(length: int) -> list[Line]:
+        return rehash([line for line in full_export() if not any(is_entry(n)(line) for n in range(length + 1, 14))])
 
-    # The erasure goes with it, so something is gone without a word.
-    assert ("seal", ROOM, 12) in findings_of(cut(12))
-    assert ("missing", ROOM, 8) in findings_of(cut(7))
+    # The erasure entry is removed, too.
+    assert ("seal", ROOM, 12) in findings_of(truncate(12))
+    assert ("missing", ROOM, 8) in findings_of(truncate(7))
 
 
-def test_a_scope_that_vanished() -> None:
-    lines = [line for line in whole() if not (isinstance(line, ScopeLine) and line.scope == "response:r")]
+def test_a_missing_scope_is_found() -> None:
+    lines = [line for line in full_export() if not (isinstance(line, ScopeLine) and line.scope == "response:r")]
     lines = [line for line in lines if not (isinstance(line, EntryLine) and line.kind == "response")]
     assert ("vanished", "response:r", None) in findings_of(lines)
 
 
-def test_checkpoints() -> None:
-    marks = [line for line in whole() if isinstance(line, CheckpointLine)]
+def test_changed_and_missing_checkpoints_are_found() -> None:
+    marks = [line for line in full_export() if isinstance(line, CheckpointLine)]
     assert [(line.owner, line.number, line.serial) for line in marks] == [("ann", 1, 1), ("ann", 2, 2), ("bob", 1, 3)]
 
-    def without(gone: CheckpointLine) -> list[tuple[str, str | None, int | None]]:
-        return findings_of([line for line in whole() if line is not gone])
+    def findings_without(omitted: CheckpointLine) -> list[tuple[str, str | None, int | None]]:
+        return findings_of([line for line in full_export() if line is not omitted])
 
-    assert [what for what, _, _ in without(marks[0])] == ["checkpoint", "checkpoint", "cut"]
-    assert ("checkpoint", ROOM, None) in without(marks[1])
-    assert ("checkpoint", "response:r", None) in without(marks[2])
+    assert [what for what, _, _ in findings_without(marks[0])] == ["checkpoint", "checkpoint", "cut"]
+    assert ("checkpoint", ROOM, None) in findings_without(marks[1])
+    assert ("checkpoint", "response:r", None) in findings_without(marks[2])
     second = marks[1].checkpoint
     assert second is not None
     for change, what in (
@@ -206,36 +206,36 @@ def test_checkpoints() -> None:
         ({"checkpoint": replace(second, heads={})}, "signature"),
         ({"checkpoint": replace(second, key="0" * 16)}, "key"),
     ):
-        lines = changed(lambda line: line is marks[1], lambda line, change=change: replace(line, **change))
+        lines = change_lines(lambda line: line is marks[1], lambda line, change=change: replace(line, **change))
         assert what in {what for what, _, _ in findings_of(lines)}
 
 
-def test_another_key_is_not_trusted_and_its_own_word_is_told() -> None:
+def test_another_key_is_not_trusted_and_the_export_key_is_reported_as_such() -> None:
     verifier = Verifier(TrustedKeys([Signer.generate().public]))
-    for line in whole():
+    for line in full_export():
         verifier.feed(line)
     assert {finding.what for finding in verifier.end().findings} >= {"key"}
     verifier = Verifier()
-    for line in whole():
+    for line in full_export():
         verifier.feed(line)
     report = verifier.end()
     assert (report.keys, report.findings) == ("own", ())
 
 
-def test_what_was_known_before_must_be_there() -> None:
+def test_known_checkpoints_must_be_present() -> None:
     known = [
         SignedCheckpoint(line.checkpoint, line.signature)
-        for line in whole()
+        for line in full_export()
         if isinstance(line, CheckpointLine) and line.checkpoint is not None
     ]
-    assert checked(list(whole()), known=known)[0].findings == ()
+    assert verify_lines(list(full_export()), known=known)[0].findings == ()
     other = sign_checkpoint(SIGNER, replace(known[1].checkpoint, at=5))
-    report, _ = checked(list(whole()), known=[other])
+    report, _ = verify_lines(list(full_export()), known=[other])
     assert [(finding.what, finding.owner, finding.checkpoint) for finding in report.findings] == [("known", "ann", 2)]
 
 
-def test_what_is_cut_off_or_put_together() -> None:
-    lines = list(whole())
+def test_truncated_and_concatenated_exports_are_found() -> None:
+    lines = list(full_export())
     assert "cut" in {what for what, _, _ in findings_of(lines[:-1])}
     assert "cut" in {what for what, _, _ in findings_of(lines[:5] + lines[6:])}
     assert "cut" in {what for what, _, _ in findings_of(lines[1:])} or findings_of(lines[1:])
@@ -244,24 +244,24 @@ def test_what_is_cut_off_or_put_together() -> None:
     assert "entry" in {what for what, _, _ in findings_of([line for line in lines if not isinstance(line, ScopeLine)])}
 
 
-def test_numbers_that_nobody_has() -> None:
-    """No number makes it count for long, or take much memory."""
+def test_absurd_entry_numbers_are_found() -> None:
+    """No number takes much time or memory."""
     for number in (0, -5, 10**15):
-        assert findings_of(changed(room(4), lambda line, number=number: replace(line, number=number)))
+        assert findings_of(change_lines(is_entry(4), lambda line, number=number: replace(line, number=number)))
     for ends in ([[1, 10**15]], [[0, 1]], [[2, 1]], [["a", "b"]], [1], "all", [[True, True]]):
         assert ("entry", ROOM, 13) in findings_of(
-            changed(room(13), lambda line, ends=ends: replace(line, more={"ends": ends}))
+            change_lines(is_entry(13), lambda line, ends=ends: replace(line, more={"ends": ends}))
         )
 
 
 @cache
-def as_text() -> bytes:
-    return b"".join(encode_line(line) for line in whole())
+def encoded_export() -> bytes:
+    return b"".join(encode_line(line) for line in full_export())
 
 
 @given(st.data())
-def test_any_byte_of_an_export(data: Any) -> None:
-    text = bytearray(as_text())
+def test_a_changed_byte_of_an_export_is_found(data: Any) -> None:
+    text = bytearray(encoded_export())
     at = data.draw(st.integers(0, len(text) - 1))
     text[at] ^= 1 << data.draw(st.integers(0, 7))
     lines: list[Line] = []
@@ -270,22 +270,22 @@ def test_any_byte_of_an_export(data: Any) -> None:
             lines.append(decode_line(line, number))
     except RequestError:
         return
-    meant = [line for line in whole() if not isinstance(line, Begin | KeyLine)]
-    if [line for line in lines if not isinstance(line, Begin | KeyLine)] == meant:
-        return  # the same in other words; or about what nobody vouches for: when it was written, and the key itself
+    signed_lines = [line for line in full_export() if not isinstance(line, Begin | KeyLine)]
+    if [line for line in lines if not isinstance(line, Begin | KeyLine)] == signed_lines:
+        return  # the same lines, or changes in fields that are not signed: the time of export, and the key
     assert findings_of(lines), bytes(text).splitlines()[bytes(text[:at]).count(b"\n")]
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
-def test_what_is_no_record_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
     with pytest.raises(RequestError, match="line 3"):
         decode_line(data, 3)
 
 
 @costly
 @given(st.randoms(use_true_random=False))
-def test_lines_in_any_order_are_not_fallen_over(choose: Random) -> None:
-    lines = list(whole())
+def test_lines_in_any_order_do_not_crash_the_verifier(choose: Random) -> None:
+    lines = list(full_export())
     choose.shuffle(lines)
     for what, _, _ in findings_of(lines):
         assert what
@@ -303,17 +303,17 @@ texts = st.text(st.characters(exclude_categories=[]), max_size=12)
     st.dictionaries(texts, texts),
 )
 def test_the_hash_of_an_entry_is_that_of_its_canonical_json(
-    number: int, at: int, kind: str, subject: str, made: str | None, more: dict[str, Any]
+    number: int, at: int, kind: str, subject: str, digest: str | None, more: dict[str, Any]
 ) -> None:
     from hashlib import sha256
 
-    entry = Entry(number=number, at=at, kind=kind, subject=subject, digest=made, more=more)
+    entry = Entry(number=number, at=at, kind=kind, subject=subject, digest=digest, more=more)
     fields = {name: value for name, value in asdict(entry).items() if value not in (None, {})}
     assert entry_hash(b"before", entry) == sha256(b"before" + canonical_json(fields)).digest()
 
 
-def test_what_is_hashed_is_as_it_is_documented() -> None:
-    """So that a verifier that is written elsewhere agrees: these never change."""
+def test_hashes_are_as_documented() -> None:
+    """These values never change, so that other implementations of a verifier agree."""
     assert genesis_hash("ann", "space:room").hex() == "b1c8b3dcb017a00408dda1371f283bee3b63c4cb18d58988f3fa029dfc508ae9"
     entry = Entry(number=1, at=5, kind="envelope", subject="1", digest="ab" * 32, more={"redacted": ["é"]})
     assert (
@@ -335,13 +335,13 @@ def test_what_is_hashed_is_as_it_is_documented() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
-def test_a_key_that_is_none(text: bytes) -> None:
+def test_invalid_keys_are_refused(text: bytes) -> None:
     with pytest.raises(ConfigError, match="here: it must hold Ed25519 keys"):
         parse_pem_keys(text, "here")
 
 
-def test_keys_that_follow_each_other() -> None:
-    """The first signs and seals; what the one before it signed and sealed is still known."""
+def test_the_first_key_signs_and_older_keys_verify() -> None:
+    """The first key signs and seals; signatures and seals of the previous key are still valid."""
     old, new = Signer.generate(), Signer.generate()
     signers, publics = parse_pem_keys(new.pem() + old.pem(), "here")
     assert [signer.id for signer in signers] == [new.id, old.id]

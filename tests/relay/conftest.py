@@ -1,4 +1,4 @@
-"""Every rule of a relay is tried on each: in memory, and in a real Redis."""
+"""Relays for the tests: in memory, and in a real Redis."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def replicas(request: pytest.FixtureRequest) -> Iterator[Replicas]:
             runner.run(relay.aclose())
         else:
             service: RedisService = request.getfixturevalue("redis")
-            both = replicas_of(service.url)
-            yield Replicas(*runner.run(both.__aenter__()), runner, None)
-            runner.run(both.__aexit__(None, None, None))
+            pair = replicas_of(service.url)
+            yield Replicas(*runner.run(pair.__aenter__()), runner, None)
+            runner.run(pair.__aexit__(None, None, None))

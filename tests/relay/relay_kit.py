@@ -16,12 +16,12 @@ _numbers = itertools.count()
 
 
 def new_name() -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"name {next(_numbers)} ü"
 
 
 class Clock:
-    """Seconds that pass only when they are added."""
+    """A clock that advances only when a test adds seconds."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -65,17 +65,17 @@ async def replicas_of(url: str | None, **options: Any) -> AsyncIterator[tuple[Re
 
 
 async def read_all(follower: Follower) -> list[bytes]:
-    """Everything up to the end."""
+    """Read all entries up to the end."""
     out: list[bytes] = []
     while (batch := await follower.read()) is not None:
         out += batch
     return out
 
 
-async def read_some(follower: Follower, many: int) -> list[bytes]:
-    """At least so many entries."""
+async def read_some(follower: Follower, at_least: int) -> list[bytes]:
+    """Read at least this number of entries."""
     out: list[bytes] = []
-    while len(out) < many:
+    while len(out) < at_least:
         batch = await follower.read()
         assert batch is not None
         out += batch

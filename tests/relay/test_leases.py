@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, tokens that only grow, and no word of an old one after a new one's claim."""
+"""Leases: one holder at a time, increasing tokens, and no append with an old token after a new claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from(["claim", "claim", "take over", "renew", "release", "append", "append"]),
         st.sampled_from(["ann", "bob", "cid"]),
-        st.sampled_from([0.0, 100.0]),  # it has run out at once, or will not in this test
+        st.sampled_from([0.0, 100.0]),  # it expires at once, or not within this test
         st.integers(0, 100),
     ),
     max_size=30,
@@ -23,25 +23,25 @@ steps = st.lists(
 
 
 @given(steps=steps)
-def test_fencing(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -> None:
-    """Against a model of one line each; above all: what an older token appends never lands after a newer claim."""
+def test_leases_follow_the_model(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -> None:
+    """Compare with a simple model; above all, an append with an older token never succeeds after a newer claim."""
 
     async def scene() -> None:
         name, tokens, written = new_name(), list[int](), list[bytes]()
         holder, live = "", False
-        for number, (verb, who, seconds, pick) in enumerate(steps):
+        for number, (verb, claimer, seconds, pick) in enumerate(steps):
             relay = replicas.one if number % 2 else replicas.two
             token = tokens[pick % len(tokens)] if tokens else 1
             newest = bool(tokens) and token == tokens[-1]
             if verb in ("claim", "take over"):
                 lapsed = verb == "take over"
-                may = bool(holder) and not live if lapsed else not (live and holder != who)
-                got = await relay.claim(name, who, seconds, lapsed=lapsed)
-                assert (got is not None) == may
-                if got is not None:
-                    assert got > max(tokens, default=0)
-                    tokens.append(got)
-                    holder, live = who, seconds > 0
+                may = bool(holder) and not live if lapsed else not (live and holder != claimer)
+                new_token = await relay.claim(name, claimer, seconds, lapsed=lapsed)
+                assert (new_token is not None) == may
+                if new_token is not None:
+                    assert new_token > max(tokens, default=0)
+                    tokens.append(new_token)
+                    holder, live = claimer, seconds > 0
             elif verb == "renew":
                 may = newest and bool(holder)
                 assert await relay.renew(name, token, seconds) == may
@@ -66,22 +66,22 @@ def test_fencing(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -
     replicas.run(scene())
 
 
-def test_of_many_survivors_one_takes_over(replicas: Replicas) -> None:
+def test_one_of_many_survivors_takes_over(replicas: Replicas) -> None:
     async def scene() -> None:
         name = new_name()
         first = await replicas.one.claim(name, "dead", 0)
         assert first is not None
 
-        async def survive(relay: Relay, who: str) -> int | None:
+        async def try_to_take_over(relay: Relay, holder: str) -> int | None:
             if name not in await relay.lapsed_leases(limit=10_000):
                 return None
-            token = await relay.claim(name, who, 10, lapsed=True)
-            if token is not None:  # its work is short: it gives the lease back while others still try
+            token = await relay.claim(name, holder, 10, lapsed=True)
+            if token is not None:  # it releases the lease while others still try to claim it
                 await relay.append(name, [b"failed"], token, last=True)
                 await relay.release(name, token)
             return token
 
-        tries = [survive(relay, f"{number}") for number in range(20) for relay in (replicas.one, replicas.two)]
+        tries = [try_to_take_over(relay, f"{number}") for number in range(20) for relay in (replicas.one, replicas.two)]
         won = [token for token in await asyncio.gather(*tries) if token is not None]
         assert len(won) == 1
         with pytest.raises(FencedError):
@@ -91,7 +91,7 @@ def test_of_many_survivors_one_takes_over(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_a_lease_runs_out_in_its_time_and_is_listed_the_oldest_first(replicas: Replicas) -> None:
+def test_expired_leases_are_listed_oldest_first(replicas: Replicas) -> None:
     async def scene() -> None:
         names = [new_name() for _ in range(3)]
         for name, seconds in zip(names, (1.2, 1.1, 1.0), strict=True):
@@ -110,7 +110,7 @@ def test_a_lease_runs_out_in_its_time_and_is_listed_the_oldest_first(replicas: R
     replicas.run(scene())
 
 
-def test_a_lease_that_is_renewed_does_not_run_out(replicas: Replicas) -> None:
+def test_a_renewed_lease_does_not_expire(replicas: Replicas) -> None:
     async def scene() -> None:
         name = new_name()
         token = await replicas.one.claim(name, "a", 1.5)

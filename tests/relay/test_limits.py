@@ -1,4 +1,4 @@
-"""Limits: nothing is taken unless all allow it, and never more than the limit and what flowed in since."""
+"""Limits: a spend takes all amounts or none, and never more than the limit plus the refill."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ amounts = st.fixed_dictionaries({}, optional={"requests": st.integers(0, 6), "to
 
 
 @given(steps=st.lists(st.tuples(st.booleans(), amounts), max_size=12))
-def test_all_is_taken_or_nothing(replicas: Replicas, steps: list[tuple[bool, dict[str, float]]]) -> None:
-    """In a window so long that nothing flows in."""
+def test_a_spend_takes_all_amounts_or_none(replicas: Replicas, steps: list[tuple[bool, dict[str, float]]]) -> None:
+    """The window is so long that nothing is refilled."""
 
     async def scene() -> None:
-        bucket, left = new_name(), dict(LIMITS)
-        for number, (spends, asked) in enumerate(steps):
+        bucket, remaining = new_name(), dict(LIMITS)
+        for number, (spends, requested) in enumerate(steps):
             relay = replicas.one if number % 2 else replicas.two
-            verdict = await (relay.spend if spends else relay.charge)(bucket, asked, LIMITS, 1e9)
-            short = [name for name, level in left.items() if level < asked.get(name, 0)]
+            verdict = await (relay.spend if spends else relay.charge)(bucket, requested, LIMITS, 1e9)
+            short = [name for name, level in remaining.items() if level < requested.get(name, 0)]
             assert verdict.allowed == (not spends or not short)
             if verdict.allowed:
-                left = {name: level - asked.get(name, 0) for name, level in left.items()}
+                remaining = {name: level - requested.get(name, 0) for name, level in remaining.items()}
                 assert (verdict.retry_after, verdict.limiting_counter) == (0, None)
             else:
                 assert verdict.limiting_counter in short
                 assert verdict.retry_after > 0
-                assert (verdict.retry_after == inf) == any(asked.get(name, 0) > LIMITS[name] for name in short)
-            assert verdict.levels == pytest.approx(left, abs=0.001)
+                assert (verdict.retry_after == inf) == any(requested.get(name, 0) > LIMITS[name] for name in short)
+            assert verdict.levels == pytest.approx(remaining, abs=0.001)
 
     replicas.run(scene())
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 30), st.integers(0, 12)), max_size=60))
-def test_in_no_span_of_time_is_more_taken_than_the_limit_and_what_flows_in(steps: list[tuple[float, int]]) -> None:
-    """And what was refused is allowed after `retry_after`, and not before."""
+def test_no_span_of_time_exceeds_limit_and_refill(steps: list[tuple[float, int]]) -> None:
+    """A refused spend is allowed after `retry_after`, and not before."""
 
     async def scene() -> None:
-        now, taken = 1000.0, list[tuple[float, int]]()
+        now, spends = 1000.0, list[tuple[float, int]]()
         relay = MemoryRelay(lambda: now)
         for pause, amount in steps:
             now += pause
@@ -57,17 +57,17 @@ def test_in_no_span_of_time_is_more_taken_than_the_limit_and_what_flows_in(steps
                 verdict = await relay.spend("b", {"n": amount}, {"n": 10}, 20)
                 assert verdict.allowed
             if verdict.allowed:
-                taken.append((now, amount))
-        for start, (begin, _) in enumerate(taken):
+                spends.append((now, amount))
+        for start, (begin, _) in enumerate(spends):
             total = 0
-            for at, amount in taken[start:]:
+            for at, amount in spends[start:]:
                 total += amount
                 assert total <= 10 + (at - begin) * 10 / 20 + 1e-3
 
     asyncio.run(scene())
 
 
-def test_many_at_once_take_no_more_than_there_is(replicas: Replicas) -> None:
+def test_concurrent_spends_do_not_exceed_the_limit(replicas: Replicas) -> None:
     async def scene() -> None:
         bucket, loop = new_name(), asyncio.get_running_loop()
         began, allowed, rounds, pause = loop.time(), 0, 20, 0.03
@@ -75,14 +75,14 @@ def test_many_at_once_take_no_more_than_there_is(replicas: Replicas) -> None:
             await replicas.let_pass(pause)
             tries = (relay.spend(bucket, {"n": 1}, {"n": 10}, 0.5) for relay in (replicas.one, replicas.two) * 10)
             allowed += sum(verdict.allowed for verdict in await asyncio.gather(*tries))
-        least = (rounds - 1) * pause
-        most = loop.time() - began if replicas.clock is None else least
-        assert 10 + least * 10 / 0.5 * 0.8 <= allowed <= 10 + most * 10 / 0.5 + 1
+        least_seconds = (rounds - 1) * pause
+        most_seconds = loop.time() - began if replicas.clock is None else least_seconds
+        assert 10 + least_seconds * 10 / 0.5 * 0.8 <= allowed <= 10 + most_seconds * 10 / 0.5 + 1
 
     replicas.run(scene())
 
 
-def test_a_debt_is_waited_for(replicas: Replicas) -> None:
+def test_a_charge_beyond_the_limit_delays_later_spends(replicas: Replicas) -> None:
     async def scene() -> None:
         bucket, limits = new_name(), {"requests": 100, "tokens": 10}
         assert (await replicas.one.spend(bucket, {"requests": 1}, limits, 2)).allowed
@@ -96,7 +96,7 @@ def test_a_debt_is_waited_for(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_a_limit_of_nothing_allows_nothing(replicas: Replicas) -> None:
+def test_a_limit_of_zero_allows_nothing(replicas: Replicas) -> None:
     async def scene() -> None:
         bucket = new_name()
         verdict = await replicas.one.spend(bucket, {"n": 1}, {"n": 0})
@@ -107,20 +107,20 @@ def test_a_limit_of_nothing_allows_nothing(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_so_many_places_and_no_more(replicas: Replicas) -> None:
+def test_slots_do_not_exceed_their_number(replicas: Replicas) -> None:
     async def scene() -> None:
         bucket = new_name()
         tries = [relay.acquire_slot(bucket, 3, f"{number}", 2) for number in range(10) for relay in replicas[:2]]
-        held = await asyncio.gather(*tries)
-        assert sum(held[::2]) == 3
-        assert held[::2] == held[1::2]  # who has a place keeps it
-        inside = [f"{number}" for number in range(10) if held[2 * number]]
+        acquired = await asyncio.gather(*tries)
+        assert sum(acquired[::2]) == 3
+        assert acquired[::2] == acquired[1::2]  # a holder keeps its slot
+        inside = [f"{number}" for number in range(10) if acquired[2 * number]]
         await replicas.two.release_slot(bucket, inside[0])
         await replicas.two.release_slot(bucket, "nobody")
         assert await replicas.one.acquire_slot(bucket, 3, "late", 100)
         assert not await replicas.one.acquire_slot(bucket, 3, "later", 100)
-        await replicas.let_pass(2.1)  # the other two are dead
-        assert [await replicas.one.acquire_slot(bucket, 3, who, 100) for who in ("x", "y", "z", "late")] == [
+        await replicas.let_pass(2.1)  # the other two have expired
+        assert [await replicas.one.acquire_slot(bucket, 3, holder, 100) for holder in ("x", "y", "z", "late")] == [
             *[True, True, False],
             True,
         ]

@@ -1,4 +1,4 @@
-"""Logs: numbered, whole, ended once; and followed without a gap or a repeat."""
+"""Logs: entries are numbered, a log ends once, and followers get every entry once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ steps = st.lists(
 
 
 class Decoded(bytes):
-    """Equal to the entry for which it stands."""
+    """A decoded entry; equal to the encoded one."""
 
 
 @given(steps=steps, last=entries)
@@ -40,28 +40,28 @@ def test_every_follower_reads_the_log_from_its_cursor(
     async def scene() -> None:
         log, written = new_name(), list[bytes]()
         followers = [(replicas.one.follow(log), 0), (replicas.two.follow(log), 0)]
-        came: list[list[bytes]] = [[], []]
+        received: list[list[bytes]] = [[], []]
         appending: asyncio.Task[int] | None = None
-        there = 0
-        for verb, what, first in steps:
+        length = 0
+        for verb, argument, first in steps:
             replica = replicas.one if first else replicas.two
-            if isinstance(what, list):
+            if isinstance(argument, list):
                 if appending is not None:
-                    there = await appending
-                    assert there == len(written)
-                written += what
-                decoded = [Decoded(entry) for entry in what]
-                appending = asyncio.create_task(replica.append(log, what, 0, decoded=decoded))
+                    length = await appending
+                    assert length == len(written)
+                written += argument
+                decoded = [Decoded(entry) for entry in argument]
+                appending = asyncio.create_task(replica.append(log, argument, 0, decoded=decoded))
                 if verb == "append":
-                    there = await appending
-            elif verb == "follow" and isinstance(what, int):
-                # A cursor is a number that somebody was given.
-                cursor = what % (there + 1)
+                    length = await appending
+            elif verb == "follow" and isinstance(argument, int):
+                # Clients only have cursors of entries that exist.
+                cursor = argument % (length + 1)
                 followers.append((replica.follow(log, cursor), cursor))
-                came.append([])
-            elif verb == "take" and isinstance(what, int):
-                which = what % len(followers)
-                came[which] += followers[which][0].take() or []
+                received.append([])
+            elif verb == "take" and isinstance(argument, int):
+                which = argument % len(followers)
+                received[which] += followers[which][0].take() or []
             else:
                 await loop_turns()
                 await replica.exists(log)  # a round trip, where there is a server
@@ -71,35 +71,39 @@ def test_every_follower_reads_the_log_from_its_cursor(
         written += last
         followers += [(replicas.two.follow(log, cursor), cursor) for cursor in range(len(written) + 1)]
         rest = await asyncio.gather(*(read_all(follower) for follower, _ in followers))
-        for (_, cursor), before, after in zip(followers, [*came, *[[]] * len(rest)], rest, strict=False):
+        for (_, cursor), before, after in zip(followers, [*received, *[[]] * len(rest)], rest, strict=False):
             assert before + after == written[cursor:]
 
     replicas.run(scene())
 
 
-def test_who_follows_in_the_process_that_writes_gets_what_is_decoded(replicas: Replicas) -> None:
+def test_a_follower_in_the_writing_process_gets_decoded_entries(replicas: Replicas) -> None:
     async def scene() -> None:
         log, number = new_name(), 0
-        here, there, slow = replicas.one.follow(log), replicas.two.follow(log), replicas.one.follow(log)
-        got: list[list[bytes]] = [[], []]
+        local_follower, remote_follower, slow_follower = (
+            replicas.one.follow(log),
+            replicas.two.follow(log),
+            replicas.one.follow(log),
+        )
+        received: list[list[bytes]] = [[], []]
         with replicas.one.writing(log):
             for entry in (b"a", b"b", b"c", b"d"):
                 number = await replicas.one.append(
                     log, [entry], 0, after=number, last=entry == b"d", decoded=[Decoded(entry)]
                 )
-                for follower, read in zip((here, there), got, strict=True):
+                for follower, read in zip((local_follower, remote_follower), received, strict=True):
                     read += await read_some(follower, 1)
-        assert got == [[b"a", b"b", b"c", b"d"]] * 2
-        if not isinstance(replicas.one, MemoryRelay):  # which gives everybody what was appended
-            # The first may have been read, before it was certain that the log is the one that is written.
-            assert [type(entry) for entry in got[0][1:]] == [Decoded] * 3
-            assert [type(entry) for entry in got[1]] == [bytes] * 4
-        assert await read_all(slow) == got[0]
+        assert received == [[b"a", b"b", b"c", b"d"]] * 2
+        if not isinstance(replicas.one, MemoryRelay):  # which gives the decoded entries to all followers
+            # The first entry may be read before the follower knows that this process writes the log.
+            assert [type(entry) for entry in received[0][1:]] == [Decoded] * 3
+            assert [type(entry) for entry in received[1]] == [bytes] * 4
+        assert await read_all(slow_follower) == received[0]
 
     replicas.run(scene())
 
 
-def test_a_log_that_has_its_last_entry_takes_no_more(replicas: Replicas) -> None:
+def test_an_ended_log_takes_no_entries(replicas: Replicas) -> None:
     async def scene() -> None:
         log = new_name()
         await replicas.one.append(log, [b"a"], 0, last=True)
@@ -125,7 +129,7 @@ def test_a_log_may_end_without_another_entry(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_a_cursor_that_the_log_never_reached_is_told_so(replicas: Replicas) -> None:
+def test_a_cursor_beyond_the_log_is_refused(replicas: Replicas) -> None:
     async def scene() -> None:
         log, never = new_name(), new_name()
         await replicas.one.append(log, [b"a"], 0)
@@ -137,7 +141,7 @@ def test_a_cursor_that_the_log_never_reached_is_told_so(replicas: Replicas) -> N
     replicas.run(scene())
 
 
-def test_an_append_that_is_tried_again_lands_once(replicas: Replicas) -> None:
+def test_a_retried_append_is_stored_once(replicas: Replicas) -> None:
     async def scene() -> None:
         log = new_name()
         for _ in range(2):
@@ -152,9 +156,7 @@ def test_an_append_that_is_tried_again_lands_once(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_what_was_dropped_is_gone_for_everyone_and_is_not_begun_anew(
-    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dropped_log_is_lost_and_takes_no_entries(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         log, empty = new_name(), new_name()
         await replicas.one.append(empty, [], 0, last=True)
@@ -172,7 +174,7 @@ def test_what_was_dropped_is_gone_for_everyone_and_is_not_begun_anew(
                 await replicas.two.follow(log, cursor).read()
         with pytest.raises(LogLost):
             await replicas.one.append(log, [b"b"], 0)
-        # Nobody says that something has gone: it is looked for now and then.
+        # A deletion is not signalled; followers check from time to time.
         with pytest.raises(LogLost):
             await follower.read()
 
@@ -180,7 +182,7 @@ def test_what_was_dropped_is_gone_for_everyone_and_is_not_begun_anew(
     replicas.run(scene())
 
 
-def test_a_log_is_dropped_when_its_time_has_come(replicas: Replicas) -> None:
+def test_a_drop_takes_effect_after_its_delay(replicas: Replicas) -> None:
     async def scene() -> None:
         log = new_name()
         await replicas.one.append(log, [b"a"], 0, last=True)
@@ -192,16 +194,16 @@ def test_a_log_is_dropped_when_its_time_has_come(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_waiting_can_be_given_up_and_begun_again(replicas: Replicas) -> None:
+def test_a_wait_can_be_cancelled_and_repeated(replicas: Replicas) -> None:
     async def scene() -> None:
         log = new_name()
         follower, written = replicas.two.follow(log), [b"%d" % number for number in range(60)]
-        came: list[bytes] = []
+        received: list[bytes] = []
 
         async def write() -> None:
             for number, entry in enumerate(written):
                 await replicas.one.append(log, [entry], 0, last=number == 59)
-                await asyncio.sleep(0.001)  # so that some waits are given up, and some are not
+                await asyncio.sleep(0.001)  # so that some waits are cancelled, and some are not
 
         writing = asyncio.create_task(write())
         while True:
@@ -210,14 +212,14 @@ def test_waiting_can_be_given_up_and_begun_again(replicas: Replicas) -> None:
             batch = follower.take()
             if batch is None:
                 break
-            came += batch
+            received += batch
         await writing
-        assert came == written
+        assert received == written
 
     replicas.run(scene())
 
 
-def test_whoever_closes_hears_no_more(replicas: Replicas) -> None:
+def test_a_closed_follower_receives_nothing(replicas: Replicas) -> None:
     async def scene() -> None:
         log = new_name()
         follower, other = replicas.two.follow(log), replicas.two.follow(log)
@@ -234,44 +236,44 @@ def test_whoever_closes_hears_no_more(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-def test_a_slow_reader_holds_up_neither_the_log_nor_the_others(replicas: Replicas) -> None:
+def test_a_slow_reader_delays_neither_the_writer_nor_other_readers(replicas: Replicas) -> None:
     async def scene() -> int:
         log, many, piece = new_name(), 40, b"x" * 50_000
-        slow, fast = replicas.two.follow(log), replicas.two.follow(log)
+        slow_follower, fast = replicas.two.follow(log), replicas.two.follow(log)
         reading = asyncio.create_task(read_all(fast))
         for number in range(many):
             await replicas.one.append(log, [piece] * 5, 0, last=number == many - 1)
             await asyncio.sleep(0)
         assert await reading == [piece] * 5 * many
-        held = sum(map(len, slow._entries))
-        assert await read_all(slow) == [piece] * 5 * many
-        return held
+        buffered = sum(map(len, slow_follower._entries))
+        assert await read_all(slow_follower) == [piece] * 5 * many
+        return buffered
 
-    held = replicas.run(scene())
-    if not isinstance(replicas.one, MemoryRelay):  # where it lies in memory anyway, a reference costs nothing
-        assert held <= MAX_UNTAKEN_BYTES + redis_streams.PAGE_ENTRIES * 50_000
+    buffered = replicas.run(scene())
+    if not isinstance(replicas.one, MemoryRelay):  # in memory a reference costs nothing
+        assert buffered <= MAX_UNTAKEN_BYTES + redis_streams.PAGE_ENTRIES * 50_000
 
 
-def test_nothing_is_left_of_those_who_went(replicas: Replicas) -> None:
+def test_closed_followers_leave_nothing(replicas: Replicas) -> None:
     async def scene(one: Relay) -> None:
         assert isinstance(one, MemoryRelay | RedisRelay)
-        waited, read, heard = new_name(), new_name(), new_name()
-        await one.append(read, [b"a"], 0, last=True)
-        await read_all(one.follow(read))
-        followers = [one.follow(waited), one.subscribe(heard)]
+        open_log, finished_log, mailbox = new_name(), new_name(), new_name()
+        await one.append(finished_log, [b"a"], 0, last=True)
+        await read_all(one.follow(finished_log))
+        followers = [one.follow(open_log), one.subscribe(mailbox)]
         if isinstance(one, MemoryRelay):
-            assert {waited, heard} <= {*one._logs, *one._boxes}
+            assert {open_log, mailbox} <= {*one._logs, *one._boxes}
             for follower in followers:
                 follower.close()
-            assert not {waited, heard} & {*one._logs, *one._boxes}
+            assert not {open_log, mailbox} & {*one._logs, *one._boxes}
         else:
-            keys = {one._key("log", waited), one._key("box", heard)}
+            keys = {one._key("log", open_log), one._key("box", mailbox)}
             await eventually(lambda: keys <= one._streams._subscriber._channels)
-            await one.publish(heard, b"a")
+            await one.publish(mailbox, b"a")
             assert await followers[1].read() == [b"a"]
             for follower in followers:
                 follower.close()
-            left = set(one._streams._streams) | one._streams._subscriber._channels
-            assert not {*keys, one._key("log", read)} & left
+            remaining = set(one._streams._streams) | one._streams._subscriber._channels
+            assert not {*keys, one._key("log", finished_log)} & remaining
 
     replicas.run(scene(replicas.one))

@@ -1,4 +1,4 @@
-"""The relay of one process: what goes after its time, and who is told."""
+"""The relay of one process: expiry, and its notifications."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clock() -> Clock:
 
 
 @pytest.mark.anyio
-async def test_an_appender_appends_until_the_log_is_not_its_writers(clock: Clock) -> None:
+async def test_an_appender_stops_when_another_holder_claims_the_log(clock: Clock) -> None:
     relay = MemoryRelay(clock)
     fence = await relay.claim("log", "a", 10)
     assert fence is not None
@@ -33,12 +33,12 @@ async def test_an_appender_appends_until_the_log_is_not_its_writers(clock: Clock
     assert appender is not None
     assert relay.open_appender("log", fence - 1) is None
 
-    got: list[object] = []
+    received: list[object] = []
     reading, waiting = relay.follow("log", after=1), relay.follow("log", after=0)
     reading.start(lambda: None)
-    reading.receiver = got.append
+    reading.receiver = received.append
     assert appender.append(b"2")
-    assert got == [b"2"]
+    assert received == [b"2"]
     assert waiting.take() == [b"1", b"2"]
     assert await relay.length("log") == 2
 
@@ -48,11 +48,11 @@ async def test_an_appender_appends_until_the_log_is_not_its_writers(clock: Clock
     assert not appender.append(b"3")
     await relay.append("log", [b"3"], later, last=True)
     assert relay.open_appender("log", later) is None
-    assert got == [b"2", b"3"]
+    assert received == [b"2", b"3"]
 
 
 @pytest.mark.anyio
-async def test_a_log_that_goes_after_its_time_is_lost_to_its_followers_and_its_writer(clock: Clock) -> None:
+async def test_an_expired_log_is_lost_to_followers_and_writer(clock: Clock) -> None:
     relay = MemoryRelay(clock)
     fence = await relay.claim("log", "a", 10)
     assert fence is not None
@@ -64,14 +64,14 @@ async def test_a_log_that_goes_after_its_time_is_lost_to_its_followers_and_its_w
     assert not appender.append(b"2")
     with pytest.raises(LogLost):
         follower.take()
-    assert await relay.renew("log", fence, 10)  # a lease that ran out can be taken, and renewed, however late
+    assert await relay.renew("log", fence, 10)  # an expired lease can be renewed, however late
     clock.now += LOG_LIFE_SECONDS + TOMBSTONE_SECONDS + 11
     assert await relay.lapsed_leases() == ["log"]
     await relay.aclose()
 
 
 @pytest.mark.anyio
-async def test_mail_goes_after_its_time_and_the_listener_stays(clock: Clock) -> None:
+async def test_signals_expire_and_listeners_stay(clock: Clock) -> None:
     relay = MemoryRelay(clock)
     listener = relay.subscribe("box")
     await relay.publish("box", b"1")
@@ -90,15 +90,15 @@ async def test_mail_goes_after_its_time_and_the_listener_stays(clock: Clock) -> 
 @pytest.mark.anyio
 async def test_a_follower_that_closes_while_it_receives_gets_no_more(clock: Clock) -> None:
     relay = MemoryRelay(clock)
-    follower, got = relay.follow("log"), list[object]()
+    follower, received = relay.follow("log"), list[object]()
     follower.start(lambda: None)
 
-    def once(entry: object) -> None:
-        got.append(entry)
+    def receive_once(entry: object) -> None:
+        received.append(entry)
         follower.close()
 
-    follower.receiver = once
+    follower.receiver = receive_once
     await relay.append("log", [b"1", b"2"], 0)
     await relay.append("log", [b"3"], 0)
-    assert got == [b"1"]
+    assert received == [b"1"]
     assert follower.is_closed

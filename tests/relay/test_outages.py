@@ -1,4 +1,4 @@
-"""Redis goes, comes back empty, says nothing, or hangs up: a clear error, no hanging, and all is well afterwards."""
+"""Redis stops, restarts empty, freezes, or disconnects: calls fail with a clear error and succeed afterwards."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def service(one_service: RedisService) -> RedisService:
     return one_service
 
 
-async def says_unavailable(relay: Relay) -> None:
+async def check_unavailable(relay: Relay) -> None:
     with pytest.raises(RelayError) as caught:
         await relay.check()
     assert (caught.value.info.kind, caught.value.info.code) == ("unavailable", "relay_unavailable")
 
 
 @needs_redis
-async def test_every_call_fails_at_once_and_none_afterwards(service: RedisService) -> None:
-    async with replicas_of(service.url, call_timeout=300, patience=300) as (one, _):
+async def test_calls_fail_during_an_outage_and_succeed_afterwards(service: RedisService) -> None:
+    async with replicas_of(service.url, call_timeout_seconds=300, outage_seconds=300) as (one, _):
 
         async def all_calls() -> list[object]:
             calls: list[Awaitable[object]] = [
@@ -62,15 +62,15 @@ async def test_every_call_fails_at_once_and_none_afterwards(service: RedisServic
                 one.release_slot("places", "me"),
                 one.check(),
             ]
-            async with asyncio.timeout(60):  # much less than a call may take
+            async with asyncio.timeout(60):  # much less than the timeout of a call
                 return await asyncio.gather(*calls, return_exceptions=True)
 
         for _ in range(2):
-            assert not [said for said in await all_calls() if isinstance(said, Exception)]
+            assert not [result for result in await all_calls() if isinstance(result, Exception)]
             service.stop()
-            assert {type(said) for said in await all_calls()} == {RelayError}
+            assert {type(result) for result in await all_calls()} == {RelayError}
             service.start()
-        # Not even the first call suffers for a connection that was closed while it rested.
+        # Even the first call after a restart succeeds, although its idle connection was closed.
         await one.check()
         service.stop()
         service.start()
@@ -78,22 +78,22 @@ async def test_every_call_fails_at_once_and_none_afterwards(service: RedisServic
 
 
 @needs_redis
-async def test_whoever_follows_a_log_that_redis_forgot_is_told(service: RedisService) -> None:
+async def test_followers_of_a_log_that_redis_lost_get_an_error(service: RedisService) -> None:
     async with replicas_of(service.url) as (one, two):
         token = await one.claim("log", "me", 100)
         assert token is not None
         await one.append("log", [b"a", b"b"], token)
         followers = [two.follow("log"), two.follow("log", 1), two.follow("log", 2), two.follow("not yet")]
-        for follower, many in zip(followers[:3], (2, 1, 0), strict=True):
-            await read_some(follower, many)
+        for follower, count in zip(followers[:3], (2, 1, 0), strict=True):
+            await read_some(follower, count)
         waiting = [asyncio.create_task(follower.read()) for follower in followers]
         await eventually(lambda: service.ask(b"PUBSUB CHANNELS") == b"*2", "both logs are subscribed to")
         service.stop()
         service.start()
         async with asyncio.timeout(60):
-            for said in await asyncio.gather(*waiting, return_exceptions=True):
-                assert isinstance(said, LogLost)
-        # Nor can its owner go on as if nothing had been.
+            for result in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(result, LogLost)
+        # Its writer cannot continue either.
         assert not await one.renew("log", token, 100)
         with pytest.raises(LogLost):
             await one.append("log", [b"c"], token)
@@ -105,8 +105,8 @@ async def test_whoever_follows_a_log_that_redis_forgot_is_told(service: RedisSer
 
 
 @needs_redis
-async def test_a_log_that_was_begun_anew_is_another(service: RedisService) -> None:
-    """As long as before, under the same name."""
+async def test_a_recreated_log_is_another_log(service: RedisService) -> None:
+    """It has the same name and is longer than before."""
     async with replicas_of(service.url) as (one, two):
         await one.append("log", [b"a", b"b"], 0)
         follower = two.follow("log")
@@ -119,10 +119,10 @@ async def test_a_log_that_was_begun_anew_is_another(service: RedisService) -> No
 
 
 @needs_redis
-async def test_a_break_is_waited_out_and_then_told(service: RedisService) -> None:
-    async with replicas_of(service.url, patience=0.5) as (one, two):
+async def test_followers_wait_for_redis_and_then_fail(service: RedisService) -> None:
+    async with replicas_of(service.url, outage_seconds=0.5) as (one, two):
         await one.append("log", [b"a"], 0)
-        old, heard = two.follow("log", 1), two.subscribe("name")
+        old, listener = two.follow("log", 1), two.subscribe("name")
         await eventually(lambda: service.ask(b"PUBSUB CHANNELS") == b"*2", "log and mailbox are subscribed to")
         service.stop()
         began = time.monotonic()
@@ -133,40 +133,40 @@ async def test_a_break_is_waited_out_and_then_told(service: RedisService) -> Non
                     await follower.read()
             assert caught.value.info.code == "relay_unavailable"
         assert time.monotonic() - began > 0.4
-        # A listener only hears nothing meanwhile.
+        # A listener gets no error; it receives nothing meanwhile.
         service.start()
         await one.publish("name", b"hello")
         async with asyncio.timeout(60):
-            assert await heard.read() == [b"hello"]
+            assert await listener.read() == [b"hello"]
 
 
 @needs_redis
-async def test_a_server_that_says_nothing(service: RedisService) -> None:
-    async with replicas_of(service.url, call_timeout=2) as (one, _):
+async def test_calls_to_a_frozen_server_time_out_together(service: RedisService) -> None:
+    async with replicas_of(service.url, call_timeout_seconds=2) as (one, _):
         await one.check()
         service.freeze()
         try:
-            first = asyncio.create_task(says_unavailable(one))
+            first = asyncio.create_task(check_unavailable(one))
             await loop_turns()
-            async with asyncio.timeout(60):  # one after the other, they would take half an hour
-                await asyncio.gather(first, *(says_unavailable(one) for _ in range(1000)))
+            async with asyncio.timeout(60):  # in sequence they would take half an hour
+                await asyncio.gather(first, *(check_unavailable(one) for _ in range(1000)))
         finally:
             service.thaw()
         await one.check()
 
 
 @needs_redis
-async def test_connections_that_break_lose_and_repeat_nothing(service: RedisService) -> None:
-    """Logs and signals, with every connection but the writer's cut again and again."""
+async def test_broken_connections_lose_and_repeat_nothing(service: RedisService) -> None:
+    """Read logs and signals while connections are closed again and again."""
     async with replicas_of(service.url) as (one, two):
         followers = [two.follow("log") for _ in range(5)]
-        heard = two.subscribe("name")
-        total, told = 300, [b"%d" % number for number in range(300)]
+        listener = two.subscribe("name")
+        total, entries = 300, [b"%d" % number for number in range(300)]
         reading = [asyncio.create_task(read_all(follower)) for follower in followers]
-        hearing = asyncio.create_task(read_some(heard, total))
-        for number, entry in enumerate(told):
+        hearing = asyncio.create_task(read_some(listener, total))
+        for number, entry in enumerate(entries):
             known = number
-            while True:  # the writer's connection is cut too: it tries again, and the entry lands once
+            while True:  # the writer's connection is closed, too: it retries, and the entry is stored once
                 try:
                     await one.append("log", [entry], 0, last=number == total - 1, after=known)
                     break
@@ -184,30 +184,30 @@ async def test_connections_that_break_lose_and_repeat_nothing(service: RedisServ
                     await one.publish("name", entry)
                 except RelayError:
                     await one.publish("name", entry)
-            await asyncio.sleep(0.002)  # the followers read while it is written
+            await asyncio.sleep(0.002)  # the followers read meanwhile
         async with asyncio.timeout(60):
-            assert all(came == told for came in await asyncio.gather(*reading))
-            assert await hearing == told
+            assert all(received == entries for received in await asyncio.gather(*reading))
+            assert await hearing == entries
 
 
 @needs_redis
-async def test_scripts_that_redis_forgot_are_told_again(service: RedisService) -> None:
+async def test_flushed_scripts_are_loaded_again(service: RedisService) -> None:
     async with replicas_of(service.url) as (one, _):
         await one.append("log", [b"a"], 0)
         service.ask(b"SCRIPT FLUSH")
-        said = await asyncio.gather(*(one.append(f"log {number}", [b"a"], 0) for number in range(50)))
-        assert said == [1] * 50
+        lengths = await asyncio.gather(*(one.append(f"log {number}", [b"a"], 0) for number in range(50)))
+        assert lengths == [1] * 50
 
 
 @needs_redis
-async def test_whoever_stops_waiting_disturbs_nobody(service: RedisService) -> None:
+async def test_cancelled_calls_do_not_disturb_others(service: RedisService) -> None:
     async with replicas_of(service.url) as (one, _):
         before = service.connections()
         for number in range(50):
-            left = asyncio.create_task(one.append("log", [b"%d" % number], 0))
+            cancelled = asyncio.create_task(one.append("log", [b"%d" % number], 0))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            left.cancel()
+            cancelled.cancel()
             assert (await one.spend("bucket", {"n": 1}, {"n": 1000})).allowed
         assert service.connections() == before
         await one.append("log", [], 0, last=True)
@@ -232,7 +232,7 @@ async def test_many_followers_share_few_connections(service: RedisService) -> No
 
 
 @needs_redis
-async def test_closing_ends_what_is_open(service: RedisService) -> None:
+async def test_closing_ends_open_followers(service: RedisService) -> None:
     before = service.connections()
     relay = await open_relay(service.url)
     waiting = asyncio.create_task(relay.follow("log").read())
@@ -260,18 +260,18 @@ async def test_prefixes_keep_gateways_apart(service: RedisService) -> None:
 
 
 @pytest.mark.parametrize("url", ["memory://", None])
-async def test_no_address_is_memory(url: str | None) -> None:
+async def test_without_an_address_the_relay_is_in_memory(url: str | None) -> None:
     async with replicas_of(url) as (one, _):
         await one.check()
 
 
 @pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis://localhost:port", "redis://h?what=1"])
-async def test_an_address_that_is_none_is_a_mistake_in_the_configuration(url: str) -> None:
+async def test_an_invalid_address_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError):
         await open_relay(url)
 
 
-async def test_nobody_at_the_address() -> None:
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
     with pytest.raises(RelayError) as caught:
         await open_relay("redis://user:hunter2@127.0.0.1:1/0")
     assert "127.0.0.1:1" in str(caught.value)
@@ -279,7 +279,7 @@ async def test_nobody_at_the_address() -> None:
 
 
 @needs_redis
-async def test_what_redis_refuses_is_told_without_what_it_was_sent(service: RedisService) -> None:
+async def test_a_refusal_by_redis_does_not_quote_what_was_sent(service: RedisService) -> None:
     with pytest.raises(RelayError, match="refused") as caught:
         await open_relay(service.url.replace("//", "//user:hunter2@"))
     assert "hunter2" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Signals: what is told is heard, wherever the listener is, once, in order, also when it was told too early."""
+"""Signals: each listener on any replica receives each signal once and in order, including earlier ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.relay.relay_kit import Replicas, new_name, read_some
 
 @costly
 @given(messages=st.lists(st.binary(max_size=9), min_size=1, max_size=12), cut=st.integers(0, 12))
-def test_every_listener_hears_all_in_order(replicas: Replicas, messages: list[bytes], cut: int) -> None:
+def test_every_listener_receives_all_signals_in_order(replicas: Replicas, messages: list[bytes], cut: int) -> None:
     async def scene() -> None:
         name = new_name()
         listeners = [replicas.one.subscribe(name), replicas.two.subscribe(name)]
@@ -32,7 +32,7 @@ def test_every_listener_hears_all_in_order(replicas: Replicas, messages: list[by
     replicas.run(scene())
 
 
-def test_nobody_hears_what_was_told_to_another(replicas: Replicas) -> None:
+def test_a_signal_reaches_its_own_mailbox_only(replicas: Replicas) -> None:
     async def scene() -> None:
         names = [new_name(), new_name()]
         one, other = [replicas.one.subscribe(name) for name in names]
@@ -48,16 +48,16 @@ def test_nobody_hears_what_was_told_to_another(replicas: Replicas) -> None:
 
 def test_a_mailbox_keeps_the_newest(replicas: Replicas) -> None:
     async def scene() -> None:
-        name, many = new_name(), MAX_SIGNALS + 50
+        name, count = new_name(), MAX_SIGNALS + 50
         early = replicas.one.subscribe(name)
-        told = [b"%d" % number for number in range(many)]
-        for message in told[:10]:
+        messages = [b"%d" % number for number in range(count)]
+        for message in messages[:10]:
             await replicas.two.publish(name, message)
-        assert await read_some(early, 10) == told[:10]
-        await asyncio.gather(*(replicas.two.publish(name, message) for message in told[10:]))
+        assert await read_some(early, 10) == messages[:10]
+        await asyncio.gather(*(replicas.two.publish(name, message) for message in messages[10:]))
         late = replicas.two.subscribe(name)
-        assert await read_some(late, MAX_SIGNALS) == told[-MAX_SIGNALS:]
-        assert (await read_some(early, MAX_SIGNALS))[-MAX_SIGNALS:] == told[-MAX_SIGNALS:]
+        assert await read_some(late, MAX_SIGNALS) == messages[-MAX_SIGNALS:]
+        assert (await read_some(early, MAX_SIGNALS))[-MAX_SIGNALS:] == messages[-MAX_SIGNALS:]
         early.close()
         late.close()
 

@@ -1,4 +1,4 @@
-"""Two gateways on one PostgreSQL and one Redis, for the tests that leave all four of them running."""
+"""Two gateways on one PostgreSQL and one Redis, for tests that stop none of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def relay() -> Iterator[RedisService]:
 
 
 @pytest.fixture(scope="session")
-def both(upstream: Upstream, database: PostgresServer, relay: RedisService) -> Iterator[tuple[Replica, Replica]]:
+def two_replicas(
+    upstream: Upstream, database: PostgresServer, relay: RedisService
+) -> Iterator[tuple[Replica, Replica]]:
     config = config_of(upstream, database.database(), relay.url)
     with replicas(config, config) as (one, two):
         yield one, two

@@ -1,4 +1,4 @@
-"""Gateways as processes of their own, on one PostgreSQL and one Redis; and many clients at once."""
+"""Gateways as separate processes on one PostgreSQL and one Redis, and concurrent clients."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tests.waiting import wait_until
 T = TypeVar("T")
 
 LIMIT_SECONDS = 60.0
-"""The longest wait for anything; what passes does not wait for it."""
+"""The longest wait for anything; a test that passes waits less."""
 
 LEASE = 1.0
-"""Seconds, of every replica here: the least that can be configured."""
+"""The lease of every replica here, in seconds: the smallest that can be configured."""
 
 OPENAI = {"OpenResponses-Reasoning-Events": "openai"}
 
@@ -70,7 +70,7 @@ class Replica(Gateway):
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """As if the machine went."""
+        """Kill the process, as a failure of the machine would."""
         self.process.kill()
         self.process.wait()
 
@@ -87,7 +87,7 @@ _prefixes = (f"test{number}:" for number in itertools.count())
 
 
 def config_of(upstream: Upstream, store: str, relay: str | None, **server: object) -> str:
-    """Of the replicas of one gateway: another one that uses the same Redis needs a prefix of its own."""
+    """Return the configuration of the replicas of one gateway. Gateways on the same Redis need different prefixes."""
     if relay is not None and "?" not in relay:
         relay += f"?prefix={next(_prefixes)}"
     lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in {"shutdown_seconds": 10, **server}.items())
@@ -108,18 +108,18 @@ base_url = "{upstream.url}"
 
 @contextlib.contextmanager
 def replicas(*configs: str) -> Iterator[list[Replica]]:
-    """They start at once, so that they start at the same time."""
-    begun: list[Replica] = []
+    """Start replicas concurrently; close them at the end."""
+    processes: list[Replica] = []
     try:
-        begun += [Replica(config) for config in configs]
-        yield [replica.started() for replica in begun]
+        processes += [Replica(config) for config in configs]
+        yield [replica.started() for replica in processes]
     finally:
-        for replica in begun:
+        for replica in processes:
             replica.close()
 
 
-def background(gateway: Gateway, model: str, **more: Any) -> str:
-    """Begin a response in the background; its id."""
+def start_background(gateway: Gateway, model: str, **more: Any) -> str:
+    """Begin a response in the background; return its id."""
     reply = gateway.ask(model, background=True, **more)
     assert reply.status == 200, reply.body
     assert reply.json["status"] == "queued"
@@ -130,8 +130,8 @@ def get(gateway: Gateway, id: str, query: str = "", headers: dict[str, str] | No
     return gateway.request("GET", f"/v1/responses/{id}{query}", headers=headers)
 
 
-def until(gateway: Gateway, id: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Ask again and again, until it is so."""
+def wait_for_response(gateway: Gateway, id: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Get the response repeatedly until `is_so` is true of it; return it."""
     end = time.monotonic() + LIMIT_SECONDS
     while True:
         reply = get(gateway, id)
@@ -141,8 +141,8 @@ def until(gateway: Gateway, id: str, is_so: Callable[[dict[str, Any]], bool]) ->
         time.sleep(0.05)
 
 
-def until_leaving(gateway: Gateway) -> None:
-    """Wait until it has understood that it is to stop: it is not ready any more, or takes no connection."""
+def wait_until_leaving(gateway: Gateway) -> None:
+    """Wait until a gateway is shutting down: it is not ready any more, or accepts no connection."""
 
     def is_leaving() -> bool:
         try:
@@ -153,23 +153,23 @@ def until_leaving(gateway: Gateway) -> None:
     wait_until(is_leaving)
 
 
-def over(response: dict[str, Any]) -> bool:
+def is_over(response: dict[str, Any]) -> bool:
     return response["status"] not in ("queued", "in_progress")
 
 
 def text_of(response: dict[str, Any]) -> str:
-    """All its text, thoughts and words."""
+    """Return all text of a response, thoughts included."""
     return "".join(content["text"] for item in response["output"] for content in item.get("content") or [])
 
 
 def tails(body: bytes) -> list[bytes]:
-    """What follows each event of a stream."""
+    """For each event of a stream, return the bytes that follow it."""
     pieces = [piece + b"\n\n" for piece in body.split(b"\n\n")[:-1]]
     return [b"".join(pieces[place + 1 :]) for place in range(len(pieces) - 1)]  # [DONE] has no number
 
 
 class Gate:
-    """A script that says `before`, waits until the gate is opened (or the gateway leaves), and says `after`."""
+    """Send `before` thoughts, wait until the gate opens or the gateway disconnects, and send `after` words."""
 
     def __init__(self, before: int = 3, after: int = 3, pace: float = 0.0) -> None:
         self.before = before
@@ -199,7 +199,7 @@ class Gate:
         self.opened.set()
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         return "".join(
             [f"thought {number}. " for number in range(self.before)]
             + [f"word {number}. " for number in range(self.after)]
@@ -220,7 +220,7 @@ async def begin(session: aiohttp.ClientSession, gateway: Gateway, model: str, **
 
 
 async def follow(session: aiohttp.ClientSession, gateway: Gateway, id: str, query: str = "") -> bytes:
-    """The whole stream of it."""
+    """Read the whole stream of a response."""
     async with session.get(f"{gateway.url}/v1/responses/{id}?stream=true{query}") as reply:
         assert reply.status == 200, await reply.read()
         return await reply.read()
@@ -240,7 +240,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(bounded())
 
 
-def last_of(body: bytes) -> dict[str, Any]:
-    """The last event of a stream that is legal."""
+def last_event(body: bytes) -> dict[str, Any]:
+    """Verify a stream, and return its last event."""
     assert verify(body) == []
     return events_of(body)[-1]

@@ -1,4 +1,4 @@
-"""Runs that are made up, and a relay and a store that fail to order, in one process."""
+"""Generated runs, and a relay and a store that fail on demand, in one process."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pellucid.relay.memory import MemoryRelay
 from pellucid.run import CallModel, CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.storage import Store, StoredResponse, StoreError
-from tests.pushing import ScriptedSource
+from tests.scripted_runs import ScriptedSource
 
 # --- runs ------------------------------------------------------------------------------------------------------------
 
-ODD: list[Any] = [
+ODD_VALUES: list[Any] = [
     None, 2**200, -(2**64), float("nan"), float("inf"), 1e-320, b"\xff", "\ud800", {"\udfff": ["\ud83d"]}, {1: {2: 3}},
     object(), {(1, 2): 3}, (1, "two"), {3}, 1 + 2j, True, "", [[[[]]]],
 ]  # fmt: skip
-"""What a wire's own values may be, by way of somebody's Python."""
+"""Values that may stand in a provider's own fields, some of which JSON cannot hold."""
 
 _texts = st.sampled_from(["a", "word ", "\ud83e", "\udd14", "\x00", "é\n\n", "%s", '{"x":', "}", "data: [DONE]\n\n"])
 _calls = st.lists(
@@ -33,13 +33,13 @@ _calls = st.lists(
         st.sampled_from(["think", "think", "summary", "say", "say", "call", "opaque", "item", "seal", "close", "fail"]),
         st.integers(0, 2),
         _texts,
-        st.sampled_from(ODD),
+        st.sampled_from(ODD_VALUES),
     ),
     max_size=12,
 )
 
 
-def _say(emitter: Emitter, method: str, key: int, text: str, odd: Any) -> None:
+def _emit(emitter: Emitter, method: str, key: int, text: str, odd: Any) -> None:
     match method:
         case "think":
             emitter.thinking(("k", key), text, item=("i", key))
@@ -64,17 +64,17 @@ def _say(emitter: Emitter, method: str, key: int, text: str, odd: Any) -> None:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[list[Event]]:
-    """A run, in pieces; RunEnd last."""
+    """A run in batches; the last event is a `RunEndEvent`."""
     run = Run(ModelCall("m", [ModelRequest([UserPromptPart("Hi")])]), Minter(b"seed"), server_tools={"f0"})
     effects = run.start()
-    events: list[Event] = [SideEvent("queue", "place", draw(st.sampled_from(ODD)))]
+    events: list[Event] = [SideEvent("queue", "place", draw(st.sampled_from(ODD_VALUES)))]
     for _ in range(draw(st.integers(1, 2))):
         if not effects or not isinstance(effects[0], CallModel):
             break
         emitter = Emitter(Origin("p", "w", "m"))
         emitter.start()
         for call in draw(_calls):
-            _say(emitter, *call)
+            _emit(emitter, *call)
         emitter.finish("stop", None)
         more, effects = run.feed(emitter.end(draw(st.sampled_from(["eof", "error"]))))
         events += more
@@ -88,14 +88,14 @@ def batches(draw: st.DrawFn) -> list[list[Event]]:
     return [events[a:b] for a, b in zip([0, *places], [*places, len(events)], strict=True)]
 
 
-class Held(ScriptedSource):
-    """It says nothing until it is let go."""
+class GatedSource(ScriptedSource):
+    """A source that delivers nothing until an event is set."""
 
     def __init__(self, batches: list[list[Event]], go: asyncio.Event) -> None:
         super().__init__(batches)
         self._go = go
 
-    async def come(self) -> None:
+    async def wait_for_batch(self) -> None:
         await self._go.wait()
 
 
@@ -109,8 +109,8 @@ def row_of(number: int) -> StoredResponse:
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-class Faulty:
-    """A relay or a store's table that asks `fault`, before and after each call, whether to fail there."""
+class FaultyProxy:
+    """A proxy of a relay or a table; `fault` decides before and after each call whether it fails."""
 
     def __init__(self, inner: Any, fault: Callable[[str], bool], error: Callable[[], Exception]) -> None:
         self._inner = inner
@@ -128,17 +128,17 @@ class Faulty:
             await asyncio.sleep(0)
             out = await real(*args, **more)
             if self._fault(name):
-                raise self._error()  # it was done, and nobody knows
+                raise self._error()  # the call took effect, but its caller gets an error
             return out
 
         return faulty
 
 
-class FaultyRelay(Faulty):
-    """`append_soon` fails, and lands late, as `append` does."""
+class FaultyRelay(FaultyProxy):
+    """A relay whose `append_soon` fails or is delayed as its `append` is."""
 
     def __init__(self, relay: MemoryRelay, fault: Callable[[str], bool]) -> None:
-        super().__init__(relay, fault, lambda: RelayError("it is away"))
+        super().__init__(relay, fault, lambda: RelayError("not reachable"))
         self._appending: set[asyncio.Task[None]] = set()
 
     def append_soon(self, *args: Any, done: Callable[[int | PellucidError], None], **more: Any) -> None:
@@ -157,7 +157,7 @@ class FaultyRelay(Faulty):
 
 class FaultyStore:
     def __init__(self, store: Store, fault: Callable[[str], bool]) -> None:
-        self.responses = Faulty(store.responses, fault, StoreError)
+        self.responses = FaultyProxy(store.responses, fault, StoreError)
         self.conversations = store.conversations
 
 
@@ -166,7 +166,7 @@ def faulty_relay(relay: MemoryRelay, fault: Callable[[str], bool]) -> Any:
 
 
 def forget_all(relay: MemoryRelay) -> None:
-    """As if it were another one, that knows nothing."""
+    """Lose all state of the relay, as a restart would."""
     fresh = MemoryRelay()
     for log in relay._logs.values():
         log.is_gone = True

@@ -1,4 +1,4 @@
-"""A stream that is begun on one replica is read on the other, from any place in it, byte by byte the same."""
+"""A stream that begins on one replica is read on the other from any cursor, with the same bytes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import aiohttp
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
-from tests.replicas.replicas_kit import OPENAI, Gate, Replica, background, clients, get, run, tails
+from tests.replicas.replicas_kit import OPENAI, Gate, Replica, clients, get, run, start_background, tails
 from tests.scripted import Call, Upstream, delta
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.needs("postgresql", "redis")
 
 
-async def everything(call: Call) -> None:
-    """Thoughts, words, thoughts again, and calls."""
+async def full_answer(call: Call) -> None:
+    """Send thoughts, text, thoughts again, and a tool call."""
     await call.head()
     for piece in ("Let me ", "see: \ud83e", "\udd14 100 %s. "):
         await call.event(delta(reasoning_content=piece))
@@ -36,17 +36,19 @@ async def everything(call: Call) -> None:
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
 
-@pytest.mark.parametrize("kept", ["background", "attached"])
-def test_every_cursor_of_what_is_over(both: tuple[Replica, Replica], upstream: Upstream, kept: str) -> None:
-    one, two = both
-    reply = one.ask(upstream.plays(everything), stream=True, background=kept == "background", tools=[TOOL])
+@pytest.mark.parametrize("mode", ["background", "attached"])
+def test_every_cursor_of_a_finished_response(
+    two_replicas: tuple[Replica, Replica], upstream: Upstream, mode: str
+) -> None:
+    one, two = two_replicas
+    reply = one.ask(upstream.plays(full_answer), stream=True, background=mode == "background", tools=[TOOL])
     original = reply.body
     assert verify(original) == []
     id = reply.events[0]["response"]["id"]
     other = get(one, id, "?stream=true", OPENAI).body
     assert verify(other, "openai") == []
     assert other != original
-    for gateway in both:
+    for gateway in two_replicas:
         assert get(gateway, id, "?stream=true").body == original
         assert get(gateway, id, "?stream=true", OPENAI).body == other
     for body, headers in ((original, {}), (other, OPENAI)):
@@ -55,9 +57,9 @@ def test_every_cursor_of_what_is_over(both: tuple[Replica, Replica], upstream: U
             assert reply.body == tail, f"after {cursor}"
 
 
-def test_every_cursor_of_what_goes_on(both: tuple[Replica, Replica], upstream: Upstream) -> None:
-    """Followers that come while it goes on, of what is still to come too."""
-    one, two = both
+def test_every_cursor_of_a_running_response(two_replicas: tuple[Replica, Replica], upstream: Upstream) -> None:
+    """Followers join while the response runs, also with cursors beyond its present end."""
+    one, two = two_replicas
     gate = Gate(before=12, after=12, pace=0.004)
     model = upstream.plays(gate)
 
@@ -72,7 +74,7 @@ def test_every_cursor_of_what_goes_on(both: tuple[Replica, Replica], upstream: U
             return await reply.read()
 
     async def main() -> None:
-        id = background(one, model)
+        id = start_background(one, model)
         async with clients() as session:
             readers = {
                 (cursor, dialect): asyncio.create_task(read(session, id, cursor, headers))
@@ -85,17 +87,15 @@ def test_every_cursor_of_what_goes_on(both: tuple[Replica, Replica], upstream: U
             for dialect, headers in (("ours", {}), ("openai", OPENAI)):
                 async with session.get(f"{one.url}/v1/responses/{id}?stream=true", headers=headers) as reply:
                     after = tails(await reply.read())
-                assert len(after) == 37  # 12 of each, and what opens and closes them
+                assert len(after) == 37  # 12 deltas of each, and the events that open and close them
                 for cursor, tail in enumerate(after):
                     assert readers[cursor, dialect].result() == tail, f"after {cursor}, {dialect}"
 
     run(main())
 
 
-def test_a_stream_is_the_same_while_it_goes_on_and_afterwards(
-    both: tuple[Replica, Replica], upstream: Upstream
-) -> None:
-    one, two = both
+def test_a_live_stream_equals_its_replay(two_replicas: tuple[Replica, Replica], upstream: Upstream) -> None:
+    one, two = two_replicas
     gate = Gate(before=5, after=5)
     with one.open(upstream.plays(gate), background=True) as stream:
         head = stream.until("thought 4")

@@ -1,4 +1,4 @@
-"""A replica that dies, or stands still, loses nothing that was finalised; what it left is ended by another, once."""
+"""A replica that dies or stalls loses nothing that was stored; another replica ends its runs, each once."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.replicas.replicas_kit import (
     LEASE,
     LIMIT_SECONDS,
     Gate,
-    background,
     begin,
     clients,
     config_of,
     fetch,
     get,
-    last_of,
-    over,
+    is_over,
+    last_event,
     replicas,
     run,
+    start_background,
     text_of,
-    until,
+    wait_for_response,
 )
 from tests.scripted import Upstream
 from tests.service_postgres import PostgresServer
@@ -39,19 +39,21 @@ MANY = 200
 
 
 @pytest.mark.needs("postgresql", "redis")
-def test_killed_under_many_streams(upstream: Upstream, database: PostgresServer, relay: RedisService) -> None:
+def test_a_killed_replica_loses_no_finished_response(
+    upstream: Upstream, database: PostgresServer, relay: RedisService
+) -> None:
     config = config_of(upstream, database.database(), f"{relay.url}?prefix=death:")
-    # So long that no lease lapses of a replica that is only slow with so many.
+    # Long enough that no lease of a busy replica lapses.
     config = config.replace(f"lease_seconds = {LEASE}", "lease_seconds = 5.0")
-    # Some are over before, some are about to end when it is killed, most go on.
+    # When it is killed, some are finished, some are about to finish, and most continue.
     gates = [Gate(before=3, after=place % 40, pace=0.01) for place in range(MANY)]
     models = [upstream.plays(gate) for gate in gates]
 
     async def main() -> int:
         async with clients() as session:
-            begun = await asyncio.gather(*(begin(session, dying, model) for model in models))
-            assert {status for status, _ in begun} == {200}
-            ids = [response["id"] for _, response in begun]
+            replies = await asyncio.gather(*(begin(session, dying, model) for model in models))
+            assert {status for status, _ in replies} == {200}
+            ids = [response["id"] for _, response in replies]
             thought = set[str]()
 
             async def follow(id: str) -> bytes:
@@ -69,7 +71,7 @@ def test_killed_under_many_streams(upstream: Upstream, database: PostgresServer,
                 gate.open()
             finished: dict[str, dict[str, Any]] = {}
             while not finished:
-                finished = {id: row for id in ids if over(row := await fetch(session, dying, id))}
+                finished = {id: row for id in ids if is_over(row := await fetch(session, dying, id))}
             dying.kill()
             at = time.monotonic()
             bodies = await asyncio.gather(*followers)
@@ -81,99 +83,104 @@ def test_killed_under_many_streams(upstream: Upstream, database: PostgresServer,
         assert counts["completed"] >= len(finished) > 0
         assert counts["failed"] >= MANY // 2
         for id, gate, row, body in zip(ids, gates, rows, bodies, strict=True):
-            last = last_of(body)
+            last = last_event(body)
             assert last["response"]["id"] == id
             assert last["type"] == f"response.{row['status']}"
             if id in finished:
                 assert row == finished[id]
             if row["status"] == "completed":
-                assert text_of(row) == gate.whole
+                assert text_of(row) == gate.full_text
             else:
                 assert row["error"]["code"] == "abandoned"
-                # What had come until then is kept.
+                # The partial answer is kept.
                 assert text_of(row) == text_of(last["response"])
-                assert gate.whole.startswith(text_of(row))
+                assert gate.full_text.startswith(text_of(row))
         for id, body in list(zip(ids, bodies, strict=True))[::10]:
             assert get(survivor, id, "?stream=true").body == body
-        kept = [text_of(row) for row in rows if row["status"] == "failed"]
-        assert all(text.startswith("thought 0. thought 1. thought 2. ") for text in kept)
+        partial_texts = [text_of(row) for row in rows if row["status"] == "failed"]
+        assert all(text.startswith("thought 0. thought 1. thought 2. ") for text in partial_texts)
         return counts["failed"]
 
     with replicas(config, config) as (dying, survivor):
         failed = run(main())
-        # Nothing was done twice, and nothing is left to be done.
+        # No run was ended twice, and no lease remains.
         assert survivor.stderr_text.count("was abandoned by its replica, and ended here") == failed
         assert relay.ask(b"ZCARD death:leases") == b":0"
 
 
 @pytest.mark.needs("postgresql", "redis")
-def test_one_that_stood_still_does_not_overwrite_what_another_wrote(
+def test_a_stalled_replica_does_not_overwrite_what_another_wrote(
     upstream: Upstream, database: PostgresServer, relay: RedisService
 ) -> None:
     config = config_of(upstream, database.database(), relay.url)
     gate = Gate()
     model = upstream.plays(gate)
-    with replicas(config, config) as (still, other):
-        ids = [background(still, model) for _ in range(5)]
+    with replicas(config, config) as (stalled, other):
+        ids = [start_background(stalled, model) for _ in range(5)]
         for id in ids:
-            until(other, id, lambda response: response["status"] == "in_progress")
+            wait_for_response(other, id, lambda response: response["status"] == "in_progress")
         calls = upstream.calls(model, at_least=5)
-        still.signal(signal.SIGSTOP)
-        ended = [until(other, id, over) for id in ids]
+        stalled.signal(signal.SIGSTOP)
+        ended = [wait_for_response(other, id, is_over) for id in ids]
         assert {response["error"]["code"] for response in ended} == {"abandoned"}
         bodies = [get(other, id, "?stream=true").body for id in ids]
-        still.signal(signal.SIGCONT)
-        # It finds out, and lets go of its upstream without being asked.
+        stalled.signal(signal.SIGCONT)
+        # It detects the takeover, and closes its upstream connections.
         for call in calls:
-            assert call.connection.closed.wait(LIMIT_SECONDS), still.stderr_text
+            assert call.connection.closed.wait(LIMIT_SECONDS), stalled.stderr_text
         gate.open()
-        # What it begins after that is over: so is what it left.
-        assert text_of(until(still, background(still, upstream.plays(gate)), over)) == gate.whole
-        assert [get(still, id).json for id in ids] == ended
-        assert [get(still, id, "?stream=true").body for id in ids] == bodies
+        # A new response finishes; by then the old runs have ended, too.
+        assert (
+            text_of(wait_for_response(stalled, start_background(stalled, upstream.plays(gate)), is_over))
+            == gate.full_text
+        )
+        assert [get(stalled, id).json for id in ids] == ended
+        assert [get(stalled, id, "?stream=true").body for id in ids] == bodies
 
 
 @pytest.mark.needs("postgresql", "redis")
-def test_one_that_stood_still_alone_goes_on(upstream: Upstream, database: PostgresServer, relay: RedisService) -> None:
-    """Nobody took what it drives, so it is still its own."""
+def test_a_stalled_replica_continues_if_no_other_took_over(
+    upstream: Upstream, database: PostgresServer, relay: RedisService
+) -> None:
+    """No other replica took the run over, so it continues."""
     gate = Gate()
     with replicas(config_of(upstream, database.database(), relay.url)) as [alone]:
-        id = background(alone, upstream.plays(gate))
-        until(alone, id, lambda response: response["status"] == "in_progress")
+        id = start_background(alone, upstream.plays(gate))
+        wait_for_response(alone, id, lambda response: response["status"] == "in_progress")
         alone.signal(signal.SIGSTOP)
         time.sleep(2.5 * LEASE)  # its lease lapses
         alone.signal(signal.SIGCONT)
-        time.sleep(LEASE)  # it looks for what was left
-        assert not over(get(alone, id).json)
+        time.sleep(LEASE)  # it checks for abandoned runs
+        assert not is_over(get(alone, id).json)
         gate.open()
-        assert text_of(until(alone, id, over)) == gate.whole
+        assert text_of(wait_for_response(alone, id, is_over)) == gate.full_text
 
 
-def test_alone_with_a_file_it_ends_what_it_left(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_restarted_gateway_ends_abandoned_responses(upstream: Upstream, tmp_path: Path) -> None:
     config = config_of(upstream, f"sqlite:///{tmp_path}/kept.sqlite", None)
     gate = Gate()
     with replicas(config) as [before]:
-        done = background(before, upstream.plays(Gate(1, 1, 0)), stream=False)
-        left = background(before, upstream.plays(gate))
-        until(before, left, lambda response: response["status"] == "in_progress")
+        done = start_background(before, upstream.plays(Gate(1, 1, 0)), stream=False)
+        abandoned = start_background(before, upstream.plays(gate))
+        wait_for_response(before, abandoned, lambda response: response["status"] == "in_progress")
         before.kill()
     at = time.monotonic()
     with replicas(config) as [after]:
         up = time.monotonic() - at
-        response = until(after, left, over)
+        response = wait_for_response(after, abandoned, is_over)
         print(f"up after {up:.2f} s; ended after {time.monotonic() - at:.2f} s")
         assert (response["status"], response["error"]["code"]) == ("failed", "abandoned")
-        assert last_of(get(after, left, "?stream=true").body)["type"] == "response.failed"
-        assert over(until(after, done, over))
+        assert last_event(get(after, abandoned, "?stream=true").body)["type"] == "response.failed"
+        assert is_over(wait_for_response(after, done, is_over))
 
 
-def test_two_that_share_a_file_leave_each_other_alone(upstream: Upstream, tmp_path: Path) -> None:
-    """Without a common relay, the row alone says that somebody drives it."""
+def test_two_gateways_on_one_file_do_not_end_each_others_runs(upstream: Upstream, tmp_path: Path) -> None:
+    """Without a common relay, only the row shows that a process drives the run."""
     config = config_of(upstream, f"sqlite:///{tmp_path}/kept.sqlite", None)
     gate = Gate()
     with replicas(config) as [one]:
-        id = background(one, upstream.plays(gate))
+        id = start_background(one, upstream.plays(gate))
         with replicas(config) as [two]:
-            time.sleep(4 * LEASE)  # longer than a row may go untouched
+            time.sleep(4 * LEASE)  # longer than a row may go without an update
             gate.open()
-            assert text_of(until(two, id, over)) == gate.whole
+            assert text_of(wait_for_response(two, id, is_over)) == gate.full_text

@@ -1,4 +1,4 @@
-"""A log that is kept and read again says what the run said, whatever that was."""
+"""A log that is encoded and decoded has the same events."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import open_store
 from tests.cases import Cases
 from tests.examples import costly
-from tests.pushing import staged
-from tests.replicas.runs_kit import ODD, batches, row_of
+from tests.replicas.runs_kit import ODD_VALUES, batches, row_of
+from tests.scripted_runs import pass_through_stage
 from tests.waiting import loop_turns
 
 
@@ -36,38 +36,38 @@ def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresp
 
 
 @given(batches())
-def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
-    entries = [Batch(place, batch) for place, batch in enumerate(said)]
+def test_a_decoded_log_equals_the_original(event_batches: list[list[Event]]) -> None:
+    entries = [Batch(place, batch) for place, batch in enumerate(event_batches)]
     data = [encode_batch(entry) for entry in entries]
     again = [decode_batch(one) for one in data]
     assert unpack_log(pack_log(entries)) == again
     assert [(entry.time_ms, len(entry.events)) for entry in again] == [(e.time_ms, len(e.events)) for e in entries]
-    # Once more, it is the very same.
+    # A second round trip changes nothing.
     assert [decode_batch(encode_batch(entry)) for entry in again] == again
-    # It is legal, and what a client gets of it is the same to the byte.
+    # The sequence is legal, and its encoding for a client is the same to the byte.
     fold(events_of(again))
     for dialect in ("openresponses", "openai"):
-        live = encoded(said, dialect=dialect)
+        live = encoded(event_batches, dialect=dialect)
         assert encoded([entry.events for entry in again], dialect=dialect) == live
         assert verify(live, dialect) == []
 
 
 @given(batches())
 @costly
-def test_from_every_cursor(said: list[list[Event]]) -> None:
-    whole = encoded(said)
-    pieces = [piece + b"\n\n" for piece in whole.split(b"\n\n")[:-1]]
-    again = unpack_log(pack_log([Batch(7, batch) for batch in said]))
+def test_a_stored_log_is_encoded_from_every_cursor(event_batches: list[list[Event]]) -> None:
+    all_bytes = encoded(event_batches)
+    pieces = [piece + b"\n\n" for piece in all_bytes.split(b"\n\n")[:-1]]
+    again = unpack_log(pack_log([Batch(7, batch) for batch in event_batches]))
     for cursor in range(len(pieces) - 1):
         assert encoded([entry.events for entry in again], after=cursor) == b"".join(pieces[cursor + 1 :])
 
 
-async def live_and_stored_bytes(said: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
-    """What a client got of a run while it was stored, and what it gets of it afterwards."""
+async def live_and_stored_bytes(event_batches: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
+    """Return the bytes of a run for a client while it is stored, and those of its replay."""
     store = await open_store("sqlite://")
     try:
         encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"))
-        passed = await staged(StoreStage(row_of(1), store), said, queued=queued)
+        passed = await pass_through_stage(StoreStage(row_of(1), store), event_batches, queued=queued)
         live = encoder.start(queued=queued) + b"".join(
             encoder.feed([event], batch.time_ms) for batch in passed for event in batch.events
         )
@@ -88,15 +88,15 @@ async def read(run: RunSource) -> bytes:
 
 @given(batches(), st.booleans())
 @costly
-def test_a_stream_that_had_to_wait_is_the_same_afterwards(said: list[list[Event]], queued: bool) -> None:
-    live, again = asyncio.run(live_and_stored_bytes(said, queued=queued))
+def test_a_stored_stream_equals_its_replay(event_batches: list[list[Event]], queued: bool) -> None:
+    live, again = asyncio.run(live_and_stored_bytes(event_batches, queued=queued))
     assert (b"response.queued" in live) == queued
     assert live == again
 
 
-def test_what_json_cannot_hold_does_not_break_a_log() -> None:
+def test_values_that_json_cannot_hold_do_not_break_a_log() -> None:
     with Cases() as case:
-        for odd in ODD:
+        for odd in ODD_VALUES:
             with case(repr(odd)):
                 entry = Batch(1, [SideEvent("x", "y", odd), SideEvent("x", "z", {"in": [odd]})])
                 data = encode_batch(entry)
@@ -107,77 +107,77 @@ def test_what_json_cannot_hold_does_not_break_a_log() -> None:
                 msgspec.json.decode(data)
 
 
-def test_values_without_end_are_cut_off() -> None:
+def test_recursive_values_are_cut_off() -> None:
     endless: list[Any] = []
     endless.append(endless)
     assert decode_batch(encode_batch(Batch(1, [SideEvent("x", "y", endless)])))
 
 
-def test_what_a_later_version_says_ends_what_can_be_read() -> None:
-    """Its replica may have died, and its run must be ended by one that does not know the word."""
+def test_reading_ends_at_an_entry_of_a_later_version() -> None:
+    """A replica of a later version may have died; one that does not know its events must still end the run."""
     known, unknown = encode_batch(Batch(1, [SideEvent("x", "y", 1)])), b'[2,[{"kind":"of-tomorrow"}]]'
     for alien in (unknown, b"[1,", b"{}", b""):
         assert decode_readable([known, alien, known]) == [decode_batch(known)]
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_an_entry_with_thousands_of_events_is_given_in_pieces(live: bool) -> None:
-    """Each with its time; and others get their turn in between."""
-    asyncio.run(_given_in_pieces(live))
+def test_an_entry_with_thousands_of_events_is_delivered_in_pieces(live: bool) -> None:
+    """Each piece has its time, and other tasks run in between."""
+    asyncio.run(_check_delivery_in_pieces(live))
 
 
-async def _given_in_pieces(live: bool) -> None:
-    said = [Batch(time, [SideEvent("x", "y", number) for number in range(10_000)]) for time in (5, 6)]
-    said += [Batch(7, []), Batch(8, [RunEndEvent("completed")])]
-    log = source_of(said, live=live)
-    given: list[tuple[int, Event]] = []
+async def _check_delivery_in_pieces(live: bool) -> None:
+    log_batches = [Batch(time, [SideEvent("x", "y", number) for number in range(10_000)]) for time in (5, 6)]
+    log_batches += [Batch(7, []), Batch(8, [RunEndEvent("completed")])]
+    log = source_of(log_batches, live=live)
+    received: list[tuple[int, Event]] = []
     sizes = [0]
 
     def receive(batch: Batch) -> None:
         sizes[-1] += len(batch.events)
-        given.extend((batch.time_ms, event) for event in batch.events)
+        received.extend((batch.time_ms, event) for event in batch.events)
 
-    async def others() -> None:
+    async def count_turns() -> None:
         while True:
             sizes.append(0)
             await asyncio.sleep(0)
 
-    between = asyncio.create_task(others())
+    between = asyncio.create_task(count_turns())
     await log.deliver(receive)
     between.cancel()
     assert max(sizes) <= 2 * MAX_EVENTS
-    assert given == [(entry.time_ms, event) for entry in said for event in entry.events]
+    assert received == [(entry.time_ms, event) for entry in log_batches for event in entry.events]
     assert log.ended == RunEndEvent("completed")
 
 
-def source_of(said: list[Batch], *, live: bool) -> LiveLog | FinishedLog:
-    """A log that has all of it."""
+def source_of(log_batches: list[Batch], *, live: bool) -> LiveLog | FinishedLog:
+    """Make a log that has all batches."""
     if not live:
-        return FinishedLog(said)
+        return FinishedLog(log_batches)
     follower = Follower(0, lambda follower: None)
-    follower.put([encode_batch(entry) for entry in said], len(said))
+    follower.put([encode_batch(entry) for entry in log_batches], len(log_batches))
     follower.end()
     return LiveLog(follower)
 
 
-def test_a_long_log_is_given_in_pieces() -> None:
+def test_a_long_log_is_delivered_in_pieces() -> None:
     async def main() -> None:
-        said = [Batch(1, [SideEvent("x", "y", number)]) for number in range(3 * MAX_BATCHES + 1)]
-        log, seen = FinishedLog(said), [0]
+        log_batches = [Batch(1, [SideEvent("x", "y", number)]) for number in range(3 * MAX_BATCHES + 1)]
+        log, seen = FinishedLog(log_batches), [0]
 
         def receive(batch: Batch) -> None:
             seen[-1] += len(batch.events)
 
-        async def others() -> None:
+        async def count_turns() -> None:
             while True:
                 seen.append(0)
                 await asyncio.sleep(0)
 
-        between = asyncio.create_task(others())
+        between = asyncio.create_task(count_turns())
         await log.deliver(receive)
         between.cancel()
         assert max(seen) <= MAX_BATCHES
-        # A log without an end was broken off, and is told so.
+        # A log without an end was interrupted; the source adds an end with an error.
         assert sum(seen) == 3 * MAX_BATCHES + 2
         assert log.ended is not None
         assert log.ended.error is not None
@@ -186,7 +186,7 @@ def test_a_long_log_is_given_in_pieces() -> None:
     asyncio.run(main())
 
 
-# --- read as it is pushed ------------------------------------------------------------------------------------------
+# --- delivery to a receiver----------------------------------------------------------------------------------------
 
 SIZES = [0, 1, 2, MAX_BATCHES - 1, MAX_BATCHES, MAX_BATCHES + 1, 3 * MAX_BATCHES]
 LENGTHS = [0, 1, 1, 2, MAX_EVENTS // MAX_BATCHES, MAX_EVENTS - 1, MAX_EVENTS, MAX_EVENTS + 1, 2 * MAX_EVENTS + 1]
@@ -194,27 +194,29 @@ LENGTHS = [0, 1, 1, 2, MAX_EVENTS // MAX_BATCHES, MAX_EVENTS - 1, MAX_EVENTS, MA
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[Batch], list[int]]:
-    """A log whose batches and backlogs are about as large as what is delivered at a time; and where its parts end that
-    come at once."""
+    """A log whose batches and backlogs are about as large as one delivery, and the ends of the parts that are written
+    together."""
     size = draw(st.sampled_from(SIZES))
     lengths = [1] * size
     for at in draw(st.lists(st.integers(0, max(0, size - 1)), max_size=4)) if size else ():
         lengths[at] = draw(st.sampled_from(LENGTHS))
     numbers = iter(range(sum(lengths)))
-    said = [Batch(10 + at, [SideEvent("x", "y", next(numbers)) for _ in range(n)]) for at, n in enumerate(lengths)]
-    said.append(Batch(10 + size, [RunEndEvent("completed")]))
-    return said, sorted(draw(st.sets(st.integers(0, len(said) - 1), max_size=6)))
+    log_batches = [
+        Batch(10 + at, [SideEvent("x", "y", next(numbers)) for _ in range(n)]) for at, n in enumerate(lengths)
+    ]
+    log_batches.append(Batch(10 + size, [RunEndEvent("completed")]))
+    return log_batches, sorted(draw(st.sets(st.integers(0, len(log_batches) - 1), max_size=6)))
 
 
-def flat(batches: list[Batch]) -> list[tuple[int, Event]]:
+def flatten(batches: list[Batch]) -> list[tuple[int, Event]]:
     return [(batch.time_ms, event) for batch in batches for event in batch.events]
 
 
-async def push(relay: MemoryRelay, said: list[Batch], ends: list[int], dice: random.Random) -> None:
-    """Write the log, in parts, some of them in the same turn of the loop."""
-    places = [0, *ends, len(said)]
+async def push(relay: MemoryRelay, log_batches: list[Batch], ends: list[int], dice: random.Random) -> None:
+    """Write the log in parts, some of them in the same turn of the event loop."""
+    places = [0, *ends, len(log_batches)]
     for start, end in pairwise(places):
-        await relay.append("log", said[start:end], 0, last=end == len(said))
+        await relay.append("log", log_batches[start:end], 0, last=end == len(log_batches))
         await loop_turns(dice.randint(0, 3))
 
 
@@ -222,18 +224,18 @@ async def push(relay: MemoryRelay, said: list[Batch], ends: list[int], dice: ran
 def test_a_log_is_delivered_once_in_order_and_with_its_times(
     log: tuple[list[Batch], list[int]], live: bool, pauses: bool, dice: random.Random
 ) -> None:
-    """However large its backlog is, however it grows, and whenever its receiver pauses."""
-    said, ends = log
+    """This holds for any backlog, any growth, and any pauses of the receiver."""
+    log_batches, ends = log
 
     async def main() -> None:
         relay = MemoryRelay()
-        source = LiveLog(relay.follow("log")) if live else FinishedLog(said)
-        got: list[Batch] = []
+        source = LiveLog(relay.follow("log")) if live else FinishedLog(log_batches)
+        received: list[Batch] = []
         paused_since = [0]
-        """How many events have come since the pause began."""
+        """The number of events since the pause began."""
 
         def receive(batch: Batch) -> None:
-            got.append(batch)
+            received.append(batch)
             paused_since[0] += len(batch.events)
             if pauses and dice.randint(0, 9) == 0:
                 source.pause()
@@ -244,39 +246,39 @@ def test_a_log_is_delivered_once_in_order_and_with_its_times(
             if turns:
                 asyncio.get_running_loop().call_soon(resume, turns - 1)
             else:
-                # What was on its way, and no more.
+                # Only events that were under way may arrive during a pause.
                 assert paused_since[0] <= 2 * MAX_EVENTS + MAX_BATCHES
                 source.resume()
 
         await source.open()
         delivery = asyncio.create_task(source.deliver(receive))
         if live:
-            await push(relay, said, ends, dice)
+            await push(relay, log_batches, ends, dice)
         async with asyncio.timeout(60):
             await delivery
-        assert flat(got) == flat(said)
-        assert all(len(batch.events) <= MAX_EVENTS for batch in got)
+        assert flatten(received) == flatten(log_batches)
+        assert all(len(batch.events) <= MAX_EVENTS for batch in received)
         assert source.ended == RunEndEvent("completed")
-        count = len(got)
+        count = len(received)
         await source.stop()
         await loop_turns()
-        assert len(got) == count
+        assert len(received) == count
 
     asyncio.run(main())
 
 
 @given(logs(), st.booleans(), st.integers(0, 12), st.booleans(), st.booleans(), st.randoms(use_true_random=True))
-def test_a_reader_that_stops_anywhere_gets_an_end_of_its_own(
+def test_a_reader_that_stops_gets_an_end(
     log: tuple[list[Batch], list[int]], live: bool, after: int, paused: bool, meanwhile: bool, dice: random.Random
 ) -> None:
-    said, ends = log
+    log_batches, ends = log
 
     async def main() -> None:
         relay = MemoryRelay()
-        source = LiveLog(relay.follow("log")) if live else FinishedLog(said)
-        got: list[Batch] = []
-        delivery = asyncio.create_task(source.deliver(got.append))
-        writing = asyncio.create_task(push(relay, said, ends, dice))
+        source = LiveLog(relay.follow("log")) if live else FinishedLog(log_batches)
+        received: list[Batch] = []
+        delivery = asyncio.create_task(source.deliver(received.append))
+        writing = asyncio.create_task(push(relay, log_batches, ends, dice))
         await loop_turns(after)
         if paused:
             source.pause()
@@ -288,50 +290,50 @@ def test_a_reader_that_stops_anywhere_gets_an_end_of_its_own(
             await asyncio.wait({delivery})
             await source.stop()
         await writing
-        events = events_of(got)
+        events = events_of(received)
         if meanwhile or events:
             folded = fold(events)
             assert folded.run_end is source.ended
             assert isinstance(events[-1], RunEndEvent)
-            assert flat(got)[: len(events) - 1] == flat(said)[: len(events) - 1]
+            assert flatten(received)[: len(events) - 1] == flatten(log_batches)[: len(events) - 1]
             assert source.is_interrupted == (events[-1].status != "completed")
         await loop_turns()
-        assert events_of(got) == events
+        assert events_of(received) == events
 
     asyncio.run(main())
 
 
-def test_a_receiver_that_raises_ends_the_delivery_also_at_the_end() -> None:
-    """In whichever call it was that came: that of `deliver`, or of whoever wrote the log."""
+def test_an_error_of_the_receiver_ends_the_delivery() -> None:
+    """The receiver may run in a call of `deliver` or in one of the writer of the log."""
 
     class Broken(Exception):
         pass
 
-    said = [Batch(at, [SideEvent("x", "y", at)]) for at in range(2)] + [Batch(2, [RunEndEvent("completed")])]
+    log_batches = [Batch(at, [SideEvent("x", "y", at)]) for at in range(2)] + [Batch(2, [RunEndEvent("completed")])]
 
     async def main(nth: int, live: bool, early: bool) -> None:
         relay = MemoryRelay()
-        source = LiveLog(relay.follow("log")) if live else FinishedLog(said)
-        got: list[Batch] = []
+        source = LiveLog(relay.follow("log")) if live else FinishedLog(log_batches)
+        received: list[Batch] = []
 
         def receive(batch: Batch) -> None:
-            got.append(batch)
+            received.append(batch)
             if batch.time_ms == nth:
                 raise Broken
 
         if early:
-            await relay.append("log", said, 0, last=True)
+            await relay.append("log", log_batches, 0, last=True)
         delivery = asyncio.create_task(source.deliver(receive))
         await loop_turns()
-        for entry in () if early else said:
-            await relay.append("log", [entry], 0, last=entry is said[-1])
+        for entry in () if early else log_batches:
+            await relay.append("log", [entry], 0, last=entry is log_batches[-1])
         with pytest.raises(Broken):
             async with asyncio.timeout(30):
                 await delivery
         nth = 99
         await source.stop()
-        assert sum(isinstance(event, RunEndEvent) for event in events_of(got)) == 1
-        assert isinstance(events_of(got)[-1], RunEndEvent)
+        assert sum(isinstance(event, RunEndEvent) for event in events_of(received)) == 1
+        assert isinstance(events_of(received)[-1], RunEndEvent)
 
     with Cases() as case:
         for nth in range(3):

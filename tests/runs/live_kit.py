@@ -1,4 +1,4 @@
-"""A live run of the scripts of `view_kit`: the real `LiveRun`, a model that pushes, and functions that return."""
+"""A `LiveRun` of the scripts of `view_kit`, with a scripted model and functions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pellucid.parts import ModelRequest, ToolCallPart, ToolReturnPart, UserPromp
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, NullTurnHandler, Stage, ToolOutcomes
 from pellucid.settings import ModelCall
-from tests.pushing import Dice, ScriptedModel, cut
+from tests.scripted_runs import Dice, ScriptedModel, cut
 from tests.view.view_kit import Turn, turn_of
 from tests.waiting import loop_turns
 
 
-class Returns(NullTurnHandler):
-    """Calls the functions that `view_kit.run_of` calls, which return the same."""
+class ReturningHandler(NullTurnHandler):
+    """Turn handler whose functions return the results of `view_kit.run_of`."""
 
     tool_names: Container[str] = frozenset({"f0", "f1"})
 
@@ -37,7 +37,7 @@ class Returns(NullTurnHandler):
 
 
 class Live:
-    """A run of `script` with `stages`, and what its receiver saw."""
+    """A run of `script` with `stages`, and the batches that its receiver got."""
 
     def __init__(self, script: Sequence[Turn], dice: Dice, stages: Sequence[Stage] = (), *, eager: bool = True) -> None:
         self.model = ScriptedModel(
@@ -45,7 +45,7 @@ class Live:
             latency=lambda: (0, 0, 1, 4)[dice.randint(0, 3)],
             eager=lambda: (0, 0, 1, 5)[dice.randint(0, 3)] if eager else 0,
         )
-        self.handler = Returns(dice)
+        self.handler = ReturningHandler(dice)
         call = ModelCall("m", [ModelRequest([UserPromptPart("Hi")])])
         self.run = LiveRun(self.model, call, Minter(b"seed"), self.handler, stages=stages)
         self.batches: list[Batch] = []
@@ -59,7 +59,7 @@ class Live:
         self.batches.append(batch)
 
     async def deliver(self) -> list[Event]:
-        """From its beginning to its end."""
+        """Deliver the whole run and return its events."""
         self._others = asyncio.all_tasks()
         await self.run.open()
         async with asyncio.timeout(60):
@@ -83,12 +83,11 @@ class Live:
         return self.events
 
     async def check(self) -> None:
-        """The run is over: one legal run, whose end came once and last, and after which nothing comes; what it held is
-        released."""
+        """Check that the run has ended, is legal, has one end that is last, and released its resources."""
         events = self.events
         assert isinstance(events[-1], RunEndEvent)
         assert self.run.ended is events[-1]
-        fold(events)  # which refuses what follows an end, and a second one
+        fold(events)  # raises for events after an end, and for a second end
         assert all(batch.events for batch in self.batches)
         times = [batch.time_ms for batch in self.batches]
         assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""The edges of one detached run: stages that raise while it is closed, leases that are lost or given back."""
+"""Edge cases of a detached run: stages that raise while it is closed, leases that are lost or released."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ORIGIN = Origin("p", "a", "m")
 
 
 class MidAnswer:
-    """A model that stands still in the middle of a word."""
+    """A model that stops sending in the middle of its answer."""
 
     name, origin, queued = "m", ORIGIN, False
 
@@ -67,14 +67,14 @@ class MidAnswer:
         return [PartEndEvent(0, TextPart("hi", complete=False)), ItemEndEvent(0, "incomplete"), ResponseEndEvent()]
 
 
-class BreaksAtTheEndOfAPart(Stage):
+class RaisingAtPartEnd(Stage):
     def process(self, batch: Batch) -> Batch:
         if any(isinstance(event, PartEndEvent) for event in batch.events):
             raise ValueError("a fault of a stage")
         return batch
 
 
-async def driven(store: Store, relay: MemoryRelay, run: Any) -> tuple[Driver, StoredResponse]:
+async def start_driver(store: Store, relay: MemoryRelay, run: Any) -> tuple[Driver, StoredResponse]:
     row = row_of(0)
     driver = Driver(store, relay, "holder", 15, row, run)
     assert await driver.lease.claim()
@@ -82,19 +82,19 @@ async def driven(store: Store, relay: MemoryRelay, run: Any) -> tuple[Driver, St
     return driver, row
 
 
-async def test_a_stage_that_raises_while_the_run_is_closed_does_not_keep_its_end_from_the_store() -> None:
+async def test_the_end_is_stored_if_a_stage_raises_while_the_run_is_closed() -> None:
     store, relay = await open_store("sqlite://"), MemoryRelay()
-    run = LiveRun(MidAnswer(), ModelCall("m", []), Minter(b"s"), stages=[BreaksAtTheEndOfAPart()])
-    driver, row = await driven(store, relay, run)
+    run = LiveRun(MidAnswer(), ModelCall("m", []), Minter(b"s"), stages=[RaisingAtPartEnd()])
+    driver, row = await start_driver(store, relay, run)
     driving = asyncio.create_task(driver.drive())
     follower = relay.follow(driver.lease.name)
     await follower.wait()
     driver.stop(None)
     await asyncio.wait_for(driving, LIMIT_SECONDS)
-    kept = await store.responses.get(row.owner, row.id, log=True)
-    assert kept is not None
-    assert kept.status == "failed"
-    events = [event for batch in unpack_log(kept.log) for event in batch.events]
+    stored = await store.responses.get(row.owner, row.id, log=True)
+    assert stored is not None
+    assert stored.status == "failed"
+    events = [event for batch in unpack_log(stored.log) for event in batch.events]
     assert PartDeltaEvent(0, TextPartDelta("hi")) in events
     assert await relay.claim(driver.lease.name, "another", 1) is not None
     log = LiveLog(relay.follow(driver.lease.name))
@@ -104,7 +104,7 @@ async def test_a_stage_that_raises_while_the_run_is_closed_does_not_keep_its_end
     await store.aclose()
 
 
-async def test_a_stop_while_a_run_that_was_refused_is_stopped_keeps_its_end() -> None:
+async def test_the_end_is_stored_if_a_refused_run_is_stopped_while_it_stops() -> None:
     class Refused:
         queued = broken_off = False
         ended = None
@@ -116,14 +116,14 @@ async def test_a_stop_while_a_run_that_was_refused_is_stopped_keeps_its_end() ->
             await loop_turns(10)
 
     store, relay = await open_store("sqlite://"), MemoryRelay()
-    driver, row = await driven(store, relay, Refused())
+    driver, row = await start_driver(store, relay, Refused())
     driving = asyncio.create_task(driver.drive())
     await loop_turns(3)
     driver.stop(None)
     await asyncio.wait_for(driving, LIMIT_SECONDS)
-    kept = await store.responses.get(row.owner, row.id)
-    assert kept is not None
-    assert kept.status == "failed"
+    stored = await store.responses.get(row.owner, row.id)
+    assert stored is not None
+    assert stored.status == "failed"
     await store.aclose()
 
 
@@ -131,7 +131,7 @@ def lease_of(relay: MemoryRelay, seconds: float = 15) -> Lease:
     return Lease(cast("Any", SimpleNamespace()), relay, "owner", "id", "holder", seconds, lambda: None)
 
 
-async def test_the_end_of_a_log_that_is_somebody_elses_is_not_waited_for() -> None:
+async def test_the_end_of_a_log_of_another_holder_is_not_awaited() -> None:
     relay = MemoryRelay()
     lease = lease_of(relay)
     await lease.claim()
@@ -144,7 +144,7 @@ async def test_the_end_of_a_log_that_is_somebody_elses_is_not_waited_for() -> No
     assert ending.result() is False
 
 
-async def test_a_lease_that_was_given_back_is_not_claimed_by_a_renewal_under_way() -> None:
+async def test_a_released_lease_is_not_claimed_by_a_pending_renewal() -> None:
     renewing, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(MemoryRelay):
@@ -167,7 +167,7 @@ async def test_a_lease_that_was_given_back_is_not_claimed_by_a_renewal_under_way
     assert await relay.claim(lease.name, "a third", 15) is None
 
 
-async def test_a_renewal_that_fails_for_whatever_reason_is_tried_again() -> None:
+async def test_a_failed_renewal_is_tried_again() -> None:
     tries = 0
 
     class Faulty(MemoryRelay):
@@ -184,8 +184,8 @@ async def test_a_renewal_that_fails_for_whatever_reason_is_tried_again() -> None
 
 
 @pytest.mark.parametrize("source", [LiveRun, LiveLog, FinishedLog, AgentRun])
-def test_every_source_has_what_a_source_has(source: type) -> None:
-    """Endpoints know no difference. (What is set on `self` is found in the source.)"""
+def test_every_source_has_the_members_of_run_source(source: type) -> None:
+    """Endpoints do not distinguish sources. (Attributes of `self` are searched for in the source code.)"""
     text = "".join(inspect.getsource(base) for base in source.__mro__ if base.__module__.startswith("pellucid"))
     for name in ("open", "deliver", "pause", "resume", "stop", "queued", "ended", "is_interrupted"):
         assert hasattr(source, name) or f"self.{name}" in text, name

@@ -1,4 +1,4 @@
-"""A live run, however its model's events come, whoever pauses it, and whenever it is stopped: one legal run."""
+"""A live run is one legal run for any reads, pauses and stops."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from pellucid.runs.stored_run import StoreStage
 from pellucid.runs.summaries import SummaryResult, SummaryStage
 from pellucid.storage import Store, open_store
 from tests.examples import many
-from tests.pushing import Dice, ScriptedModel, ScriptedStream
 from tests.replicas.runs_kit import row_of
-from tests.runs.live_kit import Live, Returns
+from tests.runs.live_kit import Live, ReturningHandler
+from tests.scripted_runs import Dice, ScriptedModel, ScriptedStream
 from tests.view.view_kit import Turn, plain, run_of, turn_of, turns
 from tests.waiting import eventually, loop_turns
 
@@ -49,8 +49,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Author:
-    """A writer that takes its time, or all of it."""
+class RandomWriter:
+    """A summary writer that is slow or never returns."""
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
@@ -61,8 +61,8 @@ class Author:
         return SummaryResult("gist", Usage(output_tokens=1))
 
 
-class Late(Stage):
-    """Says something of its own, later; and holds the end back, for a moment."""
+class PushingStage(Stage):
+    """Stage that pushes its own events later, and delays the end for a moment."""
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
@@ -93,11 +93,11 @@ def stages_of(choice: str, dice: Dice) -> list[Stage]:
     seal = SealStage(lambda sealed: "token")
     match choice:
         case "summaries":
-            return [seal, SummaryStage(Author(dice), timeout_seconds=0.005)]
+            return [seal, SummaryStage(RandomWriter(dice), timeout_seconds=0.005)]
         case "late":
-            return [seal, Late(dice)]
+            return [seal, PushingStage(dice)]
         case "all":
-            return [seal, SummaryStage(Author(dice), timeout_seconds=0.005), Late(dice)]
+            return [seal, SummaryStage(RandomWriter(dice), timeout_seconds=0.005), PushingStage(dice)]
         case _:
             return []
 
@@ -105,8 +105,8 @@ def stages_of(choice: str, dice: Dice) -> list[Stage]:
 stage_choices = st.sampled_from(["none", "summaries", "late", "all"])
 
 
-class Fickle(Live):
-    """Its receiver pauses now and then, and resumes a while later: while it is paused, nothing new comes."""
+class PausingRun(Live):
+    """A run whose receiver pauses and resumes at random; while it is paused, there are no new events."""
 
     def __init__(self, script: list[Turn], dice: Dice, stages: list[Stage]) -> None:
         super().__init__(script, dice, stages, eager=False)
@@ -134,17 +134,17 @@ class Fickle(Live):
 
 
 def own(events: list[Event]) -> list[Event]:
-    """What is the run's own: nothing that a stage said, or added."""
+    """Return the events of the run without those of stages."""
     return plain([event for event in events if not (isinstance(event, SideEvent) and event.namespace == "late")])
 
 
 @given(turns, dice, stage_choices, st.booleans())
 @many
-def test_any_reads_any_pauses_any_latency_give_the_same_run(
+def test_reads_pauses_and_latency_do_not_change_the_run(
     script: list[Turn], dice: random.Random, choice: str, fickle: bool
 ) -> None:
     async def main() -> None:
-        live = (Fickle if fickle else Live)(script, dice, stages_of(choice, dice))
+        live = (PausingRun if fickle else Live)(script, dice, stages_of(choice, dice))
         events = await live.deliver()
         assert own(events) == run_of(script)
         await live.check()
@@ -154,7 +154,7 @@ def test_any_reads_any_pauses_any_latency_give_the_same_run(
 
 @given(turns, dice, stage_choices, st.integers(0, 40), st.sampled_from([None, WHY]), st.booleans(), st.booleans())
 @many
-def test_stopped_at_any_moment_it_is_closed(
+def test_a_run_that_is_stopped_at_any_moment_is_closed(
     script: list[Turn],
     dice: random.Random,
     choice: str,
@@ -163,10 +163,10 @@ def test_stopped_at_any_moment_it_is_closed(
     paused: bool,
     meanwhile: bool,
 ) -> None:
-    """Also while it is paused, and while `deliver` still waits."""
+    """Also while it is paused, and while `deliver` waits."""
 
     async def main() -> None:
-        live = (Fickle if dice.randint(0, 1) else Live)(script, dice, stages_of(choice, dice))
+        live = (PausingRun if dice.randint(0, 1) else Live)(script, dice, stages_of(choice, dice))
         delivery = await live.begin()
         await loop_turns(after)
         if paused:
@@ -180,19 +180,21 @@ def test_stopped_at_any_moment_it_is_closed(
         end = live.events[-1]
         assert isinstance(end, RunEndEvent)
         if end != run_of(script)[-1]:
-            # What the model had failed with already is why the run failed.
+            # An earlier error of the model is the error of the run.
             why = next((event.error for event in live.events if isinstance(event, ErrorEvent)), error)
             assert (end.status, end.error) == (("cancelled", None) if error is None else ("failed", why))
-        # What came until then is what the run said; what is open then is closed, and nothing opens any more.
-        said, whole = own(live.events), run_of(script)
-        same = next((at for at, (one, other) in enumerate(zip(said, whole, strict=False)) if one != other), len(whole))
-        assert not any(isinstance(event, ItemStartEvent | PartStartEvent) for event in said[same:])
+        # Events until the stop are those of the run; then open parts are closed, and none is opened.
+        events, expected = own(live.events), run_of(script)
+        same = next(
+            (at for at, (one, other) in enumerate(zip(events, expected, strict=False)) if one != other), len(expected)
+        )
+        assert not any(isinstance(event, ItemStartEvent | PartStartEvent) for event in events[same:])
 
     asyncio.run(main())
 
 
 @given(turns, dice, st.integers(0, 20))
-def test_a_program_that_reads_is_never_behind_and_stops_where_it_likes(
+def test_a_program_that_reads_sets_the_pace_and_may_stop_anywhere(
     script: list[Turn], dice: random.Random, count: int
 ) -> None:
     async def main() -> None:
@@ -204,7 +206,7 @@ def test_a_program_that_reads_is_never_behind_and_stops_where_it_likes(
             stream = live.model.streams[-1]
             left = len(stream.reads)
             await loop_turns(dice.randint(0, 5))
-            # The model says nothing that the program has not asked for.
+            # The model sends nothing that the program has not requested.
             assert len(stream.reads) == left
         if live.run.ended is None or live.run._queue:
             live.batches.append(Batch(live.batches[-1].time_ms if live.batches else 0, live.run.cancel()))
@@ -222,8 +224,8 @@ class Broken(Exception):
     pass
 
 
-class Breaks(Stage):
-    """Raises when the `nth` batch passes; with `held`, only the batch that holds the end."""
+class RaisingStage(Stage):
+    """Stage that raises at the `nth` batch; with None, at the batch with the end."""
 
     def __init__(self, nth: int | None) -> None:
         self._left = nth
@@ -241,11 +243,11 @@ class Breaks(Stage):
 
 @given(turns, dice, st.none() | st.integers(0, 12), st.sampled_from(["receiver", "stage"]), stage_choices)
 @many
-def test_what_a_receiver_or_a_stage_raises_is_raised_and_the_run_can_be_stopped(
+def test_an_exception_of_a_receiver_or_a_stage_is_raised_and_the_run_can_be_stopped(
     script: list[Turn], dice: random.Random, nth: int | None, who: str, choice: str
 ) -> None:
     async def main() -> None:
-        breaks = Breaks(nth)
+        breaks = RaisingStage(nth)
         others = stages_of(choice, dice)
         place = dice.randint(0, len(others))
         stages = [*others[:place], breaks, *others[place:]] if who == "stage" else others
@@ -286,10 +288,10 @@ def test_what_a_receiver_or_a_stage_raises_is_raised_and_the_run_can_be_stopped(
 
 
 @pytest.mark.anyio
-async def test_what_a_stage_before_the_one_that_raised_held_back_is_lost_with_it() -> None:
-    """The end that it pushes later is of a run that nobody has read to its end."""
+async def test_an_end_that_a_stage_holds_is_lost_if_a_later_stage_raises() -> None:
+    """The end that it pushes later is not delivered."""
 
-    class Holds(Stage):
+    class HoldingStage(Stage):
         def process(self, batch: Batch) -> Batch:
             *events, last = batch.events
             if not isinstance(last, RunEndEvent):
@@ -297,13 +299,13 @@ async def test_what_a_stage_before_the_one_that_raised_held_back_is_lost_with_it
             asyncio.get_running_loop().call_soon(self.push, Batch(batch.time_ms, [last]))
             return Batch(batch.time_ms, events)
 
-    class BreaksWhenItStops(Breaks):
+    class RaisingAtTheEnd(RaisingStage):
         def process(self, batch: Batch) -> Batch:
             if live.run.run.run_end is not None:
                 raise Broken
             return batch
 
-    live = Live(THINKS, random.Random(1), [Holds(), BreaksWhenItStops(None)])
+    live = Live(THINKS, random.Random(1), [HoldingStage(), RaisingAtTheEnd(None)])
     await live.run.open()
     with pytest.raises(Broken):
         await live.run.deliver(live.receive)
@@ -315,15 +317,15 @@ async def test_what_a_stage_before_the_one_that_raised_held_back_is_lost_with_it
 
 
 @pytest.mark.anyio
-async def test_a_program_that_exits_while_it_receives_exits() -> None:
-    """Its output was closed, perhaps; the connection whose read this was has no part in that."""
+async def test_a_program_may_exit_while_it_receives() -> None:
+    """Its output may have been closed; the connection that was read does not handle this."""
 
     def exits(batch: Batch) -> None:
         live.receive(batch)
         if len(live.batches) == 1:
             raise SystemExit(1)
 
-    for stages in ([], [Late(random.Random(1))]):
+    for stages in ([], [PushingStage(random.Random(1))]):
         live = Live(THINKS, random.Random(1), stages)
         await live.run.open()
         with pytest.raises(SystemExit):
@@ -337,10 +339,10 @@ async def test_a_program_that_exits_while_it_receives_exits() -> None:
 
 @pytest.mark.anyio
 async def test_a_side_event_that_cannot_be_received_ends_the_delivery_at_once() -> None:
-    """While functions run, for which it would otherwise wait."""
+    """While functions run, for which the delivery would otherwise wait."""
     left = asyncio.Event()
 
-    class Emits(Returns):
+    class EmittingHandler(ReturningHandler):
         async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
             live.run.emit(SideEvent("agui", "STATE"))
             try:
@@ -350,7 +352,7 @@ async def test_a_side_event_that_cannot_be_received_ends_the_delivery_at_once() 
             raise AssertionError
 
     live = Live(CALLS, random.Random(1))
-    live.handler = live.run._handler = Emits(random.Random(1))
+    live.handler = live.run._handler = EmittingHandler(random.Random(1))
 
     def receive(batch: Batch) -> None:
         live.receive(batch)
@@ -367,7 +369,7 @@ async def test_a_side_event_that_cannot_be_received_ends_the_delivery_at_once() 
 
 
 @pytest.mark.anyio
-async def test_paused_before_it_began_and_between_two_turns_it_reads_nothing() -> None:
+async def test_a_run_that_is_paused_before_it_begins_or_between_turns_reads_nothing() -> None:
     class PausesAfterCalls(Live):
         pauses = False
 
@@ -387,20 +389,20 @@ async def test_paused_before_it_began_and_between_two_turns_it_reads_nothing() -
     live.pauses = True
     live.run.resume()
     await eventually(lambda: len(live.model.streams) == 2)
-    # The functions were called and the model was asked again; what it says is not read.
+    # The functions and the model were called; the model's answer is not read.
     [_, second] = live.model.streams
     left = len(second.reads)
-    said = len(live.batches)
+    count = len(live.batches)
     await loop_turns(50)
     assert second.paused
-    assert (len(second.reads), len(live.batches)) == (left, said)
+    assert (len(second.reads), len(live.batches)) == (left, count)
     live.run.resume()
     await delivery
     assert live.events == run_of(CALLS)
 
 
 @pytest.mark.anyio
-async def test_a_model_whose_turn_stops_without_an_end_is_at_fault() -> None:
+async def test_a_model_that_stops_without_an_end_event_fails_the_run() -> None:
     live = Live(THINKS, random.Random(1))
     events: list[ModelEvent] = turn_of(*THINKS[0])
     for count in range(len(events)):
@@ -414,21 +416,21 @@ async def test_a_model_whose_turn_stops_without_an_end_is_at_fault() -> None:
 
 
 @pytest.mark.anyio
-async def test_stopped_while_the_model_is_called_again_its_stream_is_cancelled() -> None:
-    """Whoever stops it in another task than the one that delivers."""
-    asked, answer = asyncio.Event(), asyncio.Event()
+async def test_a_stop_during_the_next_model_call_cancels_its_stream() -> None:
+    """The stop comes from another task than the delivery."""
+    opened, answer = asyncio.Event(), asyncio.Event()
 
     class Slow(ScriptedModel):
         async def open(self, call: Any) -> Any:
-            if self.asked:
-                asked.set()
+            if self.calls:
+                opened.set()
                 await answer.wait()
             return await super().open(call)
 
     live = Live(CALLS, random.Random(1))
     live.model = live.run._model = Slow(*[[turn_of(*turn)] for turn in CALLS])
     delivery = await live.begin()
-    await asyncio.wait_for(asked.wait(), 30)
+    await asyncio.wait_for(opened.wait(), 30)
     await live.run.stop()
     answer.set()
     await asyncio.wait_for(delivery, 30)
@@ -436,7 +438,7 @@ async def test_stopped_while_the_model_is_called_again_its_stream_is_cancelled()
 
 
 class Stored:
-    """A store whose one `put` does as it is told."""
+    """A store with a scripted `put`."""
 
     def __init__(self, put: Callable[[], Any]) -> None:
         self.responses = self
@@ -485,8 +487,8 @@ async def test_a_run_that_cannot_be_stored_ends_as_failed() -> None:
 
 
 @given(dice, st.integers(0, 60))
-def test_a_reader_that_leaves_at_any_moment_loses_no_row(dice: random.Random, after: int) -> None:
-    """Not even one that leaves while its response is being stored, or that does not wait for that."""
+def test_the_response_is_stored_if_a_reader_leaves_at_any_moment(dice: random.Random, after: int) -> None:
+    """Also if it leaves while its response is being stored, or does not wait for that."""
 
     async def main(patient: bool) -> None:
         store = await open_store("sqlite://")
@@ -513,13 +515,13 @@ def test_a_reader_that_leaves_at_any_moment_loses_no_row(dice: random.Random, af
         asyncio.run(main(patient))
 
 
-def test_a_run_is_a_source_that_any_stage_may_be_put_into() -> None:
-    """A stage object hands on what it pushes to those behind it, and to nobody before it."""
+def test_events_that_a_stage_pushes_pass_only_the_stages_after_it() -> None:
+    """Stages before it do not get the events."""
 
     async def main() -> None:
         seen: list[list[Event]] = [[], []]
 
-        class Sees(Stage):
+        class RecordingStage(Stage):
             def __init__(self, into: list[Event]) -> None:
                 self._into = into
 
@@ -527,7 +529,7 @@ def test_a_run_is_a_source_that_any_stage_may_be_put_into() -> None:
                 self._into += batch.events
                 return batch
 
-        before, pushes, after = Sees(seen[0]), Stage(), Sees(seen[1])
+        before, pushes, after = RecordingStage(seen[0]), Stage(), RecordingStage(seen[1])
         live = Live(THINKS, random.Random(1), [before, pushes, after])
         delivery = await live.begin()
         pushes.push(Batch(clock_ms(), [SideEvent("x", "y")]))

@@ -1,4 +1,4 @@
-"""Summaries of ours, in the midst of any run: whatever their writer does and when, the run is told as it was."""
+"""The gateway's summaries in any run: the behaviour of the writer does not change the run."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from pellucid.runs.background_tasks import wait_for_background_tasks
 from pellucid.runs.summaries import SummaryResult, SummaryStage
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly
-from tests.pushing import ScriptedModel
 from tests.runs.live_kit import Live
+from tests.scripted_runs import ScriptedModel
 from tests.view.view_kit import SECRET, Turn, run_of, turn_of, turns
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
-    """Paragraphs of a few characters, so that there are several in an item."""
+    """Make paragraphs short, so that an item has several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "MIN_CHARS", 4)
         patch.setattr(summaries, "MAX_CHARS", 12)
         yield
 
 
-class Author:
-    """A writer with whims."""
+class RandomWriter:
+    """A summary writer with random behaviour."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -62,8 +62,10 @@ class Author:
             self.at_work -= 1
 
 
-async def read(script: list[Turn], dice: random.Random, stop_after: int | None = None) -> tuple[list[Event], Author]:
-    author = Author(dice)
+async def read(
+    script: list[Turn], dice: random.Random, stop_after: int | None = None
+) -> tuple[list[Event], RandomWriter]:
+    author = RandomWriter(dice)
     live = Live(script, dice, [SummaryStage(author, timeout_seconds=0.01)])
     if stop_after is None:
         await live.deliver()
@@ -80,14 +82,14 @@ dice = st.randoms(use_true_random=True)
 
 
 @given(turns, dice)
-def test_without_our_summaries_it_is_the_run_itself(script: list[Turn], dice: random.Random) -> None:
+def test_without_its_summaries_the_run_is_unchanged(script: list[Turn], dice: random.Random) -> None:
     out, _ = asyncio.run(read(script, dice))
     assert [event for event in out if not isinstance(event, SummaryEvent)] == run_of(script)
-    fold(out)  # which is legal, summaries and all
+    fold(out)  # raises if the events are illegal
 
 
 @given(turns, dice, st.integers(0, 30))
-def test_one_that_is_stopped_anywhere_is_closed(script: list[Turn], dice: random.Random, after: int) -> None:
+def test_a_run_that_is_stopped_anywhere_is_closed(script: list[Turn], dice: random.Random, after: int) -> None:
     out, _ = asyncio.run(read(script, dice, after))
     assert isinstance(out[-1], RunEndEvent)
     assert sum(isinstance(event, RunEndEvent) for event in out) == 1
@@ -96,7 +98,7 @@ def test_one_that_is_stopped_anywhere_is_closed(script: list[Turn], dice: random
 
 @costly
 @given(turns, dice)
-def test_raw_text_never_stands_in(script: list[Turn], dice: random.Random) -> None:
+def test_raw_text_is_never_a_summary(script: list[Turn], dice: random.Random) -> None:
     out, _author = asyncio.run(read(script, dice))
     for event in out:
         if isinstance(event, SummaryEvent):
@@ -104,12 +106,12 @@ def test_raw_text_never_stands_in(script: list[Turn], dice: random.Random) -> No
     shown = Redactor(Viewer("summary")).feed(out)
     fold(shown)
     assert SECRET not in str(shown)
-    # They come in the order of what they are about, each in the item that it is about.
+    # Summaries come in the order of their thoughts, each in the item of its thought.
     numbers = [int(event.text.removeprefix("gist ")) for event in out if isinstance(event, SummaryEvent)]
     assert numbers == sorted(numbers)
 
 
-def test_a_model_that_summarises_by_itself_is_left_alone() -> None:
+def test_summaries_of_the_model_are_not_summarised_again() -> None:
     own: list[Turn] = [([("summary", 1, "a", False), ("raw", 1, "x" * 40, False)], "eof", "stop")]
     out, author = asyncio.run(read(own, random.Random(1)))
     assert author.texts == []
@@ -122,8 +124,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Says:
-    """A writer that says this of everything, at once or never."""
+class FixedWriter:
+    """A writer that always returns this summary, at once or never."""
 
     def __init__(self, summary: str | None, usage: Usage = Usage(), *, hangs_after: int | None = None) -> None:  # noqa: B008
         self.texts: list[str] = []
@@ -140,12 +142,12 @@ class Says:
         return SummaryResult(self._summary, self._usage)
 
 
-def thinks(*paragraphs: str) -> list[Turn]:
+def thinking_script(*paragraphs: str) -> list[Turn]:
     return [([("raw", 1, text, False) for text in paragraphs], "eof", "stop")]
 
 
-class Silent(Live):
-    """A run that has said all that comes before the end of its first item, and nothing more until it may go on."""
+class HoldingRun(Live):
+    """A run that stops before the end of its first item until it may continue."""
 
     def __init__(self, script: list[Turn], stage: SummaryStage) -> None:
         super().__init__(script, random.Random(1), [stage])
@@ -160,8 +162,8 @@ def summaries_in(events: list[Event]) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_what_is_whole_is_summarised_while_it_still_thinks() -> None:
-    live = Silent(thinks("one two three four.\n\n", "five"), SummaryStage(Says("gist"), 5))
+async def test_complete_paragraphs_are_summarised_while_the_model_thinks() -> None:
+    live = HoldingRun(thinking_script("one two three four.\n\n", "five"), SummaryStage(FixedWriter("gist"), 5))
     delivery = await live.begin()
     await eventually(lambda: summaries_in(live.events))
     assert not any(isinstance(event, ItemEndEvent) for event in live.events)
@@ -171,9 +173,9 @@ async def test_what_is_whole_is_summarised_while_it_still_thinks() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_run_that_is_stopped_leaves_its_writer_at_once() -> None:
-    writer = Says("gist", hangs_after=0)
-    live = Silent(thinks("one two three four.\n\n", "five"), SummaryStage(writer, 3600))
+async def test_stopping_a_run_cancels_its_writer_at_once() -> None:
+    writer = FixedWriter("gist", hangs_after=0)
+    live = HoldingRun(thinking_script("one two three four.\n\n", "five"), SummaryStage(writer, 3600))
     delivery = await live.begin()
     await eventually(lambda: writer.texts)
     assert (len(writer.texts), writer.left) == (1, 0)
@@ -185,23 +187,23 @@ async def test_a_run_that_is_stopped_leaves_its_writer_at_once() -> None:
 
 @pytest.mark.anyio
 async def test_a_run_that_is_stopped_at_its_end_does_not_wait_for_its_writer() -> None:
-    """All was said; only a summary is still to come, for an hour."""
-    writer = Says("gist", hangs_after=0)
-    live = Live(thinks("one two three four.\n\n", "five"), random.Random(1), [SummaryStage(writer, 3600)])
+    """All events were sent except a summary, which takes an hour."""
+    writer = FixedWriter("gist", hangs_after=0)
+    live = Live(thinking_script("one two three four.\n\n", "five"), random.Random(1), [SummaryStage(writer, 3600)])
     delivery = await live.begin()
     await eventually(lambda: live.model.streams[0].is_over and writer.texts)
     assert live.run.ended is None
     await live.stop(delivery)
     await live.check()
-    assert live.events == run_of(thinks("one two three four.\n\n", "five"))
+    assert live.events == run_of(thinking_script("one two three four.\n\n", "five"))
 
 
 @pytest.mark.anyio
-async def test_what_was_written_by_the_deadline_comes_and_the_answer_waits_no_longer() -> None:
-    stage = SummaryStage(Says("gist", hangs_after=1), 0.2)
-    live = Live(thinks("one two three.\n\n", "four five six.\n\n"), random.Random(3), [stage])
+async def test_the_answer_waits_for_summaries_only_until_the_deadline() -> None:
+    stage = SummaryStage(FixedWriter("gist", hangs_after=1), 0.2)
+    live = Live(thinking_script("one two three.\n\n", "four five six.\n\n"), random.Random(3), [stage])
     began = asyncio.get_running_loop().time()
-    await live.deliver()  # the writer would take for ever
+    await live.deliver()  # the writer never returns
     assert summaries_in(live.events) == ["gist"]
     assert asyncio.get_running_loop().time() - began >= 0.2
     assert live.run.ended is not None
@@ -210,29 +212,34 @@ async def test_what_was_written_by_the_deadline_comes_and_the_answer_waits_no_lo
 
 
 @pytest.mark.anyio
-async def test_what_it_took_is_told_apart_and_is_no_usage_of_the_run() -> None:
-    told: list[tuple[Usage, int]] = []
+async def test_usage_of_summaries_is_reported_separately() -> None:
+    reported: list[tuple[Usage, int]] = []
 
     async def spent(usage: Usage, characters: int) -> None:
-        told.append((usage, characters))
+        reported.append((usage, characters))
 
-    script = thinks("one two three.\n\n", "four five six.\n\n")
+    script = thinking_script("one two three.\n\n", "four five six.\n\n")
     cost = Usage(input_tokens=7, output_tokens=2)
-    for writer, counts in ((Says("gist", cost), 1), (Says(None, cost), 1), (Says("gist"), 1), (Says(None), 0)):
-        told.clear()
+    for writer, counts in (
+        (FixedWriter("gist", cost), 1),
+        (FixedWriter(None, cost), 1),
+        (FixedWriter("gist"), 1),
+        (FixedWriter(None), 0),
+    ):
+        reported.clear()
         live = Live(script, random.Random(1), [SummaryStage(writer, 5, spent)])
         await live.deliver()
         await wait_for_background_tasks(LIMIT_SECONDS)
         assert writer.texts
-        assert len(told) == len(writer.texts) * counts
+        assert len(reported) == len(writer.texts) * counts
         assert live.run.ended == run_of(script)[-1]
-        for (usage, characters), text in zip(told, writer.texts, strict=False):
+        for (usage, characters), text in zip(reported, writer.texts, strict=False):
             assert usage in (cost, Usage())
             assert characters >= len(text)
 
 
 @given(st.text(alphabet="ab \n", max_size=400))
-def test_what_came_at_once_is_cut_into_pieces_and_nothing_is_lost(text: str) -> None:
+def test_a_long_text_is_split_without_loss(text: str) -> None:
     pieces = list(summaries._split_text(text))
     assert all(piece.strip() and len(piece) <= summaries.MAX_CHARS + summaries.MIN_CHARS for piece in pieces[-1:])
     assert "".join("".join(pieces).split()) == "".join(text.split())
@@ -242,7 +249,7 @@ words = st.lists(st.text(alphabet="abcdefgh", min_size=1, max_size=9), min_size=
 
 
 @given(words, words, st.sampled_from(["{}", "  {}\n", "In short: {}", "{} And so on."]), st.data())
-def test_what_repeats_the_thought_is_no_summary(text: str, other: str, form: str, data: st.DataObject) -> None:
+def test_a_text_that_repeats_the_thought_is_no_summary(text: str, other: str, form: str, data: st.DataObject) -> None:
     assert summaries._repeats(f"\n{text.upper()} ", text)
     length = summaries.MAX_QUOTE_CHARS * 3 // 2
     if len(text) > length:
@@ -252,22 +259,22 @@ def test_what_repeats_the_thought_is_no_summary(text: str, other: str, form: str
 
 
 @pytest.mark.anyio
-async def test_a_writer_that_repeats_what_it_was_told_says_nothing() -> None:
-    class Echo:
+async def test_a_writer_that_repeats_its_input_gives_no_summary() -> None:
+    class EchoWriter:
         async def summarize(self, text: str) -> SummaryResult:
             return SummaryResult(f" {text}")
 
-    live = Live(thinks("one two three.\n\n", "four"), random.Random(1), [SummaryStage(Echo(), 5)])
+    live = Live(thinking_script("one two three.\n\n", "four"), random.Random(1), [SummaryStage(EchoWriter(), 5)])
     assert summaries_in(await live.deliver()) == []
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("fails", [False, True], ids=["slow", "failing"])
 async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
-    """Neither a slow nor a failing account holds a thought's end back."""
+    """Neither slow nor failing accounting delays the end of a thought."""
     charge, charged = asyncio.Event(), 0
 
-    class InShort:
+    class ShortWriter:
         async def summarize(self, text: str) -> SummaryResult:
             return SummaryResult("In short.")
 
@@ -278,7 +285,7 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
         await charge.wait()
         charged = characters
 
-    stage = SummaryStage(InShort(), LIMIT_SECONDS, spent)
+    stage = SummaryStage(ShortWriter(), LIMIT_SECONDS, spent)
     out: list[Batch] = []
     stage.push = out.append
     await stage.open()

@@ -1,6 +1,6 @@
-"""The text path of a stream changes nothing: bytes, what is stored, sealed and counted are what they are without it.
+"""The text path of a stream changes nothing: bytes, stored data, seals and usage are the same without it.
 
-Each case is played twice, once with a receiver that says of no text how it is passed on.
+Each case is played twice, once with a receiver that does not support the text path.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pellucid.runs.stored_run import StoreStage
 from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
 from tests.cases import Cases
-from tests.models.stream_kit import OneResponse, PushedResponse
+from tests.models.stream_kit import PushedResponse, SingleResponseModel
 from tests.recordings import recordings
 from tests.replicas.runs_kit import row_of
 from tests.waiting import loop_turns
-from tests.wire_frames import EVERY, NEXT, ROWS, written
+from tests.wire_frames import EVERY, NEXT, ROWS, encoded_frames
 
 ENCODERS: dict[str, Callable[[], Any]] = {
     "openresponses": lambda: openresponses.Encoder(openresponses.types.Response(id="resp_1", created_at=1, model="m")),
@@ -45,18 +45,18 @@ ENCODERS: dict[str, Callable[[], Any]] = {
 _TIME = re.compile(rb'"completed_at":[0-9]+')
 
 Step = bytes | str
-"""A read of the upstream, or the name of something that happens between two."""
+"""A read of the upstream, or the name of something that happens between two reads."""
 OTHERS = ["emit", "wait", "push", "break", "stop", "cancel"]
 
 
 class Writer:
-    """Takes what is written, until it is to break."""
+    """Writer that stores what is written, until it is set to fail."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.is_broken = False
         self.then: Callable[[], object] | None = None
-        """What happens within the next write."""
+        """Called within the next write."""
 
     def start(self, source: Any) -> None: ...
 
@@ -75,7 +75,7 @@ class EventsOnly(EncodedStream):
 
 
 class Stored:
-    """The row of the run, and the batches of its log."""
+    """Store of the run's row and of the batches of its log."""
 
     def __init__(self) -> None:
         self.responses = self
@@ -85,8 +85,8 @@ class Stored:
         self.row = row
 
 
-class Counting(Stage):
-    """Wants some deltas; and says something of its own when it is told to."""
+class CountingStage(Stage):
+    """Stage that needs some deltas, and pushes its own events on request."""
 
     def __init__(self) -> None:
         self.seen: list[Event] = []
@@ -108,11 +108,11 @@ class Outcome(NamedTuple):
     raised: str
 
 
-async def played(row: Profile, steps: Sequence[Step], encoder: str, *, with_texts: bool) -> tuple[Outcome, int]:
-    response, store, counting, writer = PushedResponse(), Stored(), Counting(), Writer()
+async def play(row: Profile, steps: Sequence[Step], encoder: str, *, with_texts: bool) -> tuple[Outcome, int]:
+    response, store, counting, writer = PushedResponse(), Stored(), CountingStage(), Writer()
     store_stage = StoreStage(row_of(1), cast("Any", store))
     run = LiveRun(
-        OneResponse(row, response),
+        SingleResponseModel(row, response),
         ModelCall("m", []),
         Minter(b"seed"),
         stages=[counting, SealStage(lambda sealed: f"seal of {len(repr(sealed.parts))}"), store_stage],
@@ -151,20 +151,20 @@ async def played(row: Profile, steps: Sequence[Step], encoder: str, *, with_text
         raised = type(error).__name__
     stored = [event for batch in store_stage._batches for event in batch.events]
     row_messages = store.row.messages if store.row is not None else None
-    said = _TIME.sub(b'"completed_at":0', b"".join(writer.written) + stream.end_data)
+    body = _TIME.sub(b'"completed_at":0', b"".join(writer.written) + stream.end_data)
     live = run.run
     return (
-        Outcome(said, stored, row_messages, counting.seen, live.usage, live.messages, run.ended, raised),
+        Outcome(body, stored, row_messages, counting.seen, live.usage, live.messages, run.ended, raised),
         response.text_reads,
     )
 
 
 def compare(row: Profile, steps: Sequence[Step], encoder: str) -> int:
-    """Fails where the two differ; how many reads took the text path, or were tried on it."""
+    """Assert that both outcomes are equal; return the number of reads that used or tried the text path."""
 
     async def main() -> int:
-        without, none = await played(row, steps, encoder, with_texts=False)
-        outcome, reads = await played(row, steps, encoder, with_texts=True)
+        without, none = await play(row, steps, encoder, with_texts=False)
+        outcome, reads = await play(row, steps, encoder, with_texts=True)
         assert none == 0
         assert outcome == without
         return reads
@@ -183,7 +183,7 @@ def compare(row: Profile, steps: Sequence[Step], encoder: str) -> int:
     ),
     st.lists(st.integers(1, 600), max_size=4),
 )
-def test_with_and_without_it_all_is_equal(
+def test_the_text_path_changes_nothing(
     name: str,
     script: list[list[tuple[bool, str]] | int],
     ends: bool,
@@ -192,9 +192,9 @@ def test_with_and_without_it_all_is_equal(
     others: list[tuple[int, str]],
     sizes: list[int],
 ) -> None:
-    """Each read is `together` frames; or, with `sizes`, so many bytes in turn, wherever that cuts them."""
+    """Each read has `together` frames or, with `sizes`, these numbers of bytes in turn."""
     wire = EVERY[name]
-    frames = written(wire, script, ends=ends)
+    frames = encoded_frames(wire, script, ends=ends)
     steps: list[Step] = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
     if sizes:
         steps = list(pieces(b"".join(frames), sizes))
@@ -215,19 +215,19 @@ def pieces(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
 @pytest.mark.parametrize("sizes", [[5000], [700, 90, 1], [37], [9000, 40, 3]])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("name", EVERY)
-def test_reads_that_are_cut_within_frames_take_it(name: str, encoder: str, sizes: list[int]) -> None:
+def test_reads_that_are_cut_within_frames_take_the_text_path(name: str, encoder: str, sizes: list[int]) -> None:
     wire = EVERY[name]
     more = [wire.frame(True, f" tok{number}", number) for number in range(200)]
     frames = [*wire.begin, *more, *wire.end]
     reads: list[Step] = list(pieces(b"".join(frames), sizes))
     taken = compare(ROWS[wire.row], [*reads, "end"], encoder)
-    if name != "google_array":  # nothing but its brackets says where an element ends
+    if name != "google_array":  # only brackets mark the end of an element
         assert taken > len(reads) * 0.3
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("name", EVERY)
-def test_deltas_of_text_take_it(name: str, encoder: str) -> None:
+def test_text_deltas_take_the_text_path(name: str, encoder: str) -> None:
     wire = EVERY[name]
     for thought in (True, False):
         begin = [*wire.begin, *(() if thought else wire.thought_over)]
@@ -235,10 +235,10 @@ def test_deltas_of_text_take_it(name: str, encoder: str) -> None:
         assert compare(ROWS[wire.row], [*begin, *more, *wire.end, "end"], encoder) >= 95
 
 
-def test_what_may_be_a_tag_is_read_in_full() -> None:
+def test_text_that_may_be_a_tag_is_decoded_in_full() -> None:
     row = ROWS["openai-compat"].for_model("m")
     frame = EVERY["openai_chat"].frame
-    said = [
+    texts = [
         "<think>",
         " a",
         " b",
@@ -256,13 +256,13 @@ def test_what_may_be_a_tag_is_read_in_full() -> None:
         " i",
         "\n",
     ]
-    steps: list[Step] = [frame(False, text, number) for number, text in enumerate(said)]
+    steps: list[Step] = [frame(False, text, number) for number, text in enumerate(texts)]
     assert compare(row, [*steps, b"data: [DONE]\n\n", "end"], "openresponses") > 4
 
 
 @pytest.mark.needs("recordings")
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_with_and_without_it_all_recordings_are_equal(encoder: str) -> None:
+def test_the_text_path_changes_nothing_for_recordings(encoder: str) -> None:
     taken = 0
     with Cases() as case:
         for path in recordings():
@@ -279,17 +279,17 @@ def test_with_and_without_it_all_recordings_are_equal(encoder: str) -> None:
     assert taken > 1000
 
 
-def test_a_reader_that_leaves_on_it_ends_the_run_as_one_that_leaves_elsewhere() -> None:
+def test_a_reader_that_leaves_on_the_text_path_ends_the_run() -> None:
     wire = EVERY["openai_chat"]
     steps: list[Step] = [wire.frame(True, f" tok{number}", number) for number in range(20)]
     assert compare(ROWS[wire.row], [*steps[:10], "break", *steps[10:], "end"], "openresponses") >= 5
 
 
 @pytest.mark.parametrize("at", [7, 66, 69])
-def test_a_stage_that_raises_ends_the_delivery_as_it_does_elsewhere(at: int) -> None:
-    """Wherever its texts are added: at the end, or when there are many."""
+def test_a_stage_that_raises_on_the_text_path_ends_the_delivery(at: int) -> None:
+    """Both when its texts are added at the end and when there are many."""
 
-    class Full(Stage):
+    class RaisingStage(Stage):
         takes_texts = True
 
         def process(self, batch: Batch) -> Batch:
@@ -303,7 +303,9 @@ def test_a_stage_that_raises_ends_the_delivery_as_it_does_elsewhere(at: int) -> 
 
     async def main(end: bool) -> None:
         response = PushedResponse()
-        run = LiveRun(OneResponse(ROWS["vllm"], response), ModelCall("m", []), Minter(b"seed"), stages=[Full()])
+        run = LiveRun(
+            SingleResponseModel(ROWS["vllm"], response), ModelCall("m", []), Minter(b"seed"), stages=[RaisingStage()]
+        )
         stream = EncodedStream(run, Redactor(Viewer(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
         await run.open()
         delivery = asyncio.create_task(stream.deliver())
@@ -326,13 +328,13 @@ def test_a_stage_that_raises_ends_the_delivery_as_it_does_elsewhere(at: int) -> 
         asyncio.run(main(end))
 
 
-def test_it_holds_few_texts_at_a_time() -> None:
-    """What it holds is added now and then, also while nothing else comes."""
+def test_the_text_path_holds_few_texts_at_a_time() -> None:
+    """Held texts are added regularly, also while no other events come."""
 
     async def main() -> None:
         response = PushedResponse()
         row = ROWS["vllm"]
-        run = LiveRun(OneResponse(row, response), ModelCall("m", []), Minter(b"seed"))
+        run = LiveRun(SingleResponseModel(row, response), ModelCall("m", []), Minter(b"seed"))
         stream = EncodedStream(run, Redactor(Viewer(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
         await run.open()
         delivery = asyncio.create_task(stream.deliver())

@@ -1,6 +1,18 @@
-"""Both ends of the gateway: an upstream that misbehaves to order, and a client of the gateway as it is served."""
+"""Both ends of the gateway: a scripted upstream, which may misbehave, and a client of the gateway under uvicorn."""
 
 from .gateway import Gateway, Reply, Stream, serve
-from .upstream import Call, Script, Upstream, delta, event, left_then, say
+from .upstream import Call, Script, Upstream, abandoned_then, delta, event, say
 
-__all__ = ["Call", "Gateway", "Reply", "Script", "Stream", "Upstream", "delta", "event", "left_then", "say", "serve"]
+__all__ = [
+    "Call",
+    "Gateway",
+    "Reply",
+    "Script",
+    "Stream",
+    "Upstream",
+    "abandoned_then",
+    "delta",
+    "event",
+    "say",
+    "serve",
+]

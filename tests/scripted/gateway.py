@@ -1,4 +1,4 @@
-"""The gateway under uvicorn on a free port, served as `pellucid serve` serves it; and a client that hides nothing."""
+"""The gateway under uvicorn on a free port, served as `pellucid serve` does; and a client that shows all bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 class Reply(msgspec.Struct):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: dict[str, str]
@@ -40,7 +40,7 @@ class Reply(msgspec.Struct):
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error object, which is all that an error's body holds."""
+        """The error object, which must be the only content of the body."""
         error: dict[str, Any]
         [(name, error)] = self.json.items()
         assert name == "error"
@@ -54,7 +54,7 @@ class Reply(msgspec.Struct):
 
 
 def events_of(body: bytes) -> list[dict[str, Any]]:
-    """The events of a stream, but for the `[DONE]` at its end."""
+    """Return the events of a stream, without the `[DONE]` at its end."""
     events = []
     for block in body.decode().split("\n\n"):
         if block and block != "data: [DONE]":
@@ -66,7 +66,7 @@ def events_of(body: bytes) -> list[dict[str, Any]]:
 
 
 class Stream:
-    """An answer that is read as one pleases."""
+    """A response that the test reads in steps."""
 
     def __init__(self, sock: socket.socket, response: http.client.HTTPResponse) -> None:
         self.socket = sock
@@ -75,7 +75,7 @@ class Stream:
         self.seen = b""
 
     def until(self, text: str | bytes) -> bytes:
-        """Read until `text` has come; everything so far."""
+        """Read until `text` is received; return all data so far."""
         wanted = text.encode() if isinstance(text, str) else text
         while wanted not in self.seen:
             piece = self.response.read1(65536)
@@ -84,7 +84,7 @@ class Stream:
         return self.seen
 
     def rest(self) -> bytes:
-        """Read to the end; everything."""
+        """Read to the end; return all data."""
         while piece := self.response.read1(65536):
             self.seen += piece
         return self.seen
@@ -105,7 +105,7 @@ class Stream:
 
 
 class Gateway:
-    """A gateway that runs, as a client sees it."""
+    """A running gateway, as a client sees it."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -129,7 +129,7 @@ class Gateway:
             connection.close()
 
     def post(self, body: Any, headers: dict[str, str] | None = None, timeout: float = LIMIT_SECONDS) -> Reply:
-        """POST /v1/responses; `body` is bytes as they are, or a value."""
+        """POST /v1/responses; `body` is raw bytes, or a value to encode as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.request(
             "POST", "/v1/responses", data, {"Content-Type": "application/json", **(headers or {})}, timeout
@@ -140,7 +140,7 @@ class Gateway:
         return self.post({"input": "Why?", "stream": stream, **named, **more})
 
     def open(self, model: str, receive_buffer: int | None = None, **more: Any) -> Stream:
-        """A stream, begun."""
+        """Start a streamed response."""
         sock = socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -157,7 +157,7 @@ class Gateway:
 
 
 class Served(Gateway):
-    """A gateway of this process, on a thread of its own."""
+    """A gateway in this process, on its own thread."""
 
     def __init__(self, port: int, server: uvicorn.Server, thread: threading.Thread) -> None:
         super().__init__(port)
@@ -166,32 +166,32 @@ class Served(Gateway):
 
     @property
     def busy(self) -> int:
-        """Requests under way."""
+        """The number of requests in progress."""
         return len(self.server.server_state.tasks)
 
     @property
     def connections(self) -> int:
-        """Clients that hold a connection."""
+        """The number of open client connections."""
         return len(self.server.server_state.connections)
 
     def idle(self) -> None:
-        """Wait until no request is under way."""
+        """Wait until no request is in progress."""
         wait_until(lambda: not self.busy, "no request is under way")
 
 
-def patient(config: Config) -> Config:
-    """The configuration with an hour for each timer that closes an upstream or a client, where the test sets none."""
-    limits = _with_long_timers(config.limits, "first_byte", "idle")
+def with_long_timers(config: Config) -> Config:
+    """Return the configuration with an hour for each timer that closes a connection and that the test does not set."""
+    limits = _set_to_an_hour(config.limits, "first_byte", "idle")
     providers = {
-        name: replace(one, limits=one.limits and _with_long_timers(one.limits, "first_byte", "idle"))
+        name: replace(one, limits=one.limits and _set_to_an_hour(one.limits, "first_byte", "idle"))
         for name, one in config.providers.items()
     }
-    server = _with_long_timers(config.server, "request_seconds", "unread_seconds")
-    relay = _with_long_timers(config.relay, "lease_seconds")
+    server = _set_to_an_hour(config.server, "request_seconds", "unread_seconds")
+    relay = _set_to_an_hour(config.relay, "lease_seconds")
     return replace(config, limits=limits, providers=providers, server=server, relay=relay)
 
 
-def _with_long_timers(section: Section, *timers: str) -> Section:
+def _set_to_an_hour(section: Section, *timers: str) -> Section:
     usual = {field.name: field.default for field in msgspec.structs.fields(section)}
     unset = [timer for timer in timers if getattr(section, timer) == usual[timer]]
     return replace(section, **dict.fromkeys(unset, HOUR_SECONDS))
@@ -206,12 +206,12 @@ def serve(
     tracers: TracerProvider | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
 ) -> Iterator[Served]:
-    """The gateway on a free port of this process, until the end of the block; `wrap` may put middleware around it.
+    """Run the gateway on a free port in this process, until the end of the block; `wrap` may add middleware.
 
-    Its timers are `patient`, and it pings no WebSocket: an upstream that is closed was closed because of what the test
-    did, however long the test waits for it.
+    Its timers are long (`with_long_timers`), and it sends no pings to WebSockets: if an upstream is closed, the test
+    caused it, however long the test waits.
     """
-    config = patient(check_config(config, {}) if isinstance(config, dict) else config)
+    config = with_long_timers(check_config(config, {}) if isinstance(config, dict) else config)
     config = replace(config, server=replace(config.server, port=0))
     if config.storage.url is None:
         config = replace(config, storage=replace(config.storage, url="sqlite://"))

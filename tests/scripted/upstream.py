@@ -1,12 +1,12 @@
-"""A model's server on loopback, whose every byte a test decides.
+"""A model server on loopback, whose every byte is determined by the test.
 
-    name = upstream.plays(script)        # the model of that name is played by the script
+    name = upstream.plays(script)        # the script answers calls of the model of that name
     async def script(call):              # runs on the upstream's own thread
         await call.head()
         await call.event(delta(content="Hi"))
-        await call.gone()                # until the gateway leaves
+        await call.gone()                # until the gateway disconnects
 
-What happened is on `upstream.calls(name)` and `upstream.connections`, with events that a test can wait for.
+`upstream.calls(name)` and `upstream.connections` record what happened, with events that a test can wait for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def event(value: Any) -> bytes:
 
 
 def say(reasoning: str = "Let me see. ", text: str = "42.", usage: dict[str, Any] | None = None) -> Script:
-    """A script of good behaviour: it thinks, answers, and says what that took."""
+    """Return a script that sends reasoning, text and usage."""
 
     async def script(call: Call) -> None:
         await call.head()
@@ -54,10 +54,10 @@ def say(reasoning: str = "Let me see. ", text: str = "42.", usage: dict[str, Any
     return script
 
 
-def left_then(first: Script, then: Script) -> tuple[Script, Script]:
-    """Two scripts in turn, of which the second one answers when the gateway has left the first one.
+def abandoned_then(first: Script, then: Script) -> tuple[Script, Script]:
+    """Return scripts of consecutive calls: the second one answers once the gateway has disconnected from the first.
 
-    So a client that goes on shows that the upstream was left while the client was there, and not by its end.
+    So if the client continues, the gateway disconnected while the client was still connected, and not because it ended.
     """
     left = asyncio.Event()
 
@@ -78,7 +78,7 @@ def left_then(first: Script, then: Script) -> tuple[Script, Script]:
 
 
 class Connection:
-    """One connection of the gateway to the upstream."""
+    """A connection of the gateway to the upstream."""
 
     def __init__(self) -> None:
         self.opened = time.monotonic()
@@ -89,7 +89,7 @@ class Connection:
 
 
 class Call:
-    """One request, and the means to answer it."""
+    """A request, and the methods to respond to it."""
 
     def __init__(
         self, connection: Connection, writer: asyncio.StreamWriter, head: bytes, body: bytes, leaves: asyncio.Event
@@ -106,7 +106,7 @@ class Call:
         self._leaves = leaves
 
     async def raw(self, data: bytes) -> None:
-        """These bytes, as they are."""
+        """Send these bytes unchanged."""
         self._writer.write(data)
         await self._writer.drain()
         self.connection.written += len(data)
@@ -114,7 +114,7 @@ class Call:
     async def head(
         self, status: int = 200, type: str = "text/event-stream", framing: str = "chunked", **more: str
     ) -> None:
-        """The head. `framing`: chunked; close (until the connection ends); or a number, the body's length."""
+        """Send the head. `framing`: chunked; close (until the connection ends); or the length of the body."""
         lines = [f"HTTP/1.1 {status} Whatever", f"Content-Type: {type}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in more.items()]
         self.chunked = framing == "chunked"
@@ -128,32 +128,32 @@ class Call:
         await self.raw("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     async def data(self, data: bytes) -> None:
-        """A piece of the body."""
+        """Send a piece of the body."""
         await self.raw(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
 
     async def event(self, value: Any) -> None:
         await self.data(event(value))
 
     async def end(self) -> None:
-        """The end of the body."""
+        """Send the end of the body."""
         if self.chunked:
             await self.raw(b"0\r\n\r\n")
 
     async def answer(self, status: int, body: bytes, type: str = "application/json", **headers: str) -> None:
-        """A whole answer."""
+        """Send a complete response."""
         await self.head(status, type, str(len(body)), **headers)
         await self.raw(body)
 
     async def gone(self) -> None:
-        """Wait until the gateway has left."""
+        """Wait until the gateway has disconnected."""
         await self._leaves.wait()
 
     def close(self) -> None:
-        """End the connection in good form, whatever the body was promised to be."""
+        """Close the connection regularly, even if the body is incomplete."""
         self.keep = False
 
     def reset(self) -> None:
-        """End it with RST."""
+        """Close the connection with RST."""
         raw = self._writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
@@ -161,7 +161,7 @@ class Call:
 
 
 class Upstream:
-    """The server, on a thread of its own."""
+    """The server, on its own thread."""
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
@@ -171,7 +171,7 @@ class Upstream:
         self._numbers = itertools.count(1)
         self._came = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        # The gateway leaving is what the tests are about, not news.
+        # Tests provoke disconnects of the gateway; they are not logged.
         self._loop.set_exception_handler(lambda loop, context: None)
         self._thread = threading.Thread(target=self._loop.run_forever, name="upstream", daemon=True)
 
@@ -180,7 +180,7 @@ class Upstream:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def plays(self, *scripts: Script, family: str = "model") -> str:
-        """A model's name; its calls are answered by the scripts in turn, the last one again and again."""
+        """Return a new model name, whose calls are answered by the scripts in order; the last one repeats."""
         name = f"{family}-{next(self._numbers)}"
         left = list(scripts)
 
@@ -191,7 +191,7 @@ class Upstream:
         return name
 
     def calls(self, name: str, at_least: int = 0, within: float = LIMIT_SECONDS) -> list[Call]:
-        """The calls of that model so far; waits until there are `at_least` so many."""
+        """Wait until the model has `at_least` calls, and return its calls so far."""
         with self._came:
             came = self._came.wait_for(lambda: len(self._calls.get(name, ())) >= at_least, within)
             assert came, f"{name} was called {len(self._calls.get(name, ()))} times"
@@ -199,7 +199,7 @@ class Upstream:
 
     @property
     def open(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return sum(not connection.closed.is_set() for connection in self.connections)
 
     def __enter__(self) -> Upstream:
@@ -225,7 +225,7 @@ class Upstream:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection()
         self.connections.append(connection)
-        # Small, so that a reader who does not read is felt soon.
+        # Small, so that back-pressure of a slow reader is noticed soon.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
         writer.transport.set_write_buffer_limits(high=0)
         first = b""
@@ -254,7 +254,7 @@ class Upstream:
             writer.close()
 
     async def _play(self, call: Call) -> None:
-        # Some wires name the model in the path alone.
+        # Some wires name the model only in the path.
         named = (name for name in self._scripts if f"/{name}:" in call.path or f"/{name}/" in call.path)
         name = call.body.get("model") or next(named, "")
         with self._came:
@@ -265,7 +265,7 @@ class Upstream:
             await script(call)
 
     async def _watch(self, reader: asyncio.StreamReader, connection: Connection, leaves: asyncio.Event) -> bytes:
-        """What the gateway sends next: the first byte of another request, or nothing when it leaves."""
+        """Return the first byte of the gateway's next request, or nothing if it disconnects."""
         try:
             first = await reader.read(1)
         except OSError:

@@ -25,13 +25,13 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "state" / "keys.json"
 
 
-def test_json_there_and_back() -> None:
+def test_keys_round_trip_through_json() -> None:
     keys = KEYS.rotate(NOW).retire(ACTIVE.kid, NOW + timedelta(days=1)).rotate(NOW)
     assert Keys.from_json(keys.to_json()) == keys
     assert Keys.from_json(keys.to_json().decode()) == keys
 
 
-def test_a_key_shows_itself_in_no_representation() -> None:
+def test_no_representation_shows_a_key() -> None:
     for shown in (repr(KEYS), str(ACTIVE), f"{KEYS}"):
         assert repr(ACTIVE.key)[2:-1] not in shown
         assert ACTIVE.kid in shown
@@ -59,16 +59,16 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_each_mistake_is_named_and_no_key_is_quoted(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=[expected for _, expected in MISTAKES])
+def test_each_mistake_is_named_and_no_key_is_quoted(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         Keys.from_json(text, "HERE")
     assert all(line.startswith("HERE: ") for line in wrong.value.mistakes)
-    assert said in str(wrong.value)
+    assert expected in str(wrong.value)
     assert json.loads(KEYS.to_json())["keys"][0]["key"] not in str(wrong.value)
 
 
-def test_only_a_key_that_is_there_and_not_the_last_is_retired() -> None:
+def test_retire_needs_an_existing_key_that_is_not_the_last() -> None:
     with pytest.raises(RequestError) as missing:
         KEYS.retire("nobody", NOW)
     assert missing.value.info.kind == "not_found"
@@ -79,7 +79,7 @@ def test_only_a_key_that_is_there_and_not_the_last_is_retired() -> None:
 # --- the file ----------------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_made_once_for_its_owner_alone(file: Path) -> None:
+def test_the_file_is_created_once_and_readable_by_its_owner_only(file: Path) -> None:
     with pytest.raises(ConfigError, match="there are no seal keys"):
         read_keys(file)
     keys = ensure_keys(file)
@@ -89,14 +89,14 @@ def test_the_file_is_made_once_for_its_owner_alone(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o610])
-def test_a_file_that_others_may_open_is_refused(file: Path, mode: int) -> None:
+def test_a_file_readable_by_others_is_refused(file: Path, mode: int) -> None:
     ensure_keys(file)
     file.chmod(mode)
     with pytest.raises(ConfigError, match=f"mode 0{mode:o}.*chmod 600"):
         ensure_keys(file)
 
 
-def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="seal keys cannot be made"):
         ensure_keys(tmp_path / "file" / "keys.json")
@@ -104,16 +104,16 @@ def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
         read_keys(tmp_path)
 
 
-def test_many_that_start_at_once_have_one_key(file: Path) -> None:
+def test_concurrent_starts_create_one_key(file: Path) -> None:
     for _ in range(30):
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: ensure_keys(file), range(8)))
-        assert len({keys.active.kid for keys in found}) == 1
+            key_sets = list(pool.map(lambda _: ensure_keys(file), range(8)))
+        assert len({keys.active.kid for keys in key_sets}) == 1
         assert os.listdir(file.parent) == [file.name]
         file.unlink()
 
 
-def test_processes_that_start_at_once_open_each_others_tokens(file: Path) -> None:
+def test_concurrent_processes_open_each_others_tokens(file: Path) -> None:
     code = (
         "import sys; from pellucid.sealing import *; from pellucid.parts import *\n"
         "sys.stdin.read(1)\n"  # all have come so far before any goes on
@@ -136,7 +136,7 @@ def test_processes_that_start_at_once_open_each_others_tokens(file: Path) -> Non
         assert sealer.open(token.strip(), tenant="a").parts[0].content == "why"  # type: ignore[union-attr]
 
 
-def test_no_change_is_lost(file: Path) -> None:
+def test_concurrent_changes_are_all_written(file: Path) -> None:
     first = ensure_keys(file)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: change_keys(file, lambda keys: keys.rotate(NOW)), range(16)))
@@ -162,16 +162,16 @@ def test_a_rotation_needs_no_restart(file: Path) -> None:
     assert Sealer(there).open(old, tenant="a") == Sealer(there).open(new, tenant="a") == SEALED
 
 
-def test_a_file_that_goes_wrong_later_is_told_and_the_keys_hold(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_becomes_invalid_is_logged_and_the_keys_stay(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     keys = KeyFile(file)
     before = keys()
-    kept = file.read_bytes()
+    content = file.read_bytes()
     file.unlink()
     assert keys() == keys() == before
     assert len(caplog.records) == 1
     file.touch(0o600)
     assert keys() == before
-    file.write_bytes(kept)
+    file.write_bytes(content)
     assert keys() == before == read_keys(file)
     assert 'key":' not in caplog.text
 

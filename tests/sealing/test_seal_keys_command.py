@@ -23,7 +23,7 @@ def run(*args: str | Path, **env: str) -> Result:
     return CliRunner().invoke(seal_keys, [str(arg) for arg in args], env=env or None)
 
 
-def test_from_the_first_key_to_its_retirement(file: Path) -> None:
+def test_a_key_is_created_rotated_and_retired(file: Path) -> None:
     assert run("rotate", "--file", file).exit_code == 0
     old = read_keys(file).active
     done = run("rotate", "--file", file)
@@ -36,8 +36,8 @@ def test_from_the_first_key_to_its_retirement(file: Path) -> None:
     assert "opens until" in run("list", "--file", file).output
     assert run("retire", "--file", file, old.kid).output == f"{old.kid} opens nothing any more.\n"
     assert "retired" in run("list", "--file", file).output
-    [_, kept] = read_keys(file).keys
-    assert kept.is_retired(datetime.now(UTC))
+    [_, remaining_key] = read_keys(file).keys
+    assert remaining_key.is_retired(datetime.now(UTC))
 
 
 def test_the_file_may_be_named_by_the_environment(file: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_file_may_be_named_by_the_environment(file: Path) -> None:
     assert file.exists()
 
 
-def test_what_cannot_be_done_is_said(file: Path) -> None:
+def test_a_failed_command_has_an_error_message(file: Path) -> None:
     assert isinstance(run("list", "--file", file).exception, ConfigError)
     assert isinstance(run("retire", "--file", file, "x").exception, ConfigError)
     run("rotate", "--file", file)

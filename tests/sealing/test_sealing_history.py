@@ -85,7 +85,7 @@ each_wire = pytest.mark.parametrize("wire", WIRES)
 own_or_foreign = pytest.mark.parametrize("own", [True, False], ids=["own", "foreign"])
 
 
-def test_every_kind_is_here() -> None:
+def test_the_parts_cover_every_kind() -> None:
     assert {type(part) for part in PARTS} | {SealedPart} == set(get_args(ModelResponsePart))
     assert set(WIRES) == set(ROWS)
 
@@ -103,7 +103,7 @@ def items(response: ModelResponse) -> list[tuple[ItemStartEvent, list[ModelRespo
     return out
 
 
-def seen(part: ModelResponsePart) -> ModelResponsePart | None:
+def client_part(part: ModelResponsePart) -> ModelResponsePart | None:
     """What a client has of the part and gives back."""
     match part:
         case TextPart():
@@ -118,7 +118,7 @@ def seen(part: ModelResponsePart) -> ModelResponsePart | None:
             return None
 
 
-def echoed(response: ModelResponse, *, first: bool = False, thoughts: bool = False) -> ModelResponse:
+def client_response(response: ModelResponse, *, first: bool = False, thoughts: bool = False) -> ModelResponse:
     """The response as a client gives it back: carriers after their items, or before; with visible reasoning or not."""
     back: list[ModelResponsePart] = []
     assert response.origin is not None
@@ -129,7 +129,7 @@ def echoed(response: ModelResponse, *, first: bool = False, thoughts: bool = Fal
             assert (sealed.item_id, sealed.made_for, sealed.sealed_at) == (start.id, response.origin, 7)
             assert all(getattr(part, "origin", None) == response.origin for part in sealed.parts)
             tokens = [SealedPart(SEALER.seal(sealed, tenant="a"), start.id)]
-        visible = [part for part in map(seen, parts) if part is not None]
+        visible = [part for part in map(client_part, parts) if part is not None]
         if thoughts:
             shown = [part for part in parts if isinstance(part, ThinkingPart) and part.content]
             visible += [ThinkingPart(part.content, form=part.form, item_id=start.id) for part in shown]
@@ -141,8 +141,8 @@ def opened(part: SealedPart) -> Sealed:
     return SEALER.open(part.token, tenant="a")
 
 
-def returned(response: ModelResponse, **how: bool) -> ModelResponse:
-    attached = attach([echoed(response, **how)], opened)
+def attached_response(response: ModelResponse, **how: bool) -> ModelResponse:
+    attached = attach([client_response(response, **how)], opened)
     assert not attached.unclaimed
     [message] = attached.messages
     assert isinstance(message, ModelResponse)
@@ -162,7 +162,7 @@ def bare(parts: list[ModelResponsePart]) -> list[Any]:
             value["args"] = json.loads(part.args_as_json())
         if isinstance(part, VisiblePart) and not has_opaque_content(part):
             # An id alone is nothing that has to come back.
-            value = {name: given for name, given in value.items() if not name.startswith("provider_") and name != "id"}
+            value = {name: field for name, field in value.items() if not name.startswith("provider_") and name != "id"}
         out.append(value)
     return out
 
@@ -200,12 +200,14 @@ def test_every_kind_of_part_survives(wire: str, own: bool) -> None:
         for number, part in enumerate(PARTS):
             for first, thoughts in product((False, True), repeat=2):
                 with case(f"{part.part_kind} {number}, {first=}, {thoughts=}"):
-                    kept = ModelResponse(numbered([part]), origin=maker)
-                    back = returned(kept, first=first, thoughts=thoughts)
-                    assert bare(back.parts) == bare([seen(p) or p if not is_sealed(p) else p for p in kept.parts])
-                    sent, expected = (parts_to_send(response, target(wire), ROWS[wire]) for response in (back, kept))
+                    stored = ModelResponse(numbered([part]), origin=maker)
+                    back = attached_response(stored, first=first, thoughts=thoughts)
+                    assert bare(back.parts) == bare(
+                        [client_part(p) or p if not is_sealed(p) else p for p in stored.parts]
+                    )
+                    sent, expected = (parts_to_send(response, target(wire), ROWS[wire]) for response in (back, stored))
                     assert bare(sent) == bare(expected)
-                    assert body(wire, back) == body(wire, kept)
+                    assert body(wire, back) == body(wire, stored)
                     if not own:
                         assert MARK.encode() not in msgspec.json.encode([sent, body(wire, back)])
 
@@ -224,14 +226,14 @@ def test_turns_of_all_kinds_survive(
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
     ids = {id(call): f"c{number}" for number, call in enumerate(calls)}
     named = [replace(p, tool_call_id=ids[id(p)]) if isinstance(p, ToolCallPart) else p for p in parts]
-    kept = ModelResponse(numbered(named), origin=target(wire) if own else ELSEWHERE)
-    back = returned(kept, first=first, thoughts=thoughts)
-    assert bare(back.parts) == bare(kept.parts)
-    assert body(wire, back) == body(wire, kept)
+    stored = ModelResponse(numbered(named), origin=target(wire) if own else ELSEWHERE)
+    back = attached_response(stored, first=first, thoughts=thoughts)
+    assert bare(back.parts) == bare(stored.parts)
+    assert body(wire, back) == body(wire, stored)
 
 
 @given(st.lists(any_parts, max_size=6), st.booleans())
-def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool) -> None:
+def test_any_response_survives(parts: list[ModelResponsePart], first: bool) -> None:
     origin = Origin("p", "w", "m")
     named = [
         replace(part, tool_call_id=f"c{place}", args={"n": place}) if isinstance(part, ToolCallPart) else part
@@ -243,16 +245,16 @@ def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool)
         replace(part, signature="s", provider_details={"x": 1}) if hasattr(part, "signature") else part
         for part in plain
     ]
-    kept = ModelResponse(
+    expected = ModelResponse(
         numbered([replace(part, origin=None, id="i" if has_opaque_content(part) else None) for part in full]),
         origin=origin,
     )
-    assert bare(returned(kept, first=first).parts) == bare(kept.parts)
+    assert bare(attached_response(expected, first=first).parts) == bare(expected.parts)
 
 
 @given(st.permutations(PARTS))
 @costly
-def test_what_is_sealed_is_what_fold_makes_of_it(parts: list[ModelResponsePart]) -> None:
+def test_the_sealed_parts_are_those_of_fold(parts: list[ModelResponsePart]) -> None:
     response = ModelResponse(numbered(parts), origin=ELSEWHERE)
     folded = fold([*response_events(response)]).response
     assert folded is not None
@@ -263,7 +265,7 @@ def test_what_is_sealed_is_what_fold_makes_of_it(parts: list[ModelResponsePart])
     ]
 
 
-def test_what_the_items_end_tells_is_sealed_with_its_parts() -> None:
+def test_data_of_the_item_end_event_is_sealed_with_its_parts() -> None:
     start, end = (
         ItemStartEvent(0, "reasoning", "rs_1", "native"),
         ItemEndEvent(0, "completed", "enc", {"n": 1}, ELSEWHERE),
@@ -300,7 +302,7 @@ def test_what_the_items_end_tells_is_sealed_with_its_parts() -> None:
         ([ThinkingPart("", complete=False)], "reasoning"),
     ],
 )
-def test_what_its_reader_has_whole_is_not_sealed(parts: list[ModelResponsePart], kind: Any) -> None:
+def test_parts_without_opaque_data_are_not_sealed(parts: list[ModelResponsePart], kind: Any) -> None:
     end = ItemEndEvent(0, "incomplete" if not parts else "completed")
     assert seal_item(parts, ItemStartEvent(0, kind, "x"), end, ELSEWHERE, 0) is None
 
@@ -311,12 +313,12 @@ def test_what_its_reader_has_whole_is_not_sealed(parts: list[ModelResponsePart],
 TEXT = TextPart("so", signature="s1", item_id="msg_1")
 CALL = ToolCallPart("f", '{"a":1}', "c1", signature="s2", item_id="fc_1")
 THOUGHT = ThinkingPart("why", signature="s0", item_id="rs_1")
-KEPT = ModelResponse([THOUGHT, TEXT, CALL], origin=ELSEWHERE)
+STORED = ModelResponse([THOUGHT, TEXT, CALL], origin=ELSEWHERE)
 
 
 def after(edit: Any) -> AttachedHistory:
     """What is attached after `edit` had its way with every part that a client gives back."""
-    edited = [part for given in echoed(KEPT).parts if (part := edit(given)) is not None]
+    edited = [part for returned_part in client_response(STORED).parts if (part := edit(returned_part)) is not None]
     return attach([ModelResponse(edited)], opened)
 
 
@@ -361,41 +363,46 @@ def test_of_two_equal_texts_each_has_its_own_signature(ids: tuple[str, str]) -> 
     texts = [TextPart("so", signature=f"s{n}", item_id=item_id) for n, item_id in enumerate(ids, 1)]
     twice = ModelResponse([*texts], origin=ELSEWHERE)
     for first in (True, False):
-        assert [part.signature for part in returned(twice, first=first).parts] == ["s1", "s2"]  # type: ignore[union-attr]
-        given = [replace(part, item_id=None) for part in echoed(twice, first=first).parts]
-        assert signatures(attach([ModelResponse(given)], opened)) == ["s1", "s2"]
+        assert [part.signature for part in attached_response(twice, first=first).parts] == ["s1", "s2"]  # type: ignore[union-attr]
+        returned_parts = [replace(part, item_id=None) for part in client_response(twice, first=first).parts]
+        assert signatures(attach([ModelResponse(returned_parts)], opened)) == ["s1", "s2"]
 
 
-def test_what_was_cut_off_stays_cut_off() -> None:
+def test_incomplete_parts_stay_incomplete() -> None:
     cut = ModelResponse([replace(CALL, args='{"a', complete=False)], origin=ELSEWHERE)
     [start, parts, end], *_ = items(cut)
     sealed = seal_item(parts, start, end, ELSEWHERE, 0)
     assert sealed is not None
-    given: list[ModelResponsePart] = [ToolCallPart("f", '{"a', "c1"), SealedPart(SEALER.seal(sealed, tenant="a"))]
-    [message] = attach([ModelResponse(given)], opened).messages
+    returned_parts: list[ModelResponsePart] = [
+        ToolCallPart("f", '{"a', "c1"),
+        SealedPart(SEALER.seal(sealed, tenant="a")),
+    ]
+    [message] = attach([ModelResponse(returned_parts)], opened).messages
     assert message.parts == [replace(CALL, args='{"a', complete=False, origin=ELSEWHERE, item_id=None)]
 
 
-def test_a_token_that_comes_twice_counts_once() -> None:
-    given = [part for part in echoed(KEPT).parts for _ in range(2 if isinstance(part, SealedPart) else 1)]
-    assert signatures(attach([ModelResponse(given)], opened)) == ["s0", "s1", "s2"]
+def test_a_repeated_token_counts_once() -> None:
+    returned_parts = [
+        part for part in client_response(STORED).parts for _ in range(2 if isinstance(part, SealedPart) else 1)
+    ]
+    assert signatures(attach([ModelResponse(returned_parts)], opened)) == ["s0", "s1", "s2"]
 
 
 @given(texts)
-def test_visible_reasoning_gives_way_to_its_seal_and_other_reasoning_stays(other: str) -> None:
-    given: list[ModelResponsePart] = [
+def test_a_seal_replaces_its_visible_reasoning_only(other: str) -> None:
+    returned_parts: list[ModelResponsePart] = [
         ThinkingPart("a summary", form="summary", item_id="rs_1"),
-        *echoed(KEPT, thoughts=True).parts,
+        *client_response(STORED, thoughts=True).parts,
         ThinkingPart("why"),
         ThinkingPart(other, item_id="rs_2"),
     ]
-    [message] = attach([ModelResponse(given)], opened).messages
+    [message] = attach([ModelResponse(returned_parts)], opened).messages
     thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
     assert thoughts == [replace(THOUGHT, origin=ELSEWHERE), ThinkingPart(other, item_id="rs_2")]
 
 
 def test_a_signature_does_not_leave_its_turn() -> None:
-    [*parts] = echoed(KEPT).parts
+    [*parts] = client_response(STORED).parts
     messages: list[ModelMessage] = [
         ModelResponse([p for p in parts if not isinstance(p, TextPart)]),
         ModelRequest([]),
@@ -406,7 +413,7 @@ def test_a_signature_does_not_leave_its_turn() -> None:
     assert [part.signature for part in attached.unclaimed if isinstance(part, TextPart)] == ["s1"]
 
 
-def test_what_is_wrong_with_a_token_comes_through() -> None:
+def test_an_error_of_a_token_is_raised() -> None:
     def opener(part: SealedPart) -> Sealed:
         try:
             return opened(part)
@@ -418,7 +425,7 @@ def test_what_is_wrong_with_a_token_comes_through() -> None:
     assert (wrong.value.info.code, wrong.value.info.param) == ("seal_broken", "input[2].encrypted_content")
 
 
-def test_who_gets_nothing_opaque_is_told() -> None:
-    attached = attach([ModelRequest([]), echoed(KEPT)], opened)
+def test_foreign_returns_the_parts_of_other_providers() -> None:
+    attached = attach([ModelRequest([]), client_response(STORED)], opened)
     assert len(attached.sealed) == len(attached.foreign(target("google"))) == 3
     assert attached.foreign(ELSEWHERE) == []

@@ -44,18 +44,18 @@ def refused(token: str, sealer: Sealer = SEALER, *, tenant: str = "a", **bound: 
 
 
 @given(sealed_items, BOUNDS)
-def test_there_and_back(sealed: Sealed, bound: dict[str, Any]) -> None:
+def test_a_sealed_item_round_trips(sealed: Sealed, bound: dict[str, Any]) -> None:
     token = SEALER.seal(sealed, **bound)
     assert SEALER.open(token, **bound) == sealed
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "a\udc00b", "\x00\ufffe😀", "é" * 1_000_000])
-def test_any_text_there_is_comes_back_as_it_was(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     sealed = replace(SEALED, parts=[ThinkingPart(text, signature=text[:9]), OpaquePart("x", {text[:9]: [text[:9]]})])
     assert SEALER.open(SEALER.seal(sealed, tenant=text[:9]), tenant=text[:9]) == sealed
 
 
-def test_every_changed_character_is_found() -> None:
+def test_every_changed_character_is_detected() -> None:
     token = SEALER.seal(replace(SEALED, parts=[ThinkingPart("why")]), tenant="a", thread="t")
     for place, character in enumerate(token):
         for other in {"A", "Q", "_", ".", "=", "+", " ", "\x00", "é", chr(ord(character) ^ 1)} - {character}:
@@ -66,7 +66,7 @@ def test_every_changed_character_is_found() -> None:
     assert refused(token + "A", thread="t") == refused(" " + token, thread="t") == "seal_broken"
 
 
-def test_every_flipped_bit_of_what_is_encrypted_is_found() -> None:
+def test_every_flipped_bit_of_the_ciphertext_is_detected() -> None:
     token = SEALER.seal(replace(SEALED, parts=[ThinkingPart("why")]), tenant="a")
     pieces = token.split(".")
     for number in (2, 3, 4):
@@ -96,7 +96,7 @@ def test_every_flipped_bit_of_what_is_encrypted_is_found() -> None:
         {"kid": 1},
     ],
 )
-def test_a_header_of_other_making_is_refused(header: dict[str, Any]) -> None:
+def test_a_header_with_other_fields_is_refused(header: dict[str, Any]) -> None:
     first, *rest = SEALER.seal(SEALED, tenant="a").split(".")
     changed = packed(json.dumps({**json.loads(unpacked(first)), **header}).encode())
     assert refused(".".join([changed, *rest])) in {"seal_broken", "seal_foreign"}
@@ -127,7 +127,7 @@ def test_any_header_is_refused(header: bytes) -> None:
 
 @given(BOUNDS, BOUNDS)
 @many
-def test_a_token_opens_for_whom_it_was_sealed(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+def test_a_token_opens_only_with_its_bounds(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     token = SEALER.seal(SEALED, **theirs)
     wrong = {name for name, value in theirs.items() if value is not None and ours[name] != value}
     if not wrong:
@@ -135,12 +135,12 @@ def test_a_token_opens_for_whom_it_was_sealed(theirs: dict[str, Any], ours: dict
         return
     with pytest.raises(SealError) as refused:
         SEALER.open(token, **ours)
-    said = refused.value.info.message
+    message = refused.value.info.message
     assert refused.value.info.code == "seal_foreign"
     if "tenant" in wrong:
-        assert said == "this value was not sealed for you"
+        assert message == "this value was not sealed for you"
     else:
-        assert {name for name in ("thread", "entity") if name in said} == wrong
+        assert {name for name in ("thread", "entity") if name in message} == wrong
 
 
 def test_nothing_about_the_tenant_or_the_content_is_readable() -> None:
@@ -156,7 +156,7 @@ def test_nothing_about_the_tenant_or_the_content_is_readable() -> None:
     assert headers[0]["salt"] != headers[1]["salt"]
 
 
-def test_the_length_tells_little() -> None:
+def test_the_length_is_padded() -> None:
     sizes = {
         len(SEALER.seal(replace(SEALED, parts=[ThinkingPart("x" * size)]), tenant="a")) for size in range(2000, 3000)
     }
@@ -166,7 +166,7 @@ def test_the_length_tells_little() -> None:
 # --- keys --------------------------------------------------------------------------------------------------------
 
 
-def test_rotation() -> None:
+def test_old_tokens_open_after_rotation() -> None:
     old = SEALER.seal(SEALED, tenant="a")
     rotated = KEYS.rotate(NOW)
     later = Sealer(rotated)
@@ -189,7 +189,7 @@ def test_a_key_that_is_to_be_retired_seals_nothing_and_opens_until_then() -> Non
     assert refused(token, Sealer(keys), now=then) == "seal_key_retired"
 
 
-def test_the_keys_may_change_under_a_sealer() -> None:
+def test_a_sealer_follows_changes_of_its_keys() -> None:
     held = [KEYS]
     sealer = Sealer(lambda: held[0])
     old = sealer.seal(SEALED, tenant="a")
@@ -205,7 +205,7 @@ def test_another_key_of_the_same_name_opens_nothing() -> None:
 # --- sizes -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_large_is_neither_written_nor_read() -> None:
+def test_too_large_content_is_neither_sealed_nor_opened() -> None:
     with pytest.raises(SealError) as wrong:
         SEALER.seal(replace(SEALED, parts=[ThinkingPart("x" * MAX_TOKEN)]), tenant="a")
     assert wrong.value.info.code == "seal_too_large"
@@ -213,7 +213,7 @@ def test_what_is_too_large_is_neither_written_nor_read() -> None:
     assert refused("x" * MAX_TOKEN) == "seal_broken"
 
 
-def test_the_largest_that_is_written_can_be_read() -> None:
+def test_the_largest_sealed_content_can_be_opened() -> None:
     largest = 0
     for size in (11_500_000, 12_000_000, 12_500_000, 13_000_000):
         sealed = replace(SEALED, parts=[ThinkingPart("x" * size)])
@@ -229,7 +229,7 @@ def test_the_largest_that_is_written_can_be_read() -> None:
 
 @pytest.mark.parametrize(("depth", "fits"), [(400, True), (600, False), (100_000, False)])
 @pytest.mark.parametrize("text", ["x", "\ud83d"])
-def test_what_is_nested_deeply_is_refused_before_it_is_sealed(depth: int, fits: bool, text: str) -> None:
+def test_deeply_nested_content_is_refused(depth: int, fits: bool, text: str) -> None:
     native: Any = text
     for _ in range(depth):
         native = [native]
@@ -246,7 +246,7 @@ def test_what_is_nested_deeply_is_refused_before_it_is_sealed(depth: int, fits: 
 
 
 @pytest.mark.parametrize("text", ["x", "\ud83d"])
-def test_what_is_no_json_is_sealed_in_words(text: str) -> None:
+def test_content_that_is_no_json_is_sealed_as_text(text: str) -> None:
     details = {"a": {1, 2}, "b": {3: object()}, "c": 2**70, "d": [text]}
     opened = SEALER.open(SEALER.seal(replace(SEALED, parts=[OpaquePart("x", details)]), tenant="a"), tenant="a")
     [part] = opened.parts
@@ -264,7 +264,7 @@ def test_many_brackets_are_not_deep() -> None:
 
 
 @given(st.text() | st.binary(), st.text(), st.none() | st.text())
-def test_own_content(content: str | bytes, tenant: str, context: str | None) -> None:
+def test_application_content_round_trips(content: str | bytes, tenant: str, context: str | None) -> None:
     token = encrypt(content, KEYS, tenant=tenant, context=context)
     if isinstance(content, str):
         assert decrypt_text(token, KEYS, tenant=tenant, context=context) == content
@@ -277,7 +277,7 @@ def test_own_content(content: str | bytes, tenant: str, context: str | None) -> 
             decrypt(token, KEYS, tenant=tenant, context="another")
 
 
-def test_own_content_is_no_sealed_item_nor_the_other_way_round() -> None:
+def test_application_content_and_sealed_items_are_separate() -> None:
     assert refused(encrypt("{}", KEYS, tenant="a")) == "seal_foreign"
     with pytest.raises(SealError):
         decrypt(SEALER.seal(SEALED, tenant="a"), KEYS, tenant="a")
@@ -289,7 +289,7 @@ def test_own_content_is_no_sealed_item_nor_the_other_way_round() -> None:
 
 
 @pytest.mark.parametrize(("size", "most"), [(2_000, 2_000), (100_000, 15_000)])
-def test_what_it_costs(size: int, most: int) -> None:
+def test_cost_of_sealing_and_opening(size: int, most: int) -> None:
     """In time of this thread on a processor, which a busy machine does not change; docs/sealing.md has the figures."""
     sealed = replace(SEALED, parts=[ThinkingPart("thought " * (size // 8), origin=Origin("p", "w", "m"))])
     best = 1e9
@@ -308,5 +308,5 @@ def unpacked(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def test_a_key_of_todays_date() -> None:
+def test_a_new_key_has_todays_date() -> None:
     assert datetime.now(UTC) - Keys.generate().active.created_at < timedelta(seconds=5)

@@ -1,4 +1,4 @@
-"""One gateway for most tests, with an upstream for every temper: each test scripts a model of its own behind it."""
+"""One gateway for most tests, with providers that have different time limits. Each test scripts its own model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.scripted.gateway import Served, serve
 
 @pytest.fixture(scope="session")
 def gateway(upstream: Upstream) -> Iterator[Served]:
-    """Models are `PROVIDER:NAME`; a bare name is the patient provider's."""
+    """Models are `PROVIDER:NAME`; a bare name belongs to the provider with the default limits."""
     patient = {"profile": "vllm", "base_url": upstream.url}
     config = {
         "server": {"max_body_bytes": 200_000},

@@ -1,4 +1,4 @@
-"""The schemas of events, applied once to events that differ in ids, times and names alone."""
+"""Check events against the schemas, once for events that differ only in ids, times and names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _valid: set[str] = set()
 
 
 def check_events(events: list[dict[str, Any]]) -> None:
-    """Every event is what both documents say: ours, and the published one where it is there.
+    """Check every event against the gateway's document, and against the published one if it is installed.
 
-    The documents are slow to apply, and most events of most tests are the same but for values that both allow to be any
-    string or any number: those are replaced by one value before events are compared.
+    Validation is slow, and most events of most tests differ only in values for which both documents allow any string
+    or any number. Those values are replaced by constants before events are compared.
     """
     for event in events:
         form = msgspec.json.encode(event).decode()

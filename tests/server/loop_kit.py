@@ -1,4 +1,4 @@
-"""Turns of a model that calls functions, and what every answer of the gateway is held against."""
+"""Scripts of a model that calls functions, and checks for every response of the gateway."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def calling(name: str, id: str = "", index: int = 0, **arguments: Any) -> dict[s
 
 
 def turn(thought: str = "", text: str = "", *calls: dict[str, Any], finish: str | None = None) -> Script:
-    """One turn over Chat Completions: it thinks, speaks, and calls."""
+    """Script one turn over Chat Completions: reasoning, text, and calls."""
 
     async def script(call: Call) -> None:
         await call.head()
@@ -41,8 +41,8 @@ def turn(thought: str = "", text: str = "", *calls: dict[str, Any], finish: str 
     return script
 
 
-def legal(reply: Reply) -> list[dict[str, Any]]:
-    """The events of a stream, which keeps the rules of the specification and fits the published schema."""
+def legal_events(reply: Reply) -> list[dict[str, Any]]:
+    """Return the events of a stream, after checking them against the specification and the published schema."""
     assert reply.status == 200, reply.body
     assert verify(reply.body) == []
     check_events(reply.events)
@@ -52,7 +52,7 @@ def legal(reply: Reply) -> list[dict[str, Any]]:
 
 def output(reply: Reply) -> list[Item]:
     if reply.headers["content-type"].startswith("text/event-stream"):
-        items: list[Item] = legal(reply)[-1]["response"]["output"]
+        items: list[Item] = legal_events(reply)[-1]["response"]["output"]
         return items
     assert reply.status == 200, reply.body
     items = reply.json["output"]
@@ -64,7 +64,7 @@ def kinds(items: list[Item]) -> list[str]:
 
 
 def outputs(items: list[Item]) -> dict[str, Any]:
-    """What functions returned, by the id of their call."""
+    """Return the outputs of functions by call id."""
     return {item["call_id"]: item["output"] for item in items if item["type"] == "function_call_output"}
 
 

@@ -1,4 +1,4 @@
-"""Functions that an operator has registered, for tests of the loop."""
+"""Functions that an operator has registered, for tests of the tool loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.waiting import LIMIT_SECONDS
 
 PIXEL = "iVBORw0KGgo="
 ran: list[tuple[str, float, float]] = []
-"""What ran, from when to when."""
+"""Executed calls of `nap`: name, start and end in seconds."""
 meeting: threading.Barrier | None = None
-"""Where those that take a nap wait for each other."""
+"""The barrier at which concurrent calls of `nap` wait for each other."""
 released = threading.Event()
-"""Ends what does not return in time."""
+"""Set to end the calls of `hang`."""
 
 
 def add(a: int, b: int) -> int:

@@ -1,4 +1,4 @@
-"""Every wire with everything that a model can leave on it, and what goes back upstream of it."""
+"""Recorded responses of every wire with all kinds of opaque data, and the requests that return them upstream."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def plays(canary: Canary) -> Script:
 
 
 def name_of(upstream: Upstream, canary: Canary, *scripts: Script) -> str:
-    """The public name of a model that says it."""
+    """Return the public name of a model that answers with this canary, or with these scripts."""
     family = FAMILY.get(canary.row, "model")
     return f"{canary.row}:{upstream.plays(*(scripts or (plays(canary),)), family=family)}"
 
 
 def configured(upstream: Upstream, **more: Any) -> dict[str, Any]:
-    """A gateway before every wire."""
+    """Return the configuration of a gateway with a provider for every wire."""
     providers = {row: {"profile": row, "base_url": upstream.url, "api_key_env": "SOME_KEY"} for row in ROWS}
     return {"providers": providers, "limits": {"retry_wait": 0.05, "retries": 0}, **more}
 
@@ -98,7 +98,7 @@ def serving(config: dict[str, Any]) -> Iterator[Served]:
 
 
 def sent(upstream: Upstream, name: str) -> list[dict[str, Any]]:
-    """The bodies that came upstream for this model."""
+    """Return the request bodies that the upstream received for this model."""
     return [call.body for call in upstream.calls(name.partition(":")[2])]
 
 

@@ -1,4 +1,4 @@
-"""A client of `GET /v1/responses` that holds everything it is told against the schemas and the rules."""
+"""A client of `GET /v1/responses` that checks everything it receives against the schemas and the rules."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TERMINAL = ("response.completed", "response.incomplete", "response.failed")
 
 
 class Turn(msgspec.Struct):
-    """What came for one message: events, or an error."""
+    """The reply to one message: events, or an error."""
 
     events: list[Body]
     error: Body | None = None
-    """The envelope of an error that came instead of events."""
+    """The envelope of the error that was received instead of events."""
 
     @property
     def response(self) -> Body:
@@ -46,14 +46,14 @@ class Turn(msgspec.Struct):
 
     @property
     def code(self) -> str:
-        """The error's."""
+        """The code of the error."""
         assert self.error is not None, self.events[-1]
         code: str = self.error["error"]["code"]
         return code
 
 
 class Socket:
-    """One socket."""
+    """One connected WebSocket."""
 
     def __init__(self, connection: ClientConnection, model: str) -> None:
         self.connection = connection
@@ -70,14 +70,14 @@ class Socket:
         return value
 
     def until(self, name: str) -> list[Body]:
-        """Read until that event has come."""
+        """Read until an event of this type is received."""
         seen = [self.message()]
         while seen[-1]["type"] != name:
             seen.append(self.message())
         return seen
 
     def turn(self) -> Turn:
-        """All that comes for one message."""
+        """Read the reply to one message."""
         first = self.message()
         if first["type"] == "error":
             for schema in schemas()[1:]:

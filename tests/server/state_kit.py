@@ -1,4 +1,4 @@
-"""What tests of kept state share: a gateway on a file, keys of several owners, and models that call functions."""
+"""Helpers for tests of stored state: a gateway on a file, keys of several owners, and models that call functions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pellucid.server.access.keys import KeyHasher, new_key
-from pellucid.server.access.keys import ensure_pepper
+from pellucid.server.access.keys import KeyHasher, ensure_pepper, new_key
 from pellucid.server.access.policy import Policy, write_policy
 from pellucid.storage import StoredKey, open_store
 from tests.scripted import Call, Script, Upstream, delta
@@ -29,12 +28,12 @@ def fail(word: str) -> str:
     raise RuntimeError(word)
 
 
-CALLERS = {"type": "function", "name": "ask_user", "parameters": {"type": "object", "properties": {}}}
-"""A function of the caller's own."""
+CLIENT_FUNCTION = {"type": "function", "name": "ask_user", "parameters": {"type": "object", "properties": {}}}
+"""A function that the client executes."""
 
 
 def calls(*names: str, reasoning: str = "I need help.", arguments: str = '{"word":"moss"}', text: str = "") -> Script:
-    """A script of a turn that calls these functions, in this order."""
+    """Script a turn that calls these functions, in this order."""
 
     async def script(call: Call) -> None:
         await call.head()
@@ -55,7 +54,7 @@ def calls(*names: str, reasoning: str = "I need help.", arguments: str = '{"word
 
 
 async def breaks(call: Call) -> None:
-    """A script that thinks, says something, and fails."""
+    """Script a turn that fails after reasoning and some text."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
     await call.event(delta(content="It is"))
@@ -64,14 +63,14 @@ async def breaks(call: Call) -> None:
 
 
 async def hangs(call: Call) -> None:
-    """A script that thinks, and never comes to an end."""
+    """Script a turn that never ends after its reasoning."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
     await call.gone()
 
 
 def config_of(upstream: Upstream, **sections: Any) -> dict[str, Any]:
-    """`vllm` takes reasoning back always, `deepseek` as its profile demands."""
+    """Configure `vllm`, which always receives reasoning again, and `deepseek`, which does as its profile demands."""
     base: dict[str, Any] = {
         "limits": {"retries": 0},
         "providers": {
@@ -87,7 +86,7 @@ def url_of(path: Path) -> str:
 
 
 def make_keys(url: str, owners: dict[str, Policy | None]) -> dict[str, str]:
-    """A key for each name; the owner is what stands before a `/` in it."""
+    """Create a key for each name; the owner is the part of the name before `/`."""
 
     async def make() -> dict[str, str]:
         store = await open_store(url)
@@ -111,7 +110,7 @@ def make_keys(url: str, owners: dict[str, Policy | None]) -> dict[str, str]:
 
 
 class Caller:
-    """Whoever holds one key; with none, whoever asks from this machine."""
+    """A client with one key, or without a key from the local machine."""
 
     def __init__(self, gateway: Gateway, key: str | None = None) -> None:
         self.gateway = gateway
@@ -136,12 +135,12 @@ class Caller:
         return reply.json
 
     def wait_for_response(self, id: str) -> Any:
-        """Ask again and again until there is such a response."""
+        """Poll until this response exists."""
         wait_until(lambda: self.do("GET", f"/v1/responses/{id}").status != 404, f"{id} is there")
         return self.get_response(id)
 
     def wait_for_store(self, id: str) -> None:
-        """Ask again and again until the store answers."""
+        """Poll until the store is available."""
         wait_until(lambda: self.do("GET", f"/v1/responses/{id}").status != 503, "the store answers")
 
     def conversation(self, *items: Any, **more: Any) -> str:
@@ -158,28 +157,28 @@ class Caller:
         return reply.json
 
     def until(self, id: str, *wanted: str) -> Any:
-        """Ask again and again until the response has one of these states."""
+        """Poll until the response has one of these statuses."""
         wait_until(lambda: self.get_response(id)["status"] in wanted, f"{id} is {' or '.join(wanted)}")
         return self.get_response(id)
 
 
 @contextmanager
 def serving(upstream: Upstream, url: str | None = None, **sections: Any) -> Iterator[Served]:
-    """A gateway whose store is at `url`."""
+    """Run a gateway whose store is at `url`."""
     storage = {**sections.pop("storage", {}), **({"url": url} if url is not None else {})}
     with serve(config_of(upstream, storage=storage, **sections)) as running:
         yield running
 
 
 def upstream_saw(upstream: Upstream, model: str) -> list[dict[str, Any]]:
-    """The conversation that came with the model's last call."""
+    """Return the messages of the last request to the model."""
     messages = upstream.calls(model)[-1].body["messages"]
     assert isinstance(messages, list)
     return messages
 
 
 def brief(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Who said what, for short: results by their call, calls by their names."""
+    """Summarize messages as (role, content): results with their call id, calls by name."""
     out: list[tuple[str, Any]] = []
     for message in messages:
         if message["role"] == "assistant":

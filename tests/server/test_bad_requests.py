@@ -1,4 +1,4 @@
-"""What is wrong with a request is said with a 4xx, in the error form, naming the place; the upstream is not asked."""
+"""An invalid request gets a 4xx error that names the location; the upstream is not called."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served
 
 
-def shows(url: str) -> dict[str, Any]:
-    """A request with this image."""
+def request_with_image(url: str) -> dict[str, Any]:
+    """Return a request with this image."""
     return {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]}
 
 
@@ -51,11 +51,11 @@ def shows(url: str) -> dict[str, Any]:
             "image_url",
         ),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].call_id", "'c'"),
-        (shows("file:///etc/passwd"), "input", "'file'"),
-        (shows("http://2130706433/"), "input", "neither a host name nor an address"),
+        (request_with_image("file:///etc/passwd"), "input", "'file'"),
+        (request_with_image("http://2130706433/"), "input", "neither a host name nor an address"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(
+def test_an_error_names_its_location(
     gateway: Served, upstream: Upstream, body: Any, param: str | None, says: str
 ) -> None:
     model = upstream.plays(say())
@@ -69,14 +69,17 @@ def test_what_is_wrong_is_said_with_its_place(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("address", ["169.254.169.254", "10.0.0.1:9090", "localhost:9090", "redis:6379"])
-def test_a_model_is_not_sent_to_addresses_that_are_nobody_else_s_business(
+def test_image_urls_with_private_addresses_are_refused(
     gateway: Served, upstream: Upstream, address: str, stream: bool
 ) -> None:
-    """The model's server would fetch them, from inside its network."""
-    model, shown = upstream.plays(say()), shows(f"http://{address}/metrics?key=hunter2")
-    said = shown["input"][0]["content"]
-    called = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
-    for items in (shown["input"], [called, {"type": "function_call_output", "call_id": "c", "output": said}]):
+    """The model's server would fetch such addresses from inside its network."""
+    model, image_request = upstream.plays(say()), request_with_image(f"http://{address}/metrics?key=hunter2")
+    content = image_request["input"][0]["content"]
+    function_call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    for items in (
+        image_request["input"],
+        [function_call, {"type": "function_call_output", "call_id": "c", "output": content}],
+    ):
         reply = gateway.post({"input": items, "model": model, "stream": stream})
         assert reply.status == 403
         assert (reply.error["code"], reply.error["param"]) == ("egress_refused", "input")
@@ -93,7 +96,7 @@ def test_a_model_is_not_sent_to_addresses_that_are_nobody_else_s_business(
 
 
 @pytest.mark.parametrize("name", ["x" * 1000, "", "\0", "vllm:x\0y"])
-def test_a_name_that_is_none_is_not_found(gateway: Served, name: str) -> None:
+def test_an_invalid_model_name_is_not_found(gateway: Served, name: str) -> None:
     reply = gateway.ask(name)
     assert reply.status == 404
     assert reply.error["code"] == "model_not_found"
@@ -101,7 +104,7 @@ def test_a_name_that_is_none_is_not_found(gateway: Served, name: str) -> None:
     assert len(reply.body) < 500
 
 
-def test_an_unknown_model_is_not_found_and_the_nearest_is_named() -> None:
+def test_an_unknown_model_is_not_found_and_similar_names_are_suggested() -> None:
     config = check_config(
         {"providers": {"vllm": {"base_url": "http://127.0.0.1:1", "models": ["qwen3-8b", "olmo"]}}}, {}
     )
@@ -115,13 +118,13 @@ def test_an_unknown_model_is_not_found_and_the_nearest_is_named() -> None:
     assert catalog.find("vllm:another")[1].name == "another"
 
 
-def test_an_unknown_header_value_is_wrong(gateway: Served) -> None:
+def test_an_unknown_header_value_is_refused(gateway: Served) -> None:
     reply = gateway.post({"input": "x"}, {"OpenResponses-Reasoning-Events": "klingon"})
     assert reply.status == 400
     assert "'klingon'" in reply.error["message"]
 
 
-def test_somebody_elses_web_page_is_refused(gateway: Served, upstream: Upstream) -> None:
+def test_a_foreign_origin_is_refused(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(say())
     for page in ("https://example.com", "null", "http://127.0.0.1:1"):
         reply = gateway.post({"input": "x", "model": model}, {"Origin": page, "Content-Type": "text/plain"})
@@ -129,13 +132,13 @@ def test_somebody_elses_web_page_is_refused(gateway: Served, upstream: Upstream)
     assert upstream.calls(model) == []
 
 
-def test_too_large_a_body_is_refused(gateway: Served) -> None:
+def test_a_body_over_the_limit_is_refused(gateway: Served) -> None:
     reply = gateway.post({"input": "x" * 300_000})
     assert reply.status == 413
     assert "200000 bytes" in reply.error["message"]
 
 
-def test_a_body_that_says_its_size_is_refused_before_it_is_sent(gateway: Served) -> None:
+def test_a_content_length_over_the_limit_is_refused_before_the_body_is_sent(gateway: Served) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
         sock.sendall(
             b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\nExpect: 100-continue\r\n\r\n"
@@ -143,7 +146,7 @@ def test_a_body_that_says_its_size_is_refused_before_it_is_sent(gateway: Served)
         assert sock.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_hides_its_size_is_refused_when_it_grows_too_large(gateway: Served) -> None:
+def test_a_chunked_body_is_refused_when_it_exceeds_the_limit(gateway: Served) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
         sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(21):
@@ -151,7 +154,7 @@ def test_a_body_that_hides_its_size_is_refused_when_it_grows_too_large(gateway: 
         assert sock.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_breaks_off_is_nobodys_fault(gateway: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_body_that_breaks_off_is_not_logged(gateway: Served, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
         sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     gateway.idle()
@@ -188,7 +191,7 @@ FIELDS = (
     body=st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)),
     items=st.none() | JSON | st.lists(ITEM, max_size=3),
 )
-def test_any_json_is_answered_or_refused_in_form(
+def test_any_json_is_answered_or_refused_with_a_valid_error(
     gateway: Served, upstream: Upstream, body: dict[str, Any], items: Any
 ) -> None:
     reply = gateway.post({**body, "input": items, "model": "any"})

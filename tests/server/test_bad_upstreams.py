@@ -1,5 +1,5 @@
-"""Whatever the upstream does, the client gets the right status or a whole stream that ends in its protocol's own error,
-and no connection stays open."""
+"""For every misbehaviour of the upstream, the client gets the right status, or a complete stream that ends with its
+protocol's error, and no connection stays open."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def refuses(status: int, body: bytes = b"", type: str = "application/json", **he
     return script
 
 
-def failed(reply: Reply) -> dict[str, str]:
-    """The error at the end of a stream that failed in good form: nothing open, an `error` event, `response.failed`."""
+def error_of_failed_stream(reply: Reply) -> dict[str, str]:
+    """Return the error of a stream that failed legally: nothing is open, then `error` and `response.failed`."""
     assert reply.status == 200
     assert verify(reply.body) == []
     *_, error, last = reply.events
     assert (error["type"], last["type"]) == ("error", "response.failed")
     assert last["response"]["error"]["message"] == error["error"]["message"]
     assert reply.body.endswith(b"data: [DONE]\n\n")
-    said: dict[str, str] = error["error"]
-    return said
+    error_object: dict[str, str] = error["error"]
+    return error_object
 
 
-# --- it says no --------------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -55,7 +55,7 @@ def failed(reply: Reply) -> dict[str, str]:
         (504, 504, "model_error"),
     ],
 )
-def test_a_refusal_is_passed_on_with_its_sentence(
+def test_an_upstream_error_is_passed_on_with_its_message(
     gateway: Served, upstream: Upstream, stream: bool, upstreams: int, ours: int, type: str
 ) -> None:
     body = json.dumps({"error": {"message": "the model sleeps", "code": "asleep"}}).encode()
@@ -66,8 +66,8 @@ def test_a_refusal_is_passed_on_with_its_sentence(
     assert "the model sleeps" in reply.error["message"]
 
 
-def test_the_upstreams_401_is_not_the_clients(gateway: Served, upstream: Upstream) -> None:
-    """A client that sees 401 throws its key away; it is the gateway's key that is wrong."""
+def test_a_401_of_the_upstream_becomes_a_502(gateway: Served, upstream: Upstream) -> None:
+    """A client that sees 401 discards its key, but the gateway's key is wrong."""
     reply = gateway.ask(upstream.plays(refuses(401, b'{"error":{"message":"bad key"}}')))
     assert reply.status == 502
     assert "the credentials" in reply.error["message"]
@@ -87,14 +87,16 @@ def test_the_upstreams_401_is_not_the_clients(gateway: Served, upstream: Upstrea
         (b"[" * 60_000, "application/json", ""),
     ],
 )
-def test_a_refusal_may_have_any_body(gateway: Served, upstream: Upstream, body: bytes, type: str, says: str) -> None:
+def test_an_upstream_error_may_have_any_body(
+    gateway: Served, upstream: Upstream, body: bytes, type: str, says: str
+) -> None:
     reply = gateway.ask(upstream.plays(refuses(500, body, type)))
     assert reply.status == 502
     assert says in reply.error["message"]
     assert len(reply.error["message"]) < 2000
 
 
-def test_a_refusal_without_end_is_not_read_to_its_end(gateway: Served, upstream: Upstream) -> None:
+def test_an_endless_error_body_is_not_read_to_its_end(gateway: Served, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head(400, "text/plain")
         while True:
@@ -106,7 +108,7 @@ def test_a_refusal_without_end_is_not_read_to_its_end(gateway: Served, upstream:
 
 
 def test_a_redirect_is_not_followed(gateway: Served, upstream: Upstream) -> None:
-    """It would take the gateway's keys, and what was said, to somebody nobody has configured."""
+    """It would send the gateway's keys and the conversation to a server that is not configured."""
     other = upstream.plays(say())
     reply = gateway.ask(upstream.plays(refuses(307, Location=f"{upstream.url}/elsewhere")))
     assert reply.status == 502
@@ -117,11 +119,11 @@ def test_a_redirect_is_not_followed(gateway: Served, upstream: Upstream) -> None
     assert upstream.calls(other) == []
 
 
-# --- not now -----------------------------------------------------------------------------------------------------
+# --- retries -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_not_now_is_asked_again(gateway: Served, upstream: Upstream, stream: bool) -> None:
+def test_a_503_is_retried(gateway: Served, upstream: Upstream, stream: bool) -> None:
     model = upstream.plays(refuses(503), refuses(503), say())
     reply = gateway.ask(model, stream=stream)
     assert reply.status == 200
@@ -129,7 +131,7 @@ def test_not_now_is_asked_again(gateway: Served, upstream: Upstream, stream: boo
     assert len(upstream.calls(model)) == 3
 
 
-def test_a_connection_that_closes_without_a_word_is_asked_again(gateway: Served, upstream: Upstream) -> None:
+def test_a_connection_closed_before_the_response_is_retried(gateway: Served, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         call.close()
 
@@ -138,7 +140,7 @@ def test_a_connection_that_closes_without_a_word_is_asked_again(gateway: Served,
     assert len(upstream.calls(model)) == 3
 
 
-def test_after_the_first_byte_nothing_is_asked_again(gateway: Served, upstream: Upstream) -> None:
+def test_nothing_is_retried_after_the_first_byte(gateway: Served, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.raw(b"HTTP/1.1 200 OK\r\nConte")
         call.close()
@@ -148,7 +150,7 @@ def test_after_the_first_byte_nothing_is_asked_again(gateway: Served, upstream: 
     assert len(upstream.calls(model)) == 1
 
 
-def test_retry_after_is_waited_for(gateway: Served, upstream: Upstream) -> None:
+def test_retry_after_is_respected(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(refuses(429, Retry_After="0.04"), say())
     assert gateway.ask(model).status == 200
     first, second = upstream.calls(model)
@@ -156,18 +158,20 @@ def test_retry_after_is_waited_for(gateway: Served, upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_retry_after_that_is_too_long_is_the_clients_to_wait(gateway: Served, upstream: Upstream, stream: bool) -> None:
+def test_a_long_retry_after_is_passed_to_the_client(gateway: Served, upstream: Upstream, stream: bool) -> None:
     model = upstream.plays(refuses(429, b'{"error":{"message":"slow down"}}', Retry_After="16.2"))
     reply = gateway.ask(model, stream=stream)
     assert (reply.status, reply.headers["retry-after"]) == (429, "17")
     assert len(upstream.calls(model)) == 1
 
 
-# --- nobody there, or no word ------------------------------------------------------------------------------------
+# --- unreachable or silent ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_nobody_there(upstream: Upstream, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_connection_is_unreachable(
+    upstream: Upstream, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -177,29 +181,29 @@ def test_nobody_there(upstream: Upstream, stream: bool, caplog: pytest.LogCaptur
     assert reply.status == 503
     assert reply.error["code"] == "unreachable"
     assert reply.error["message"] == "the model's provider cannot be reached: Connection refused"
-    # Where it was looked for is the operator's to know.
+    # The address is for the operator only.
     assert str(port) not in reply.body.decode()
     assert f"the provider vllm at http://127.0.0.1:{port}: " in caplog.text
 
 
-async def never(call: Call) -> None:
+async def never_answers(call: Call) -> None:
     await call.gone()
 
 
-async def only_a_head(call: Call) -> None:
+async def sends_only_its_head(call: Call) -> None:
     await call.head()
     await call.gone()
 
 
-async def then_nothing(call: Call) -> None:
+async def falls_silent(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm"))
     await call.gone()
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_upstream_that_never_answers(gateway: Served, upstream: Upstream, stream: bool) -> None:
-    model = upstream.plays(never)
+def test_an_upstream_that_never_answers_times_out(gateway: Served, upstream: Upstream, stream: bool) -> None:
+    model = upstream.plays(never_answers)
     reply = gateway.ask(f"silent:{model}", stream=stream)
     assert reply.status == 504
     assert reply.error["code"] == "first_byte_timeout"
@@ -207,17 +211,17 @@ def test_an_upstream_that_never_answers(gateway: Served, upstream: Upstream, str
     assert call.connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_an_upstream_that_sends_its_head_and_nothing_else(gateway: Served, upstream: Upstream) -> None:
-    model = upstream.plays(only_a_head)
-    assert failed(gateway.ask(f"silent:{model}", stream=True))["code"] == "first_byte_timeout"
+def test_an_upstream_that_sends_only_its_head_times_out(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(sends_only_its_head)
+    assert error_of_failed_stream(gateway.ask(f"silent:{model}", stream=True))["code"] == "first_byte_timeout"
     assert gateway.ask(f"silent:{model}").status == 504
     assert all(call.connection.closed.wait(LIMIT_SECONDS) for call in upstream.calls(model))
 
 
-def test_an_upstream_that_falls_silent(gateway: Served, upstream: Upstream) -> None:
-    model = upstream.plays(then_nothing)
+def test_a_silent_upstream_times_out_and_its_output_is_returned(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(falls_silent)
     reply = gateway.ask(f"silent:{model}", stream=True)
-    assert failed(reply)["code"] == "idle_timeout"
+    assert error_of_failed_stream(reply)["code"] == "idle_timeout"
     assert '"delta":"Hm"' in reply.body.decode()
     whole = gateway.ask(f"silent:{model}")
     assert (whole.status, whole.json["status"]) == (200, "failed")
@@ -226,8 +230,8 @@ def test_an_upstream_that_falls_silent(gateway: Served, upstream: Upstream) -> N
     assert all(call.connection.closed.wait(LIMIT_SECONDS) for call in upstream.calls(model))
 
 
-def test_a_slow_upstream_is_no_silent_one(gateway: Served, upstream: Upstream) -> None:
-    """Longer in all than the limit, never for so long without a word."""
+def test_comments_of_a_slow_upstream_reset_the_idle_timeout(gateway: Served, upstream: Upstream) -> None:
+    """The response takes longer than the limit, but each pause is shorter."""
 
     async def script(call: Call) -> None:
         await call.head()
@@ -241,7 +245,7 @@ def test_a_slow_upstream_is_no_silent_one(gateway: Served, upstream: Upstream) -
     assert reply.events[-1]["type"] == "response.completed"
 
 
-# --- it breaks off -----------------------------------------------------------------------------------------------
+# --- broken streams ----------------------------------------------------------------------------------------------
 
 THOUGHT = event(delta(reasoning_content="Hm. ")) + event(delta(content="So"))
 
@@ -286,12 +290,12 @@ async def resets(call: Call) -> None:
 async def breaks_its_framing(call: Call) -> None:
     await call.head()
     await call.data(THOUGHT)
-    await asyncio.sleep(0.25)  # all in one read, not even the head would count
+    await asyncio.sleep(0.25)  # in one read with the rest, not even the head would count
     await call.raw(b"zz\r\nwhat?\r\n")
     await call.gone()
 
 
-async def says_an_error(call: Call) -> None:
+async def sends_an_error(call: Call) -> None:
     await call.head()
     await call.data(THOUGHT)
     await call.event({"error": {"message": "out of memory", "code": 500}})
@@ -313,16 +317,18 @@ BROKEN = [
     closes_without_a_length,
     resets,
     breaks_its_framing,
-    says_an_error,
+    sends_an_error,
     turns_to_garbage,
 ]
 
 
 @pytest.mark.parametrize("script", BROKEN)
-def test_what_came_is_kept_and_the_rest_is_an_error(gateway: Served, upstream: Upstream, script: Script) -> None:
+def test_a_broken_stream_keeps_its_output_and_ends_with_an_error(
+    gateway: Served, upstream: Upstream, script: Script
+) -> None:
     model = upstream.plays(script)
     reply = gateway.ask(model, stream=True)
-    error = failed(reply)
+    error = error_of_failed_stream(reply)
     assert error["type"] == "model_error"
     output = reply.events[-1]["response"]["output"]
     assert [(item["type"], item["status"]) for item in output] == [
@@ -336,19 +342,19 @@ def test_what_came_is_kept_and_the_rest_is_an_error(gateway: Served, upstream: U
     assert whole.json["error"]["code"] == error["code"]
     assert whole.json["output"][1]["content"][0]["text"] == "So"
 
-    if script not in (ends_early, ends_in_an_event):  # in those, HTTP itself went well
+    if script not in (ends_early, ends_in_an_event):  # these are complete HTTP responses
         assert all(call.connection.closed.wait(LIMIT_SECONDS) for call in upstream.calls(model))
     assert len(upstream.calls(model)) == 2
 
 
-# --- it says something else --------------------------------------------------------------------------------------
+# --- invalid responses -------------------------------------------------------------------------------------------
 
 
 def sends(body: bytes, type: str = "text/event-stream") -> Script:
     return refuses(200, body, type)
 
 
-async def no_http(call: Call) -> None:
+async def sends_no_http(call: Call) -> None:
     await call.raw(b"SSH-2.0-OpenSSH_9.9\r\n\r\n")
     call.close()
 
@@ -368,28 +374,28 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("script", NONSENSE.values(), ids=NONSENSE)
-def test_an_answer_that_is_none(gateway: Served, upstream: Upstream, script: Script) -> None:
+def test_an_invalid_response_is_a_model_error(gateway: Served, upstream: Upstream, script: Script) -> None:
     model = upstream.plays(script)
-    assert failed(gateway.ask(model, stream=True))["type"] == "model_error"
+    assert error_of_failed_stream(gateway.ask(model, stream=True))["type"] == "model_error"
     whole = gateway.ask(model)
     assert whole.status == 502
     assert whole.error["type"] == "model_error"
 
 
-def test_an_answer_that_is_not_even_http(gateway: Served, upstream: Upstream) -> None:
-    model = upstream.plays(no_http)
+def test_a_response_that_is_not_http_is_refused(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(sends_no_http)
     reply = gateway.ask(model, stream=True)
     assert (reply.status, reply.error["code"]) == (502, "not_http")
     assert len(upstream.calls(model)) == 1
 
 
 @pytest.mark.parametrize("type", ["text/plain", "application/json", "", "text/event-stream;charset=latin-1"])
-def test_the_content_type_may_be_wrong(gateway: Served, upstream: Upstream, type: str) -> None:
+def test_a_wrong_content_type_is_accepted(gateway: Served, upstream: Upstream, type: str) -> None:
     reply = gateway.ask(upstream.plays(sends(event(delta("stop", content="Hi")) + event(b"[DONE]"), type)), stream=True)
     assert reply.events[-1]["type"] == "response.completed"
 
 
-def test_a_whole_answer_to_a_request_for_a_stream_is_streamed(gateway: Served, upstream: Upstream) -> None:
+def test_a_json_response_to_a_stream_request_is_streamed(gateway: Served, upstream: Upstream) -> None:
     message = {"role": "assistant", "reasoning_content": "Hm", "content": "Hi"}
     body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
     reply = gateway.ask(upstream.plays(sends(body, "application/json")), stream=True)
@@ -405,12 +411,12 @@ def test_an_endless_event_ends_at_the_limit(gateway: Served, upstream: Upstream)
             await call.data(b"x" * 1_000_000)
 
     model = upstream.plays(script)
-    assert failed(gateway.ask(model, stream=True))["code"] == "frame_too_large"
+    assert error_of_failed_stream(gateway.ask(model, stream=True))["code"] == "frame_too_large"
     [call] = upstream.calls(model)
     assert call.connection.closed.wait(LIMIT_SECONDS)
     assert call.connection.written < 60_000_000
 
 
-def test_the_gateway_is_none_the_worse(gateway: Served, upstream: Upstream) -> None:
+def test_the_gateway_still_works_after_all_of_these(gateway: Served, upstream: Upstream) -> None:
     assert gateway.ask(upstream.plays(say())).json["status"] == "completed"
     gateway.idle()

@@ -1,4 +1,4 @@
-"""`POST /v1/responses/compact`: a conversation told again in less, sealed, and gone on from by any model."""
+"""`POST /v1/responses/compact`: a conversation is summarized and sealed, and any model can continue it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def compact(gateway: Gateway, model: str | None, headers: dict[str, str] | None 
     return gateway.request("POST", "/v1/responses/compact", json.dumps(body).encode(), headers)
 
 
-def compacted(gateway: Gateway, model: str, **more: Any) -> list[dict[str, Any]]:
-    """The items that stand for the conversation."""
+def compacted_items(gateway: Gateway, model: str, **more: Any) -> list[dict[str, Any]]:
+    """Compact the conversation, and return the items that replace it."""
     reply = compact(gateway, model, **more)
     assert reply.status == 200, reply.body
     output: list[dict[str, Any]] = reply.json["output"]
@@ -40,10 +40,10 @@ def sent(upstream: Upstream, model: str) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in upstream.calls(model)[-1].body["messages"]]
 
 
-# --- what it answers -------------------------------------------------------------------------------------------------
+# --- the response ----------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_fits_the_published_schema(gateway: Served, upstream: Upstream) -> None:
+def test_the_response_matches_the_published_schema(gateway: Served, upstream: Upstream) -> None:
     reply = compact(gateway, upstream.plays(COMPACTS), prompt_cache_key="k")
     for schema in schemas()[1:]:
         assert schema.errors("CompactResource", reply.json) == []
@@ -53,22 +53,22 @@ def test_the_answer_fits_the_published_schema(gateway: Served, upstream: Upstrea
     assert (reply.json["usage"]["input_tokens"], reply.json["usage"]["output_tokens"]) == (7, 9)
 
 
-def test_what_the_model_wrote_and_thought_is_sealed(gateway: Served, upstream: Upstream) -> None:
+def test_the_summary_and_its_reasoning_are_sealed(gateway: Served, upstream: Upstream) -> None:
     body = compact(gateway, upstream.plays(COMPACTS)).body
     assert b"Tuesday" not in body
     assert b"What matters" not in body
 
 
-def test_the_model_is_shown_the_conversation_and_asked_to_tell_it_again(gateway: Served, upstream: Upstream) -> None:
+def test_the_model_receives_the_conversation_and_a_request_to_summarize_it(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(COMPACTS)
-    compacted(gateway, model, instructions="Be brief.")
+    compacted_items(gateway, model, instructions="Be brief.")
     roles, words = zip(*sent(upstream, model), strict=True)
     assert roles == ("system", "user", "assistant", "user")
     assert words[:3] == ("Be brief.", LAUNCH[0]["content"], LAUNCH[1]["content"])
     assert "tools" not in upstream.calls(model)[-1].body
 
 
-def test_without_a_model_it_is_refused_and_the_field_is_named(gateway: Served) -> None:
+def test_a_missing_model_is_refused(gateway: Served) -> None:
     for model in ({}, {"model": None}, {"model": 5}):
         body = json.dumps({"input": LAUNCH, **model}).encode()
         reply = gateway.request("POST", "/v1/responses/compact", body)
@@ -79,55 +79,55 @@ def test_without_a_model_it_is_refused_and_the_field_is_named(gateway: Served) -
     ("body", "param"),
     [({"input": None}, "input"), ({"input": []}, "input"), ({"input": [{"type": "nothing"}]}, "input[0].type")],
 )
-def test_without_a_conversation_it_is_refused(gateway: Served, body: dict[str, Any], param: str) -> None:
+def test_a_missing_conversation_is_refused(gateway: Served, body: dict[str, Any], param: str) -> None:
     reply = compact(gateway, "any", **body)
     assert (reply.status, reply.error["param"]) == (400, param)
 
 
-def test_a_stored_conversation_is_compacted_by_its_last_response(gateway: Served, upstream: Upstream) -> None:
+def test_a_stored_conversation_is_compacted_from_its_last_response(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(ANSWERS, COMPACTS)
     response = gateway.ask(model, store=True).json
-    compacted(gateway, model, input=None, previous_response_id=response["id"])
+    compacted_items(gateway, model, input=None, previous_response_id=response["id"])
     assert sent(upstream, model)[:2] == [("user", "Why?"), ("assistant", "It is 42. ")]
     reply = compact(gateway, model, previous_response_id="resp_never")
     assert (reply.status, reply.error["code"]) == (400, "previous_response_not_found")
 
 
-def test_nothing_is_kept(gateway: Served, upstream: Upstream) -> None:
+def test_a_compaction_is_not_stored(gateway: Served, upstream: Upstream) -> None:
     reply = compact(gateway, upstream.plays(COMPACTS))
     assert gateway.request("GET", f"/v1/responses/{reply.json['id']}").status == 404
 
 
-def test_what_is_compacted_may_hold_thoughts_calls_and_a_compaction(gateway: Served, upstream: Upstream) -> None:
+def test_the_input_may_contain_reasoning_calls_and_a_compaction(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(COMPACTS)
-    first = compacted(gateway, model)
+    first = compacted_items(gateway, model)
     items = [
         {"type": "message", "role": "user", "content": "And the weather?"},
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Ask."}]},
         {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
     ]
-    compacted(gateway, model, input=[*first, *items])
+    compacted_items(gateway, model, input=[*first, *items])
     body = upstream.calls(model)[-1].body
     assert [message["role"] for message in body["messages"]] == ["user", "user", "assistant", "tool", "user"]
     assert SUMMARY in body["messages"][0]["content"]
-    # A call that nobody answered is no reason to fail.
-    assert compacted(gateway, model, input=items[:3])
+    # An unanswered call is not an error.
+    assert compacted_items(gateway, model, input=items[:3])
 
 
-# --- what becomes of it ----------------------------------------------------------------------------------------------
+# --- continuing ------------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_back_is_told_to_a_model_before_all_else(gateway: Served, upstream: Upstream) -> None:
-    items = compacted(gateway, upstream.plays(COMPACTS))
+def test_a_compaction_item_becomes_the_first_message(gateway: Served, upstream: Upstream) -> None:
+    items = compacted_items(gateway, upstream.plays(COMPACTS))
     model = upstream.plays(ANSWERS)
     response = gateway.ask(model, store=True, input=[*items, {"role": "user", "content": "When?"}])
     assert response.json["status"] == "completed"
     assert sent(upstream, model) == [("user", f"{COMPACTION_PREAMBLE}{SUMMARY}"), ("user", "When?")]
     gateway.ask(model, previous_response_id=response.json["id"])
     assert sent(upstream, model)[:2] == [("user", f"{COMPACTION_PREAMBLE}{SUMMARY}"), ("user", "When?")]
-    kept = gateway.request("GET", f"/v1/responses/{response.json['id']}/input_items?order=asc").json["data"]
-    assert kept[0] == items[0]
+    input_items = gateway.request("GET", f"/v1/responses/{response.json['id']}/input_items?order=asc").json["data"]
+    assert input_items[0] == items[0]
 
 
 WIRES = ["vllm", "anthropic", "openai", "mistral", "cohere", "google", "ollama"]
@@ -148,26 +148,26 @@ def wires(upstream: Upstream) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_wire_carries_it_as_words_of_the_user(wires: Served, upstream: Upstream, wire: str) -> None:
-    items = compacted(wires, f"vllm:{upstream.plays(COMPACTS)}")
-    seen: list[Any] = []
+def test_every_wire_sends_a_compaction_as_a_user_message(wires: Served, upstream: Upstream, wire: str) -> None:
+    items = compacted_items(wires, f"vllm:{upstream.plays(COMPACTS)}")
+    bodies: list[Any] = []
 
-    async def hears(call: Call) -> None:
-        seen.append(call.body)
+    async def captures(call: Call) -> None:
+        bodies.append(call.body)
         await call.answer(400, b"{}")
 
-    # A wire whose request does not name its model is played by the nameless one.
-    model = upstream.plays(hears)
-    upstream._scripts[""] = hears
+    # The script without a name serves a wire whose request body does not name its model.
+    model = upstream.plays(captures)
+    upstream._scripts[""] = captures
     wires.ask(f"{wire}:{model}", input=[*items, {"role": "user", "content": "When?"}], store=False)
-    [body] = seen
+    [body] = bodies
     [first, *_] = body.get("messages") or body.get("input") or body["contents"]
     assert first["role"] == "user"
     assert SUMMARY.strip() in json.dumps(first)
     del upstream._scripts[""]
 
 
-def test_another_replica_with_the_same_keys_opens_it(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_replica_with_the_same_keys_opens_a_compaction(upstream: Upstream, tmp_path: Path) -> None:
     def replica(keys: str) -> dict[str, Any]:
         return {
             "sealing": {"keys_file": str(tmp_path / keys)},
@@ -175,17 +175,17 @@ def test_another_replica_with_the_same_keys_opens_it(upstream: Upstream, tmp_pat
         }
 
     with serve(replica("one")) as one, serve(replica("one")) as two, serve(replica("other")) as other:
-        items = compacted(one, upstream.plays(COMPACTS))
+        items = compacted_items(one, upstream.plays(COMPACTS))
         model = upstream.plays(ANSWERS)
-        asked = [*items, {"role": "user", "content": "When?"}]
-        assert two.ask(model, input=asked).json["status"] == "completed"
+        input_items = [*items, {"role": "user", "content": "When?"}]
+        assert two.ask(model, input=input_items).json["status"] == "completed"
         assert SUMMARY in sent(upstream, model)[0][1]
-        reply = other.ask(model, input=asked)
+        reply = other.ask(model, input=input_items)
         assert (reply.status, reply.error["param"]) == (400, "input[0].encrypted_content")
 
 
-def test_a_changed_one_is_refused(gateway: Served, upstream: Upstream) -> None:
-    [item] = compacted(gateway, upstream.plays(COMPACTS))
+def test_a_changed_compaction_is_refused(gateway: Served, upstream: Upstream) -> None:
+    [item] = compacted_items(gateway, upstream.plays(COMPACTS))
     token = item["encrypted_content"]
     for changed in (token[:-8], token[:-4] + "AAAA", "nonsense", ""):
         reply = gateway.ask("any", input=[{**item, "encrypted_content": changed}])
@@ -195,7 +195,7 @@ def test_a_changed_one_is_refused(gateway: Served, upstream: Upstream) -> None:
 
 @pytest.fixture
 def two_tenants(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Served]]:
-    """Two gateways with the same seal keys, each with a tenant of its own; the second sees less."""
+    """Two gateways with the same seal keys and different tenants; the second has a stricter view."""
     from pellucid.server.config import check_config
 
     monkeypatch.setenv("PELLUCID_TEST_COMPACT_KEY", "a-key-for-compaction-0123456789")
@@ -217,7 +217,7 @@ def two_tenants(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> Iterator
 AUTH = {"Authorization": "Bearer a-key-for-compaction-0123456789", "Content-Type": "application/json"}
 
 
-def test_it_is_its_tenant_s_and_a_lesser_view_leaks_nothing(
+def test_a_compaction_belongs_to_its_tenant_and_leaks_nothing_in_a_stricter_view(
     two_tenants: tuple[Served, Served], upstream: Upstream
 ) -> None:
     one, two = two_tenants
@@ -233,7 +233,7 @@ def test_it_is_its_tenant_s_and_a_lesser_view_leaks_nothing(
     assert two.post({"model": model, "input": own.json["output"]}, AUTH).status == 200
 
 
-# --- what goes wrong -------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def writes(text: str, finish: str) -> Script:
@@ -270,7 +270,7 @@ async def refuses(call: Call) -> None:
         (refuses, 429, None),
     ],
 )
-def test_less_than_a_whole_telling_is_an_error(
+def test_an_incomplete_compaction_is_an_error(
     gateway: Served, upstream: Upstream, script: Script, status: int, code: str | None
 ) -> None:
     reply = compact(gateway, upstream.plays(script))

@@ -1,7 +1,7 @@
-"""The public compliance suite's seventeen checks, against a model that reasons, and stricter.
+"""The seventeen checks of the public compliance suite, against a model that reasons, and stricter.
 
-The suite validates with the published schemas, in which what is unknown is tolerated and what is known must fit; here,
-too, every event is checked against the rules of the prose (`verify`), and the reasoning has to be there.
+The suite validates with the published schemas, which tolerate unknown fields and check known ones. These tests also
+check every event against the rules of the specification's text (`verify`), and require the reasoning.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ HEART = (
 )
 
 
-async def reasons(call: Call) -> None:
-    """A model that reasons before whatever it does; it calls a function when it has one."""
+async def reasons_then_answers(call: Call) -> None:
+    """Script a model that reasons first, then calls a function if it has one, or answers."""
     await call.head()
     for word in ("The ", "user ", "wants ", "something. "):
         await call.event(delta(reasoning_content=word))
@@ -51,7 +51,7 @@ async def reasons(call: Call) -> None:
 
 @pytest.fixture
 def model(upstream: Upstream) -> str:
-    return upstream.plays(reasons)
+    return upstream.plays(reasons_then_answers)
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def socket(gateway: Served, model: str) -> Iterator[Socket]:
         yield made
 
 
-def fits(name: str, value: Body) -> Body:
+def check_schema(name: str, value: Body) -> Body:
     for schema in schemas()[1:]:
         assert schema.errors(name, value) == []
     return value
 
 
-def completed(response: Body, kind: str = "message") -> Body:
-    """A response as the suite wants it, with its reasoning first."""
-    fits("ResponseResource", response)
+def check_completed(response: Body, kind: str = "message") -> Body:
+    """Check a response as the suite does, and that its reasoning comes first."""
+    check_schema("ResponseResource", response)
     assert response["status"] == "completed"
     reasoning, item = response["output"]
     assert [part["text"] for part in reasoning["content"]] == ["The user wants something. "]
@@ -78,7 +78,7 @@ def completed(response: Body, kind: str = "message") -> Body:
     return response
 
 
-def answered(gateway: Served, model: str, **body: Any) -> Body:
+def get_response(gateway: Served, model: str, **body: Any) -> Body:
     reply = gateway.ask(model, **body)
     assert reply.status == 200, reply.body
     assert reply.headers["content-type"] == "application/json"
@@ -98,19 +98,21 @@ def assistant(text: str, **more: Any) -> Body:
 
 
 def test_basic_response(gateway: Served, model: str) -> None:
-    completed(answered(gateway, model, input=[user("Say hello in three words.")]))
+    check_completed(get_response(gateway, model, input=[user("Say hello in three words.")]))
 
 
 def test_assistant_phase(gateway: Served, model: str) -> None:
     history = [assistant("Let me look.", phase="commentary"), assistant("Four.", phase="final_answer")]
-    completed(answered(gateway, model, input=[*history, user("Again?")]))
+    check_completed(get_response(gateway, model, input=[*history, user("Again?")]))
 
 
 def test_response_output_phase_schema(gateway: Served, model: str) -> None:
-    """The check looks at the schema alone: a response whose messages have phases is still one."""
-    response = completed(answered(gateway, model))
+    """Like the suite, check only the schema: a response whose messages have phases is valid."""
+    response = check_completed(get_response(gateway, model))
     for phase in ("commentary", "final_answer"):
-        fits("ResponseResource", response | {"output": [item | {"phase": phase} for item in response["output"]]})
+        check_schema(
+            "ResponseResource", response | {"output": [item | {"phase": phase} for item in response["output"]]}
+        )
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -119,12 +121,12 @@ def test_streaming_response(gateway: Served, model: str, *, stored: bool) -> Non
     assert reply.headers["content-type"].startswith("text/event-stream")
     assert verify(reply.body) == []
     check_events(reply.events)
-    completed(reply.events[-1]["response"])
+    check_completed(reply.events[-1]["response"])
 
 
 def test_system_prompt(gateway: Served, model: str, upstream: Upstream) -> None:
     pirate = {"type": "message", "role": "system", "content": "You are a pirate."}
-    completed(answered(gateway, model, input=[pirate, user("Say hello.")]))
+    check_completed(get_response(gateway, model, input=[pirate, user("Say hello.")]))
     assert upstream.calls(model)[-1].body["messages"][0] == {"role": "system", "content": "You are a pirate."}
 
 
@@ -142,19 +144,21 @@ def test_tool_calling(gateway: Served, model: str, *, stream: bool) -> None:
     if stream:
         assert verify(reply.body) == []
         check_events(reply.events)
-    response = completed(reply.events[-1]["response"] if stream else reply.json, "function_call")
+    response = check_completed(reply.events[-1]["response"] if stream else reply.json, "function_call")
     assert json.loads(response["output"][1]["arguments"]) == {"location": "Rome"}
 
 
 def test_image_input(gateway: Served, model: str, upstream: Upstream) -> None:
     content = [{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": HEART}]
-    completed(answered(gateway, model, input=[{"type": "message", "role": "user", "content": content}]))
+    check_completed(get_response(gateway, model, input=[{"type": "message", "role": "user", "content": content}]))
     _, image = upstream.calls(model)[-1].body["messages"][0]["content"]
     assert image["image_url"]["url"] == HEART
 
 
 def test_multi_turn(gateway: Served, model: str, upstream: Upstream) -> None:
-    completed(answered(gateway, model, input=[user("I am Alice."), assistant("Hello Alice!"), user("Who am I?")]))
+    check_completed(
+        get_response(gateway, model, input=[user("I am Alice."), assistant("Hello Alice!"), user("Who am I?")])
+    )
     roles = [message["role"] for message in upstream.calls(model)[-1].body["messages"]]
     assert roles == ["user", "assistant", "user"]
 
@@ -162,7 +166,7 @@ def test_multi_turn(gateway: Served, model: str, upstream: Upstream) -> None:
 # --- compaction ------------------------------------------------------------------------------------------------------
 
 
-def compacted(gateway: Served, body: Body) -> tuple[int, Body]:
+def post_compact(gateway: Served, body: Body) -> tuple[int, Body]:
     reply = gateway.request("POST", "/v1/responses/compact", json.dumps(body).encode())
     return reply.status, reply.json
 
@@ -171,39 +175,39 @@ HISTORY = [user("We launch on Tuesday."), assistant("Understood.")]
 
 
 def test_compact_response(gateway: Served, model: str) -> None:
-    status, body = compacted(gateway, {"model": model, "prompt_cache_key": "key", "input": HISTORY})
+    status, body = post_compact(gateway, {"model": model, "prompt_cache_key": "key", "input": HISTORY})
     assert status == 200
-    fits("CompactResource", body)
+    check_schema("CompactResource", body)
     assert [item["type"] for item in body["output"]] == ["compaction"]
 
 
 def test_compact_missing_model(gateway: Served) -> None:
-    status, body = compacted(gateway, {"input": HISTORY})
+    status, body = post_compact(gateway, {"input": HISTORY})
     assert status == 400
     assert body["error"]["param"] == "model"
 
 
 def test_websocket_compact_new_chain(gateway: Served, socket: Socket) -> None:
-    _, body = compacted(gateway, {"model": socket.model, "input": HISTORY})
-    completed(socket.ask(store=False, input=[*body["output"], user("Go on.")], tools=[]).response)
+    _, body = post_compact(gateway, {"model": socket.model, "input": HISTORY})
+    check_completed(socket.ask(store=False, input=[*body["output"], user("Go on.")], tools=[]).response)
 
 
 # --- sockets ---------------------------------------------------------------------------------------------------------
 
 
 def test_websocket_response(socket: Socket) -> None:
-    completed(socket.ask(input=[user("Count to three.")]).response)
+    check_completed(socket.ask(input=[user("Count to three.")]).response)
 
 
 def test_websocket_sequential_responses(socket: Socket) -> None:
     for text in ("first", "second"):
-        completed(socket.ask(store=False, input=text).response)
+        check_completed(socket.ask(store=False, input=text).response)
 
 
 def test_websocket_continuation(socket: Socket, upstream: Upstream) -> None:
     first = socket.ask(store=False, input="The word is cobalt.")
-    completed(first.response)
-    completed(socket.ask(store=False, input="Which word?", previous_response_id=first.id).response)
+    check_completed(first.response)
+    check_completed(socket.ask(store=False, input="Which word?", previous_response_id=first.id).response)
     assert [message["content"] for message in upstream.calls(socket.model)[-1].body["messages"]] == [
         "The word is cobalt.",
         "Hello there.",
@@ -215,7 +219,7 @@ def test_websocket_reconnect_store_false_recovery(gateway: Served, socket: Socke
     first = socket.ask(store=False, input="The word is copper.")
     with opened(gateway, socket.model) as other:
         assert other.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
-        completed(other.ask(store=False, input=[user("Begin again.")]).response)
+        check_completed(other.ask(store=False, input=[user("Begin again.")]).response)
 
 
 def test_websocket_previous_response_not_found(socket: Socket) -> None:
@@ -225,21 +229,21 @@ def test_websocket_previous_response_not_found(socket: Socket) -> None:
 
 def test_websocket_failed_continuation_evicts_cache(socket: Socket) -> None:
     first = socket.ask(store=False, input="The word is ember.")
-    output = {"type": "function_call_output", "call_id": "call_openresponses_missing", "output": "Nobody called."}
+    output = {"type": "function_call_output", "call_id": "call_openresponses_missing", "output": "No such call."}
     assert socket.ask(store=False, previous_response_id=first.id, input=[output]).error is not None
     assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
 
 
 def test_websocket_generate_false(socket: Socket) -> None:
-    """A check of earlier suites."""
+    """This is a check of earlier versions of the suite."""
     warm = socket.ask(store=False, generate=False)
-    fits("ResponseResource", warm.response)
+    check_schema("ResponseResource", warm.response)
     assert (warm.response["status"], warm.response["output"]) == ("completed", [])
-    completed(socket.ask(store=False, previous_response_id=warm.id).response)
+    check_completed(socket.ask(store=False, previous_response_id=warm.id).response)
 
 
-def test_a_resumed_stream_is_the_rest_of_the_first(gateway: Served, model: str) -> None:
-    """What no suite checks yet, for every cursor there is."""
+def test_a_resumed_stream_is_the_rest_of_the_first_stream(gateway: Served, model: str) -> None:
+    """The suite does not check this yet. Test every cursor."""
     first = gateway.ask(model, stream=True, store=True)
     id, count = first.events[0]["response"]["id"], len(first.events)
     frames = first.body.split(b"\n\n")

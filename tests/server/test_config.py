@@ -1,4 +1,4 @@
-"""The configuration: every mistake is named with its key and what would be right, all of them at once."""
+"""The configuration: all mistakes are reported at once, each with its key and what is expected."""
 
 from __future__ import annotations
 
@@ -98,33 +98,33 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ({"profiles": {"mine": {"tags": "no"}}}, "profiles.mine.tags: "),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named(table: dict[str, Any], mistake: str) -> None:
-    [told] = mistakes(table)
-    assert mistake in told
+def test_a_mistake_is_reported_with_its_key(table: dict[str, Any], mistake: str) -> None:
+    [message] = mistakes(table)
+    assert mistake in message
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "example.org", "fe80::1"])
-def test_others_are_not_let_in_by_mistake(host: str) -> None:
-    [told] = mistakes({"server": {"host": host}})
-    assert told.startswith(f"server.host: {host!r} can be reached from other machines")
+def test_a_public_host_requires_explicit_permission(host: str) -> None:
+    [message] = mistakes({"server": {"host": host}})
+    assert message.startswith(f"server.host: {host!r} can be reached from other machines")
     assert check_config({"server": {"host": host, "allow_unauthenticated": True}}, {}).server.host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_ones_own_machine_is_fine(host: str) -> None:
+def test_a_loopback_host_is_allowed(host: str) -> None:
     assert check_config({"server": {"host": host}}, {}).server.host == host
 
 
-def test_all_mistakes_are_named_at_once() -> None:
-    told = mistakes(
+def test_all_mistakes_are_reported_at_once() -> None:
+    messages = mistakes(
         {
             "server": {"port": "x", "workers": "y", "hots": "z"},
             "limits": {"idle": -1, "connect": -1},
-            "providers": {"openai-compat": {}, "nobody": {"base_url": "ftp://x"}},
+            "providers": {"openai-compat": {}, "unknown": {"base_url": "ftp://x"}},
             "models": {"m": {"provider": "who", "settings": {"top_p": "x"}}},
         }
     )
-    keys = [mistake.partition(":")[0] for mistake in told]
+    keys = [mistake.partition(":")[0] for mistake in messages]
     assert keys == [
         "server.port",
         "server.workers",
@@ -133,18 +133,18 @@ def test_all_mistakes_are_named_at_once() -> None:
         "limits.connect",
         "models.m.settings.top_p",
         "providers.openai-compat.base_url",
-        "providers.nobody.profile",
-        "providers.nobody.base_url",
+        "providers.unknown.profile",
+        "providers.unknown.base_url",
         "models.m.provider",
     ]
 
 
-def test_no_configuration_is_a_configuration() -> None:
+def test_an_empty_configuration_is_valid() -> None:
     assert check_config({}, {}) == Config()
     assert Config().uses_local_model
 
 
-def test_what_a_file_says_is_what_is_meant(tmp_path: Path) -> None:
+def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "pellucid.toml"
     path.write_text(
         """
@@ -172,7 +172,7 @@ def test_what_a_file_says_is_what_is_meant(tmp_path: Path) -> None:
     assert not config.uses_local_model
 
 
-def test_what_the_documentation_shows_is_right() -> None:
+def test_the_documented_examples_are_valid() -> None:
     text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
     examples = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert examples
@@ -181,7 +181,7 @@ def test_what_the_documentation_shows_is_right() -> None:
 
 
 @pytest.mark.parametrize(("text", "says"), [(b"[", "not TOML"), (b"a = 1\na = 2", "not TOML"), (b"\xff", "not UTF-8")])
-def test_a_file_that_is_none(tmp_path: Path, text: bytes, says: str) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path, text: bytes, says: str) -> None:
     path = tmp_path / "c.toml"
     path.write_bytes(text)
     with pytest.raises(ConfigError, match=says):
@@ -192,7 +192,7 @@ def test_a_file_that_is_none(tmp_path: Path, text: bytes, says: str) -> None:
         read_config(tmp_path)
 
 
-def test_keys_come_from_the_environment() -> None:
+def test_api_keys_come_from_the_environment() -> None:
     environ = {"OPENAI_API_KEY": "usual", "MINE": "of one's own\n", "EMPTY": ""}
     config = check_config({"providers": {"openai": {}}}, environ)
     profile = config.all_profiles()["openai"]
@@ -218,7 +218,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-def is_a_configuration_or_a_list_of_mistakes(table: dict[str, Any]) -> bool:
+def is_valid_or_lists_its_mistakes(table: dict[str, Any]) -> bool:
     try:
         config = check_config(table, {})
     except ConfigError as error:
@@ -228,8 +228,8 @@ def is_a_configuration_or_a_list_of_mistakes(table: dict[str, Any]) -> bool:
 
 @many
 @given(st.dictionaries(KEYS | st.text(max_size=4), VALUES, max_size=5))
-def test_any_table_is_a_configuration_or_a_list_of_mistakes(table: dict[str, Any]) -> None:
-    assert is_a_configuration_or_a_list_of_mistakes(table)
+def test_any_table_is_valid_or_its_mistakes_are_listed(table: dict[str, Any]) -> None:
+    assert is_valid_or_lists_its_mistakes(table)
 
 
 SECTIONS = {
@@ -250,5 +250,5 @@ SECTIONS = {
         },
     )
 )
-def test_so_is_one_that_looks_nearly_right(table: dict[str, Any]) -> None:
-    assert is_a_configuration_or_a_list_of_mistakes(table)
+def test_an_almost_valid_table_is_valid_or_its_mistakes_are_listed(table: dict[str, Any]) -> None:
+    assert is_valid_or_lists_its_mistakes(table)

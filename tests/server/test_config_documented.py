@@ -1,4 +1,4 @@
-"""Every key of the configuration is in the documentation, and every key that is shown there exists."""
+"""Every key of the configuration is documented, and every documented key exists."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pellucid.server.config import Config
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md", "record.md")
 ELSEWHERE = {("models", "*", "settings"), ("providers", "*", "limits")}
-"""Whose keys are told elsewhere: in agents.md, and at [limits]."""
+"""Tables whose keys are documented elsewhere: in agents.md, and at [limits]."""
 
 
-def keys(to: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The paths of a struct's keys, and whether anything may stand below; `*` is a name that the operator gives."""
+def config_paths(to: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield the path of each key, and whether any key may follow; `*` stands for names that the operator chooses."""
     for field in msgspec.structs.fields(to):
         path = (*at, field.encode_name)
         kinds = [kind for kind in get_args(field.type) or (field.type,) if kind is not type(None)]
-        named = get_origin(field.type) is dict
+        is_mapping = get_origin(field.type) is dict
         structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
-        yield path, path in ELSEWHERE or (named and not structs)
+        yield path, path in ELSEWHERE or (is_mapping and not structs)
         if path not in ELSEWHERE:
             for kind in structs:
-                yield from keys(kind, (*path, "*") if named else path)
+                yield from config_paths(kind, (*path, "*") if is_mapping else path)
 
 
-def shown() -> Iterator[tuple[str, ...]]:
-    """The paths in the examples, also in what is commented out."""
+def documented_paths() -> Iterator[tuple[str, ...]]:
+    """Yield the paths in the examples, also those that are commented out."""
     for page in PAGES:
         for example in re.findall(r"^```toml\n(.*?)^```", (DOCS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE):
             at: tuple[str, ...] = ()
@@ -48,26 +48,30 @@ def shown() -> Iterator[tuple[str, ...]]:
                                 yield from ((*at, name, inner) for inner in row)
 
 
-KEYS = dict(keys(Config))
+KEYS = dict(config_paths(Config))
 
 
-def known(path: tuple[str, ...]) -> tuple[str, ...]:
-    """The path with `*` for names, as far as the configuration says what may stand there."""
-    found: tuple[str, ...] = ()
+def with_wildcards(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path with `*` for names that the operator chooses, up to a table whose keys are free."""
+    wildcard_path: tuple[str, ...] = ()
     for name in path:
-        if KEYS.get(found):
+        if KEYS.get(wildcard_path):
             break
-        named = found in KEYS and any(key[: len(found) + 1] == (*found, "*") for key in KEYS)
-        found = (*found, "*" if named else name)
-    return found
+        is_mapping = wildcard_path in KEYS and any(
+            key[: len(wildcard_path) + 1] == (*wildcard_path, "*") for key in KEYS
+        )
+        wildcard_path = (*wildcard_path, "*" if is_mapping else name)
+    return wildcard_path
 
 
-def test_every_key_that_is_shown_exists() -> None:
-    for path in shown():
-        full = known(path)
+def test_every_documented_key_exists() -> None:
+    for path in documented_paths():
+        full = with_wildcards(path)
         assert full in KEYS or full[-1] == "*", f"{'.'.join(path)}: there is no such key"
 
 
-def test_every_key_is_shown() -> None:
-    told = {full[:n] for path in shown() for full in [known(path)] for n in range(1, len(full) + 1)}
-    assert sorted(".".join(path) for path in KEYS.keys() - told) == []
+def test_every_key_is_documented() -> None:
+    documented = {
+        full[:n] for path in documented_paths() for full in [with_wildcards(path)] for n in range(1, len(full) + 1)
+    }
+    assert sorted(".".join(path) for path in KEYS.keys() - documented) == []

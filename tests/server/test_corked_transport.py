@@ -1,4 +1,4 @@
-"""What a connection holds back to write it at once: nothing is lost, reordered, or held for longer than a step."""
+"""Data that a connection holds back to write together: nothing is lost, reordered, or held longer than a loop step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pellucid.server.uvicorn_adapter.http import CorkedTransport
 
 
-class Transport:
-    """Remembers what is written."""
+class RecordingTransport:
+    """A transport that records what is written."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -29,12 +29,12 @@ class Transport:
         self.closed = True
 
 
-def corked() -> tuple[Transport, CorkedTransport]:
-    transport = Transport()
+def corked() -> tuple[RecordingTransport, CorkedTransport]:
+    transport = RecordingTransport()
     return transport, CorkedTransport(cast("Any", transport), asyncio.get_running_loop())
 
 
-def test_a_head_leaves_with_what_follows_it_in_the_same_step() -> None:
+def test_a_head_is_written_with_the_data_of_the_same_loop_step() -> None:
     async def one_response() -> list[bytes]:
         transport, cork = corked()
         cork.cork()
@@ -49,12 +49,12 @@ def test_a_head_leaves_with_what_follows_it_in_the_same_step() -> None:
     assert asyncio.run(one_response()) == [b"head, created, first", b"second"]
 
 
-def test_a_response_that_ended_does_not_part_the_next_one_from_its_head() -> None:
+def test_a_finished_response_does_not_separate_the_next_head_from_its_data() -> None:
     async def two_responses() -> list[bytes]:
         transport, cork = corked()
         cork.cork()
         cork.write(b"first")
-        cork.flush()  # it ended in the step in which it began
+        cork.flush()  # it ended in the loop step in which it began
         cork.cork()
         await asyncio.sleep(0)
         cork.write(b"head, ")
@@ -65,7 +65,7 @@ def test_a_response_that_ended_does_not_part_the_next_one_from_its_head() -> Non
     assert asyncio.run(two_responses()) == [b"first", b"head, second"]
 
 
-def test_a_closed_connection_is_written_no_more() -> None:
+def test_nothing_is_written_to_a_closed_connection() -> None:
     async def closed_meanwhile() -> list[bytes]:
         transport, cork = corked()
         cork.cork()

@@ -1,4 +1,4 @@
-"""What is wrong with a body, whatever the protocol: said with its place, and not at any length."""
+"""Errors of request bodies in every protocol: each names its location, and has a limited length."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"inenr": 1}, "inenr: there is no such field; did you mean 'inner'?", "inenr"),
     ],
 )
-def test_what_was_sent_is_told_so_that_it_is_known_again(sent: Any, message: str, param: str | None) -> None:
+def test_an_error_quotes_a_short_part_of_the_input(sent: Any, message: str, param: str | None) -> None:
     with pytest.raises(RequestError) as caught:
         convert(sent, Outer)
     assert (caught.value.info.message, caught.value.info.param) == (message, param)
 
 
-ASKED = {"model": "m", "input": "Hi"}
-SAID = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-RUN: dict[str, Any] = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": [], "state": {}}
+RESPONSES_BODY = {"model": "m", "input": "Hi"}
+CHAT_BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+RUN_INPUT: dict[str, Any] = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": [], "state": {}}
 
 
-def called(body: bytes) -> None:
+def parse_and_build_call(body: bytes) -> None:
     request = openresponses.parse_request(body)
     request.call(request.messages())
 
@@ -59,20 +59,23 @@ def called(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("read", "body"),
     [
-        (openresponses.parse_request, {**ASKED, "input": [{"type": LONG}]}),
-        (openresponses.parse_request, {**ASKED, "tools": [{"type": LONG}]}),
-        (called, {**ASKED, "tool_choice": {"type": "function", "name": LONG}}),
-        (chat_completions.parse_request, {**SAID, "tools": [{"type": LONG}]}),
-        (chat_completions.parse_request, {**SAID, "messages": [{"role": LONG, "content": "Hi"}]}),
-        (chat_completions.parse_request, {**SAID, "messages": [{"role": "function", "name": LONG, "content": "Hi"}]}),
-        (agui.parse_input, {**RUN, "forwardedProps": {"pellucid": {LONG: 1}}}),
-        (agui.parse_input, {**RUN, "forwardedProps": {"pellucid": {"dialect": LONG}}}),
-        (agui.parse_input, {**RUN, "forwardedProps": {}, "messages": [{"id": "1", "role": LONG, "content": ""}]}),
+        (openresponses.parse_request, {**RESPONSES_BODY, "input": [{"type": LONG}]}),
+        (openresponses.parse_request, {**RESPONSES_BODY, "tools": [{"type": LONG}]}),
+        (parse_and_build_call, {**RESPONSES_BODY, "tool_choice": {"type": "function", "name": LONG}}),
+        (chat_completions.parse_request, {**CHAT_BODY, "tools": [{"type": LONG}]}),
+        (chat_completions.parse_request, {**CHAT_BODY, "messages": [{"role": LONG, "content": "Hi"}]}),
+        (
+            chat_completions.parse_request,
+            {**CHAT_BODY, "messages": [{"role": "function", "name": LONG, "content": "Hi"}]},
+        ),
+        (agui.parse_input, {**RUN_INPUT, "forwardedProps": {"pellucid": {LONG: 1}}}),
+        (agui.parse_input, {**RUN_INPUT, "forwardedProps": {"pellucid": {"dialect": LONG}}}),
+        (agui.parse_input, {**RUN_INPUT, "forwardedProps": {}, "messages": [{"id": "1", "role": LONG, "content": ""}]}),
         (ai_sdk.parse_request, {"messages": [{"id": "1", "role": LONG, "parts": []}]}),
         (ai_sdk.parse_request, {"messages": [{"id": "1", "role": "user", "parts": [{"type": LONG}]}]}),
     ],
 )
-def test_no_protocol_sends_back_whole_what_it_was_sent(read: Any, body: Any) -> None:
+def test_no_protocol_echoes_long_input_in_an_error(read: Any, body: Any) -> None:
     with pytest.raises(RequestError) as caught:
         read(msgspec.json.encode(body))
     assert len(caught.value.info.message) < 400

@@ -1,4 +1,4 @@
-"""What the documentation shows to be copied works as it stands."""
+"""The examples of the documentation work as they are."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CONFIGURATIONS = [
 
 
 @pytest.mark.parametrize("text", CONFIGURATIONS)
-def test_a_piece_of_configuration_is_right_by_itself(text: str) -> None:
+def test_each_documented_configuration_is_valid(text: str) -> None:
     tokens = dict.fromkeys(re.findall(r'token_env = "(\w+)"', text), "a token")
     assert check_config(tomllib.loads(text), tokens)
 
 
-def test_the_server_of_tools_that_is_shown_can_be_called(tmp_path: Path) -> None:
+def test_the_documented_mcp_server_can_be_called(tmp_path: Path) -> None:
     [source] = [text for text in examples(ROOT / "docs" / "tools.md", "python") if text.startswith("# clock.py")]
     (tmp_path / "clock.py").write_text(source)
 
@@ -45,19 +45,19 @@ def test_the_server_of_tools_that_is_shown_can_be_called(tmp_path: Path) -> None
         async with MCPServer("clock", command=sys.executable, args=[str(tmp_path / "clock.py")]) as server:
             [tool] = await server.tools()
             assert tool.definition.description == "The time of day in a zone, such as Europe/Paris."
-            said = await tool.call(RunContext("me", None), tool.validate({"zone": "Europe/Paris"}))
-            return str(said["result"])
+            result = await tool.call(RunContext("me", None), tool.validate({"zone": "Europe/Paris"}))
+            return str(result["result"])
 
     assert re.fullmatch(r"\d\d:\d\d", asyncio.run(call()))
 
 
-def test_the_redaction_that_is_shown_runs() -> None:
+def test_the_documented_redaction_runs() -> None:
     [source] = examples(ROOT / "docs" / "views.md", "python")
     exec(compile(source, "views.md", "exec"), {})
 
 
-def test_the_agent_of_pydantic_ai_that_is_shown_is_served() -> None:
+def test_the_documented_pydantic_ai_agent_is_served() -> None:
     [source] = [text for text in examples(ROOT / "docs" / "agents.md", "python") if "PydanticAgent" in text]
-    made: dict[str, Any] = {}
-    exec(compile(source, "agents.md", "exec"), made)
-    assert "helper" in made["app"].services.catalog
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "agents.md", "exec"), namespace)
+    assert "helper" in namespace["app"].services.catalog

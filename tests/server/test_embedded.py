@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs("engine")
 
 
 class Home:
-    """A gateway with the tiny model in it."""
+    """A gateway with the tiny model."""
 
     def __init__(self, gateway: Served, engine: Engine) -> None:
         self.gateway = gateway
@@ -37,7 +37,7 @@ class Home:
         wait_until(lambda: self.gateway.request("GET", "/ready").status == 200, "the engine is ready", within=100)
 
     def holds(self, running: int, waiting: int, within: float = LIMIT_SECONDS) -> None:
-        """Wait until so many hold the engine and wait for it."""
+        """Wait until the engine has this many running and waiting requests."""
         queue = self.engine.queue
         what = f"{running} hold the engine, {waiting} wait"
         wait_until(lambda: (queue.running, queue.waiting) == (running, waiting), what, within)
@@ -45,7 +45,7 @@ class Home:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    # Without the hub: a machine that has none would wait for it each time the cache is cold.
+    # Without the hub: a machine without access to it would wait for it whenever the cache is empty.
     model = msgspec.structs.replace(find_model("smollm2-135m"), hub="")
     weights: Path = asyncio.run(fetch(model))
     log = tmp_path_factory.mktemp("engine") / "engine.log"
@@ -63,29 +63,29 @@ LONG: dict[str, Any] = {"input": "Tell a long story.", "max_output_tokens": 1000
 
 
 def kinds(reply: Reply) -> list[str]:
-    """The types of events, each run of the same told once."""
+    """Return the types of events, without consecutive duplicates."""
     types = [event["type"] for event in reply.events]
     return [kind for n, kind in enumerate(types) if n == 0 or types[n - 1] != kind]
 
 
-def test_it_thinks_and_then_answers(home: Home) -> None:
+def test_the_model_thinks_and_then_answers(home: Home) -> None:
     reply = home.gateway.ask(None, stream=True, max_output_tokens=300, temperature=0)
     assert reply.status == 200
     assert verify(reply.body) == []
-    told = kinds(reply)
-    assert told[:2] == ["response.created", "response.in_progress"]
-    assert told.index("response.reasoning.delta") < told.index("response.output_text.delta")
+    types = kinds(reply)
+    assert types[:2] == ["response.created", "response.in_progress"]
+    assert types.index("response.reasoning.delta") < types.index("response.output_text.delta")
     assert reply.events[-1]["response"]["model"] == "smollm2-135m"
     assert reply.events[-1]["response"]["usage"]["output_tokens"] > 0
 
 
-def test_the_whole_response(home: Home) -> None:
+def test_a_response_without_streaming(home: Home) -> None:
     response = home.gateway.ask("local", max_output_tokens=120).json
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_told_not_to_think_it_does_not(home: Home, stream: bool) -> None:
+def test_reasoning_can_be_disabled(home: Home, stream: bool) -> None:
     reply = home.gateway.ask(None, stream=stream, reasoning={"effort": "none"}, max_output_tokens=20)
     response = reply.events[-1]["response"] if stream else reply.json
     assert [item["type"] for item in response["output"]] == ["message"]
@@ -98,7 +98,7 @@ def test_an_image_is_refused(home: Home, stream: bool) -> None:
     assert reply.status == 400
     assert reply.error["code"] == "unsupported_by_embedded_model"
     assert "accepts only text, not an image;" in reply.error["message"]
-    assert reply.error["param"] is None, "no field of the engine's own wire"
+    assert reply.error["param"] is None, "a field of the engine's wire is not named"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -110,7 +110,7 @@ def test_too_long_a_prompt_is_refused(home: Home, stream: bool) -> None:
     home.holds(0, 0)
 
 
-def test_who_must_wait_is_told_so(home: Home) -> None:
+def test_a_waiting_request_receives_a_queued_event(home: Home) -> None:
     with home.gateway.open("local", **LONG) as first:
         first.until("response.reasoning.delta")
         with home.gateway.open("local", max_output_tokens=40) as second:
@@ -124,14 +124,14 @@ def test_who_must_wait_is_told_so(home: Home) -> None:
     assert kinds(reply)[-1] in ("response.completed", "response.incomplete")
 
 
-def test_who_leaves_frees_the_engine(home: Home) -> None:
+def test_a_disconnect_frees_the_engine(home: Home) -> None:
     with home.gateway.open("local", **LONG) as stream:
         stream.until("response.reasoning.delta")
         home.holds(1, 0)
     home.holds(0, 0, within=5)
 
 
-def test_who_leaves_while_waiting_frees_the_place(home: Home) -> None:
+def test_a_disconnect_while_queued_frees_the_place(home: Home) -> None:
     with home.gateway.open("local", **LONG) as first:
         first.until("response.reasoning.delta")
         with home.gateway.open("local") as second:
@@ -141,7 +141,7 @@ def test_who_leaves_while_waiting_frees_the_place(home: Home) -> None:
     home.holds(0, 0, within=5)
 
 
-def test_many_take_their_turns(home: Home) -> None:
+def test_concurrent_requests_are_served_in_turn(home: Home) -> None:
     replies: list[Reply] = []
 
     def ask() -> None:
@@ -157,7 +157,7 @@ def test_many_take_their_turns(home: Home) -> None:
     home.holds(0, 0)
 
 
-def test_an_engine_that_dies_ends_its_stream_and_comes_back(home: Home) -> None:
+def test_an_engine_that_dies_ends_its_stream_and_is_restarted(home: Home) -> None:
     assert home.engine.pid is not None
     with home.gateway.open("local", **LONG) as stream, home.gateway.open("local", max_output_tokens=40) as waits:
         stream.until("response.reasoning.delta")
@@ -166,7 +166,7 @@ def test_an_engine_that_dies_ends_its_stream_and_comes_back(home: Home) -> None:
         events = stream.events
         assert verify(stream.seen) == []
         assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
-        # Who waited, and who comes now, are served by its successor.
+        # The restarted engine serves the waiting request and a new one.
         now = home.gateway.ask("local", stream=True, max_output_tokens=40, timeout=100)
         for body in (now.body, waits.rest()):
             assert events_of(body)[-1]["type"] in ("response.completed", "response.incomplete"), body[-600:]

@@ -1,4 +1,4 @@
-"""Many at once: all of them whole, and afterwards nothing is left."""
+"""Many concurrent streams: all complete, and nothing stays open afterwards."""
 
 from __future__ import annotations
 
@@ -30,57 +30,59 @@ async def ask(port: int, model: str) -> bytes:
     return data
 
 
-class Left(NamedTuple):
-    """What there is of this process."""
+class ProcessResources(NamedTuple):
+    """Resources that this process holds."""
 
     files: int
     tasks: int
     objects: int
-    """Ours: a run, an encoder, a decoder that somebody still holds would be among them."""
+    """Objects of pellucid, among them runs, encoders and decoders that are still referenced."""
 
 
-def left() -> Left:
+def process_resources() -> ProcessResources:
     gc.collect()
     objects = gc.get_objects()
     tasks = sum(isinstance(thing, asyncio.Task) and not thing.done() for thing in objects)
     ours = sum(str(type(thing).__module__).startswith("pellucid") for thing in objects)
-    return Left(len(os.listdir("/proc/self/fd")), tasks, ours)
+    return ProcessResources(len(os.listdir("/proc/self/fd")), tasks, ours)
 
 
-def test_many_streams_at_once(gateway: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_concurrent_streams_complete_and_leak_nothing(
+    gateway: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
     started = 0
-    all_there = asyncio.Event()
+    all_started = asyncio.Event()
 
     async def script(call: Call) -> None:
         nonlocal started
         await call.head()
         started += 1
         if started == STREAMS:
-            all_there.set()
-        await all_there.wait()  # so that all are open at the same time
+            all_started.set()
+        await all_started.wait()  # so that all are open at the same time
         for n in range(20):
             await call.event(delta(reasoning_content=f"{n} "))
         await call.event(delta("stop", content="end"))
         await call.event(b"[DONE]")
         await call.end()
 
-    async def all_of_them() -> list[bytes]:
+    async def ask_all() -> list[bytes]:
         return await asyncio.gather(*(ask(gateway.port, model) for _ in range(STREAMS)))
 
-    after = []
-    for _ in range(2):  # the first round makes what is kept: connections, caches
+    measurements = []
+    for _ in range(2):  # the first round opens connections and fills caches
         started = 0
-        all_there.clear()
+        all_started.clear()
         model = upstream.plays(script)
-        replies = asyncio.run(all_of_them())
+        replies = asyncio.run(ask_all())
         for reply in replies:
             assert b"event: response.completed" in reply
             assert reply.count(b"event: response.reasoning.delta") == 20
         gateway.idle()
-        after.append(left())
-    # A leak is one thing or more for each stream; what else comes and goes (pooled connections that are just being
-    # closed, caches that fill) is far less.
-    first, second = after
+        measurements.append(process_resources())
+    # A leak is at least one object for each stream. Other changes (pooled connections that are closing, caches that
+    # fill) are far fewer.
+    first, second = measurements
     assert second.files <= first.files + STREAMS // 2
     assert second.tasks <= first.tasks + STREAMS // 2
     assert second.objects <= first.objects + STREAMS // 2

@@ -1,4 +1,4 @@
-"""Functions of the server: a request goes on over turns by itself."""
+"""Functions of the server: a request continues over several turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served, serve
 from tests.server import loop_tools
-from tests.server.loop_kit import calling, function, kinds, legal, output, outputs, turn
+from tests.server.loop_kit import calling, function, kinds, legal_events, output, outputs, turn
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +29,13 @@ def looping(upstream: Upstream) -> Iterator[Served]:
 FORBIDDEN = {"type": "allowed_tools", "mode": "none"}
 
 
-def test_a_request_loops_over_turns_by_itself(looping: Served, upstream: Upstream) -> None:
+def test_a_request_continues_over_turns_until_the_answer(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(
         turn("I need a sum. ", "", calling("add", "c1", a=2, b=3)),
         turn("And the sky. ", "", calling("weather", "c2", city="Lyon")),
         turn("Now I know. ", "Five, and rain."),
     )
-    events = legal(looping.ask(model, stream=True))
+    events = legal_events(looping.ask(model, stream=True))
     items = events[-1]["response"]["output"]
     step = ["reasoning", "function_call", "function_call_output"]
     assert kinds(items) == [*step, *step, "reasoning", "message"]
@@ -49,35 +49,35 @@ def test_a_request_loops_over_turns_by_itself(looping: Served, upstream: Upstrea
 
 def test_max_tool_calls_ends_the_response_as_incomplete(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("Again. ", "", calling("add", a=1, b=1)))
-    response = legal(looping.ask(model, stream=True, max_tool_calls=2))[-1]["response"]
+    response = legal_events(looping.ask(model, stream=True, max_tool_calls=2))[-1]["response"]
     assert response["status"] == "incomplete"
     assert response["incomplete_details"] == {"reason": "max_tool_calls"}
     assert kinds(response["output"]).count("function_call_output") == 2
     assert response["max_tool_calls"] == 2
-    # What is not answered does not stand in the way of what follows.
+    # An unanswered call does not prevent a continuation.
     after = upstream.plays(turn("", "Well."))
-    on = looping.ask(after, previous_response_id=response["id"])
-    assert kinds(output(on)) == ["message"]
-    sent = upstream.calls(after)[0].body["messages"]
-    called = [call["id"] for said in sent for call in said.get("tool_calls", [])]
-    assert called == [said["tool_call_id"] for said in sent if said["role"] == "tool"]
+    continued = looping.ask(after, previous_response_id=response["id"])
+    assert kinds(output(continued)) == ["message"]
+    messages = upstream.calls(after)[0].body["messages"]
+    called_ids = [call["id"] for message in messages for call in message.get("tool_calls", [])]
+    assert called_ids == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
 
 
-def test_who_asks_for_no_end_is_given_one(upstream: Upstream) -> None:
+def test_the_configured_limit_of_calls_applies_to_every_request(upstream: Upstream) -> None:
     config = {
         "tools": {"functions": ["tests.server.loop_tools:every"], "max_calls": 3},
         "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
     }
     with serve(config) as gateway:
-        for asked, carried_out in ((None, 3), (2, 2), (9, 3)):
+        for requested, executed in ((None, 3), (2, 2), (9, 3)):
             model = upstream.plays(turn("Again. ", "", calling("add", a=1, b=1)))
-            response = legal(gateway.ask(model, stream=True, max_tool_calls=asked))[-1]["response"]
+            response = legal_events(gateway.ask(model, stream=True, max_tool_calls=requested))[-1]["response"]
             assert response["incomplete_details"] == {"reason": "max_tool_calls"}
-            assert len(upstream.calls(model)) == carried_out + 1
-            assert kinds(response["output"]).count("function_call_output") == carried_out
+            assert len(upstream.calls(model)) == executed + 1
+            assert kinds(response["output"]).count("function_call_output") == executed
 
 
-def test_calls_of_one_turn_run_together_unless_told_not_to(
+def test_calls_of_one_turn_run_in_parallel_unless_disabled(
     looping: Served, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for parallel in (True, False):
@@ -104,20 +104,22 @@ def test_a_function_that_fails_or_takes_too_long_does_not_end_the_run(looping: S
     reply = looping.ask(model, stream=True)
     loop_tools.released.set()
     items = output(reply)
-    said = outputs(items)
-    assert said["c1"] == "The tool failed (RuntimeError)."
-    assert said["c2"] == "It did not return within 0.2 s."
-    assert said["c3"].startswith("The arguments do not fit: ")
+    results = outputs(items)
+    assert results["c1"] == "The tool failed (RuntimeError)."
+    assert results["c2"] == "It did not return within 0.2 s."
+    assert results["c3"].startswith("The arguments do not fit: ")
     assert b"hunter2" not in reply.body
     assert kinds(items)[-1] == "message"
-    [returned] = [said for said in upstream.calls(model)[1].body["messages"] if said.get("tool_call_id") == "c1"]
+    [returned] = [
+        message for message in upstream.calls(model)[1].body["messages"] if message.get("tool_call_id") == "c1"
+    ]
     assert "hunter2" not in returned["content"]
 
 
-# --- choices ---------------------------------------------------------------------------------------------------------
+# --- tool_choice -----------------------------------------------------------------------------------------------------
 
 
-def test_tool_choice_none_offers_nothing_that_can_be_called(looping: Served, upstream: Upstream) -> None:
+def test_tool_choice_none_disables_calls(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("", "Done."))
     looping.ask(model, tool_choice="none")
     body = upstream.calls(model)[0].body
@@ -125,7 +127,7 @@ def test_tool_choice_none_offers_nothing_that_can_be_called(looping: Served, ups
 
 
 @pytest.mark.parametrize("choice", ["none", {**FORBIDDEN, "tools": [{"type": "function", "name": "add"}]}])
-def test_a_model_that_calls_all_the_same_is_not_served(looping: Served, upstream: Upstream, choice: Any) -> None:
+def test_a_forbidden_call_is_not_executed(looping: Served, upstream: Upstream, choice: Any) -> None:
     model = upstream.plays(turn("", "", calling("add", "c1", a=1, b=1)), turn("", "Two."))
     assert kinds(output(looping.ask(model, stream=True, tool_choice=choice))) == ["function_call"]
     body = {"model": model, "messages": [{"role": "user", "content": "Why?"}], "tool_choice": "none"}
@@ -138,7 +140,7 @@ def test_a_model_that_calls_all_the_same_is_not_served(looping: Served, upstream
     "choice",
     ["required", {"type": "function", "name": "add"}],
 )
-def test_a_forced_call_is_forced_once(looping: Served, upstream: Upstream, choice: Any) -> None:
+def test_a_forced_tool_choice_applies_to_the_first_turn_only(looping: Served, upstream: Upstream, choice: Any) -> None:
     model = upstream.plays(turn("", "", calling("add", "c1", a=1, b=1)), turn("", "Two."))
     reply = looping.ask(model, stream=True, tool_choice=choice)
     assert kinds(output(reply)) == ["function_call", "function_call_output", "message"]
@@ -148,10 +150,10 @@ def test_a_forced_call_is_forced_once(looping: Served, upstream: Upstream, choic
     assert len(second["tools"]) == 6
 
 
-def test_allowed_tools_narrow_what_is_offered(looping: Served, upstream: Upstream) -> None:
+def test_allowed_tools_restrict_the_tools_sent(looping: Served, upstream: Upstream) -> None:
     choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}
     model = upstream.plays(turn("", "", calling("add", "c1", a=1, b=1)), turn("", "Two."))
-    response = legal(looping.ask(model, stream=True, tool_choice=choice))[-1]["response"]
+    response = legal_events(looping.ask(model, stream=True, tool_choice=choice))[-1]["response"]
     assert response["tool_choice"] == choice
     for call in upstream.calls(model):
         assert [tool["function"]["name"] for tool in call.body["tools"]] == ["add"]
@@ -160,17 +162,17 @@ def test_allowed_tools_narrow_what_is_offered(looping: Served, upstream: Upstrea
     assert "'ad'" in wrong.error["message"]
 
 
-def test_a_tool_that_was_not_offered_is_nobody_s_of_ours(looping: Served, upstream: Upstream) -> None:
+def test_a_tool_outside_allowed_tools_is_not_executed(looping: Served, upstream: Upstream) -> None:
     choice = {"type": "allowed_tools", "tools": [{"type": "function", "name": "add"}]}
     model = upstream.plays(turn("", "", calling("weather", "c1", city="Lyon")))
     items = output(looping.ask(model, stream=True, tool_choice=choice))
     assert kinds(items) == ["function_call"]
 
 
-# --- the caller's own -------------------------------------------------------------------------------------------------
+# --- functions of the client ------------------------------------------------------------------------------------------
 
 
-def test_the_caller_s_function_goes_before_ours_of_the_same_name(looping: Served, upstream: Upstream) -> None:
+def test_a_client_function_overrides_a_server_function_of_the_same_name(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("Sum. ", "", calling("add", "c1", a=1, b=1)))
     own = [function("add", x={"type": "integer"})]
     items = output(looping.ask(model, stream=True, tools=own))
@@ -180,7 +182,7 @@ def test_the_caller_s_function_goes_before_ours_of_the_same_name(looping: Served
     assert set(add["parameters"]["properties"]) == {"x"}
 
 
-def test_the_caller_s_function_goes_before_ours_also_if_they_are_the_same(looping: Served, upstream: Upstream) -> None:
+def test_a_client_function_overrides_an_identical_server_function(looping: Served, upstream: Upstream) -> None:
     ours = loop_tools.slow.definition
     same = {
         "type": "function",
@@ -193,45 +195,45 @@ def test_the_caller_s_function_goes_before_ours_also_if_they_are_the_same(loopin
     assert kinds(output(looping.ask(model, tools=[same]))) == ["function_call"]
 
 
-def test_a_turn_that_calls_ours_and_the_caller_s_waits_for_the_caller(looping: Served, upstream: Upstream) -> None:
+def test_a_turn_with_server_and_client_calls_waits_for_the_client(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(
         turn("Both. ", "", calling("mine", "c1", q=1), calling("add", "c2", a=1, b=2), calling("mine", "c3", q=3)),
         turn("", "All there."),
     )
     own = [function("mine", q={"type": "integer"})]
     first = looping.ask(model, stream=True, tools=own)
-    response = legal(first)[-1]["response"]
+    response = legal_events(first)[-1]["response"]
     assert response["status"] == "completed"
     assert kinds(response["output"]) == ["reasoning", *["function_call"] * 3, "function_call_output"]
     assert outputs(response["output"]) == {"c2": "3"}
     answers = [{"type": "function_call_output", "call_id": id, "output": id} for id in ("c3", "c1")]
-    on = looping.ask(model, tools=own, input=answers, previous_response_id=response["id"])
-    assert kinds(output(on)) == ["message"]
+    continued = looping.ask(model, tools=own, input=answers, previous_response_id=response["id"])
+    assert kinds(output(continued)) == ["message"]
     stateful = upstream.calls(model)[-1].body["messages"]
-    assert [said["tool_call_id"] for said in stateful if said["role"] == "tool"] == ["c1", "c2", "c3"]
+    assert [message["tool_call_id"] for message in stateful if message["role"] == "tool"] == ["c1", "c2", "c3"]
 
-    asked = {"type": "message", "role": "user", "content": "Why?"}
-    looping.ask(model, tools=own, input=[asked, *response["output"], *answers], store=False)
+    user_message = {"type": "message", "role": "user", "content": "Why?"}
+    looping.ask(model, tools=own, input=[user_message, *response["output"], *answers], store=False)
     stateless = upstream.calls(model)[-1].body["messages"]
     assert stateless == stateful
 
 
-# --- pictures --------------------------------------------------------------------------------------------------------
+# --- images ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_that_a_function_returned_stays_one(looping: Served, upstream: Upstream) -> None:
+def test_an_image_returned_by_a_function_stays_an_image(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("", "", calling("picture", "c1")), turn("", "A pixel."), turn("", "Still."))
     reply = looping.ask(model, stream=True)
-    response = legal(reply)[-1]["response"]
+    response = legal_events(reply)[-1]["response"]
     url = f"data:image/png;base64,{loop_tools.PIXEL}"
     assert outputs(response["output"])["c1"] == [
         {"type": "input_text", "text": "see:"},
         {"type": "input_image", "image_url": url, "detail": "auto"},
     ]
-    asked = {"type": "message", "role": "user", "content": "Why?"}
-    again = {"type": "message", "role": "user", "content": "Sure?"}
-    looping.ask(model, input=[again], previous_response_id=response["id"])
-    looping.ask(model, input=[asked, *response["output"], again], store=False)
+    question = {"type": "message", "role": "user", "content": "Why?"}
+    follow_up = {"type": "message", "role": "user", "content": "Sure?"}
+    looping.ask(model, input=[follow_up], previous_response_id=response["id"])
+    looping.ask(model, input=[question, *response["output"], follow_up], store=False)
     _, second, stateful, stateless = (call.body["messages"] for call in upstream.calls(model))
     assert stateful[: len(second)] == second
     assert json.dumps(stateful).count(url) == json.dumps(stateless).count(url) == 1

@@ -1,4 +1,4 @@
-"""Tools of real MCP servers: those that the operator names, and those that a request names."""
+"""Tools of real MCP servers, named by the operator or by a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.scripted import Upstream
 from tests.scripted.gateway import Reply, Served, serve
-from tests.server.loop_kit import calling, function, kinds, legal, output, outputs, turn
+from tests.server.loop_kit import calling, function, kinds, legal_events, output, outputs, turn
 from tests.service_ports import candidate_ports
 from tests.waiting import wait_until
 
@@ -24,7 +24,7 @@ TOOLS = ["add", "fail", "picture", "pid", "shape", "slow", "die"]
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[int]:
-    """A server over streamable HTTP; its port."""
+    """Run an MCP server over streamable HTTP, and yield its port."""
     for port in candidate_ports():
         process = subprocess.Popen([sys.executable, PEER, "http", str(port)], stderr=subprocess.DEVNULL)
         try:
@@ -45,7 +45,7 @@ def answers_or_has_ended(process: subprocess.Popen[bytes], port: int) -> bool:
 @pytest.fixture(scope="module")
 def looping(upstream: Upstream, peer: int) -> Iterator[Served]:
     stdio = {"command": sys.executable, "args": [PEER, "stdio"]}
-    # What a server takes to start again is part of the call that finds it gone.
+    # The time that a server needs to restart counts for the call that restarts it.
     patient = {**stdio, "allowed_tools": [tool for tool in TOOLS if tool != "slow"], "timeout_seconds": 30.0}
     config = {
         "tools": {
@@ -63,7 +63,7 @@ def looping(upstream: Upstream, peer: int) -> Iterator[Served]:
         yield running
 
 
-def offered(upstream: Upstream, model: str) -> set[str]:
+def offered_tools(upstream: Upstream, model: str) -> set[str]:
     return {tool["function"]["name"] for tool in upstream.calls(model)[0].body.get("tools", [])}
 
 
@@ -82,25 +82,25 @@ def test_tools_of_all_servers_are_offered_and_called(looping: Served, upstream: 
         "c5": "there is no such city",
     }
     assert kinds(items)[-1] == "message"
-    assert offered(upstream, model) == {*TOOLS, "here_add", "there_add", "two_parts"} - {"add"}
+    assert offered_tools(upstream, model) == {*TOOLS, "here_add", "there_add", "two_parts"} - {"add"}
 
 
-def test_a_slow_tool_is_told_and_a_dead_server_is_started_again(looping: Served, upstream: Upstream) -> None:
+def test_a_slow_tool_times_out_and_a_dead_server_is_restarted(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(
         turn("", "", calling("slow", "c1", seconds=30)),
         turn("", "", calling("die", "c2")),
         turn("", "", calling("pid", "c3")),
         turn("", "Done."),
     )
-    said = outputs(output(looping.ask(model, stream=True)))
-    assert said["c1"] == "It did not return within 1 s."
-    assert "whether the call was carried out is not known" in said["c2"]
-    assert said["c3"].isdecimal()
+    results = outputs(output(looping.ask(model, stream=True)))
+    assert results["c1"] == "It did not return within 1 s."
+    assert "whether the call was carried out is not known" in results["c2"]
+    assert results["c3"].isdecimal()
 
 
-def test_a_picture_comes_through_the_store_as_one(looping: Served, upstream: Upstream) -> None:
+def test_an_image_of_a_tool_is_stored_as_an_image(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("", "", calling("picture", "c1")), turn("", "A pixel."))
-    response = legal(looping.ask(model, stream=True))[-1]["response"]
+    response = legal_events(looping.ask(model, stream=True))[-1]["response"]
     [text, image, link] = outputs(response["output"])["c1"]
     assert (text["text"], image["type"], link["type"]) == ("see:", "input_image", "input_text")
     looping.ask(model, input="Sure?", previous_response_id=response["id"])
@@ -112,28 +112,30 @@ def test_a_picture_comes_through_the_store_as_one(looping: Served, upstream: Ups
 # --- servers that a request names ------------------------------------------------------------------------------------
 
 
-def named(url: str, **more: Any) -> dict[str, Any]:
+def mcp_tool(url: str, **more: Any) -> dict[str, Any]:
     return {"type": "mcp", "server_label": "mine", "server_url": url, "require_approval": "never", **more}
 
 
-def test_a_request_names_a_server(looping: Served, upstream: Upstream, peer: int) -> None:
+def test_a_request_can_name_a_server(looping: Served, upstream: Upstream, peer: int) -> None:
     url = f"http://localhost:{peer}/mcp"
     own = function("add")
     for stream in (True, False):
         model = upstream.plays(turn("Sum. ", "", calling("mine_add", "c1", a=1, b=2)), turn("", "Three."))
-        tools = [own, named(url, allowed_tools=["add"], headers={"X-One": "1"})]
+        tools = [own, mcp_tool(url, allowed_tools=["add"], headers={"X-One": "1"})]
         reply = looping.ask(model, stream=stream, tools=tools)
         items = output(reply)
         assert outputs(items) == {"c1": "3"}
         assert kinds(items) == ["reasoning", "function_call", "function_call_output", "message"]
-        assert {"add", "mine_add"} <= offered(upstream, model)
-        response = legal(reply)[-1]["response"] if stream else reply.json
+        assert {"add", "mine_add"} <= offered_tools(upstream, model)
+        response = legal_events(reply)[-1]["response"] if stream else reply.json
         assert [tool["name"] for tool in response["tools"]] == ["add"]
 
 
-def test_it_can_be_chosen_and_runs_in_the_background(looping: Served, upstream: Upstream, peer: int) -> None:
+def test_a_tool_of_a_named_server_can_be_forced_in_the_background(
+    looping: Served, upstream: Upstream, peer: int
+) -> None:
     model = upstream.plays(turn("", "", calling("shape", "c1")), turn("", "One."))
-    tools = [named(f"http://localhost:{peer}/mcp", allowed_tools={"tool_names": ["env"]})]
+    tools = [mcp_tool(f"http://localhost:{peer}/mcp", allowed_tools={"tool_names": ["env"]})]
     choice = {"type": "function", "name": "env"}
     reply = looping.ask(model, tools=tools, tool_choice=choice, background=True)
     assert reply.status == 200, reply.body
@@ -144,7 +146,7 @@ def test_it_can_be_chosen_and_runs_in_the_background(looping: Served, upstream: 
     assert upstream.calls(model)[0].body["tool_choice"] == {"type": "function", "function": {"name": "env"}}
 
 
-def refused(reply: Reply) -> tuple[int, Any, Any]:
+def refusal_of(reply: Reply) -> tuple[int, Any, Any]:
     return reply.status, reply.error["code"], reply.error["param"]
 
 
@@ -152,30 +154,30 @@ def refused(reply: Reply) -> tuple[int, Any, Any]:
 def test_a_private_address_is_refused(looping: Served, upstream: Upstream, peer: int, stream: bool) -> None:
     model = upstream.plays(turn("", "Hi."))
     for url in (f"http://127.0.0.1:{peer}/mcp", "http://169.254.169.254/", "http://[::1]/", "http://10.0.0.1/mcp"):
-        reply = looping.ask(model, stream=stream, tools=[function("own"), named(url)])
-        assert refused(reply) == (403, "egress_refused", "tools[1]")
+        reply = looping.ask(model, stream=stream, tools=[function("own"), mcp_tool(url)])
+        assert refusal_of(reply) == (403, "egress_refused", "tools[1]")
     assert upstream.calls(model) == []
 
 
-def test_what_resolves_to_a_private_address_or_is_not_there_is_refused(looping: Served, upstream: Upstream) -> None:
+def test_names_of_private_addresses_and_unreachable_servers_are_refused(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("", "Hi."))
-    reply = looping.ask(model, tools=[named("http://localhost.localdomain:1/mcp")])
-    assert refused(reply) == (403, "egress_refused", "tools[0]")
-    gone = looping.ask(model, stream=True, tools=[named("http://localhost:9/mcp")])
+    reply = looping.ask(model, tools=[mcp_tool("http://localhost.localdomain:1/mcp")])
+    assert refusal_of(reply) == (403, "egress_refused", "tools[0]")
+    gone = looping.ask(model, stream=True, tools=[mcp_tool("http://localhost:9/mcp")])
     assert gone.status >= 400
     assert gone.error["code"] == "mcp_unavailable"
     assert "'mine'" in gone.error["message"]
 
 
 @pytest.mark.parametrize("approval", [None, "always", {"never": {"tool_names": ["add"]}}])
-def test_approval_is_asked_of_nobody(looping: Served, upstream: Upstream, approval: Any) -> None:
-    tool = named("https://example.com/mcp", require_approval=approval)
+def test_required_approval_is_unsupported(looping: Served, upstream: Upstream, approval: Any) -> None:
+    tool = mcp_tool("https://example.com/mcp", require_approval=approval)
     reply = looping.ask(upstream.plays(turn("", "Hi.")), tools=[tool])
-    assert refused(reply) == (400, "unsupported_approval", "tools[0].require_approval")
+    assert refusal_of(reply) == (400, "unsupported_approval", "tools[0].require_approval")
     assert "'never'" in reply.error["message"]
 
 
-def test_urls_and_labels_are_looked_at(looping: Served, upstream: Upstream) -> None:
+def test_urls_labels_and_headers_are_validated(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(turn("", "Hi."))
     for change, code, param in (
         ({"server_url": "file:///etc/passwd"}, "bad_url", "tools[0]"),
@@ -184,15 +186,15 @@ def test_urls_and_labels_are_looked_at(looping: Served, upstream: Upstream) -> N
         ({"allowed_tools": "add"}, "invalid_value", "tools[0].allowed_tools"),
         ({"headers": {"Host": "x"}}, "invalid_request", "tools[0]"),
     ):
-        reply = looping.ask(model, tools=[named("https://example.com/mcp") | change])
-        assert refused(reply) == (400, code, param)
+        reply = looping.ask(model, tools=[mcp_tool("https://example.com/mcp") | change])
+        assert refusal_of(reply) == (400, code, param)
         assert "secret" not in reply.error["message"]
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_that_may_not_use_a_tool_is_not_offered_it(
+def test_tools_outside_a_key_s_policy_are_not_offered(
     upstream: Upstream, peer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THE_KEY", "k" * 32)
@@ -209,8 +211,8 @@ def test_a_key_that_may_not_use_a_tool_is_not_offered_it(
         model = upstream.plays(turn("", "", calling("weather", "c1", city="Lyon")))
         reply = running.post({"model": model, "input": "Why?"}, mine)
         assert kinds(output(reply)) == ["function_call"]
-        assert offered(upstream, model) == {"add"}
-        server = named(f"http://localhost:{peer}/mcp")
+        assert offered_tools(upstream, model) == {"add"}
+        server = mcp_tool(f"http://localhost:{peer}/mcp")
         reply = running.post({"model": model, "input": "Why?", "tools": [server]}, mine)
-        assert refused(reply) == (403, "tool_not_allowed", "tools")
+        assert refusal_of(reply) == (403, "tool_not_allowed", "tools")
         assert "'mcp:localhost'" in reply.error["message"]

@@ -1,4 +1,4 @@
-"""`/openapi.json` is what the server does: route by route, and whatever is asked of it."""
+"""`/openapi.json` describes every route, and the responses to generated requests match it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_route_is_described_and_nothing_else_is() -> None:
         else:
             sockets.add(path)
     described = {(method.upper(), path) for path, row in DOC["paths"].items() for method in METHODS & row.keys()}
-    # What is measured is served only where the operator has it on; the page's files are no API.
+    # Metrics are served only if the operator enables them; the files of the page are not part of the API.
     files = {("GET", re.sub(r":\w+}", "}", vars(route)["path"])) for route in Page(built_files()).routes()}
     assert served - files | {("GET", "/metrics")} == described
     assert sockets == {path for path, row in DOC["paths"].items() if any(key.endswith("-websocket") for key in row)}
@@ -52,7 +52,7 @@ def test_every_parameter_of_a_path_is_described() -> None:
         assert named == {p["name"] for p in row.get("parameters", []) if p["in"] == "path"}
 
 
-# --- whatever is asked ------------------------------------------------------------------------------------------------
+# --- generated requests -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +69,14 @@ def api(upstream: Upstream) -> Iterator[Served]:
 
 
 def operations() -> dict[str, Any]:
-    """What the document describes, by method and path; tests/spaces_server has what a participant's token opens."""
-    found = {}
+    """Return the documented operations by method and path, without those for participants (tests/spaces_server)."""
+    by_label = {}
     for result in schemathesis.openapi.from_dict(DOC).get_all_operations():
         assert not isinstance(result, Err), result
         operation = result.ok()
         if not operation.path.startswith(("/spaces/", "/participants")):
-            found[operation.label] = operation
-    return found
+            by_label[operation.label] = operation
+    return by_label
 
 
 OPERATIONS = operations()
@@ -92,7 +92,7 @@ CHECKS = [
     openapi.unsupported_method,
     openapi.allow_header_conformance,
 ]
-"""All but those that ask what only a user of the API knows (whose models there are, what was stored before)."""
+"""All checks but those that need to know which models and stored objects exist."""
 
 
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
@@ -111,28 +111,28 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /api/conversations/{id}": {"title": "One"},
     "POST /api/session": {"key": "k"},
 }
-"""A body of each operation that takes one, which is accepted."""
+"""A valid body for each operation that has one."""
 
 
 @pytest.fixture(scope="module")
-def there(api: Served) -> dict[str, dict[str, str]]:
-    """What there is, by the beginning of a path."""
+def existing_ids(api: Served) -> dict[str, dict[str, str]]:
+    """Create one object of each kind, and return their ids by the start of a path."""
 
-    def made(path: str, body: Any) -> Any:
+    def post(path: str, body: Any) -> Any:
         return api.request("POST", path, json.dumps(body).encode()).json
 
-    conversation = made("/v1/conversations", {"items": [MESSAGE]})["id"]
-    [kept] = api.request("GET", f"/v1/conversations/{conversation}/items").json["data"]
-    response = made("/v1/responses", {"input": "Why?", "background": True})["id"]
+    conversation = post("/v1/conversations", {"items": [MESSAGE]})["id"]
+    [item] = api.request("GET", f"/v1/conversations/{conversation}/items").json["data"]
+    response = post("/v1/responses", {"input": "Why?", "background": True})["id"]
     api.request("POST", "/ag-ui?store=true", json.dumps(RUN).encode())
-    asked = api.request("POST", "/api/chat", b'{"text": "Hi"}', {"Content-Type": "application/json"}).body
-    started = json.loads(re.findall(rb"data: (.*)", asked)[0])
+    stream = api.request("POST", "/api/chat", b'{"text": "Hi"}', {"Content-Type": "application/json"}).body
+    started = json.loads(re.findall(rb"data: (.*)", stream)[0])
     return {
         "/api/chat/": {"event_id": started["event_id"]},
         "/api/conversations/": {"id": started["conversation_id"]},
         "/v1/models/": {"id": "any"},
         "/v1/responses/": {"id": response},
-        "/v1/conversations/": {"id": conversation, "item_id": kept["id"]},
+        "/v1/conversations/": {"id": conversation, "item_id": item["id"]},
         "/ag-ui": {"threadId": "t", "runId": "r", "model": "any"},
     }
 
@@ -141,10 +141,10 @@ CHOICES = {"raw", "summary", "sealed", "hidden", "openresponses", "openai"}
 
 
 def may_be_accepted(case: Any) -> bool:
-    """Whether what is not as described may be served all the same.
+    """Return whether a request that does not match the document may be accepted.
 
-    A view and the names of events are read in capitals and with spaces, too; `Last-Event-ID` is not read where the
-    query has `after`; what is not known is left out of `include` where a response is read again.
+    Views and names of events are also accepted in capitals and with spaces; `Last-Event-ID` is ignored if the query
+    has `after`; unknown values of `include` are ignored when a response is read.
     """
     headers, query = dict(case.headers or {}), dict(case.query or {})
     sent = [value for value in (*headers.values(), *query.values()) if isinstance(value, str)]
@@ -154,11 +154,11 @@ def may_be_accepted(case: Any) -> bool:
 
 
 def check(label: str, case: Any, api: Served) -> int:
-    """Send this, and hold the answer against the description; its status."""
+    """Send a request, check the response against the document, and return its status."""
     response = case.call(base_url=api.url)
     left_out: set[object] = {openapi.negative_data_rejection} if may_be_accepted(case) else set()
     if response.headers.get("content-type", [""])[0].startswith("text/event-stream"):
-        # The schema is that of the events, as the specification has it; schemathesis would have it of the lines.
+        # The schema describes the events, as in the specification; schemathesis would apply it to the lines.
         left_out.add(SCHEMA)
         if label == "POST /v1/responses":
             is_openai = b"response.reasoning_text" in response.content
@@ -168,31 +168,31 @@ def check(label: str, case: Any, api: Served) -> int:
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_whatever_is_asked(api: Served, there: dict[str, dict[str, str]], label: str) -> None:
-    """As it is described, and as it is not. Of what there is, and of what there is not."""
-    known = next((ids for start, ids in there.items() if start in label and not label.startswith("DELETE")), {})
+def test_responses_match_the_document(api: Served, existing_ids: dict[str, dict[str, str]], label: str) -> None:
+    """Send valid and invalid requests, with ids that exist and ids that do not."""
+    known = next((ids for start, ids in existing_ids.items() if start in label and not label.startswith("DELETE")), {})
     operation = OPERATIONS[label]
 
-    def ask(case: Any, of_what_there_is: bool) -> None:
-        if of_what_there_is:
+    def ask(case: Any, with_existing_ids: bool) -> None:
+        if with_existing_ids:
             case.path_parameters = {**case.path_parameters, **{n: known[n] for n in case.path_parameters if n in known}}
             case.query = {**case.query, **{n: known[n] for n in case.query if n in known}}
         check(label, case, api)
 
     costly(given(operation.as_strategy(generation_mode=POSITIVE), st.booleans())(ask))()
-    # What only has a path cannot be asked wrongly: any text is an id.
+    # A request that has only a path cannot be invalid: any text is an id.
     if operation.body or operation.query or operation.headers:
         costly(given(operation.as_strategy(generation_mode=NEGATIVE), st.booleans())(ask))()
 
 
-def test_what_is_right_is_accepted(api: Served, there: dict[str, dict[str, str]]) -> None:
-    """One request of each operation that succeeds, and whose answer is as it is described."""
+def test_a_valid_request_of_each_operation_succeeds(api: Served, existing_ids: dict[str, dict[str, str]]) -> None:
+    """The response to one valid request of each operation matches the document."""
     with Cases() as case:
         for label, operation in OPERATIONS.items():
             if label.startswith(("DELETE", "GET /api/session/oidc")):
-                continue  # what is deleted is needed by others; no provider of identities is configured
+                continue  # other operations need what DELETE removes; no identity provider is configured
             with case(label):
-                known = next((ids for start, ids in there.items() if start in label), {})
+                known = next((ids for start, ids in existing_ids.items() if start in label), {})
                 sent = operation.Case(
                     path_parameters={name: known[name] for name in re.findall(r"{(\w+)}", label)},
                     query={one.name: known[one.name] for one in operation.query if one.name in known},

@@ -1,4 +1,4 @@
-"""The small endpoints, and what is said where there is none."""
+"""The small endpoints, and the errors of unknown paths and methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served
 
 
-def test_the_models(gateway: Served) -> None:
+def test_the_models_are_listed(gateway: Served) -> None:
     reply = gateway.request("GET", "/v1/models")
     assert reply.status == 200
     assert reply.json["object"] == "list"
@@ -23,35 +23,35 @@ def test_health_and_readiness(gateway: Served) -> None:
     assert gateway.request("GET", "/ready").json == {"status": "ready"}
 
 
-def test_the_description(gateway: Served) -> None:
+def test_the_openapi_document_is_served(gateway: Served) -> None:
     document = gateway.request("GET", "/openapi.json").json
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) >= {"/v1/responses", "/v1/models", "/health", "/ready", "/openapi.json"}
     assert "post" in document["paths"]["/v1/responses"]
 
 
-def test_the_door_says_what_is_behind_it(gateway: Served) -> None:
-    speaks = gateway.request("GET", "/").json["speaks"]
-    nowhere = gateway.request("GET", "/v1/completions").error["message"]
-    for spoken in ("POST /v1/responses", "GET /v1/responses (WebSocket)", "POST /v1/chat/completions"):
-        assert spoken in speaks
-        assert spoken in nowhere
-    assert {"POST /v1/responses/compact", "POST /v1/conversations"} < set(speaks)
+def test_the_root_and_404_errors_list_the_endpoints(gateway: Served) -> None:
+    listed = gateway.request("GET", "/").json["speaks"]
+    not_found_message = gateway.request("GET", "/v1/completions").error["message"]
+    for endpoint in ("POST /v1/responses", "GET /v1/responses (WebSocket)", "POST /v1/chat/completions"):
+        assert endpoint in listed
+        assert endpoint in not_found_message
+    assert {"POST /v1/responses/compact", "POST /v1/conversations"} < set(listed)
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/response", "/v1/responses/resp_1", "/%00", "/..%2f..%2fetc/passwd"])
-def test_nothing_there(gateway: Served, path: str) -> None:
+def test_an_unknown_path_is_not_found(gateway: Served, path: str) -> None:
     reply = gateway.request("GET", path)
     assert reply.status == 404
     assert reply.error["type"] == "not_found"
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_another_method(gateway: Served, method: str) -> None:
+def test_an_unsupported_method_is_not_allowed(gateway: Served, method: str) -> None:
     reply = gateway.request(method, "/v1/responses")
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
-    told = f"{method} is not allowed on /v1/responses; allowed: POST, and GET as a WebSocket (Upgrade: websocket)"
-    assert reply.error["message"] == told
+    expected = f"{method} is not allowed on /v1/responses; allowed: POST, and GET as a WebSocket (Upgrade: websocket)"
+    assert reply.error["message"] == expected
     assert gateway.request("POST", "/v1/models").status == 405
 
 
@@ -63,7 +63,7 @@ def test_head_is_get_without_a_body(gateway: Served) -> None:
 
 
 def test_several_requests_on_one_connection(gateway: Served, upstream: Upstream) -> None:
-    """Also after a stream, and after errors."""
+    """A connection is reused after streams and errors, too."""
     model = upstream.plays(say())
     connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=5)
     for body, status in (("stream", 200), ("wrong", 400), ("whole", 200), ("stream", 200)):
@@ -80,5 +80,5 @@ def test_several_requests_on_one_connection(gateway: Served, upstream: Upstream)
     connection.close()
 
 
-def test_no_server_is_named(gateway: Served) -> None:
+def test_there_is_no_server_header(gateway: Served) -> None:
     assert "server" not in gateway.request("GET", "/health").headers

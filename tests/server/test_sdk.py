@@ -1,4 +1,4 @@
-"""The official client, as people use it."""
+"""The official OpenAI client, in its usual ways."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ async def fails(call: Call) -> None:
 
 
 FAILED = "the upstream reported an error: out of memory"
-"""That, as who may see raw reasoning reads it."""
+"""The message of the error in the `raw` view."""
 
 
-async def says_no(call: Call) -> None:
+async def refuses_with_429(call: Call) -> None:
     await call.answer(
         429, json.dumps({"error": {"message": "slow down", "code": "rate_limit"}}).encode(), Retry_After="60"
     )
@@ -82,7 +82,7 @@ def client(gateway: Served, headers: dict[str, str]) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def test_the_whole_response(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_a_response_without_streaming(client: openai.OpenAI, upstream: Upstream) -> None:
     response = client.responses.create(model=upstream.plays(THINKS), input="Why?")
     assert response.status == "completed"
     assert response.output_text == "It is 42. "
@@ -93,25 +93,25 @@ def test_the_whole_response(client: openai.OpenAI, upstream: Upstream) -> None:
     assert response.usage.output_tokens == 9
 
 
-def test_the_stream(client: openai.OpenAI, upstream: Upstream, headers: dict[str, str]) -> None:
+def test_a_stream(client: openai.OpenAI, upstream: Upstream, headers: dict[str, str]) -> None:
     stream = client.responses.create(model=upstream.plays(THINKS), input="Why?", stream=True)
     events = list(stream)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     name = {"openresponses": "response.reasoning", "openai": "response.reasoning_text"}[
         headers["OpenResponses-Reasoning-Events"]
     ]
-    # The SDK has no class for OpenResponses' names.
+    # The SDK has no classes for the names of OpenResponses.
     thought = [str(event.to_dict()["delta"]) for event in events if event.type == f"{name}.delta"]
     assert "".join(thought) == "Let me see. "
     assert events[-1].type == "response.completed"
     assert events[-1].response.output_text == "It is 42. "
 
 
-def test_the_helper_that_follows_a_stream(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_the_stream_helper(client: openai.OpenAI, upstream: Upstream) -> None:
     with client.responses.stream(model=upstream.plays(THINKS), input="Why?") as stream:
-        said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
         final = stream.get_final_response()
-    assert said == final.output_text == "It is 42. "
+    assert text == final.output_text == "It is 42. "
 
 
 def test_a_call_and_its_result(client: openai.OpenAI, upstream: Upstream) -> None:
@@ -127,7 +127,7 @@ def test_a_call_and_its_result(client: openai.OpenAI, upstream: Upstream) -> Non
     assert isinstance(call, ResponseFunctionToolCall)
     assert (reasoning.type, call.name) == ("reasoning", "get_weather")
     assert json.loads(call.arguments) == {"city": "Oslo"}
-    # What a client gives back is what the SDK's objects dump.
+    # A client sends back what the SDK's objects dump.
     history: list[Any] = [
         {"role": "user", "content": "Weather?"},
         *(item.model_dump(exclude_none=True) for item in first.output),
@@ -151,7 +151,7 @@ def test_a_refusal(client: openai.OpenAI, upstream: Upstream) -> None:
     assert content.refusal == "I would rather not."
 
 
-def test_a_response_that_is_cut(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_an_incomplete_response(client: openai.OpenAI, upstream: Upstream) -> None:
     model = upstream.plays(is_cut)
     last = list(client.responses.create(model=model, input="Why?", stream=True))[-1]
     assert last.type == "response.incomplete"
@@ -162,8 +162,8 @@ def test_a_response_that_is_cut(client: openai.OpenAI, upstream: Upstream) -> No
     assert whole.output_text == "It is"
 
 
-def test_a_stream_that_fails(client: openai.OpenAI, upstream: Upstream, headers: dict[str, str]) -> None:
-    """In OpenAI's form the error is an event; in OpenResponses' the SDK raises it."""
+def test_a_failed_stream(client: openai.OpenAI, upstream: Upstream, headers: dict[str, str]) -> None:
+    """In OpenAI's dialect the error is an event; in that of OpenResponses the SDK raises it."""
     stream = client.responses.create(model=upstream.plays(fails), input="Why?", stream=True)
     if headers["OpenResponses-Reasoning-Events"] == "openai":
         *_, error, last = stream
@@ -177,7 +177,7 @@ def test_a_stream_that_fails(client: openai.OpenAI, upstream: Upstream, headers:
             list(stream)
 
 
-def test_a_whole_response_that_failed(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_a_failed_response(client: openai.OpenAI, upstream: Upstream) -> None:
     response = client.responses.create(model=upstream.plays(fails), input="Why?")
     assert response.status == "failed"
     assert response.error is not None
@@ -185,9 +185,9 @@ def test_a_whole_response_that_failed(client: openai.OpenAI, upstream: Upstream)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_errors_are_the_sdks_own(client: openai.OpenAI, upstream: Upstream, stream: bool) -> None:
+def test_errors_raise_the_exceptions_of_the_sdk(client: openai.OpenAI, upstream: Upstream, stream: bool) -> None:
     with pytest.raises(openai.RateLimitError, match="slow down") as limited:
-        client.responses.create(model=upstream.plays(says_no), input="Why?", stream=stream)
+        client.responses.create(model=upstream.plays(refuses_with_429), input="Why?", stream=stream)
     assert limited.value.code == "rate_limit"
     assert limited.value.response.headers["retry-after"] == "60"
     with pytest.raises(openai.BadRequestError) as wrong:
@@ -197,11 +197,11 @@ def test_errors_are_the_sdks_own(client: openai.OpenAI, upstream: Upstream, stre
         client.responses.create(model="", input="Why?", stream=stream)
 
 
-def test_the_models(client: openai.OpenAI) -> None:
+def test_the_models_are_listed(client: openai.OpenAI) -> None:
     assert "unused" in [model.id for model in client.models.list()]
 
 
-def test_a_client_that_closes_its_stream_leaves(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_closing_a_stream_closes_the_upstream(client: openai.OpenAI, upstream: Upstream) -> None:
     async def for_ever(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Hi"))
@@ -213,7 +213,7 @@ def test_a_client_that_closes_its_stream_leaves(client: openai.OpenAI, upstream:
     assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_async(gateway: Served, upstream: Upstream, headers: dict[str, str]) -> None:
+def test_the_async_client(gateway: Served, upstream: Upstream, headers: dict[str, str]) -> None:
     model = upstream.plays(THINKS)
 
     async def texts(client: openai.AsyncOpenAI) -> AsyncIterator[str]:

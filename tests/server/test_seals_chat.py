@@ -1,4 +1,4 @@
-"""The same over Chat Completions: a client that echoes the assistant's message gives the model its whole history."""
+"""Seals over Chat Completions: a client that echoes the assistant's message restores the model's whole history."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def chat(gateway: Served, model: str, messages: list[Any], **more: Any) -> Reply
     return reply
 
 
-def merged(reply: Reply) -> dict[str, Any]:
-    """The assistant's message out of a stream's deltas, as clients put it together."""
+def merged_message(reply: Reply) -> dict[str, Any]:
+    """Join the deltas of a stream into the assistant's message, as clients do."""
     message: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_details": [], "tool_calls": []}
     for block in reply.body.decode().split("\n\n"):
         data = block.removeprefix("data: ")
@@ -55,17 +55,17 @@ def merged(reply: Reply) -> dict[str, Any]:
     return {name: value for name, value in message.items() if value}
 
 
-def on_from(message: dict[str, Any]) -> list[dict[str, Any]]:
+def continuation(message: dict[str, Any]) -> list[dict[str, Any]]:
     calls = [call["id"] for call in message.get("tool_calls") or []]
     return [USER, message, *({"role": "tool", "tool_call_id": id, "content": "rain"} for id in calls), ON]
 
 
 def history(body: dict[str, Any]) -> Any:
-    found = body.get("messages") or body.get("contents") or body["input"]
-    for item in found:
+    messages = body.get("messages") or body.get("contents") or body["input"]
+    for item in messages:
         if isinstance(item, dict) and item.get("type") == "function_call":
-            item.pop("id", None)  # no provider asks for it
-    return found
+            item.pop("id", None)  # no provider requires it
+    return messages
 
 
 def stateful(gateway: Served, model: str) -> None:
@@ -77,20 +77,20 @@ def stateful(gateway: Served, model: str) -> None:
     gateway.post({**more, "input": [*results, {"type": "message", **ON}], "previous_response_id": first["id"]})
 
 
-def whole(reply: Reply) -> dict[str, Any]:
+def whole_message(reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = reply.json["choices"][0]["message"]
     return message
 
 
 @each
-@pytest.mark.parametrize("how", [whole, merged])
-def test_what_is_echoed_is_the_history(
+@pytest.mark.parametrize("how", [whole_message, merged_message])
+def test_an_echoed_message_restores_the_history(
     gateway: Served, upstream: Upstream, canary: Canary, how: Callable[[Reply], dict[str, Any]]
 ) -> None:
     model = name_of(upstream, canary)
     stateful(gateway, model)
-    message = how(chat(gateway, model, [USER], stream=how is merged))
-    chat(gateway, model, on_from(message))
+    message = how(chat(gateway, model, [USER], stream=how is merged_message))
+    chat(gateway, model, continuation(message))
     _, expected, _, got = sent(upstream, model)
     assert history(got) == history(expected)
 
@@ -98,25 +98,25 @@ def test_what_is_echoed_is_the_history(
 @each
 def test_a_client_that_echoes_no_reasoning_is_served(gateway: Served, upstream: Upstream, canary: Canary) -> None:
     model = name_of(upstream, canary)
-    message = whole(chat(gateway, model, [USER]))
-    kept = {name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)}
-    chat(gateway, model, on_from(kept))
-    # Read aloud: nothing of the thought is left, but for tags that a template is asked to keep.
+    message = whole_message(chat(gateway, model, [USER]))
+    echoed = {name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)}
+    chat(gateway, model, continuation(echoed))
+    # Nothing of the reasoning is left, but for tags that a template keeps.
     assert SECRET not in json.dumps(history(sent(upstream, model)[-1]))
 
 
-def test_what_was_changed_is_refused_and_what_another_made_is_told(gateway: Served, upstream: Upstream) -> None:
+def test_a_changed_token_is_refused_and_a_foreign_one_gives_a_warning(gateway: Served, upstream: Upstream) -> None:
     [claude] = [canary for canary in CANARIES if (canary.row, canary.name) == ("anthropic", "stream")]
     model, other = name_of(upstream, claude), name_of(upstream, claude)
-    message = whole(chat(gateway, model, [USER]))
-    reply = chat(gateway, other, on_from(message))
+    message = whole_message(chat(gateway, model, [USER]))
+    reply = chat(gateway, other, continuation(message))
     assert "another model" in reply.headers["pellucid-warning"]
     text = json.dumps(message)
     for detail in message["reasoning_details"]:
         for name in ("data", "signature"):
             if token := detail.get(name):
                 text = text.replace(token, token[:-8] + ("AAAAAAAA" if token[-8:] != "AAAAAAAA" else "BBBBBBBB"))
-    body = {"model": model, "messages": on_from(json.loads(text))}
+    body = {"model": model, "messages": continuation(json.loads(text))}
     headers = {"Content-Type": "application/json"}
     refused = gateway.request("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
     assert 400 <= refused.status < 500, refused.body

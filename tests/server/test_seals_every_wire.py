@@ -1,4 +1,4 @@
-"""Reasoning that a client gives back as it got it: the model gets the very history that a stateful client's would."""
+"""Reasoning that a client returns unchanged: the model gets the same history as from a stateful client."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def first(upstream: Upstream, keys: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def second(upstream: Upstream, keys: Path, first: Served) -> Iterator[Served]:
-    """Another instance, which shares nothing but the keys."""
+    """Another gateway that shares only the seal keys."""
     with serving(configured(upstream, sealing={"keys_file": str(keys)})) as running:
         yield running
 
 
-def asked(gateway: Served, model: str, **more: Any) -> Reply:
+def send(gateway: Served, model: str, **more: Any) -> Reply:
     body = {"model": model, "tools": TOOLS, "include": INCLUDE, "reasoning": {"effort": "high"}, **more}
     reply = gateway.post(body)
     assert reply.status == 200, reply.body
@@ -64,23 +64,23 @@ def histories(
     canary: Canary,
     change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the model gets from a stateful client and from a stateless one."""
+    """Return the model's requests from a stateful client and from a stateless one."""
     model = name_of(upstream, canary)
-    stateful = asked(first, model, input=[USER], store=True).json
+    stateful = send(first, model, input=[USER], store=True).json
     on = [*results(stateful["output"]), ON]
-    asked(first, model, input=on, previous_response_id=stateful["id"])
-    stateless = asked(first, model, input=[USER], store=False).json["output"]
-    asked(second, model, input=[USER, *change(stateless), *on], store=False)
+    send(first, model, input=on, previous_response_id=stateful["id"])
+    stateless = send(first, model, input=[USER], store=False).json["output"]
+    send(second, model, input=[USER, *change(stateless), *on], store=False)
     _, expected, _, got = sent(upstream, model)
     for item in expected.get("input", []):
         if item.get("type") == "function_call":
-            # No provider asks for the id of a call's item: for it alone there is no carrier.
+            # No provider requires the id of a call's item: it is the only field without a carrier.
             del item["id"]
     return expected, got
 
 
 @each
-def test_output_given_back_verbatim_is_the_history(
+def test_output_returned_verbatim_restores_the_history(
     first: Served, second: Served, upstream: Upstream, canary: Canary
 ) -> None:
     expected, got = histories(first, second, upstream, canary)
@@ -88,7 +88,7 @@ def test_output_given_back_verbatim_is_the_history(
 
 
 @each
-def test_ids_are_not_needed(first: Served, second: Served, upstream: Upstream, canary: Canary) -> None:
+def test_item_ids_are_not_required(first: Served, second: Served, upstream: Upstream, canary: Canary) -> None:
     def stripped(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{name: value for name, value in item.items() if name not in ("id", "status")} for item in output]
 
@@ -97,7 +97,7 @@ def test_ids_are_not_needed(first: Served, second: Served, upstream: Upstream, c
 
 
 @each
-def test_a_client_that_drops_reasoning_is_served_all_the_same(
+def test_a_client_that_drops_reasoning_is_served(
     first: Served, second: Served, upstream: Upstream, canary: Canary
 ) -> None:
     def dropped(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def test_a_client_that_drops_reasoning_is_served_all_the_same(
     )
 
 
-def test_a_rotation_breaks_nothing(first: Served, second: Served, upstream: Upstream, keys: Path) -> None:
+def test_key_rotation_keeps_tokens_valid(first: Served, second: Served, upstream: Upstream, keys: Path) -> None:
     def rotated(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
         done = CliRunner().invoke(seal_keys, ["rotate", "--file", str(keys)])
         assert done.exit_code == 0, done.output

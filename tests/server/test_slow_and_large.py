@@ -1,4 +1,4 @@
-"""A request that is too large or too slow, head or body: answered in the error form, and the connection is let go."""
+"""Requests whose head or body is too large or too slow get an error, and the connection is closed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def limited(upstream: Upstream, request_seconds: float) -> AbstractContextManage
 
 @pytest.fixture(scope="module")
 def hurried(upstream: Upstream) -> Iterator[Served]:
-    """For requests that are too slow."""
+    """A gateway with a short time limit, for requests that are too slow."""
     with limited(upstream, 0.4) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def patient(upstream: Upstream) -> Iterator[Served]:
-    """For all others, on a machine that may be slow itself."""
+    """A gateway with a long time limit, for all other requests on a machine that may be slow."""
     with limited(upstream, 60) as running:
         yield running
 
@@ -45,7 +45,7 @@ def connect(gateway: Served) -> socket.socket:
     return socket.create_connection(("127.0.0.1", gateway.port), timeout=LIMIT_SECONDS)
 
 
-def answered(sock: socket.socket) -> tuple[int, dict[str, str]]:
+def read_error(sock: socket.socket) -> tuple[int, dict[str, str]]:
     response = http.client.HTTPResponse(sock)
     response.begin()
     error = json.loads(response.read())["error"]
@@ -56,7 +56,7 @@ def answered(sock: socket.socket) -> tuple[int, dict[str, str]]:
 HEAD = b"POST /v1/responses HTTP/1.1\r\nHost: gateway\r\n"
 
 
-def test_a_head_that_never_ends(hurried: Served) -> None:
+def test_an_endless_head_closes_the_connection(hurried: Served) -> None:
     sock = connect(hurried)
     sock.sendall(HEAD)
     with pytest.raises((ConnectionError, TimeoutError)):
@@ -64,55 +64,55 @@ def test_a_head_that_never_ends(hurried: Served) -> None:
     hurried.idle()
 
 
-def test_a_head_that_is_too_large_is_told_so(patient: Served) -> None:
+def test_a_head_that_is_too_large_is_refused_with_431(patient: Served) -> None:
     sock = connect(patient)
-    # With a request before it, whose answer says that this beginning was read: what is counted comes after it.
+    # The response to a first request shows that the start of the head was read; the rest is counted from there.
     sock.sendall(b"GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n" + HEAD)
     response = http.client.HTTPResponse(sock)
     response.begin()
     assert json.loads(response.read()) == {"status": "ok"}
     for _ in range(7):
         sock.sendall(b"X-More: " + b"x" * 9_990 + b"\r\n")
-    status, error = answered(sock)
+    status, error = read_error(sock)
     assert (status, error["code"]) == (431, "head_too_large")
 
 
-def test_a_head_a_byte_at_a_time(hurried: Served) -> None:
+def test_a_slow_head_is_refused_with_408(hurried: Served) -> None:
     sock = connect(hurried)
     for byte in HEAD[:5]:
         sock.sendall(bytes([byte]))
         time.sleep(0.01)  # so that each is a read of its own
-    status, error = answered(sock)
+    status, error = read_error(sock)
     assert (status, error["code"]) == (408, "head_too_slow")
 
 
-def test_who_says_nothing_is_not_waited_for(hurried: Served) -> None:
+def test_a_silent_connection_is_closed(hurried: Served) -> None:
     assert connect(hurried).recv(1) == b""
 
 
-def test_a_body_that_does_not_come(hurried: Served) -> None:
+def test_a_slow_body_is_refused_with_408(hurried: Served) -> None:
     sock = connect(hurried)
     sock.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
-    status, error = answered(sock)
+    status, error = read_error(sock)
     assert (status, error["code"]) == (408, "body_too_slow")
 
 
-def test_a_body_that_is_too_large(patient: Served) -> None:
+def test_a_body_that_is_too_large_is_refused_with_413(patient: Served) -> None:
     sock = connect(patient)
     sock.sendall(HEAD + b"Content-Length: 1000001\r\n\r\n")
-    status, error = answered(sock)
+    status, error = read_error(sock)
     assert (status, error["code"]) == (413, "body_too_large")
 
 
-def test_what_is_not_http(patient: Served) -> None:
+def test_bytes_that_are_not_http_are_refused(patient: Served) -> None:
     sock = connect(patient)
     sock.sendall(b"\x16\x03\x01 hello\r\n\r\n")
-    status, error = answered(sock)
+    status, error = read_error(sock)
     assert (status, error["code"]) == (400, "not_http")
 
 
-def test_a_connection_is_kept_between_requests_longer_than_a_head_may_take(upstream: Upstream) -> None:
-    """The limit is the head's; a large body, an answer that takes its time and a pause do not count."""
+def test_keep_alive_is_not_limited_by_the_head_timeout(upstream: Upstream) -> None:
+    """Only the head is limited: a large body, a slow response and a pause do not count."""
     body = json.dumps({"model": upstream.plays(say("Hm.", "Yes.")), "input": "x" * 500_000})
     with limited(upstream, 1.0) as gateway:
         connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=LIMIT_SECONDS)
@@ -128,7 +128,7 @@ def test_a_connection_is_kept_between_requests_longer_than_a_head_may_take(upstr
         connection.close()
 
 
-def test_trailers_without_end(hurried: Served) -> None:
+def test_endless_trailers_close_the_connection(hurried: Served) -> None:
     sock = connect(hurried)
     sock.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n")
     with pytest.raises((ConnectionError, TimeoutError)):
@@ -138,10 +138,8 @@ def test_trailers_without_end(hurried: Served) -> None:
 
 @pytest.mark.parametrize("offer", ["h2c", "websocket"])
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_an_upgrade_that_is_only_an_offer_is_ignored(
-    patient: Served, upstream: Upstream, offer: str, pieces: int
-) -> None:
-    """Java's client and `curl --http2` send every request so; its body is a body, and never another request."""
+def test_an_optional_upgrade_is_ignored(patient: Served, upstream: Upstream, offer: str, pieces: int) -> None:
+    """Java's client and `curl --http2` send every request like this. The body must never be read as another request."""
     body = json.dumps({"model": upstream.plays(say("Hm.", "Yes.")), "input": "GET /smuggled HTTP/1.1\r\n\r\n"}).encode()
     head = (
         HEAD + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nHTTP2-Settings: AAMAAABkAAQ\r\n" % offer.encode()
@@ -158,22 +156,22 @@ def test_an_upgrade_that_is_only_an_offer_is_ignored(
     response.begin()
     assert response.status == 200
     assert json.loads(response.read())["status"] == "completed"
-    # And the connection goes on with the next request.
+    # The connection serves the next request.
     sock.sendall(b"GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n")
     response = http.client.HTTPResponse(sock)
     response.begin()
     assert json.loads(response.read()) == {"status": "ok"}
 
 
-def test_a_tunnel_is_not_opened(patient: Served) -> None:
+def test_connect_is_refused(patient: Served) -> None:
     sock = connect(patient)
     sock.sendall(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n\r\n")
-    assert answered(sock)[0] == 400
+    assert read_error(sock)[0] == 400
 
 
-def test_many_requests_at_once_are_all_answered(patient: Served) -> None:
+def test_many_pipelined_requests_are_all_answered(patient: Served) -> None:
     sock = connect(patient)
-    count = by_circle(1500, 5000)  # more than functions that call each other can be deep
+    count = by_circle(1500, 5000)  # more than the recursion limit
     sock.sendall(b"GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n" * count)
     seen = b""
     while seen.count(b'{"status":"ok"}') < count:
@@ -183,11 +181,11 @@ def test_many_requests_at_once_are_all_answered(patient: Served) -> None:
 
 
 @pytest.mark.parametrize("behind", [b"GE", b"\x00 garbage \r\n\r\n"])
-def test_what_follows_a_request_does_not_harm_its_answer(hurried: Served, upstream: Upstream, behind: bytes) -> None:
+def test_bytes_after_a_request_do_not_affect_its_response(hurried: Served, upstream: Upstream, behind: bytes) -> None:
     async def slow(call: Call) -> None:
         await call.head()
         for word in ("One", "Two", "Three"):
-            await asyncio.sleep(0.2)  # longer in all than a head may take
+            await asyncio.sleep(0.2)  # in total longer than a head may take
             await call.event(delta(content=word))
         await call.event(delta("stop"))
         await call.event(b"[DONE]")
@@ -202,8 +200,8 @@ def test_what_follows_a_request_does_not_harm_its_answer(hurried: Served, upstre
     assert sock.recv(1) == b""
 
 
-def test_a_client_that_never_reads_is_let_go_buffers_and_all(upstream: Upstream) -> None:
-    """Also when its answer is over, and only waits to be read."""
+def test_a_client_that_never_reads_is_disconnected_and_its_buffers_are_freed(upstream: Upstream) -> None:
+    """The response is complete and only waits to be read."""
     config = {"server": {"unread_seconds": 0.4}, "providers": {"vllm": {"base_url": upstream.url}}}
     with serve(config) as running:
         body = json.dumps(

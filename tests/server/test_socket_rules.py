@@ -1,4 +1,4 @@
-"""The rules of the specification for sockets, one by one (2026-04-24)."""
+"""The rules of the specification for WebSockets, one by one (2026-04-24)."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def socket(gateway: Served, upstream: Upstream) -> Iterator[Socket]:
         yield made
 
 
-def said(upstream: Upstream, model: str, which: int = -1) -> list[str]:
-    """What a model was asked with: the words of every message."""
+def sent_texts(upstream: Upstream, model: str, which: int = -1) -> list[str]:
+    """Return the text of every message in one request to the model."""
     return [message["content"] for message in upstream.calls(model)[which].body["messages"]]
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def test_the_events_are_those_of_a_stream_and_there_is_no_done(gateway: Served, socket: Socket) -> None:
+def test_the_events_equal_those_of_a_stream_without_done(gateway: Served, socket: Socket) -> None:
     over_socket = socket.ask(store=False).events
     over_http = gateway.ask(socket.model, stream=True, store=False).events
     assert [event["type"] for event in over_socket] == [event["type"] for event in over_http]
-    # Nothing came behind them: what comes next is the answer to what is sent next.
+    # Nothing follows the events: the next event belongs to the next response.
     assert socket.ask(store=False).events[0]["type"] == "response.created"
 
 
-def test_numbers_begin_at_0_with_each_response(socket: Socket) -> None:
+def test_sequence_numbers_begin_at_0_in_each_response(socket: Socket) -> None:
     for _ in range(3):
         events = socket.ask().events
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -69,7 +69,7 @@ def test_numbers_begin_at_0_with_each_response(socket: Socket) -> None:
 
 @pytest.mark.parametrize("field", ["stream", "stream_options", "background"])
 @pytest.mark.parametrize("value", [True, False, None, {}])
-def test_what_belongs_to_http_must_not_be_sent(socket: Socket, field: str, value: object) -> None:
+def test_fields_of_http_requests_are_refused(socket: Socket, field: str, value: object) -> None:
     turn = socket.ask(**{field: value})
     assert turn.error is not None
     assert (turn.error["status"], turn.error["error"]["param"]) == (400, field)
@@ -91,7 +91,7 @@ def test_what_belongs_to_http_must_not_be_sent(socket: Socket, field: str, value
         ("[" * 100_000, None),
     ],
 )
-def test_what_is_no_request_is_an_error_and_the_socket_stays_open(
+def test_an_invalid_message_is_an_error_and_the_socket_stays_open(
     socket: Socket, message: str, param: str | None
 ) -> None:
     socket.connection.send(message)
@@ -106,7 +106,7 @@ def test_a_binary_message_is_read_like_any_other(socket: Socket) -> None:
     assert socket.turn().text == "It is 42. "
 
 
-def test_a_model_that_refuses_is_an_error_with_its_status(gateway: Served, upstream: Upstream) -> None:
+def test_an_error_of_the_model_has_its_status(gateway: Served, upstream: Upstream) -> None:
     async def refuses(call: Call) -> None:
         await call.answer(429, b'{"error": {"message": "slow down"}}', Retry_After="60")
 
@@ -116,7 +116,7 @@ def test_a_model_that_refuses_is_an_error_with_its_status(gateway: Served, upstr
         assert turn.error["status"] == 429
 
 
-def test_a_response_that_breaks_has_its_error_and_its_end(gateway: Served, upstream: Upstream) -> None:
+def test_a_broken_response_ends_with_error_and_failed_events(gateway: Served, upstream: Upstream) -> None:
     with opened(gateway, upstream.plays(breaks, THINKS)) as socket:
         error, failed = socket.ask().events[-2:]
         assert (error["type"], error["status"], failed["type"]) == ("error", 502, "response.failed")
@@ -124,9 +124,7 @@ def test_a_response_that_breaks_has_its_error_and_its_end(gateway: Served, upstr
 
 
 @pytest.mark.parametrize("dialect", ["openresponses", "openai"])
-def test_whose_names_the_events_have_is_said_when_the_socket_is_opened(
-    gateway: Served, upstream: Upstream, dialect: str
-) -> None:
+def test_a_header_of_the_handshake_chooses_the_event_names(gateway: Served, upstream: Upstream, dialect: str) -> None:
     headers = {"OpenResponses-Reasoning-Events": dialect}
     name = {"openresponses": "response.reasoning.delta", "openai": "response.reasoning_text.delta"}[dialect]
     with opened(gateway, upstream.plays(THINKS, breaks), additional_headers=headers) as socket:
@@ -134,13 +132,13 @@ def test_whose_names_the_events_have_is_said_when_the_socket_is_opened(
         assert name in [event["type"] for event in socket.until("response.completed")]
         socket.send()
         error = socket.until("response.failed")[-2]
-        assert error["error"]["message"], "the form of an error is one, over a socket"
+        assert error["error"]["message"], "errors have one form on sockets"
 
 
-# --- one at a time ---------------------------------------------------------------------------------------------------
+# --- one response at a time ------------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_meanwhile_is_answered_afterwards_in_order(gateway: Served, upstream: Upstream) -> None:
+def test_queued_requests_are_answered_in_order(gateway: Served, upstream: Upstream) -> None:
     go = threading.Event()
     with opened(gateway, upstream.plays(waits(go, "first"), say(text="second"), say(text="third"))) as socket:
         for _ in range(3):
@@ -151,11 +149,13 @@ def test_what_is_asked_meanwhile_is_answered_afterwards_in_order(gateway: Served
         ends = [socket.until("response.completed") for _ in range(3)]
         texts = [end[-1]["response"]["output"][-1]["content"][0]["text"].strip() for end in ends]
         assert texts == ["first", "second", "third"]
-        # Not one event of a response stands among those of another.
+        # The events of responses are not interleaved.
         assert [event["sequence_number"] for event in ends[1]] == list(range(len(ends[1])))
 
 
-def test_more_than_can_wait_is_refused_and_what_waits_is_not_lost(gateway: Served, upstream: Upstream) -> None:
+def test_requests_over_the_queue_limit_are_refused_and_queued_ones_are_answered(
+    gateway: Served, upstream: Upstream
+) -> None:
     go = threading.Event()
     with opened(gateway, upstream.plays(waits(go), THINKS)) as socket:
         for _ in range(12):
@@ -170,7 +170,7 @@ def test_more_than_can_wait_is_refused_and_what_waits_is_not_lost(gateway: Serve
         assert [(error["status"], error["error"]["code"]) for error in refused] == [(429, "response_in_progress")] * 3
 
 
-def test_what_waits_is_no_larger_than_a_message_may_be(gateway: Served, upstream: Upstream) -> None:
+def test_the_queue_is_limited_to_the_size_of_a_message(gateway: Served, upstream: Upstream) -> None:
     go = threading.Event()
     with opened(gateway, upstream.plays(waits(go), THINKS)) as socket:
         socket.send()
@@ -183,18 +183,18 @@ def test_what_waits_is_no_larger_than_a_message_may_be(gateway: Served, upstream
             socket.until("response.completed")
 
 
-# --- going on --------------------------------------------------------------------------------------------------------
+# --- continuing ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_stored_is_gone_on_from_on_the_same_socket(socket: Socket, upstream: Upstream) -> None:
+def test_an_unstored_response_can_be_continued_on_the_same_socket(socket: Socket, upstream: Upstream) -> None:
     first = socket.ask(store=False, input="one")
     second = socket.ask(store=False, input="two", previous_response_id=first.id)
     assert second.response["previous_response_id"] == first.id
     socket.ask(store=False, input="three", previous_response_id=second.id)
-    assert said(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "three"]
+    assert sent_texts(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "three"]
 
 
-def test_the_reasoning_goes_on_with_the_call_it_belongs_to(gateway: Served, upstream: Upstream) -> None:
+def test_reasoning_is_sent_back_with_its_call(gateway: Served, upstream: Upstream) -> None:
     async def calls(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Ask the weather."))
@@ -214,7 +214,7 @@ def test_the_reasoning_goes_on_with_the_call_it_belongs_to(gateway: Served, upst
         assert result["content"] == "rain"
 
 
-def test_what_is_not_stored_is_not_there_on_another_socket(gateway: Served, socket: Socket) -> None:
+def test_an_unstored_response_is_unknown_on_another_socket(gateway: Served, socket: Socket) -> None:
     first = socket.ask(store=False)
     with opened(gateway, socket.model) as other:
         turn = other.ask(previous_response_id=first.id)
@@ -224,31 +224,33 @@ def test_what_is_not_stored_is_not_there_on_another_socket(gateway: Served, sock
     assert gateway.request("GET", f"/v1/responses/{first.id}").status == 404
 
 
-def test_what_is_stored_is_gone_on_from_anywhere(gateway: Served, socket: Socket, upstream: Upstream) -> None:
+def test_a_stored_response_can_be_continued_anywhere(gateway: Served, socket: Socket, upstream: Upstream) -> None:
     first = socket.ask(store=True, input="one")
     with opened(gateway, socket.model) as other:
         second = other.ask(store=True, input="two", previous_response_id=first.id)
     assert gateway.ask(socket.model, previous_response_id=second.id).status == 200
-    assert said(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "Why?"]
+    assert sent_texts(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "Why?"]
 
 
-def test_what_is_stored_on_top_of_what_is_not_is_whole(gateway: Served, socket: Socket, upstream: Upstream) -> None:
+def test_a_stored_continuation_of_an_unstored_response_is_complete(
+    gateway: Served, socket: Socket, upstream: Upstream
+) -> None:
     first = socket.ask(store=False, input="one")
     second = socket.ask(store=True, input="two", previous_response_id=first.id)
     with opened(gateway, socket.model) as other:
         assert other.ask(store=True, input="three", previous_response_id=second.id).response["status"] == "completed"
-    assert said(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "three"]
+    assert sent_texts(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "three"]
     items = gateway.request("GET", f"/v1/responses/{second.id}/input_items").json["data"]
     assert [item["content"][0]["text"] for item in items] == ["two"]
 
 
-def test_only_the_last_response_is_remembered(socket: Socket) -> None:
+def test_only_the_last_unstored_response_is_remembered(socket: Socket) -> None:
     first = socket.ask(store=False)
     socket.ask(store=False)
     assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
 
 
-def test_nobody_knows_a_response_that_never_was(socket: Socket) -> None:
+def test_an_unknown_previous_response_is_not_found(socket: Socket) -> None:
     turn = socket.ask(store=False, previous_response_id="resp_never")
     assert turn.error is not None
     assert turn.error == {
@@ -266,7 +268,7 @@ def test_nobody_knows_a_response_that_never_was(socket: Socket) -> None:
 MISSING = [{"type": "function_call_output", "call_id": "call_missing", "output": "x"}]
 
 
-def test_a_continuation_that_is_refused_is_forgotten(socket: Socket) -> None:
+def test_a_refused_continuation_evicts_the_previous_response(socket: Socket) -> None:
     first = socket.ask(store=False)
     failed = socket.ask(store=False, input=MISSING, previous_response_id=first.id)
     assert failed.error is not None
@@ -274,20 +276,20 @@ def test_a_continuation_that_is_refused_is_forgotten(socket: Socket) -> None:
     assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
 
 
-def test_a_continuation_that_breaks_is_forgotten(gateway: Served, upstream: Upstream) -> None:
+def test_a_failed_continuation_evicts_the_previous_response(gateway: Served, upstream: Upstream) -> None:
     with opened(gateway, upstream.plays(THINKS, breaks, THINKS)) as socket:
         first = socket.ask(store=False)
         assert socket.ask(store=False, previous_response_id=first.id).response["status"] == "failed"
         assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
 
 
-def test_a_stored_response_survives_a_continuation_that_fails(socket: Socket) -> None:
+def test_a_stored_response_survives_a_failed_continuation(socket: Socket) -> None:
     first = socket.ask(store=True)
     assert socket.ask(input=MISSING, previous_response_id=first.id).error is not None
     assert socket.ask(previous_response_id=first.id).response["status"] == "completed"
 
 
-def test_a_failure_of_something_else_is_no_reason_to_forget(socket: Socket) -> None:
+def test_other_errors_do_not_evict_the_previous_response(socket: Socket) -> None:
     first = socket.ask(store=False)
     assert socket.ask(store=False, temperature=5).error is not None
     assert socket.ask(store=False, previous_response_id="resp_never").error is not None
@@ -295,20 +297,20 @@ def test_a_failure_of_something_else_is_no_reason_to_forget(socket: Socket) -> N
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_without_generating_a_response_waits_to_be_gone_on_from(
+def test_generate_false_makes_a_response_that_can_be_continued(
     socket: Socket, upstream: Upstream, *, store: bool
 ) -> None:
     warm = socket.ask(store=store, generate=False, input="one")
     assert (warm.response["status"], warm.response["output"]) == ("completed", [])
     assert upstream.calls(socket.model) == []
     assert socket.ask(store=False, input="two", previous_response_id=warm.id).text == "It is 42. "
-    assert said(upstream, socket.model) == ["one", "two"]
+    assert sent_texts(upstream, socket.model) == ["one", "two"]
 
 
-# --- the hour --------------------------------------------------------------------------------------------------------
+# --- the time limit --------------------------------------------------------------------------------------------------
 
 
-def test_a_socket_whose_time_is_over_says_so_and_is_closed(upstream: Upstream) -> None:
+def test_a_socket_over_its_time_limit_gets_an_error_and_is_closed(upstream: Upstream) -> None:
     config = {"server": {"socket_seconds": 0.3}, "providers": {"vllm": {"base_url": upstream.url}}}
     with serve(config) as gateway, opened(gateway, upstream.plays(THINKS)) as socket:
         assert socket.turn().code == "websocket_connection_limit_reached"
@@ -318,7 +320,7 @@ def test_a_socket_whose_time_is_over_says_so_and_is_closed(upstream: Upstream) -
         assert closed.value.rcvd.code == 1000
 
 
-def test_a_response_under_way_is_told_to_its_end_first(upstream: Upstream) -> None:
+def test_a_socket_over_its_time_limit_finishes_its_response(upstream: Upstream) -> None:
     go = threading.Event()
     config = {"server": {"socket_seconds": 0.5}, "providers": {"vllm": {"base_url": upstream.url}}}
     with serve(config) as gateway, opened(gateway, upstream.plays(waits(go))) as socket:
@@ -335,7 +337,7 @@ def test_a_response_under_way_is_told_to_its_end_first(upstream: Upstream) -> No
 # --- the official client ---------------------------------------------------------------------------------------------
 
 
-# The client opens its sockets in a way that its library would rather not see.
+# The client opens its sockets in a way that its library deprecates.
 @pytest.mark.filterwarnings("ignore:connect:DeprecationWarning")
 def test_the_official_client_speaks_over_a_socket(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(THINKS)
@@ -360,4 +362,4 @@ def test_the_official_client_speaks_over_a_socket(gateway: Served, upstream: Ups
         connection.send({"type": "response.create", "model": model, "input": "x", "previous_response_id": "resp_no"})
         error = connection.recv()
         assert error.type == "error"
-    assert said(upstream, model) == ["Why?", "It is 42. ", "Why?"]
+    assert sent_texts(upstream, model) == ["Why?", "It is 42. ", "Why?"]

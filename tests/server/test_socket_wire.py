@@ -1,4 +1,4 @@
-"""Sockets as they are on the wire: clients that leave, do not read, send too much or nonsense, or may not come in."""
+"""WebSockets on the wire: clients that disconnect, do not read, send too much or invalid data, or are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def socket(gateway: Served, upstream: Upstream) -> Iterator[Socket]:
         yield made
 
 
-def closed_with(socket: Socket) -> int | None:
+def close_code_of(socket: Socket) -> int | None:
     while True:
         try:
             socket.message()
@@ -56,11 +56,11 @@ def closed_with(socket: Socket) -> int | None:
             return closed.rcvd.code if closed.rcvd is not None else None
 
 
-# --- leaving ---------------------------------------------------------------------------------------------------------
+# --- disconnecting ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["close", "break"])
-def test_who_leaves_takes_the_upstream_along_at_once(gateway: Served, upstream: Upstream, how: str) -> None:
+def test_a_disconnect_closes_the_upstream_at_once(gateway: Served, upstream: Upstream, how: str) -> None:
     with opened(gateway, upstream.plays(thinks_for_ever)) as socket:
         socket.send()
         socket.until("response.reasoning.delta")
@@ -73,7 +73,7 @@ def test_who_leaves_takes_the_upstream_along_at_once(gateway: Served, upstream: 
     gateway.idle()
 
 
-def test_who_leaves_before_the_model_says_anything_takes_it_along(gateway: Served, upstream: Upstream) -> None:
+def test_a_disconnect_before_the_first_event_closes_the_upstream(gateway: Served, upstream: Upstream) -> None:
     async def never(call: Call) -> None:
         await call.gone()
 
@@ -85,7 +85,7 @@ def test_who_leaves_before_the_model_says_anything_takes_it_along(gateway: Serve
 
 
 def raw_socket(gateway: Served, receive_buffer: int = 4096) -> sockets.socket:
-    """A socket whose client is written by hand."""
+    """Open a WebSocket without a client library."""
     made = sockets.socket()
     made.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, receive_buffer)
     made.settimeout(LIMIT_SECONDS)
@@ -105,27 +105,27 @@ def frame(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
     return Frame(opcode, data, fin=fin).serialize(mask=True)
 
 
-def asked(model: str, **more: Any) -> bytes:
+def create_message(model: str, **more: Any) -> bytes:
     return json.dumps({"type": "response.create", "model": model, "input": "Why?", "store": False, **more}).encode()
 
 
-def test_who_reads_nothing_is_gone_after_a_while(upstream: Upstream) -> None:
+def test_a_client_that_does_not_read_is_disconnected(upstream: Upstream) -> None:
     config = {"server": {"unread_seconds": 1}, "providers": {"vllm": {"base_url": upstream.url}}}
     with serve(config) as gateway:
         model = upstream.plays(talks_for_ever)
         with raw_socket(gateway) as client:
-            client.sendall(frame(Opcode.TEXT, asked(model)))
+            client.sendall(frame(Opcode.TEXT, create_message(model)))
             [call] = upstream.calls(model, 1)
             assert call.connection.closed.wait(LIMIT_SECONDS)
-        # The gateway took no more than it could pass on.
-        assert call.connection.written < 32_000_000  # what the kernel holds, as much as it likes
+        # The gateway read no more than it could forward.
+        assert call.connection.written < 32_000_000  # what the kernel's buffers hold
         gateway.idle()
 
 
-def test_who_reads_slowly_gets_everything(gateway: Served, upstream: Upstream) -> None:
+def test_a_slow_client_gets_everything(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(say(text="word " * 3000))
     with raw_socket(gateway) as client:
-        client.sendall(frame(Opcode.TEXT, asked(model)))
+        client.sendall(frame(Opcode.TEXT, create_message(model)))
         seen = b""
         while b'"response.completed"' not in seen[-20_000:]:
             piece = client.recv(16_384)
@@ -138,26 +138,24 @@ def test_who_reads_slowly_gets_everything(gateway: Served, upstream: Upstream) -
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_in_pieces_is_one_message(gateway: Served, socket: Socket) -> None:
-    text = asked(socket.model).decode()
+def test_a_fragmented_message_is_one_message(gateway: Served, socket: Socket) -> None:
+    text = create_message(socket.model).decode()
     socket.connection.send([text[at : at + 7] for at in range(0, len(text), 7)])
     assert socket.turn().text == "It is 42. "
 
 
-def test_a_message_that_is_larger_than_a_body_may_be_ends_the_socket(gateway: Served, upstream: Upstream) -> None:
+def test_a_message_over_the_body_limit_closes_the_socket(gateway: Served, upstream: Upstream) -> None:
     for pieces in (["x" * 300_000], ["x" * 10_000] * 30):
         with opened(gateway, "any") as socket:
             with suppress(ConnectionClosed):
                 socket.connection.send(pieces)
-            assert closed_with(socket) == 1009
+            assert close_code_of(socket) == 1009
 
 
-def test_text_that_is_no_text_ends_the_socket_and_is_not_logged(
-    gateway: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_utf8_closes_the_socket_and_is_not_logged(gateway: Served, caplog: pytest.LogCaptureFixture) -> None:
     with opened(gateway, "any") as socket:
         socket.connection.send([b"\xff\xfeSECRET"], text=True)
-        assert closed_with(socket) == 1007
+        assert close_code_of(socket) == 1007
     assert not caplog.records
 
 
@@ -166,13 +164,13 @@ def test_text_that_is_no_text_ends_the_socket_and_is_not_logged(
     [
         b"\x81\x05hello",  # not masked
         b"\xf1\x80aaaa",  # reserved bits
-        frame(Opcode.CONT, b"x"),  # goes on with nothing
+        frame(Opcode.CONT, b"x"),  # continues nothing
         b"\x83\x80aaaa",  # no such kind
         b"GET / HTTP/1.1\r\n\r\n",
     ],
     ids=["not masked", "reserved bits", "a continuation of nothing", "no such kind", "a request"],
 )
-def test_what_is_no_frame_ends_the_socket(gateway: Served, nonsense: bytes) -> None:
+def test_an_invalid_frame_closes_the_socket(gateway: Served, nonsense: bytes) -> None:
     with raw_socket(gateway) as client:
         client.sendall(nonsense)
         seen = b""
@@ -181,7 +179,7 @@ def test_what_is_no_frame_ends_the_socket(gateway: Served, nonsense: bytes) -> N
         assert seen[:4] == b"\x88" + seen[1:2] + (1002).to_bytes(2, "big")
 
 
-def test_a_ping_is_answered_also_in_mid_response(gateway: Served, upstream: Upstream) -> None:
+def test_a_ping_is_answered_even_during_a_response(gateway: Served, upstream: Upstream) -> None:
     with opened(gateway, upstream.plays(thinks_for_ever)) as socket:
         assert socket.connection.ping().wait(LIMIT_SECONDS)
         socket.send()
@@ -189,10 +187,10 @@ def test_a_ping_is_answered_also_in_mid_response(gateway: Served, upstream: Upst
         assert socket.connection.ping().wait(LIMIT_SECONDS)
 
 
-# --- coming in -------------------------------------------------------------------------------------------------------
+# --- the handshake ---------------------------------------------------------------------------------------------------
 
 
-def refused(gateway: Served, **headers: str) -> tuple[int, dict[str, Any], dict[str, str]]:
+def handshake_refusal(gateway: Served, **headers: str) -> tuple[int, dict[str, Any], dict[str, str]]:
     with (
         pytest.raises(InvalidStatus) as error,
         connect(f"ws://127.0.0.1:{gateway.port}/v1/responses", additional_headers=headers),
@@ -203,8 +201,8 @@ def refused(gateway: Served, **headers: str) -> tuple[int, dict[str, Any], dict[
     return response.status_code, json.loads(response.body or b"{}")["error"], named
 
 
-def test_a_page_of_somebody_else_s_is_refused(gateway: Served) -> None:
-    status, error, _ = refused(gateway, Origin="https://elsewhere.example")
+def test_a_foreign_origin_is_refused(gateway: Served) -> None:
+    status, error, _ = handshake_refusal(gateway, Origin="https://elsewhere.example")
     assert (status, error["code"]) == (403, "foreign_origin")
 
 
@@ -230,15 +228,15 @@ def guarded(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ser
         yield running
 
 
-def test_who_has_no_key_is_told_so_in_http(guarded: Served) -> None:
-    status, error, headers = refused(guarded)
+def test_a_handshake_without_a_key_is_refused_with_401(guarded: Served) -> None:
+    status, error, headers = handshake_refusal(guarded)
     assert (status, error["code"]) == (401, "missing_credentials")
     assert headers["www-authenticate"].startswith("Bearer")
     assert headers["x-request-id"]
-    assert refused(guarded, Authorization="Bearer wrong")[0] == 401
+    assert handshake_refusal(guarded, Authorization="Bearer wrong")[0] == 401
 
 
-def test_a_page_that_is_named_may_come_with_a_key(guarded: Served, upstream: Upstream) -> None:
+def test_an_allowed_origin_may_connect_with_a_key(guarded: Served, upstream: Upstream) -> None:
     headers = {"Authorization": f"Bearer {KEY}", "Origin": "https://app.example"}
     with opened(guarded, upstream.plays(THINKS), additional_headers=headers) as socket:
         assert socket.ask().text == "It is 42. "
@@ -259,7 +257,7 @@ def test_each_turn_is_counted_and_limited_like_a_request(guarded: Served, upstre
         assert (turn.error["status"], turn.code) == (429, "rate_limit_exceeded")
 
 
-def test_another_path_has_no_socket(gateway: Served) -> None:
+def test_other_paths_accept_no_socket(gateway: Served) -> None:
     with pytest.raises(InvalidStatus) as error, connect(f"ws://127.0.0.1:{gateway.port}/v1/elsewhere"):
         pass
     assert error.value.response.status_code in (403, 404)
@@ -269,10 +267,10 @@ def test_a_get_without_an_upgrade_is_refused(gateway: Served) -> None:
     assert gateway.request("GET", "/v1/responses").status == 405
 
 
-# --- stopping --------------------------------------------------------------------------------------------------------
+# --- shutdown --------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_stops_lets_a_response_end_and_closes_sockets(upstream: Upstream) -> None:
+def test_shutdown_waits_for_the_response_and_closes_sockets(upstream: Upstream) -> None:
     idle_is_closed = threading.Event()
 
     async def thinks_a_while(call: Call) -> None:
@@ -294,16 +292,16 @@ def test_a_server_that_stops_lets_a_response_end_and_closes_sockets(upstream: Up
         socket.until("response.reasoning.delta")
         socket.send()  # too late
         gateway.server.should_exit = True
-        assert closed_with(idle) == 1012, "who has nothing under way need not wait"
+        assert close_code_of(idle) == 1012, "an idle socket is closed at once"
         idle_is_closed.set()
         events = socket.until("response.completed")
         assert events[-1]["response"]["output"][-1]["content"][0]["text"] == "done"
-        assert closed_with(socket) == 1012
+        assert close_code_of(socket) == 1012
         gateway.thread.join(LIMIT_SECONDS)
         assert not gateway.thread.is_alive()
 
 
-def test_a_server_that_cannot_wait_ends_the_response_in_form(upstream: Upstream) -> None:
+def test_shutdown_after_its_timeout_ends_the_response_as_failed(upstream: Upstream) -> None:
     config = {"server": {"shutdown_seconds": 0.2}, "providers": {"vllm": {"base_url": upstream.url}}}
     with serve(config) as gateway, opened(gateway, upstream.plays(thinks_for_ever)) as socket:
         socket.send()
@@ -311,25 +309,25 @@ def test_a_server_that_cannot_wait_ends_the_response_in_form(upstream: Upstream)
         gateway.server.should_exit = True
         *_, error, failed = socket.until("response.failed")
         assert error["error"]["code"] == failed["response"]["error"]["code"] == "stopping"
-        assert closed_with(socket) == 1012
+        assert close_code_of(socket) == 1012
 
 
-# --- many ------------------------------------------------------------------------------------------------------------
+# --- many sockets ----------------------------------------------------------------------------------------------------
 
 
-def resident() -> int:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1])
+def resident_kib() -> int:
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1])
 
 
-def test_many_sockets_that_are_open_cost_little(gateway: Served, record_property: RecordProperty) -> None:
+def test_idle_sockets_use_little_memory(gateway: Served, record_property: RecordProperty) -> None:
     count = by_circle(300, 1000)
     raw_socket(gateway).close()
-    before = resident()
+    before = resident_kib()
     clients = [raw_socket(gateway) for _ in range(count)]
     try:
-        each = (resident() - before) / count
+        each = (resident_kib() - before) / count
         assert gateway.busy >= count
     finally:
         for client in clients:
@@ -339,13 +337,13 @@ def test_many_sockets_that_are_open_cost_little(gateway: Served, record_property
     gateway.idle()
 
 
-def test_many_at_once(gateway: Served, upstream: Upstream) -> None:
+def test_many_concurrent_sockets_are_served(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(THINKS)
 
     async def one() -> None:
         async with connect_async(f"ws://127.0.0.1:{gateway.port}/v1/responses") as connection:
             for _ in range(3):
-                await connection.send(asked(model).decode())
+                await connection.send(create_message(model).decode())
                 while json.loads(await connection.recv())["type"] != "response.completed":
                     pass
 

@@ -1,4 +1,4 @@
-"""Live summaries by a model that the operator names, for models that make none."""
+"""Live summaries by a configured model, for models that produce none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pellucid.relay.memory import MemoryRelay
 from pellucid.server.access.policy import Policy
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Reply, Served, serve
-from tests.server.loop_kit import calling, legal, turn
+from tests.server.loop_kit import calling, legal_events, turn
 from tests.server.seal_kit import CANARIES, name_of
 from tests.server.state_kit import Caller, config_of, make_keys, url_of
 from tests.server.view_keys import Keys, with_keys
@@ -24,11 +24,11 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 
 FIRST = "First I look at the t0psecret. " * 20
 SECOND = "Then I decide on the t0psecret. " * 20
-WANTED: dict[str, Any] = {"reasoning": {"summary": "auto"}}
+WITH_SUMMARIES: dict[str, Any] = {"reasoning": {"summary": "auto"}}
 
 
 class Author:
-    """The model that writes summaries: what it does can be set, what it was asked is noted."""
+    """The model that writes summaries: its behaviour can be set, and its calls are recorded."""
 
     def __init__(self, upstream: Upstream) -> None:
         self.does = "write"
@@ -68,7 +68,7 @@ def author(upstream: Upstream) -> Author:
 
 
 PATIENT, HASTY = 60.0, 0.3
-"""The seconds that a response waits for its summaries: where they come, and where they do not."""
+"""Seconds that a response waits for its summaries: for tests in which they arrive, and in which they do not."""
 
 
 def summing(upstream: Upstream, author: Author, seconds: float) -> AbstractContextManager[Served]:
@@ -136,10 +136,10 @@ def names(events: list[dict[str, Any]], start: str) -> list[str]:
     return [event["type"] for event in events if event["type"].startswith(start)]
 
 
-def test_a_raw_view_gets_them_in_the_same_item_behind_the_thought(
+def test_a_raw_view_gets_summaries_after_the_reasoning_of_the_same_item(
     summed: Served, upstream: Upstream, author: Author
 ) -> None:
-    events = legal(summed.ask(thinker(upstream), stream=True, **WANTED))
+    events = legal_events(summed.ask(thinker(upstream), stream=True, **WITH_SUMMARIES))
     response = events[-1]["response"]
     [reasoning, message] = response["output"]
     assert reasoning["content"][0]["text"].startswith("First")
@@ -149,60 +149,60 @@ def test_a_raw_view_gets_them_in_the_same_item_behind_the_thought(
     assert names(events, "response.reasoning_summary") == [f"response.reasoning_summary_{step}" for step in part * 2]
     kinds = [event["type"] for event in events]
     assert kinds.index("response.reasoning_summary_part.added") > kinds.index("response.reasoning.done")
-    asked = author.calls[-2].body["messages"]
-    assert "t0psecret" in asked[-1]["content"]
-    assert "Why?" not in json.dumps(asked)
-    whole = summed.ask(thinker(upstream), **WANTED).json
+    messages = author.calls[-2].body["messages"]
+    assert "t0psecret" in messages[-1]["content"]
+    assert "Why?" not in json.dumps(messages)
+    whole = summed.ask(thinker(upstream), **WITH_SUMMARIES).json
     assert len(summaries(whole)) == 2
     stored = summed.request("GET", f"/v1/responses/{response['id']}").json
     assert stored["output"] == response["output"]
 
 
-def test_who_asks_for_none_gets_none(summed: Served, upstream: Upstream, author: Author) -> None:
+def test_summaries_are_not_made_unless_requested(summed: Served, upstream: Upstream, author: Author) -> None:
     before = len(author.calls)
-    response = legal(summed.ask(thinker(upstream), stream=True))[-1]["response"]
+    response = legal_events(summed.ask(thinker(upstream), stream=True))[-1]["response"]
     assert summaries(response) == []
     assert len(author.calls) == before
 
 
-def silent(reply: Reply) -> None:
+def assert_no_secret(reply: Reply) -> None:
     assert b"t0psecret" not in reply.body
 
 
-def test_a_summary_view_gets_them_live_and_nothing_raw(keyed: Keys, upstream: Upstream) -> None:
+def test_a_summary_view_gets_summaries_live_and_nothing_raw(keyed: Keys, upstream: Upstream) -> None:
     model = f"vllm:{thinker(upstream)}"
     reply = keyed.ask("summary", model, stream=True)
-    events = legal(reply)
-    silent(reply)
+    events = legal_events(reply)
+    assert_no_secret(reply)
     assert len(summaries(events[-1]["response"])) == 2
     id = events[-1]["response"]["id"]
     for path in (f"/v1/responses/{id}", f"/v1/responses/{id}?stream=true"):
         again = keyed.get("summary", path)
-        silent(again)
+        assert_no_secret(again)
         assert b"Gist" in again.body
     assert b"Gist" not in keyed.get("sealed", f"/v1/responses/{id}").body
     chat = keyed.chat("summary", model)
-    silent(chat)
+    assert_no_secret(chat)
     assert "Gist" in json.dumps(chat.json)
 
 
 @pytest.mark.parametrize("view", ["sealed", "hidden"])
-def test_a_lesser_view_asks_for_none(keyed: Keys, upstream: Upstream, author: Author, view: str) -> None:
+def test_stricter_views_request_no_summaries(keyed: Keys, upstream: Upstream, author: Author, view: str) -> None:
     before = len(author.calls)
-    reply = keyed.ask(view, f"vllm:{thinker(upstream)}", stream=True, **WANTED)
-    silent(reply)
-    assert summaries(legal(reply)[-1]["response"]) == []
+    reply = keyed.ask(view, f"vllm:{thinker(upstream)}", stream=True, **WITH_SUMMARIES)
+    assert_no_secret(reply)
+    assert summaries(legal_events(reply)[-1]["response"]) == []
     assert len(author.calls) == before
 
 
 @pytest.mark.parametrize("does", ["fail", "hang", "empty"])
-def test_what_cannot_be_had_is_left_out(
+def test_a_failed_summary_is_left_out(
     hasty: Served, upstream: Upstream, author: Author, does: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     author.does = does
     with caplog.at_level("DEBUG"):
-        reply = hasty.ask(thinker(upstream), stream=True, **WANTED)
-    response = legal(reply)[-1]["response"]
+        reply = hasty.ask(thinker(upstream), stream=True, **WITH_SUMMARIES)
+    response = legal_events(reply)[-1]["response"]
     assert response["status"] == "completed"
     assert summaries(response) == []
     assert response["output"][-1]["content"][0]["text"] == "So be it."
@@ -212,14 +212,14 @@ def test_what_cannot_be_had_is_left_out(
 
 
 @pytest.mark.parametrize("does", ["fail", "hang", "empty", "echo"])
-def test_raw_text_never_stands_in(hasty_keyed: Keys, upstream: Upstream, author: Author, does: str) -> None:
+def test_raw_text_never_replaces_a_summary(hasty_keyed: Keys, upstream: Upstream, author: Author, does: str) -> None:
     author.does = does
     reply = hasty_keyed.ask("summary", f"vllm:{thinker(upstream)}", stream=True)
-    silent(reply)
-    assert legal(reply)[-1]["response"]["status"] == "completed"
+    assert_no_secret(reply)
+    assert legal_events(reply)[-1]["response"]["status"] == "completed"
 
 
-def test_a_client_that_leaves_stops_the_writer_too(summed: Served, upstream: Upstream, author: Author) -> None:
+def test_a_disconnect_stops_the_summary_model(summed: Served, upstream: Upstream, author: Author) -> None:
     author.does = "hang"
     before, left = len(author.calls), author.left
 
@@ -228,14 +228,14 @@ def test_a_client_that_leaves_stops_the_writer_too(summed: Served, upstream: Ups
         await call.event(delta(reasoning_content=FIRST + "\n\n"))
         await call.gone()
 
-    with summed.open(upstream.plays(endless), store=False, **WANTED) as stream:
+    with summed.open(upstream.plays(endless), store=False, **WITH_SUMMARIES) as stream:
         stream.until("response.reasoning.delta")
         wait_until(lambda: len(author.calls) > before)
     wait_until(lambda: author.left > left)
     summed.idle()
 
 
-def test_each_turn_of_a_loop_has_its_own(upstream: Upstream, author: Author) -> None:
+def test_each_turn_of_a_loop_has_its_own_summary(upstream: Upstream, author: Author) -> None:
     config = {
         "tools": {"functions": ["tests.server.loop_tools:add"]},
         "summaries": {"model": f"vllm:{author.name}"},
@@ -243,18 +243,18 @@ def test_each_turn_of_a_loop_has_its_own(upstream: Upstream, author: Author) -> 
     }
     model = upstream.plays(turn("Sum. ", "", calling("add", "c1", a=1, b=2)), turn("Three. ", "Three."))
     with serve(config) as running:
-        response = legal(running.ask(model, stream=True, **WANTED))[-1]["response"]
+        response = legal_events(running.ask(model, stream=True, **WITH_SUMMARIES))[-1]["response"]
     thoughts = [item for item in response["output"] if item["type"] == "reasoning"]
     assert [len(item["summary"]) for item in thoughts] == [1, 1]
-    # What we wrote is no part of what the model thought.
+    # The gateway's summaries are not sent to the model.
     assert "Gist" not in json.dumps(upstream.calls(model)[1].body)
 
 
-def test_a_model_that_makes_its_own_is_left_alone(keyed: Keys, upstream: Upstream, author: Author) -> None:
+def test_a_model_with_its_own_summaries_gets_no_others(keyed: Keys, upstream: Upstream, author: Author) -> None:
     before = len(author.calls)
     for canary in CANARIES:
         if (canary.row, canary.name) in [("openai-responses", "stream"), ("anthropic", "stream"), ("google", "stream")]:
-            response = legal(keyed.ask("summary", name_of(upstream, canary), stream=True))[-1]["response"]
+            response = legal_events(keyed.ask("summary", name_of(upstream, canary), stream=True))[-1]["response"]
             assert summaries(response) == ["in short"]
     assert len(author.calls) == before
 
@@ -289,7 +289,7 @@ def test_a_summary_is_shown_before_the_thinking_is_over(keyed: Keys, upstream: U
     assert b"response.completed" in came
 
 
-def test_a_run_that_is_cancelled_stops_the_writer(summed: Served, upstream: Upstream, author: Author) -> None:
+def test_cancelling_a_run_stops_the_summary_model(summed: Served, upstream: Upstream, author: Author) -> None:
     author.does = "hang"
     before, left = len(author.calls), author.left
 
@@ -298,17 +298,17 @@ def test_a_run_that_is_cancelled_stops_the_writer(summed: Served, upstream: Upst
         await call.event(delta(reasoning_content=FIRST + "\n\n"))
         await call.gone()
 
-    id = summed.ask(upstream.plays(endless), background=True, **WANTED).json["id"]
+    id = summed.ask(upstream.plays(endless), background=True, **WITH_SUMMARIES).json["id"]
     wait_until(lambda: len(author.calls) > before)
     assert summed.request("POST", f"/v1/responses/{id}/cancel").json["status"] == "cancelled"
     wait_until(lambda: author.left > left)
 
 
-def test_what_they_take_is_no_usage_of_the_response_and_is_paid_by_its_key(
+def test_summary_tokens_are_charged_to_the_key_but_not_in_the_usage(
     upstream: Upstream, author: Author, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def no_time_passes(url: str | None) -> MemoryRelay:
-        return MemoryRelay(clock=lambda: 1.0)  # so that no token flows back
+        return MemoryRelay(clock=lambda: 1.0)  # so that the rate limit is not replenished
 
     monkeypatch.setattr("pellucid.server.services.open_relay", no_time_passes)
     url = url_of(tmp_path / "store.sqlite")
@@ -316,7 +316,7 @@ def test_what_they_take_is_no_usage_of_the_response_and_is_paid_by_its_key(
     sections = {"storage": {"url": url}, "access": {"keys": True}, "summaries": {"model": f"vllm:{author.name}"}}
     with serve(config_of(upstream, **sections)) as running:
         left = {}
-        for owner, more in (("plain", {}), ("summed", WANTED)):
+        for owner, more in (("plain", {}), ("summed", WITH_SUMMARIES)):
             caller = Caller(running, tokens[owner])
             response = caller.create_response(upstream.plays(say("Hm. " * 200, "Yes.")), **more)
             assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, 9)

@@ -1,4 +1,4 @@
-"""`truncation`: a conversation that does not fit is refused, or goes on without its oldest turns, as was asked."""
+"""`truncation`: a conversation that does not fit is refused, or continued without its oldest turns, as requested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
-from tests.server.loop_kit import calling, legal, turn
+from tests.server.loop_kit import calling, legal_events, turn
 from tests.server.state_kit import config_of, url_of
 from tests.waiting import LIMIT_SECONDS
 
@@ -37,7 +37,7 @@ def texts(call: Call) -> list[str]:
 
 
 def fits(most: int, then: Script, refuses: Script = with_a_status) -> Script:
-    """A model with a context of so many characters."""
+    """Script a model with a context of `most` characters."""
 
     async def script(call: Call) -> None:
         too_long = sum(map(len, texts(call))) > most
@@ -46,21 +46,21 @@ def fits(most: int, then: Script, refuses: Script = with_a_status) -> Script:
     return script
 
 
-def said(role: str, text: str) -> dict[str, Any]:
+def message_item(role: str, text: str) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": text}
 
 
 def long_talk(turns: int, each: int = 100) -> list[dict[str, Any]]:
-    """So many turns of `each` characters, and one more that is not answered yet."""
-    items = [said("system", "Be kind.")]
+    """Return items of `turns` turns of `each` characters, and of one more turn that is not answered yet."""
+    items = [message_item("system", "Be kind.")]
     for number in range(turns):
         items += [
-            said("user", f"<q{number}>".ljust(each // 2, ".")),
-            said("assistant", f"<a{number}>".ljust(each // 2, ".")),
+            message_item("user", f"<q{number}>".ljust(each // 2, ".")),
+            message_item("assistant", f"<a{number}>".ljust(each // 2, ".")),
         ]
         if number == 1:
-            items.append(said("developer", "Be brief."))
-    return [*items, said("user", "<last>")]
+            items.append(message_item("developer", "Be brief."))
+    return [*items, message_item("user", "<last>")]
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +73,10 @@ def talking(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.mark.parametrize("refuses", [with_a_status, in_the_stream], ids=["status", "stream"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_auto_leaves_out_the_oldest_turns_and_nothing_else(
-    talking: Served, upstream: Upstream, refuses: Script, stream: bool
-) -> None:
+def test_auto_drops_only_the_oldest_turns(talking: Served, upstream: Upstream, refuses: Script, stream: bool) -> None:
     model = upstream.plays(fits(600, say(), refuses))
     reply = talking.ask(f"vllm:{model}", stream, input=long_talk(9), **AUTO)
-    response = legal(reply)[-1]["response"] if stream else reply.json
+    response = legal_events(reply)[-1]["response"] if stream else reply.json
     assert (response["status"], response["truncation"]) == ("completed", "auto")
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
     calls = upstream.calls(model)
@@ -90,12 +88,12 @@ def test_auto_leaves_out_the_oldest_turns_and_nothing_else(
     left = [number for number in range(9) if f"<q{number}>" in seen]
     assert left == list(range(left[0], 9))
     assert left == [number for number in range(9) if f"<a{number}>" in seen]
-    # Not a turn more than it takes, give or take a third of them, and not one request for each turn.
+    # It drops about as many turns as needed, and does not need one request for each turn.
     assert len(left) >= 3
     assert len(calls) <= 4
 
 
-def test_disabled_and_the_default_give_the_error_in_the_protocol_s_form(talking: Served, upstream: Upstream) -> None:
+def test_disabled_and_the_default_return_the_error(talking: Served, upstream: Upstream) -> None:
     rows: list[dict[str, Any]] = [{}, {"truncation": "disabled"}]
     for more in rows:
         model = upstream.plays(fits(600, say()))
@@ -103,18 +101,20 @@ def test_disabled_and_the_default_give_the_error_in_the_protocol_s_form(talking:
         assert (reply.status, reply.error["code"]) == (400, "context_length_exceeded")
         assert len(upstream.calls(model)) == 1
         model = upstream.plays(fits(600, say(), in_the_stream))
-        response = legal(talking.ask(f"vllm:{model}", True, input=long_talk(9), **more))[-1]["response"]
+        response = legal_events(talking.ask(f"vllm:{model}", True, input=long_talk(9), **more))[-1]["response"]
         assert (response["status"], response["truncation"]) == ("failed", "disabled")
         assert response["error"]["code"] == "context_length_exceeded"
         hidden = talking.post(
             {"model": f"vllm:{model}", "input": long_talk(9), "stream": True, **more}, {"Pellucid-View": "hidden"}
         )
-        assert legal(hidden)[-1]["response"]["error"]["code"] == "context_length_exceeded"
+        assert legal_events(hidden)[-1]["response"]["error"]["code"] == "context_length_exceeded"
         assert WORDS not in hidden.body.decode()
 
 
 @pytest.mark.parametrize("refuses", [with_a_status, in_the_stream], ids=["status", "stream"])
-def test_the_last_turn_and_the_rules_are_never_left_out(talking: Served, upstream: Upstream, refuses: Script) -> None:
+def test_the_last_turn_and_the_instructions_are_never_dropped(
+    talking: Served, upstream: Upstream, refuses: Script
+) -> None:
     model = upstream.plays(fits(10, say(), refuses))
     reply = talking.ask(f"vllm:{model}", input=long_talk(60), **AUTO)
     error = reply.error if reply.status != 200 else reply.json["error"]
@@ -126,7 +126,7 @@ def test_the_last_turn_and_the_rules_are_never_left_out(talking: Served, upstrea
     assert "Be brief." in str(texts(calls[-1]))
 
 
-def test_who_leaves_while_it_is_asked_again_takes_the_model_along(talking: Served, upstream: Upstream) -> None:
+def test_a_disconnect_during_a_retry_closes_the_upstream(talking: Served, upstream: Upstream) -> None:
     left = threading.Event()
 
     async def hangs(call: Call) -> None:
@@ -140,7 +140,7 @@ def test_who_leaves_while_it_is_asked_again_takes_the_model_along(talking: Serve
     assert left.wait(LIMIT_SECONDS)
 
 
-def test_what_is_wrong_otherwise_is_not_asked_again(talking: Served, upstream: Upstream) -> None:
+def test_other_errors_are_not_retried(talking: Served, upstream: Upstream) -> None:
     async def refuses(call: Call) -> None:
         await call.answer(400, b'{"error": {"message": "no such tool", "type": "invalid_request_error"}}')
 
@@ -155,15 +155,13 @@ def test_what_is_wrong_otherwise_is_not_asked_again(talking: Served, upstream: U
         await call.end()
 
     model = upstream.plays(late)
-    response = legal(talking.ask(f"vllm:{model}", True, input=long_talk(9), **AUTO))[-1]["response"]
+    response = legal_events(talking.ask(f"vllm:{model}", True, input=long_talk(9), **AUTO))[-1]["response"]
     assert response["status"] == "failed"
     assert response["output"][0]["content"][0]["text"] == "Hm. "
     assert len(upstream.calls(model)) == 1
 
 
-def test_in_a_loop_what_was_left_out_stays_out_and_no_call_loses_its_result(
-    talking: Served, upstream: Upstream
-) -> None:
+def test_in_a_loop_dropped_turns_stay_dropped_and_calls_keep_their_results(talking: Served, upstream: Upstream) -> None:
     adds = turn("Sum. ", "", calling("add", "c1", a=1, b=2))
     then = [adds, turn("Three. ", "Three.")]
 
@@ -171,7 +169,7 @@ def test_in_a_loop_what_was_left_out_stays_out_and_no_call_loses_its_result(
         await then.pop(0)(call)
 
     model = upstream.plays(fits(500, script))
-    response = legal(talking.ask(f"vllm:{model}", True, input=long_talk(9), **AUTO))[-1]["response"]
+    response = legal_events(talking.ask(f"vllm:{model}", True, input=long_talk(9), **AUTO))[-1]["response"]
     assert [item["type"] for item in response["output"]].count("function_call_output") == 1
     assert response["status"] == "completed"
     *before, first, last = upstream.calls(model)
@@ -181,17 +179,17 @@ def test_in_a_loop_what_was_left_out_stays_out_and_no_call_loses_its_result(
     assert roles[-2:] == ["assistant", "tool"]
 
 
-def test_what_is_kept_is_whole_and_goes_on_whole(talking: Served, upstream: Upstream) -> None:
+def test_the_stored_conversation_is_not_truncated(talking: Served, upstream: Upstream) -> None:
     small, large = upstream.plays(fits(300, say())), upstream.plays(say())
     first = talking.ask(f"vllm:{small}", input=long_talk(9), **AUTO).json
     assert talking.ask(f"vllm:{large}", previous_response_id=first["id"]).status == 200
     assert all(f"<q{number}>" in "".join(texts(upstream.calls(large)[0])) for number in range(9))
     # In the background, too.
     made = talking.ask(f"vllm:{small}", True, input=long_talk(9), background=True, **AUTO)
-    assert legal(made)[-1]["response"]["status"] == "completed"
+    assert legal_events(made)[-1]["response"]["status"] == "completed"
 
 
-def test_a_context_that_is_known_is_not_overrun(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_known_context_length_is_not_exceeded(upstream: Upstream, tmp_path: Path) -> None:
     model = upstream.plays(say())
     entry = {"provider": "vllm", "model": model, "context": 150}
     with serve(

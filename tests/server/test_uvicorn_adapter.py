@@ -1,4 +1,4 @@
-"""What the adapter uses of uvicorn and uvicorn does not document is there, in the release that is installed."""
+"""The installed release of uvicorn has the undocumented names that the adapter uses."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pellucid.server.uvicorn_adapter import INTERNALS
 
 ADAPTER = Path(uvicorn_adapter.__file__).parent
 OWNERS = {"self", "cycle", "socket", "_cycle", "_socket", "flow"}
-"""What holds one of uvicorn's objects, in the adapter's source."""
+"""Names of uvicorn's objects in the adapter's source."""
 
 
 def members(kind: type) -> set[str]:
-    """The methods of a class, and what its methods set on `self`."""
-    found = set(dir(kind))
+    """Return the members of a class, and the attributes that its methods set on `self`."""
+    names = set(dir(kind))
     for base in kind.__mro__[:-1]:
         for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(base)))):  # type: ignore[arg-type]
             if isinstance(node, ast.ClassDef) and node.name == base.__name__:
-                found |= {name for owner, name in attributes(node) if owner == "self"}
-    return found
+                names |= {name for owner, name in attributes(node) if owner == "self"}
+    return names
 
 
 def attributes(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """The attributes in some source, and what stands before each."""
+    """Yield each attribute access in some source, as (owner, attribute)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             before = node.value
@@ -43,12 +43,12 @@ def attributes(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", INTERNALS, ids=lambda kind: kind.__name__)
-def test_uvicorn_has_what_is_used_of_it(kind: type) -> None:
-    gone = [name for name in INTERNALS[kind] if name not in members(kind)]
-    assert not gone, f"uvicorn {uvicorn.__version__} has no {kind.__name__}.{', .'.join(gone)} any more"
+def test_uvicorn_has_every_listed_internal(kind: type) -> None:
+    missing = [name for name in INTERNALS[kind] if name not in members(kind)]
+    assert not missing, f"uvicorn {uvicorn.__version__} has no {kind.__name__}.{', .'.join(missing)} any more"
 
 
-def test_the_list_is_whole() -> None:
+def test_every_used_internal_is_listed() -> None:
     listed = {name for names in INTERNALS.values() for name in names}
     for path in (ADAPTER / "http.py", ADAPTER / "websocket.py"):
         tree = ast.parse(path.read_bytes())
@@ -62,6 +62,6 @@ def test_the_list_is_whole() -> None:
         assert used - ours - listed == set(), path.name
 
 
-def test_nobody_else_uses_uvicorn_s_protocols() -> None:
+def test_only_the_adapter_uses_uvicorn_s_protocols() -> None:
     for path in Path(pellucid.__file__).parent.rglob("*.py"):
         assert ADAPTER in path.parents or "uvicorn.protocols" not in path.read_text(), path

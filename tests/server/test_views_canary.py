@@ -1,4 +1,4 @@
-"""A marker in every carrier of reasoning on every wire: it is in no byte and no log line of a lesser view."""
+"""A marker in every carrier of reasoning on every wire is in no byte and no log line of a stricter view."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripted import Call, Upstream
 from tests.scripted.gateway import Reply
-from tests.server.loop_kit import legal
+from tests.server.loop_kit import legal_events
 from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, name_of
 from tests.server.view_keys import LESSER, SEALS, Keys, with_each_view, with_keys
 
@@ -23,7 +23,7 @@ def keyed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(autouse=True)
 def _logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing that is logged has the marker in it, at whatever level."""
+    """Check that no log record of any level contains the marker."""
     with caplog.at_level(logging.DEBUG):
         yield
     for record in caplog.records:
@@ -31,19 +31,23 @@ def _logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         assert SECRET not in str(record.exc_info), record.name
 
 
-def silent(*replies: Reply) -> None:
+def assert_no_secret(*replies: Reply) -> None:
     for reply in replies:
         assert SECRET.encode() not in reply.body
         assert SECRET not in str(reply.headers)
 
 
 @with_each_view([*CANARIES, *MORE])
-def test_live_and_whole(keyed: Keys, upstream: Upstream, canary: Canary, view: str) -> None:
+def test_streamed_and_whole_responses_hide_the_marker(
+    keyed: Keys, upstream: Upstream, canary: Canary, view: str
+) -> None:
     model = name_of(upstream, canary)
     live = keyed.ask(view, model, stream=True, include=SEALS)
-    silent(live, keyed.ask(view, model, include=SEALS), keyed.chat(view, model, stream=True), keyed.chat(view, model))
+    assert_no_secret(
+        live, keyed.ask(view, model, include=SEALS), keyed.chat(view, model, stream=True), keyed.chat(view, model)
+    )
     if live.status == 200:
-        items = legal(live)[-1]["response"]["output"]
+        items = legal_events(live)[-1]["response"]["output"]
         reasoning = [item for item in items if item["type"] == "reasoning"]
         assert not (reasoning and view == "hidden")
         assert not any(item["summary"] for item in reasoning if view == "sealed")
@@ -52,10 +56,12 @@ def test_live_and_whole(keyed: Keys, upstream: Upstream, canary: Canary, view: s
 
 
 @with_each_view([*CANARIES, *MORE])
-def test_less_on_request_and_read_again_by_others(keyed: Keys, upstream: Upstream, canary: Canary, view: str) -> None:
+def test_a_requested_view_and_later_reads_hide_the_marker(
+    keyed: Keys, upstream: Upstream, canary: Canary, view: str
+) -> None:
     model = name_of(upstream, canary)
-    silent(keyed.ask("raw", model, {"Pellucid-View": view}, stream=True))
-    silent(
+    assert_no_secret(keyed.ask("raw", model, {"Pellucid-View": view}, stream=True))
+    assert_no_secret(
         keyed.gateway.request(
             "POST",
             f"/v1/responses?view={view}",
@@ -74,10 +80,10 @@ def test_less_on_request_and_read_again_by_others(keyed: Keys, upstream: Upstrea
     for path in paths:
         reply = keyed.get(view, path)
         assert reply.status == 200, reply.body
-        silent(reply)
-        silent(keyed.get("raw", f"{path}{'&' if '?' in path else '?'}view={view}"))
+        assert_no_secret(reply)
+        assert_no_secret(keyed.get("raw", f"{path}{'&' if '?' in path else '?'}view={view}"))
     for item in keyed.get("raw", f"/v1/conversations/{conversation}/items").json["data"]:
-        silent(keyed.get(view, f"/v1/conversations/{conversation}/items/{item['id']}"))
+        assert_no_secret(keyed.get(view, f"/v1/conversations/{conversation}/items/{item['id']}"))
 
 
 REFUSING = ["deepseek", "anthropic", "google", "openai-responses", "mistral", "bedrock"]
@@ -93,7 +99,7 @@ STATUSES = [400, 401, 404, 429, 500, 503]
         for place, status in enumerate(STATUSES)
     ],
 )
-def test_errors_before_the_stream(keyed: Keys, upstream: Upstream, row: str, status: int) -> None:
+def test_errors_before_the_stream_hide_the_marker(keyed: Keys, upstream: Upstream, row: str, status: int) -> None:
     async def script(call: Call) -> None:
         error = {"message": SECRET, "type": SECRET, "code": SECRET, "param": SECRET, "status": SECRET}
         await call.answer(status, json.dumps({"error": error, "message": SECRET, "detail": SECRET}).encode())
@@ -104,10 +110,10 @@ def test_errors_before_the_stream(keyed: Keys, upstream: Upstream, row: str, sta
         for stream in (True, False):
             for reply in (keyed.ask(view, model, stream=stream), keyed.chat(view, model, stream=stream)):
                 assert reply.status >= 400
-                silent(reply)
+                assert_no_secret(reply)
 
 
-def test_the_marker_is_there_to_be_seen(keyed: Keys, upstream: Upstream) -> None:
+def test_the_marker_is_visible_in_the_raw_view(keyed: Keys, upstream: Upstream) -> None:
     for canary in CANARIES:
         if canary.name in ("stream", "fields"):
             reply = keyed.ask("raw", name_of(upstream, canary), stream=True)

@@ -1,4 +1,4 @@
-"""What each view shows, on every read: by key, and for less by request."""
+"""What each view shows on every read, by key and by a request for a stricter view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.scripted import Upstream
-from tests.server.loop_kit import legal
+from tests.server.loop_kit import legal_events
 from tests.server.seal_kit import CANARIES, SECRET, SUMMARY, Canary, name_of, sent
 from tests.server.view_keys import LESSER, SEALS, Keys, with_keys
 
@@ -17,8 +17,8 @@ VIEWS = ["raw", *LESSER]
 
 
 def canary(row: str, name: str) -> Canary:
-    [found] = [one for one in CANARIES if (one.row, one.name) == (row, name)]
-    return found
+    [selected] = [one for one in CANARIES if (one.row, one.name) == (row, name)]
+    return selected
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def keyed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield made
 
 
-def shown(output: list[dict[str, Any]]) -> str:
-    """What is seen of the reasoning: `raw`, `summary`, `sealed` (it was there), or `hidden` (it was not)."""
+def visible_view(output: list[dict[str, Any]]) -> str:
+    """Return the view that the reasoning shows: `raw`, `summary`, `sealed` (an empty item), or `hidden` (no item)."""
     items = [item for item in output if item["type"] == "reasoning"]
     if any(item.get("content") for item in items):
         return "raw"
@@ -36,7 +36,7 @@ def shown(output: list[dict[str, Any]]) -> str:
 
 
 def without_times(response: dict[str, Any]) -> Any:
-    """A response but for its ids and times."""
+    """Return the output of a response as text without ids."""
     text = json.dumps(response["output"])
     for number, item in enumerate(response["output"]):
         text = text.replace(item["id"].partition("_")[2], str(number))
@@ -46,28 +46,28 @@ def without_times(response: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_key_s_view_is_the_same_on_every_read(keyed: Keys, upstream: Upstream, view: str) -> None:
     model = name_of(upstream, canary("openai-responses", "stream"))
-    live = legal(keyed.ask(view, model, stream=True, include=SEALS if view == "raw" else []))[-1]["response"]
-    assert shown(live["output"]) == view
+    live = legal_events(keyed.ask(view, model, stream=True, include=SEALS if view == "raw" else []))[-1]["response"]
+    assert visible_view(live["output"]) == view
     for path in (f"/v1/responses/{live['id']}", f"/v1/responses/{live['id']}?view={view}"):
         assert keyed.get(view, path).json["output"] == live["output"]
     again = keyed.get(view, f"/v1/responses/{live['id']}?stream=true")
-    assert legal(again)[-1]["response"]["output"] == live["output"]
+    assert legal_events(again)[-1]["response"]["output"] == live["output"]
     for other in VIEWS:
         read = keyed.get(other, f"/v1/responses/{live['id']}").json["output"]
-        assert shown(read) == max(view, other, key=VIEWS.index)
+        assert visible_view(read) == max(view, other, key=VIEWS.index)
 
 
-def test_the_sealed_view_is_a_token_that_can_be_given_back(keyed: Keys, upstream: Upstream) -> None:
+def test_the_sealed_view_has_a_token_that_can_be_returned(keyed: Keys, upstream: Upstream) -> None:
     model = name_of(upstream, canary("openai-responses", "stream"))
     output = keyed.ask("sealed", model, store=False).json["output"]
     for item in output:
         if item["type"] == "reasoning":
             assert set(item) == {"type", "id", "summary", "status", "encrypted_content"}
             assert item["summary"] == []
-    asked = {"type": "message", "role": "user", "content": "Why?"}
-    called = [item["call_id"] for item in output if item["type"] == "function_call"]
-    results = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in called]
-    keyed.ask("sealed", model, input=[asked, *output, *results], store=False)
+    user_message = {"type": "message", "role": "user", "content": "Why?"}
+    call_ids = [item["call_id"] for item in output if item["type"] == "function_call"]
+    results = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in call_ids]
+    keyed.ask("sealed", model, input=[user_message, *output, *results], store=False)
     assert SECRET in str(sent(upstream, model)[-1]["input"])
 
 
@@ -76,14 +76,14 @@ def test_the_hidden_view_has_no_reasoning_and_no_seal(keyed: Keys, upstream: Ups
     reply = keyed.ask("hidden", model, stream=True, include=SEALS)
     assert b"encrypted_content" not in reply.body
     assert b"response.reasoning" not in reply.body
-    assert [item["type"] for item in legal(reply)[-1]["response"]["output"]] == ["message"]
+    assert [item["type"] for item in legal_events(reply)[-1]["response"]["output"]] == ["message"]
 
 
-def test_numbers_of_tokens_are_a_switch_of_their_own(keyed: Keys, upstream: Upstream) -> None:
+def test_token_counts_are_hidden_by_their_own_switch(keyed: Keys, upstream: Upstream) -> None:
     model = name_of(upstream, canary("deepseek", "fields"))
     reply = keyed.ask("uncounted", model, stream=True)
-    assert legal(reply)[-1]["response"]["usage"] is None
-    assert legal(keyed.ask("hidden", model, stream=True))[-1]["response"]["usage"] is not None
+    assert legal_events(reply)[-1]["response"]["usage"] is None
+    assert legal_events(keyed.ask("hidden", model, stream=True))[-1]["response"]["usage"] is not None
     chat = keyed.chat("uncounted", model, stream=True, stream_options={"include_usage": True})
     assert b"_tokens" not in chat.body
     compact = json.dumps({"model": model, "input": "Why?"}).encode()
@@ -94,15 +94,15 @@ def test_numbers_of_tokens_are_a_switch_of_their_own(keyed: Keys, upstream: Upst
     assert "usage" not in keyed.chat("uncounted", model).json or keyed.chat("uncounted", model).json["usage"] is None
 
 
-def test_to_ask_for_more_is_forbidden(keyed: Keys, upstream: Upstream) -> None:
+def test_requesting_a_wider_view_is_forbidden(keyed: Keys, upstream: Upstream) -> None:
     model = name_of(upstream, canary("deepseek", "fields"))
     id = keyed.ask("raw", model).json["id"]
     for at, view in enumerate(VIEWS):
-        for other, asked in enumerate(VIEWS):
+        for other, requested in enumerate(VIEWS):
             replies = [
-                keyed.ask(view, model, {"Pellucid-View": asked}),
-                keyed.get(view, f"/v1/responses/{id}?view={asked}"),
-                keyed.get(view, f"/v1/responses/{id}?stream=true&view={asked}"),
+                keyed.ask(view, model, {"Pellucid-View": requested}),
+                keyed.get(view, f"/v1/responses/{id}?view={requested}"),
+                keyed.get(view, f"/v1/responses/{id}?stream=true&view={requested}"),
             ]
             for reply in replies:
                 if other < at:
@@ -114,14 +114,14 @@ def test_to_ask_for_more_is_forbidden(keyed: Keys, upstream: Upstream) -> None:
     assert (wrong.status, wrong.error["code"]) == (400, "unknown_view")
 
 
-def test_what_was_asked_for_with_less_is_read_with_less(keyed: Keys, upstream: Upstream) -> None:
+def test_a_response_made_in_a_stricter_view_is_read_in_it(keyed: Keys, upstream: Upstream) -> None:
     model = name_of(upstream, canary("deepseek", "fields"))
     id = keyed.ask("raw", model, {"Pellucid-View": "hidden"}).json["id"]
-    assert shown(keyed.get("raw", f"/v1/responses/{id}").json["output"]) == "hidden"
-    assert shown(keyed.get("raw", f"/v1/responses/{id}?view=raw").json["output"]) == "raw"
+    assert visible_view(keyed.get("raw", f"/v1/responses/{id}").json["output"]) == "hidden"
+    assert visible_view(keyed.get("raw", f"/v1/responses/{id}?view=raw").json["output"]) == "raw"
 
 
-def test_reasoning_that_a_client_gave_is_read_as_any_other(keyed: Keys, upstream: Upstream) -> None:
+def test_reasoning_from_a_client_is_redacted_like_any_other(keyed: Keys, upstream: Upstream) -> None:
     model = name_of(upstream, canary("deepseek", "fields"))
     thought = {
         "type": "reasoning",
@@ -133,24 +133,24 @@ def test_reasoning_that_a_client_gave_is_read_as_any_other(keyed: Keys, upstream
     cited = {"type": "url_citation", "url": "https://a.test/", "title": "A", "start_index": 0, "end_index": 2}
     noted = [{**cited, "note": SECRET, "title": {"of": SECRET}}, cited]
     text = {"type": "output_text", "text": "Hm.", "annotations": noted, "logprobs": logprobs, "reasoning": SECRET}
-    said = {"type": "message", "role": "assistant", "content": [text], "reasoning_content": SECRET}
+    assistant_message = {"type": "message", "role": "assistant", "content": [text], "reasoning_content": SECRET}
     user = {"type": "message", "role": "user", "content": "Why?"}
     conversation = keyed.conversation()
-    id = keyed.ask("raw", model, input=[user, thought, said, user], conversation=conversation).json["id"]
+    id = keyed.ask("raw", model, input=[user, thought, assistant_message, user], conversation=conversation).json["id"]
     for path in (f"/v1/responses/{id}/input_items", f"/v1/conversations/{conversation}/items"):
         for view in VIEWS:
             listed = keyed.get(view, path)
-            [given] = [item for item in listed.json["data"] if item.get("id") == "rs_mine"] or [None]
-            assert (SECRET in listed.body.decode()) is (view == "raw"), "nor in what came with the answer"
+            [reasoning_item] = [item for item in listed.json["data"] if item.get("id") == "rs_mine"] or [None]
+            assert (SECRET in listed.body.decode()) is (view == "raw"), "nor in the assistant's message"
             [answer] = [item for item in listed.json["data"] if str(item.get("content")).find("Hm.") >= 0]
             assert answer["content"][0]["annotations"][1] == cited
             if view == "raw":
-                assert given == thought
+                assert reasoning_item == thought
             elif view == "hidden":
-                assert given is None
+                assert reasoning_item is None
             else:
-                assert SECRET not in str(given)
-                assert bool(given["summary"]) is (view == "summary")
+                assert SECRET not in str(reasoning_item)
+                assert bool(reasoning_item["summary"]) is (view == "summary")
     for view in LESSER:
         one = keyed.get(view, f"/v1/conversations/{conversation}/items/rs_mine")
         assert SECRET.encode() not in one.body

@@ -1,4 +1,4 @@
-"""A model's own view: the most that anybody sees of its reasoning, whatever their key, on every read, now and later."""
+"""The view of a model: the most that any key sees of its reasoning, on every read, now and later."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pellucid.view import VIEWS as ORDER
 from pellucid.view import View, stricter
 from tests.scripted import Upstream
 from tests.scripted.gateway import Reply
-from tests.server.loop_kit import legal
+from tests.server.loop_kit import legal_events
 from tests.server.seal_kit import CANARIES, SECRET, Canary, name_of
 from tests.server.sockets_kit import opened
-from tests.server.test_views_canary import silent
-from tests.server.test_views_http import VIEWS, shown
+from tests.server.test_views_canary import assert_no_secret
+from tests.server.test_views_http import VIEWS, visible_view
 from tests.server.view_keys import SEALS, Keys, with_each_view, with_keys
 
 RAW = {"Pellucid-View": "raw"}
@@ -46,7 +46,7 @@ def keyed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def over_a_socket(keyed: Keys, model: str) -> bytes:
-    """Two responses, the second of which goes on from the first, which is nowhere else."""
+    """Return the events of two responses on one socket; the second continues the first, which is not stored."""
     with opened(keyed.gateway, model, additional_headers=keyed.headers("raw")) as socket:
         first = socket.ask(store=False, include=SEALS)
         events = [first.events]
@@ -58,15 +58,15 @@ def over_a_socket(keyed: Keys, model: str) -> bytes:
 
 
 @with_each_view(CANARIES)
-def test_nobody_sees_more_of_it_on_any_read(keyed: Keys, canary: Canary, view: str) -> None:
+def test_no_read_shows_more_than_the_model_s_view(keyed: Keys, canary: Canary, view: str) -> None:
     model = public(canary, view)
     conversation = keyed.conversation()
     live = keyed.ask("raw", model, stream=True, include=SEALS, conversation=conversation)
-    silent(live, keyed.ask("raw", model), keyed.chat("raw", model, stream=True), keyed.chat("raw", model))
+    assert_no_secret(live, keyed.ask("raw", model), keyed.chat("raw", model, stream=True), keyed.chat("raw", model))
     if live.status != 200:
         return
-    id = legal(live)[-1]["response"]["id"]
-    assert ORDER.index(shown(legal(live)[-1]["response"]["output"])) >= ORDER.index(view)
+    id = legal_events(live)[-1]["response"]["id"]
+    assert ORDER.index(visible_view(legal_events(live)[-1]["response"]["output"])) >= ORDER.index(view)
     for path in (
         f"/v1/responses/{id}",
         f"/v1/responses/{id}?stream=true",
@@ -76,54 +76,54 @@ def test_nobody_sees_more_of_it_on_any_read(keyed: Keys, canary: Canary, view: s
     ):
         reply = keyed.get("raw", path)
         assert reply.status == 200, reply.body
-        silent(reply)
+        assert_no_secret(reply)
     for item in keyed.get("raw", f"/v1/conversations/{conversation}/items").json["data"]:
-        silent(keyed.get("raw", f"/v1/conversations/{conversation}/items/{item['id']}"))
+        assert_no_secret(keyed.get("raw", f"/v1/conversations/{conversation}/items/{item['id']}"))
     assert SECRET.encode() not in over_a_socket(keyed, model)
     compact = json.dumps({"model": model, "input": "Why?"}).encode()
     head = {"Content-Type": "application/json", **keyed.headers("raw")}
-    silent(keyed.gateway.request("POST", "/v1/responses/compact", compact, head))
+    assert_no_secret(keyed.gateway.request("POST", "/v1/responses/compact", compact, head))
     begun = keyed.ask("raw", model, background=True, stream=True)
-    silent(begun, keyed.get("raw", f"/v1/responses/{begun.events[0]['response']['id']}?stream=true"))
+    assert_no_secret(begun, keyed.get("raw", f"/v1/responses/{begun.events[0]['response']['id']}?stream=true"))
 
 
-def read_with(keyed: Keys, key: str, model: str, asked: str | None) -> list[Reply]:
-    """The model's reasoning, live and read again, as this key is told it."""
+def read_with(keyed: Keys, key: str, model: str, requested: str | None) -> list[Reply]:
+    """Return the responses that this key gets for the model's reasoning, live and from the store."""
     made = keyed.ask("raw", model).json
-    more = {"Pellucid-View": asked} if asked else {}
-    query = f"?view={asked}" if asked else ""
+    more = {"Pellucid-View": requested} if requested else {}
+    query = f"?view={requested}" if requested else ""
     return [keyed.ask(key, model, more), keyed.get(key, f"/v1/responses/{made['id']}{query}")]
 
 
 @pytest.mark.parametrize("own", VIEWS)
-def test_the_reader_is_the_least_of_key_model_and_request(keyed: Keys, own: str) -> None:
+def test_the_viewer_is_the_strictest_of_key_model_and_request(keyed: Keys, own: str) -> None:
     [canary] = [one for one in CANARIES if (one.row, one.name) == ("openai-responses", "stream")]
     for key in VIEWS:
         most = max(key, own, key=ORDER.index)
-        for asked in (None, *VIEWS):
-            for reply in read_with(keyed, key, public(canary, own), asked):
-                if asked is not None and ORDER.index(asked) < ORDER.index(most):
+        for requested in (None, *VIEWS):
+            for reply in read_with(keyed, key, public(canary, own), requested):
+                if requested is not None and ORDER.index(requested) < ORDER.index(most):
                     assert (reply.status, reply.error["code"]) == (403, "view_not_allowed")
                     assert repr(most) in reply.error["message"]
                 else:
-                    assert shown(reply.json["output"]) == (asked or most)
+                    assert visible_view(reply.json["output"]) == (requested or most)
 
 
 def chat_shows(keyed: Keys, model: str) -> bool:
     return SECRET.encode() in keyed.chat("raw", model, stream=True).body
 
 
-def test_no_way_round_its_name_shows_more(upstream: Upstream, tmp_path: Path) -> None:
-    """By its provider's list, by PROVIDER:MODEL, or as whatever the provider calls it: the strictest of its names."""
+def test_no_other_name_of_a_model_shows_more(upstream: Upstream, tmp_path: Path) -> None:
+    """The strictest view of all names applies to the provider's list, PROVIDER:MODEL and the provider's own name."""
     [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
     other, model = (name_of(upstream, canary).partition(":")[2] for _ in range(2))
     entries = {"open": {"provider": "deepseek", "model": model}}
     entries["closed"] = {**entries["open"], "view": "sealed"}
     with with_keys(upstream, tmp_path, models=entries) as keyed:
         for name, view in {"open": "raw", "closed": "sealed", f"deepseek:{model}": "sealed"}.items():
-            assert shown(keyed.ask("raw", name).json["output"]) == view, name
+            assert visible_view(keyed.ask("raw", name).json["output"]) == view, name
             assert chat_shows(keyed, name) is (view == "raw")
-        assert shown(keyed.ask("raw", f"deepseek:{other}").json["output"]) == "raw"
+        assert visible_view(keyed.ask("raw", f"deepseek:{other}").json["output"]) == "raw"
 
 
 def test_a_provider_s_view_is_that_of_all_its_models(
@@ -138,8 +138,8 @@ def test_a_provider_s_view_is_that_of_all_its_models(
     with with_keys(upstream, tmp_path, providers={"house": house}, models=models) as keyed:
         for name, view in {"more": "sealed", "less": "hidden", "house:other": "sealed", "any": "sealed"}.items():
             reply = keyed.ask("raw", name)
-            silent(reply)
-            assert shown(reply.json["output"]) == view, name
+            assert_no_secret(reply)
+            assert visible_view(reply.json["output"]) == view, name
 
 
 def made_and_read(keyed: Keys, model: str) -> tuple[str, str]:
@@ -155,7 +155,7 @@ def reads(keyed: Keys, id: str, conversation: str) -> list[Reply]:
     ]
 
 
-def test_the_stricter_of_then_and_now_holds(upstream: Upstream, tmp_path: Path) -> None:
+def test_the_stricter_of_the_past_and_present_view_applies(upstream: Upstream, tmp_path: Path) -> None:
     [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
     entry = named(upstream, canary, "raw")
     with with_keys(upstream, tmp_path, models={"thinker": entry}) as keyed:
@@ -163,20 +163,20 @@ def test_the_stricter_of_then_and_now_holds(upstream: Upstream, tmp_path: Path) 
         assert all(SECRET.encode() in reply.body for reply in reads(keyed, *open_))
     with with_keys(upstream, tmp_path, models={"thinker": {**entry, "view": "sealed"}}) as keyed:
         closed = made_and_read(keyed, "thinker")
-        silent(*reads(keyed, *open_), *reads(keyed, *closed))
+        assert_no_secret(*reads(keyed, *open_), *reads(keyed, *closed))
         assert keyed.get("raw", f"/v1/responses/{open_[0]}?view=raw").status == 403
-        # What a conversation holds outlives its response; then its model says what is seen.
+        # The items of a conversation outlive their response; then the view of its model applies.
         keyed.gateway.request("DELETE", f"/v1/responses/{open_[0]}", None, keyed.headers("raw"))
-        silent(keyed.get("raw", f"/v1/conversations/{open_[1]}/items"))
+        assert_no_secret(keyed.get("raw", f"/v1/conversations/{open_[1]}/items"))
     with with_keys(upstream, tmp_path, models={"thinker": entry}) as keyed:
-        silent(*reads(keyed, *closed))
+        assert_no_secret(*reads(keyed, *closed))
         assert keyed.get("raw", f"/v1/responses/{closed[0]}?view=raw").status == 403
         assert SECRET.encode() in keyed.ask("raw", "thinker").body
-    with with_keys(upstream, tmp_path) as keyed:  # the model is not there any more
-        silent(*reads(keyed, *closed))
+    with with_keys(upstream, tmp_path) as keyed:  # the model is no longer configured
+        assert_no_secret(*reads(keyed, *closed))
 
 
-def test_reasoning_that_was_given_back_is_read_by_the_model_s_view_too(keyed: Keys) -> None:
+def test_returned_reasoning_is_redacted_by_the_model_s_view(keyed: Keys) -> None:
     [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
     thought = {
         "type": "reasoning",
@@ -185,16 +185,16 @@ def test_reasoning_that_was_given_back_is_read_by_the_model_s_view_too(keyed: Ke
         "content": [{"type": "reasoning_text", "text": SECRET}],
     }
     user = {"type": "message", "role": "user", "content": "Why?"}
-    said = {"type": "message", "role": "assistant", "content": "Hm."}
-    id = keyed.ask("raw", public(canary, "sealed"), input=[user, thought, said, user]).json["id"]
-    silent(keyed.get("raw", f"/v1/responses/{id}/input_items"))
+    assistant_message = {"type": "message", "role": "assistant", "content": "Hm."}
+    id = keyed.ask("raw", public(canary, "sealed"), input=[user, thought, assistant_message, user]).json["id"]
+    assert_no_secret(keyed.get("raw", f"/v1/responses/{id}/input_items"))
 
 
 views = st.sampled_from(ORDER)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), views), max_size=4), views, st.sampled_from(["a", "b", "c"]))
-def test_by_every_name_it_is_the_least_that_is_said_of_it(
+def test_every_name_of_a_model_gets_its_strictest_view(
     entries: list[tuple[str, View]], provider: View, model: str
 ) -> None:
     table = {
@@ -211,12 +211,12 @@ def test_by_every_name_it_is_the_least_that_is_said_of_it(
     if model == "a":
         assert catalog.max_view("a") == strictest
     with pytest.raises(RequestError):
-        catalog.find("nobody")
-    assert catalog.max_view("nobody") == "raw"
+        catalog.find("unknown")
+    assert catalog.max_view("unknown") == "raw"
 
 
 @pytest.mark.parametrize("section", ["models", "providers"])
-def test_a_view_that_there_is_not_is_named(section: str) -> None:
+def test_an_unknown_view_is_reported(section: str) -> None:
     from pellucid.errors import ConfigError
 
     house = {"base_url": "http://127.0.0.1:1/v1", "profile": "vllm"}

@@ -1,4 +1,4 @@
-"""A gateway with keys of one owner for every view, as their holders see it."""
+"""A gateway with a key for every view, all of one owner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_each_view(canaries: Sequence[Canary]) -> pytest.MarkDecorator:
 
 
 class Keys:
-    """A gateway, and keys of one owner for every view."""
+    """A gateway, and a key of one owner for every view."""
 
     def __init__(self, gateway: Served, tokens: dict[str, str]) -> None:
         self.gateway = gateway

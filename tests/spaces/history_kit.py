@@ -45,12 +45,12 @@ class SpaceStore:
         return SpaceLog(self, name, rows)
 
     async def _put(self, name: str, rows: Sequence[StoredEnvelope], recorded: bool) -> None:
-        made = StoredSpace(owner=OWNER, name=name, created_at=0.0, settings=b"{}")
-        await self.store.spaces.put(made, [])
+        space = StoredSpace(owner=OWNER, name=name, created_at=0.0, settings=b"{}")
+        await self.store.spaces.put(space, [])
         for start in range(0, len(rows), 1000):
-            some = rows[start : start + 1000]
+            batch = rows[start : start + 1000]
             await self.store.spaces.append(
-                Append(owner=OWNER, space=name, expected_head=start, version=1, envelopes=some, recorded=recorded)
+                Append(owner=OWNER, space=name, expected_head=start, version=1, envelopes=batch, recorded=recorded)
             )
 
 
@@ -76,11 +76,11 @@ class SpaceLog:
 
 
 def accepted(envelopes: Iterable[Envelope], *, mode: Mode = "strict") -> list[StoredEnvelope]:
-    life = Lifecycle(LifecycleSettings(mode=mode))
+    lifecycle = Lifecycle(LifecycleSettings(mode=mode))
     rows: list[StoredEnvelope] = []
     for envelope in envelopes:
         numbered = replace(envelope, seq=len(rows) + 1)
-        verdict = life.feed(numbered)
+        verdict = lifecycle.feed(numbered)
         if verdict.accepted:
             rows.append(StoredEnvelope(numbered, 1_000 * numbered.seq, verdict.place))
     return rows

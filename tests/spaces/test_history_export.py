@@ -46,71 +46,71 @@ async def lines(history: History, *args: Any, **more: Any) -> list[dict[str, Any
 
 @costly
 @given(conversations(), st.sampled_from(sorted(DIALECTS)))
-def test_jsonl_reads_back_and_its_last_line_verifies_it(
+def test_a_jsonl_export_reads_back_and_verifies(
     space_store: SpaceStore, conversation: list[Envelope], dialect: DialectName
 ) -> None:
     space = space_store.space(conversation)
     history = space.history("a")
     whole = space.run(collected(history.export("jsonl", dialect=dialect)))
-    *told, last = whole.splitlines(keepends=True)
+    *exported, last = whole.splitlines(keepends=True)
     shown = space.run(history.page(limit=500)).envelopes
-    assert [read(line, dialect) for line in told] == [replace(one, dialect=dialect) for one in shown]
+    assert [read(line, dialect) for line in exported] == [replace(one, dialect=dialect) for one in shown]
     export = json.loads(last)["export"]
-    assert export["count"] == len(told)
-    assert export["sha256"] == hashlib.sha256(b"".join(told)).hexdigest()
+    assert export["count"] == len(exported)
+    assert export["sha256"] == hashlib.sha256(b"".join(exported)).hexdigest()
     assert (export["first_seq"], export["last_seq"]) == ((shown[0].seq, shown[-1].seq) if shown else (None, None))
 
 
-def test_jsonl_has_the_head_of_the_record_and_ends_where_the_log_did(space_store: SpaceStore) -> None:
+def test_a_jsonl_export_ends_with_the_head_of_the_record(space_store: SpaceStore) -> None:
     space = space_store.space([envelope_of("chat", text=str(number)) for number in range(1_200)])
 
     async def head() -> dict[str, Any]:
         return {"scope": f"space:{space.name}", "number": 1_200, "hash": "ab" * 32}
 
-    *told, last = space.run(lines(space.history("a", record=head), "jsonl", after=10))
-    assert [one["seq"] for one in told] == list(range(11, 1_201))
+    *exported, last = space.run(lines(space.history("a", record=head), "jsonl", after=10))
+    assert [one["seq"] for one in exported] == list(range(11, 1_201))
     assert last["export"]["record"]["number"] == 1_200
 
 
-def test_the_head_of_the_record_is_the_stores(space_store: SpaceStore) -> None:
+def test_the_exported_head_of_the_record_is_that_of_the_store(space_store: SpaceStore) -> None:
     for recorded in (True, False):
         space = space_store.space([envelope_of("chat", text="hey"), envelope_of("chat", text="ho")], recorded=recorded)
         *_, last = space.run(lines(space.history("a")))
         head = space.run(space_store.store.record.head(OWNER, f"space:{space.name}"))
-        told = last["export"]["record"]
-        assert (told and (told["number"], told["hash"])) == (head and (head.number, head.hash.hex()))
-        assert (told is not None) == recorded
+        record = last["export"]["record"]
+        assert (record and (record["number"], record["hash"])) == (head and (head.number, head.hash.hex()))
+        assert (record is not None) == recorded
 
 
-def test_exports_and_replays_of_much_hold_no_more_than_of_little(space_store: SpaceStore) -> None:
+def test_the_memory_of_exports_and_replays_is_bounded(space_store: SpaceStore) -> None:
     words = "x" * 1_000
     space = space_store.space(
         [envelope_of("chat" if one % 2 else "thought", "talk", text=words) for one in range(2_000)]
     )
     history = space.history("a")
 
-    def most_held(batches: Any) -> int:
-        async def drained() -> None:
+    def peak_bytes(batches: Any) -> int:
+        async def drain() -> None:
             async for _ in batches:
                 pass
 
         tracemalloc.start()
-        space.run(drained())
-        _, most = tracemalloc.get_traced_memory()
+        space.run(drain())
+        _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return most
+        return peak
 
-    for some, much in (
+    for short, long in (
         (history.export("jsonl", before=1_000), history.export("jsonl")),
         (history.replay(ReplayRange(before=1_000)), history.replay()),
     ):
-        assert most_held(much) < 1.5 * most_held(some)
+        assert peak_bytes(long) < 1.5 * peak_bytes(short)
 
 
 # --- chat-jsonl
 
 
-def trainable(line: dict[str, Any], form: ReasoningForm) -> None:
+def check_trainable(line: dict[str, Any], form: ReasoningForm) -> None:
     """What OpenAI's check of files and the usual templates demand."""
     messages = line["messages"]
     MESSAGES.validate_python([{k: v for k, v in one.items() if k != form} for one in messages])
@@ -139,13 +139,13 @@ def trainable(line: dict[str, Any], form: ReasoningForm) -> None:
 @given(
     conversations(senders=["a", "b", "ç <ö>"]), st.sampled_from(REASONING_FORMS), st.booleans(), st.sampled_from(MODES)
 )
-def test_every_line_of_training_data_is_what_loaders_take(
+def test_every_line_of_training_data_is_valid(
     space_store: SpaceStore, conversation: list[Envelope], form: ReasoningForm, complete: bool, mode: Mode
 ) -> None:
-    spoken = [replace(one, payload=one.payload | _payload(one)) for one in conversation]
-    space = space_store.space(spoken, mode=mode)
+    conversation_with_text = [replace(one, payload=one.payload | _payload(one)) for one in conversation]
+    space = space_store.space(conversation_with_text, mode=mode)
     for line in space.run(lines(space.history("a"), "chat-jsonl", reasoning=form, complete=complete)):
-        trainable(line, form)
+        check_trainable(line, form)
         assert line["metadata"]["space"] == space.name
         if complete:
             assert line["messages"][0]["role"] == "user"
@@ -153,8 +153,8 @@ def test_every_line_of_training_data_is_what_loaders_take(
     for line in space.run(lines(space.history("a"), "chat-jsonl", metadata=False)):
         assert line.keys() <= {"messages", "tools"}
     for line in space.run(lines(space.history("a"), "otel")):
-        told = line["attributes"]
-        for message in [*told["gen_ai.input.messages"], *told.get("gen_ai.output.messages", [])]:
+        attributes = line["attributes"]
+        for message in [*attributes["gen_ai.input.messages"], *attributes.get("gen_ai.output.messages", [])]:
             assert message["role"] in ("user", "assistant", "tool")
             assert all(set(part) == PARTS[part["type"]] for part in message["parts"])
 
@@ -178,7 +178,7 @@ def _payload(envelope: Envelope) -> dict[str, Any]:
 def review() -> list[Envelope]:
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     offer = {"tools": [{"name": "scan", "description": "Looks for secrets.", "inputSchema": schema}]}
-    found = {"content": [{"type": "text", "text": "2 findings"}]}
+    scan_result = {"content": [{"type": "text", "text": "2 findings"}]}
     return [
         envelope_of("request", by="agent", id="list", method="tools/list"),
         envelope_of("response", by="scanner", about="list", result=offer),
@@ -193,14 +193,14 @@ def review() -> list[Envelope]:
             method="tools/call",
             params={"name": "scan", "arguments": {"path": "."}},
         ),
-        envelope_of("response", by="scanner", about="c", result=found),
+        envelope_of("response", by="scanner", about="c", result=scan_result),
         envelope_of("thought", "m1", by="agent", message="Two findings."),
         envelope_of("conclusion", "m1", by="agent", message="Not safe."),
         envelope_of("chat", by="agent", about="q", text="No: two findings."),
     ]
 
 
-def test_a_reasoning_is_question_thought_call_result_and_answer(space_store: SpaceStore) -> None:
+def test_a_context_becomes_a_training_conversation(space_store: SpaceStore) -> None:
     (line,) = space_store.run(lines(space_store.space(review()).history("human"), "chat-jsonl"))
     call = {"id": "call_1", "type": "function", "function": {"name": "scan", "arguments": '{"path":"."}'}}
     assert line["messages"] == [
@@ -242,7 +242,7 @@ def test_a_reasoning_is_question_thought_call_result_and_answer(space_store: Spa
         ("none", None, "No: two findings."),
     ],
 )
-def test_reasoning_stands_where_the_trainer_looks_for_it(
+def test_reasoning_is_in_the_field_of_the_chosen_form(
     space_store: SpaceStore, form: ReasoningForm, field: str | None, content: str
 ) -> None:
     (line,) = space_store.run(lines(space_store.space(review()).history("human"), "chat-jsonl", reasoning=form))
@@ -251,33 +251,33 @@ def test_reasoning_stands_where_the_trainer_looks_for_it(
     assert set(last) == {"role", "content"} | ({field} if field else set())
 
 
-def test_the_same_as_opentelemetry_tells_it(space_store: SpaceStore) -> None:
+def test_a_context_as_opentelemetry_attributes(space_store: SpaceStore) -> None:
     (line,) = space_store.run(lines(space_store.space(review()).history("human"), "otel"))
-    told = line["attributes"]
-    parts = [part for message in told["gen_ai.input.messages"] for part in message["parts"]]
+    attributes = line["attributes"]
+    parts = [part for message in attributes["gen_ai.input.messages"] for part in message["parts"]]
     assert [part["type"] for part in parts] == ["text", "reasoning", "reasoning", "tool_call", "tool_call_response"]
-    (output,) = told["gen_ai.output.messages"]
+    (output,) = attributes["gen_ai.output.messages"]
     assert [part["type"] for part in output["parts"]] == ["reasoning", "reasoning", "text"]
-    assert (output["finish_reason"], told["gen_ai.agent.name"]) == ("stop", "agent")
+    assert (output["finish_reason"], attributes["gen_ai.agent.name"]) == ("stop", "agent")
 
 
-def test_every_reasoning_of_the_seed_is_a_line_and_those_with_a_question_are_complete(space_store: SpaceStore) -> None:
+def test_every_context_of_the_seed_is_exported_and_those_with_a_question_are_complete(space_store: SpaceStore) -> None:
     complete = {"option_4": 1, "option_5": 1, "option_5_many_agents": 2, "file_write_option_3": 1, "nested": 0}
     for flow, number in complete.items():
         space = space_store.space(seed_flow(flow))
-        told = space.run(lines(space.history("watcher"), "chat-jsonl"))
-        assert sum(line["metadata"]["complete"] for line in told) == number, flow
-        assert len(told) == len(space.run(space.history("watcher").contexts()).contexts)
+        exported = space.run(lines(space.history("watcher"), "chat-jsonl"))
+        assert sum(line["metadata"]["complete"] for line in exported) == number, flow
+        assert len(exported) == len(space.run(space.history("watcher").contexts()).contexts)
 
 
-def test_a_context_that_was_implicit_first_is_one_line(space_store: SpaceStore) -> None:
+def test_a_context_that_was_implicit_first_is_exported_once(space_store: SpaceStore) -> None:
     space = space_store.space(
         [envelope_of("thought", "talk", message="hm"), envelope_of("start", "talk", message="so"), *review()]
     )
     assert len(space.run(lines(space.history("watcher"), "chat-jsonl"))) == 2
 
 
-def test_what_others_say_meanwhile_is_heard_and_not_learned(space_store: SpaceStore) -> None:
+def test_envelopes_of_other_participants_are_user_messages(space_store: SpaceStore) -> None:
     space = space_store.space(seed_flow("collaborative"))
     (line,) = space.run(lines(space.history("watcher"), "chat-jsonl"))
     assert [(one["role"], one["content"]) for one in line["messages"]] == [
@@ -287,7 +287,7 @@ def test_what_others_say_meanwhile_is_heard_and_not_learned(space_store: SpaceSt
     ]
 
 
-def test_what_compresses_thoughts_and_what_was_erased_is_not_learned(space_store: SpaceStore) -> None:
+def test_compressed_and_erased_thoughts_are_not_exported(space_store: SpaceStore) -> None:
     space = space_store.space(
         [
             envelope_of("start", by="agent", id="m1"),
@@ -306,7 +306,7 @@ def test_what_compresses_thoughts_and_what_was_erased_is_not_learned(space_store
     assert space.run(history.search("secret")).hits == ()
 
 
-def test_what_is_no_format_is_refused_with_what_there_is() -> None:
+def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     assert export_format("otel") == "otel"
     assert reasoning_form("think") == "think"
     with pytest.raises(RequestError, match="jsonl"):

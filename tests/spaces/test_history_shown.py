@@ -56,10 +56,10 @@ def _words(envelope: Envelope, words: str) -> dict[str, Any]:
     return {"text" if envelope.kind == "chat" else "message": words, "details": words, "confidence": 0.5}
 
 
-async def everything(history: History, seqs: range) -> bytes:
+async def read_everything(history: History, seqs: range) -> bytes:
     """All that can be asked."""
     contexts = await history.contexts()
-    given: list[Any] = [
+    results: list[Any] = [
         await history.page(),
         await history.page(newest=True, limit=3),
         await history.page(kinds=("reasoning/*", "chat")),
@@ -74,30 +74,30 @@ async def everything(history: History, seqs: range) -> bytes:
         *[await history.by_id(f"m{number}") for number in range(8)],
         [batch async for batch in history.replay()],
     ]
-    told = [msgspec.json.encode([one.envelopes for one in given[:4]]), msgspec.json.encode(given)]
-    told += [await collected(history.export("jsonl")), await collected(history.export("otel"))]
-    told += [await collected(history.export("chat-jsonl", reasoning=form)) for form in REASONING_FORMS]
-    return b"\n".join(told)
+    encoded = [msgspec.json.encode([one.envelopes for one in results[:4]]), msgspec.json.encode(results)]
+    encoded += [await collected(history.export("jsonl")), await collected(history.export("otel"))]
+    encoded += [await collected(history.export("chat-jsonl", reasoning=form)) for form in REASONING_FORMS]
+    return b"\n".join(encoded)
 
 
 @costly
 @given(conversations(max_size=24, senders=SENDERS), readers, st.booleans(), st.sampled_from(MODES))
-def test_whatever_is_asked_the_answer_is_made_of_what_the_reader_is_shown(
+def test_no_query_reveals_more_than_the_visible_envelopes(
     space_store: SpaceStore, conversation: list[Envelope], reader: SpaceViewer, advisory: bool, mode: Mode
 ) -> None:
     space = space_store.space(marked(conversation), mode=mode)
     history = space.history(reader, advisory=advisory)
-    told = space.run(everything(history, range(1, len(space.log) + 1))).decode()
+    output = space.run(read_everything(history, range(1, len(space.log) + 1))).decode()
 
     seen = space.shown(reader, advisory=advisory)
-    known = set(MARK.findall(msgspec.json.encode([[one.envelope, one.place.path] for one in seen]).decode()))
-    assert set(MARK.findall(told)) <= known | {reader.participant}
+    visible_marks = set(MARK.findall(msgspec.json.encode([[one.envelope, one.place.path] for one in seen]).decode()))
+    assert set(MARK.findall(output)) <= visible_marks | {reader.participant}
     # And nothing is kept from them: the page and the export are all of it.
     page = space.run(history.page(limit=500))
     assert page.envelopes == tuple(one.envelope for one in seen)
 
 
-def test_a_reader_without_reasoning_is_told_what_became_of_a_context_and_not_for_what_it_was(
+def test_a_viewer_without_reasoning_sees_the_status_of_a_context_and_not_its_text(
     space_store: SpaceStore,
 ) -> None:
     space = space_store.space(
@@ -119,7 +119,7 @@ def test_a_reader_without_reasoning_is_told_what_became_of_a_context_and_not_for
     assert b"hidden" not in line_of_training
 
 
-def test_who_opened_a_context_is_not_told_by_what_others_said_in_it(space_store: SpaceStore) -> None:
+def test_the_owner_of_a_hidden_context_is_not_revealed(space_store: SpaceStore) -> None:
     space = space_store.space(
         [
             envelope_of("thought", "talk", by="agent", to=["human"], message="psst"),
@@ -127,13 +127,13 @@ def test_who_opened_a_context_is_not_told_by_what_others_said_in_it(space_store:
         ]
     )
     (line,) = space.run(space.history("watcher").contexts()).contexts
-    grown = space.run(space.history("watcher").tree("talk"))
-    assert grown is not None
-    assert (line.owner, grown.trees[0].owner) == ("", "")
+    tree = space.run(space.history("watcher").tree("talk"))
+    assert tree is not None
+    assert (line.owner, tree.trees[0].owner) == ("", "")
     assert space.run(space.history("human").contexts()).contexts[0].owner == "agent"
 
 
-def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(space_store: SpaceStore) -> None:
+def test_references_into_unreadable_spaces_are_unknown(space_store: SpaceStore) -> None:
     other = space_store.space(
         [
             envelope_of("chat", by="human", id="open", text="to be read"),
@@ -147,18 +147,18 @@ def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(space_st
     async def elsewhere(name: str) -> History | None:
         return other.history("watcher") if name == "other" else None
 
-    for known, found in ((elsewhere, ["open"]), (None, [])):
-        answer = here.run(here.history("watcher", other_history=known).references(1))
+    for other_history, expected_ids in ((elsewhere, ["open"]), (None, [])):
+        answer = here.run(here.history("watcher", other_history=other_history).references(1))
         assert answer is not None
         assert [one.name for one in answer.references] == names
-        assert [one.envelope.id for one in answer.references if one.envelope is not None] == found
+        assert [one.envelope.id for one in answer.references if one.envelope is not None] == expected_ids
 
 
-def test_a_hidden_envelope_is_as_unknown_as_none(space_store: SpaceStore) -> None:
+def test_a_hidden_envelope_is_reported_like_a_missing_one(space_store: SpaceStore) -> None:
     space: SpaceLog = space_store.space([envelope_of("chat", by="human", id="whisper", to=["agent"], text="kanary1")])
     history = space.history("watcher")
-    for asked in (history.one, history.references):
-        assert space.run(asked(1)) is None
-        assert space.run(asked(2)) is None
+    for read in (history.one, history.references):
+        assert space.run(read(1)) is None
+        assert space.run(read(2)) is None
     assert space.run(history.by_id("whisper")) is None
     assert space.run(history.search("kanary1")).hits == ()

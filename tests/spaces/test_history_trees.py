@@ -26,17 +26,19 @@ def seqs(several: Iterable[Tree]) -> list[int]:
 
 
 async def all_contexts(history: History, limit: int) -> list[ContextLine]:
-    found: list[ContextLine] = []
-    asked = Contexts((), True, 0)
-    while asked.has_more:
-        asked = await history.contexts(before=asked.before or None, limit=limit)
-        found += asked.contexts
-    return found
+    lines: list[ContextLine] = []
+    page = Contexts((), True, 0)
+    while page.has_more:
+        page = await history.contexts(before=page.before or None, limit=limit)
+        lines += page.contexts
+    return lines
 
 
 @costly
 @given(conversations())
-def test_every_tree_is_the_one_in_the_whole_history(space_store: SpaceStore, conversation: list[Envelope]) -> None:
+def test_a_tree_read_alone_equals_the_one_in_the_whole_history(
+    space_store: SpaceStore, conversation: list[Envelope]
+) -> None:
     space = space_store.space(conversation)
     history = space.history("watcher", advisory=True)
     seen = {one.envelope.seq for one in space.log if history.log.is_visible(one)}
@@ -46,19 +48,19 @@ def test_every_tree_is_the_one_in_the_whole_history(space_store: SpaceStore, con
     assert [line.seq for line in lines] == sorted((line.seq for line in lines), reverse=True)
     for tree in iter_trees(whole):
         grown = space.run(history.tree(tree.path))
-        told = set(seqs(grown.trees)) if grown is not None else set()
-        assert told >= set(seqs([tree]))
+        grown_seqs = set(seqs(grown.trees)) if grown is not None else set()
+        assert grown_seqs >= set(seqs([tree]))
         for one in iter_trees(grown.trees) if grown is not None else ():
             if one.path == tree.path and one.start == tree.start:
                 assert (one.status, one.answer, one.conclusion) == (tree.status, tree.answer, tree.conclusion)
                 assert set(one.led_to) <= set(tree.led_to)
     # Whatever stands in a context is in one that is listed.
-    listed = [line.path for line in lines]
+    listed_paths = [line.path for line in lines]
     inside = [one for one in space.log if one.place.path is not None and one.envelope.seq in seen]
-    assert all(any(context.is_within(one.place.path, path) for path in listed) for one in inside)
+    assert all(any(context.is_within(one.place.path, path) for path in listed_paths) for one in inside)
 
 
-def test_what_nobody_started_is_answered_by_its_label(space_store: SpaceStore) -> None:
+def test_an_implicit_context_is_answered_by_its_label(space_store: SpaceStore) -> None:
     space = space_store.space(
         [
             envelope_of("chat", "label", by="a"),
@@ -73,7 +75,7 @@ def test_what_nobody_started_is_answered_by_its_label(space_store: SpaceStore) -
 
 @costly
 @given(conversations())
-def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(
+def test_with_repeated_names_a_tree_holds_the_envelopes_of_its_path(
     space_store: SpaceStore, conversation: list[Envelope]
 ) -> None:
     space = space_store.space(conversation, mode="off")
@@ -81,35 +83,37 @@ def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(
     for line in space.run(all_contexts(history, 3)):
         grown = space.run(history.tree(line.path))
         assert grown is not None
-        told = seqs(grown.trees)
-        assert len(told) == len(set(told))
-        assert set(told) <= {one.envelope.seq for one in space.log if context.is_within(one.place.path, line.path)}
+        seqs_of_path = seqs(grown.trees)
+        assert len(seqs_of_path) == len(set(seqs_of_path))
+        assert set(seqs_of_path) <= {
+            one.envelope.seq for one in space.log if context.is_within(one.place.path, line.path)
+        }
 
 
 @costly
 @given(conversations())
 def test_patterns_are_the_shapes_of_the_trees(space_store: SpaceStore, conversation: list[Envelope]) -> None:
-    spoken = [one for one in conversation if not one.to]
-    space = space_store.space(spoken)
+    public = [one for one in conversation if not one.to]
+    space = space_store.space(public)
     answer = space.run(space.history("watcher").patterns(limit=500))
     whole = build_trees([one.envelope for one in space.log])
-    told = {pattern.shape: pattern.count for pattern in answer.patterns}
-    assert sum(told.values()) == answer.contexts == len(whole)
-    assert told == {way: sum(shape(tree) == way for tree in whole) for way in map(shape, whole)}
+    counts = {pattern.shape: pattern.count for pattern in answer.patterns}
+    assert sum(counts.values()) == answer.contexts == len(whole)
+    assert counts == {way: sum(shape(tree) == way for tree in whole) for way in map(shape, whole)}
     assert not answer.has_more
 
 
-def test_patterns_go_on_from_where_they_stopped(space_store: SpaceStore) -> None:
-    said_here: list[Envelope] = []
+def test_patterns_can_be_paged(space_store: SpaceStore) -> None:
+    envelopes: list[Envelope] = []
     for number in range(7):
-        said_here += [
+        envelopes += [
             envelope_of("start", id=f"m{number}", by=f"agent-{number % 2}"),
             envelope_of(
                 "request", f"m{number}", by=f"agent-{number % 2}", method="tools/call", params={"name": "scan"}
             ),
             envelope_of("conclusion", f"m{number}", by=f"agent-{number % 2}"),
         ]
-    space = space_store.space(said_here)
+    space = space_store.space(envelopes)
     count, before, more = 0, None, True
     while more:
         answer: Patterns = space.run(space.history("watcher").patterns(before=before, limit=3))
@@ -124,7 +128,7 @@ def test_patterns_go_on_from_where_they_stopped(space_store: SpaceStore) -> None
 
 
 @pytest.mark.parametrize("flow", ["option_5", "option_5_many_agents", "option_4", "nested", "collaborative"])
-def test_the_seeds_trees_have_what_they_came_from_and_led_to(space_store: SpaceStore, flow: str) -> None:
+def test_trees_of_the_seed_have_their_triggers_and_results(space_store: SpaceStore, flow: str) -> None:
     space = space_store.space(seed_flow(flow))
     whole = build_trees([one.envelope for one in space.log])
     for tree in whole:
@@ -137,7 +141,7 @@ def test_the_seeds_trees_have_what_they_came_from_and_led_to(space_store: SpaceS
         assert not grown.has_more
 
 
-def test_what_is_inside_can_be_read_alone(space_store: SpaceStore) -> None:
+def test_a_sub_context_can_be_read_alone(space_store: SpaceStore) -> None:
     space = space_store.space(seed_flow("nested"))
     grown = space.run(space.history("watcher").tree("msg-301/msg-302"))
     assert grown is not None
@@ -150,7 +154,7 @@ def test_what_is_inside_can_be_read_alone(space_store: SpaceStore) -> None:
     assert space.run(space.history("watcher").tree("msg-302")) is None
 
 
-def test_responses_that_stand_elsewhere_are_linked_also_to_what_fulfilled_a_proposal(space_store: SpaceStore) -> None:
+def test_responses_outside_a_context_are_linked(space_store: SpaceStore) -> None:
     space = space_store.space(
         [
             envelope_of("start", id="m1", by="agent"),
@@ -167,7 +171,7 @@ def test_responses_that_stand_elsewhere_are_linked_also_to_what_fulfilled_a_prop
     assert [one.id for one in grown.linked] == ["done", "deed", "fixed"]
 
 
-def test_an_id_that_comes_again_means_what_was_said_last_before(space_store: SpaceStore) -> None:
+def test_a_repeated_id_refers_to_the_latest_earlier_envelope(space_store: SpaceStore) -> None:
     space = space_store.space(
         [
             envelope_of("chat", by="human", id="human-1", text="first"),
@@ -190,7 +194,7 @@ def test_an_id_that_comes_again_means_what_was_said_last_before(space_store: Spa
     assert [one.id for one in first.referred_by] == ["m1", "m2"]
 
 
-def test_a_long_tree_is_cut_its_end_is_known_and_the_rest_is_paged(space_store: SpaceStore) -> None:
+def test_a_long_tree_is_truncated_and_the_rest_can_be_paged(space_store: SpaceStore) -> None:
     thoughts = [envelope_of("thought", "m1", by="agent", message=str(number)) for number in range(MAX_ENVELOPES + 50)]
     end = envelope_of("conclusion", "m1", by="agent", message="done")
     space = space_store.space([envelope_of("start", id="m1", by="agent"), *thoughts, end])

@@ -26,7 +26,7 @@ async def received(space: Space, sink: Sink, count: int = 1, kind: str = "chat")
     return sink.of(kind)
 
 
-def test_a_clock_that_is_put_back_keeps_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeouts_work_when_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ticks = [1_000_000.0], [0.0]
     monkeypatch.setattr(space_module, "monotonic", lambda: ticks[0])
 
@@ -56,21 +56,21 @@ def test_a_clock_that_is_put_back_keeps_nothing_open(monkeypatch: pytest.MonkeyP
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
-def test_time_goes_on(steps: list[float]) -> None:
+def test_the_monotonic_clock_never_goes_back(steps: list[float]) -> None:
     walls = iter(wall := [1e9 + step for step in steps])
-    steady = MonotonicClock(lambda: next(walls), 5.0)
-    told = [steady() for _ in steps]
-    assert told == sorted(told)
-    assert all(one >= wall for one, wall in zip(told, wall, strict=True))
-    assert told[-1] < max(wall) + 1
+    clock = MonotonicClock(lambda: next(walls), 5.0)
+    readings = [clock() for _ in steps]
+    assert readings == sorted(readings)
+    assert all(one >= wall for one, wall in zip(readings, wall, strict=True))
+    assert readings[-1] < max(wall) + 1
 
 
-def test_what_is_kept_to_put_a_state_back_is_bounded() -> None:
-    living = LiveState(SpaceState(SpaceSettings()))
+def test_the_memory_for_rollback_is_bounded() -> None:
+    live_state = LiveState(SpaceState(SpaceSettings()))
     for seq in range(1, 200):
         envelope = Envelope(id=f"m-{seq}", ts=0, sender="a", kind="chat", payload={"text": "x" * 200_000}, seq=seq)
-        living.state.replay(stored := StoredEnvelope(envelope, seq, ContextPlace()))
-        living.accept([stored])
-        assert sum(len(one.envelope.payload["text"]) for one in living._since_base) <= REBASE_BYTES + 200_000
-    living.roll_back()
-    assert living.state.head == 199
+        live_state.state.replay(stored := StoredEnvelope(envelope, seq, ContextPlace()))
+        live_state.accept([stored])
+        assert sum(len(one.envelope.payload["text"]) for one in live_state._since_base) <= REBASE_BYTES + 200_000
+    live_state.roll_back()
+    assert live_state.state.head == 199

@@ -27,7 +27,7 @@ from tests.waiting import eventually
 SECRET = "the-secret-word"
 
 
-def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
+def test_flags_are_delivered_wherever_the_envelope_is_read() -> None:
     """Live, to who comes back, and out of the history; also to its sender. A sender's own flags are none."""
 
     async def scene() -> None:
@@ -41,22 +41,22 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
                 frame("reasoning/thought", after, context="r", id="late", flags=[{"code": "a", "message": "b"}])
             )
             await eventually(lambda: live.of("reasoning/thought"))
-            (told,) = live.of("reasoning/thought")
-            assert [flag["code"] for flag in told["flags"]] == ["context_ended", "unknown_reference"]
-            assert mine.of("reasoning/thought") == [told]
-            assert told["payload"] == after
+            (received,) = live.of("reasoning/thought")
+            assert [flag["code"] for flag in received["flags"]] == ["context_ended", "unknown_reference"]
+            assert mine.of("reasoning/thought") == [received]
+            assert received["payload"] == after
             assert "flags" not in live.of("reasoning/start")[0]
-            kept = await store.spaces.get_envelope(OWNER, "room", told["seq"])
-            assert kept is not None
-            assert (kept.envelope.flags, kept.envelope.extra) == ((), {})
-            for how in ({"after_seq": told["seq"] - 1}, {"history": 50}):
+            stored = await store.spaces.get_envelope(OWNER, "room", received["seq"])
+            assert stored is not None
+            assert (stored.envelope.flags, stored.envelope.extra) == ((), {})
+            for how in ({"after_seq": received["seq"] - 1}, {"history": 50}):
                 _, again = await join_space(space, "dee", **how)
                 await eventually(partial(again.of, "reasoning/thought"))
-                assert again.of("reasoning/thought")[0]["flags"] == told["flags"]
-            wanted = tuple(Flag(**flag) for flag in told["flags"])
+                assert again.of("reasoning/thought")[0]["flags"] == received["flags"]
+            wanted = tuple(Flag(**flag) for flag in received["flags"])
             history = History(store, OWNER, "room", space.viewer("dee"))
             assert [one.flags for one in (await history.page(within="r")).envelopes] == [(), (), wanted]
-            one = await history.one(told["seq"])
+            one = await history.one(received["seq"])
             assert one is not None
             assert one.flags == wanted
             tree = await history.tree("r")
@@ -64,7 +64,7 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
             assert [step.envelope.flags for step in tree.trees[0].steps if step.envelope] == [(), wanted]
             hits = await history.search("nothing")
             assert [hit.envelope.flags for hit in hits.hits] == [wanted]
-            async for batch in history.replay(ReplayRange(after=told["seq"] - 1, before=told["seq"] + 1)):
+            async for batch in history.replay(ReplayRange(after=received["seq"] - 1, before=received["seq"] + 1)):
                 assert [(one.flags, one.replayed) for one in batch] == [(wanted, True)]
             posted = await space.post("bob", frame("reasoning/thought", {}, context="r"))
             assert posted.stored.with_flags.flags
@@ -72,7 +72,7 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
     asyncio.run(scene())
 
 
-def test_flags_say_nothing_of_what_their_reader_may_not_see() -> None:
+def test_flags_reveal_no_hidden_envelope() -> None:
     """Of a proposal, a context or an owner that is between others."""
 
     async def scene() -> None:
@@ -98,24 +98,24 @@ def test_flags_say_nothing_of_what_their_reader_may_not_see() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_flags_are_the_gateways_field_in_every_dialect(dialect: str) -> None:
+def test_only_the_gateway_can_set_flags_in_every_dialect(dialect: str) -> None:
     name = DIALECTS[dialect].name  # type: ignore[index]
     flags = (Flag("after_end", "context 'r' has ended"), Flag("x", "é"))
     envelope = read({"id": "m", "ts": 1, "from": "bob", "kind": "chat", "payload": {"text": "x"}, "seq": 3}, name)
-    told = read(write(envelope, name), name)
-    assert told.flags == ()
+    round_trip = read(write(envelope, name), name)
+    assert round_trip.flags == ()
     flagged = replace(envelope, flags=flags)
     assert read(write(flagged, name), name) == flagged
     for other in ("x", 7, [7], [{"code": "x"}], {"code": "x", "message": "y"}):
         assert read({**write(envelope, name), "flags": other}, name) == envelope
 
 
-def _is_live(seat: Session) -> bool:
+def is_caught_up(session: Session) -> bool:
     """Whether it was given all that there was before it."""
-    return seat.group_key is not None
+    return session.group_key is not None
 
 
-def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None:
+def test_no_replica_delivers_an_erased_envelope(tmp_path: Path) -> None:
     """Erased in the store, by one that nobody hears of: the other has it in memory, and does not poll in this test."""
 
     async def scene() -> None:
@@ -141,15 +141,15 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
                     ("dee", {"history": 50}),
                 ):
                     for room in (there, space):
-                        seat, late = await join_space(room, who, **how)
+                        session, late = await join_space(room, who, **how)
                         await space.catch_up()
-                        await eventually(partial(_is_live, seat))
+                        await eventually(partial(is_caught_up, session))
                         assert SECRET not in json.dumps(late.decoded), (who, how)
                         assert not [one for one in late.decoded if one.get("flags")]
-                kept = await store.spaces.get_envelope(OWNER, "room", second)
-                assert kept is not None
-                assert SECRET not in kept.note.decode()
-                assert read_note(kept.note).by is not None
+                stored = await store.spaces.get_envelope(OWNER, "room", second)
+                assert stored is not None
+                assert SECRET not in stored.note.decode()
+                assert read_note(stored.note).by is not None
                 await bob.receive(chat("goes on", id="m-3"))
                 await eventually(lambda: len(mine.of("chat")) == 2)
             await other_store.aclose()
@@ -158,25 +158,25 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
     asyncio.run(scene())
 
 
-def test_to_forget_while_something_is_judged_keeps_what_is_stored_apart() -> None:
+def test_a_rollback_works_after_memory_was_dropped() -> None:
     """What was judged and then not stored is put back, whatever was forgotten meanwhile."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
             await space.post("bob", chat("stored"))
-            living = space._live
-            before = living.state.dump()
+            live_state = space._live
+            before = live_state.state.dump()
             await space.catch_up()
             judged = read(chat("never stored"), None, Defaults("bob", "x", 5))
-            assert living.state.judge(judged, 5).stored is not None
-            living.forget()
-            living.roll_back()
-            assert living.state.dump() == before
+            assert live_state.state.judge(judged, 5).stored is not None
+            live_state.forget()
+            live_state.roll_back()
+            assert live_state.state.dump() == before
 
     asyncio.run(scene())
 
 
-def test_a_number_of_another_space_is_answered_with_all_there_is() -> None:
+def test_a_cursor_of_a_deleted_space_replays_the_new_one() -> None:
     """Deleted, and made anew under its name: the welcome says so once, and what there is comes as what is past."""
 
     async def scene() -> None:
@@ -190,24 +190,24 @@ def test_a_number_of_another_space_is_answered_with_all_there_is() -> None:
             await eventually(lambda: space.is_closed)
             settings = {"ada": ["*"], "dee": ["chat"]}
             await create_space(store.spaces, OWNER, "room", space.settings, settings)
-            anew = await spaces.space("room")
-            await anew.post("ada", chat("new"))
-            _, sink = await join_space(anew, "dee", after_seq=stale)
+            recreated = await spaces.space("room")
+            await recreated.post("ada", chat("new"))
+            _, sink = await join_space(recreated, "dee", after_seq=stale)
             welcome = sink.decoded[0]["payload"]
             assert welcome["unknown_after_seq"] == stale > welcome["head"]
             await eventually(lambda: sink.of("chat"))
             assert [one["replayed"] for one in sink.decoded if one.get("seq")] == [True] * len(sink.seqs)
-            await anew.post("ada", chat("live"))
+            await recreated.post("ada", chat("live"))
             await eventually(lambda: len(sink.of("chat")) == 2)
             assert sink.seqs == sorted(set(sink.seqs))
             assert "replayed" not in sink.of("chat")[-1]
-            _, right = await join_space(anew, "dee", after_seq=anew.head)
+            _, right = await join_space(recreated, "dee", after_seq=recreated.head)
             assert "unknown_after_seq" not in right.decoded[0]["payload"]
 
     asyncio.run(scene())
 
 
-def test_an_identical_resend_is_never_told_ahead_of_what_was_missed() -> None:
+def test_a_resend_is_delivered_in_order_while_a_session_catches_up() -> None:
     """A seat that is still being caught up gets it in its own place: its numbers only grow until it is there."""
 
     async def scene() -> None:
@@ -218,20 +218,20 @@ def test_an_identical_resend_is_never_told_ahead_of_what_was_missed() -> None:
             await space.post("bob", chat("mine", id="m-1"))
             sink = Sink()
             sink.stuck = True
-            seat = await space.join("bob", sink, after_seq=0)
-            await seat.receive(chat("mine", id="m-1"))
+            session = await space.join("bob", sink, after_seq=0)
+            await session.receive(chat("mine", id="m-1"))
             await space.catch_up()
-            assert seat.group_key is None
+            assert session.group_key is None
             assert not sink.of("chat")
             sink.drain()
-            await eventually(lambda: seat.group_key is not None)
+            await eventually(lambda: session.group_key is not None)
             assert sink.seqs == sorted(set(sink.seqs))
             assert len(sink.of("chat")) == 1
 
     asyncio.run(scene())
 
 
-def test_a_frame_that_is_too_large_is_refused_by_its_name() -> None:
+def test_a_too_large_frame_is_refused_with_its_id() -> None:
     """Where that stands near its beginning, and is the envelope's own; nothing hostile is read far."""
 
     async def scene() -> None:
@@ -243,10 +243,10 @@ def test_a_frame_that_is_too_large_is_refused_by_its_name() -> None:
             await bob.receive(
                 json.dumps({"payload": {"id": "not this"}, "id": "é", "kind": "chat", "x": long}).encode()
             )
-            told = [
+            errors = [
                 (one.get("correlation_id"), one["payload"].get("attempted_kind")) for one in sink.of("system/error")
             ]
-            assert told == [(["m-1"], "chat"), (None, None), (["é"], "chat")]
+            assert errors == [(["m-1"], "chat"), (None, None), (["é"], "chat")]
 
     asyncio.run(scene())
 
@@ -255,7 +255,7 @@ def test_a_frame_that_is_too_large_is_refused_by_its_name() -> None:
     "start",
     ["{" * 9, '{"id":"', '"', '{"id":', '{"id":"' + "\\" * 2001, '["id",', '{"a":{"id":"x",', '"id":"x",', "\x00"],
 )
-def test_what_is_hostile_has_no_name(start: str) -> None:
+def test_a_hostile_frame_has_no_id(start: str) -> None:
     for hostile in (start + "[" * 100_000, start + "\\" * 100_000, start + " " * 100_000, start + '"' * 99_999):
         assert peek(hostile)[0] is None
         assert peek(hostile.encode())[0] is None

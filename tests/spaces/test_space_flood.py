@@ -23,18 +23,18 @@ ERRORS = FloodLimits().errors
 LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=1000, burst=2000), patience=3)
 
 
-@given(said=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
-def test_in_no_span_is_more_taken_than_the_burst_and_what_flowed_in(said: list[tuple[float, int]]) -> None:
+@given(attempts=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
+def test_no_span_admits_more_than_burst_and_rate(attempts: list[tuple[float, int]]) -> None:
     """And what was refused is taken after `retry_after`."""
-    guard, now = RateLimiter(LIMITS), 1000.0
+    rate_limiter, now = RateLimiter(LIMITS), 1000.0
     taken: list[tuple[float, int]] = []
-    for pause, size in said:
+    for pause, size in attempts:
         now += pause
         try:
-            guard.take("chat", size, now)
+            rate_limiter.take("chat", size, now)
         except PellucidError as refused:
             now += (refused.info.retry_after or 0) + 0.001
-            guard.take("chat", size, now)
+            rate_limiter.take("chat", size, now)
         taken.append((now, size))
     for first in range(len(taken)):
         for last in range(first, len(taken)):
@@ -43,37 +43,37 @@ def test_in_no_span_is_more_taken_than_the_burst_and_what_flowed_in(said: list[t
             assert sum(size for _, size in taken[first : last + 1]) <= 2000 + 1000 * span + 1e-6
 
 
-def test_families_do_not_use_up_each_others_room() -> None:
-    guard = RateLimiter(LIMITS)
+def test_families_have_separate_limits() -> None:
+    rate_limiter = RateLimiter(LIMITS)
     for _ in range(5):
-        guard.take("chat", 1, 0.0)
+        rate_limiter.take("chat", 1, 0.0)
     with pytest.raises(PellucidError):
-        guard.take("chat", 1, 0.0)
-    guard.take("mcp", 1, 0.0)
-    guard.take("unheard", 1, 0.0)
+        rate_limiter.take("chat", 1, 0.0)
+    rate_limiter.take("mcp", 1, 0.0)
+    rate_limiter.take("unheard", 1, 0.0)
 
 
-def test_patience_is_for_those_who_go_on_without_a_pause() -> None:
-    guard, now = RateLimiter(LIMITS), 0.0
+def test_patience_is_exceeded_by_continuous_floods_only() -> None:
+    rate_limiter, now = RateLimiter(LIMITS), 0.0
 
-    def flood(seconds: float) -> None:
+    def send_for(seconds: float) -> None:
         nonlocal now
         until_ = now + seconds
         while now < until_:
             now += 0.01
             with contextlib.suppress(PellucidError):
-                guard.take("chat", 1, now)
+                rate_limiter.take("chat", 1, now)
 
-    flood(2.5)
-    assert not guard.exceeds_patience(now)
+    send_for(2.5)
+    assert not rate_limiter.exceeds_patience(now)
     now += QUIET_SECONDS + 1
-    flood(2.5)
-    assert not guard.exceeds_patience(now)
-    flood(1.5)
-    assert guard.exceeds_patience(now)
+    send_for(2.5)
+    assert not rate_limiter.exceeds_patience(now)
+    send_for(1.5)
+    assert rate_limiter.exceeds_patience(now)
 
 
-def test_thousands_of_thoughts_at_once() -> None:
+def test_a_flood_is_limited_and_does_not_disturb_others() -> None:
     """What is over the limit is not stored; of the refusals some are told, and how many were not; others go on."""
     count = by_circle(2_500, 20_000)
 
@@ -96,17 +96,17 @@ def test_thousands_of_thoughts_at_once() -> None:
             await talking
             await eventually(lambda: len(others.of("chat")) == 10)
 
-            def told() -> int:
+            def count_refusals() -> int:
                 errors = mine.of("system/error")
                 dropped: list[int] = [one["payload"].get("dropped", 0) for one in errors]
                 return len(errors) + sum(dropped)
 
-            await eventually(lambda: told() + len(others.of("reasoning/thought")) >= count)
+            await eventually(lambda: count_refusals() + len(others.of("reasoning/thought")) >= count)
             stored = [one for one in await whole_log(space) if one.envelope.kind == "reasoning/thought"]
             seconds = monotonic() - begun
             assert 99 <= len(stored) <= 100 + 50 * seconds
             assert len(mine.of("system/error")) <= ERRORS.burst + ERRORS.per_second * seconds + 1
-            await eventually(lambda: told() >= count - len(stored))
+            await eventually(lambda: count_refusals() >= count - len(stored))
             assert all(one["payload"]["retry_after"] >= 0 for one in mine.of("system/error"))
             assert mine.closed is None
             assert not others.errors
@@ -114,7 +114,7 @@ def test_thousands_of_thoughts_at_once() -> None:
     asyncio.run(scene())
 
 
-def test_who_keeps_on_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_continuous_flood_closes_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
     monkeypatch.setattr(ingest, "monotonic", lambda: now[0])
 
@@ -134,7 +134,7 @@ def test_who_keeps_on_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(scene())
 
 
-def test_what_cannot_be_read_is_counted_too() -> None:
+def test_unreadable_frames_are_rate_limited() -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"other": {"per_second": 1, "burst": 5}}}) as (_, space, _store):
             bob, sink = await join_space(space, "bob")
@@ -145,7 +145,7 @@ def test_what_cannot_be_read_is_counted_too() -> None:
     asyncio.run(scene())
 
 
-def test_a_participant_has_only_so_many_contexts_and_connections() -> None:
+def test_contexts_and_connections_are_limited() -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"open_contexts": 2, "seats": 2}}) as (_, space, _store):
             bob, sink = await join_space(space, "bob")
@@ -160,7 +160,7 @@ def test_a_participant_has_only_so_many_contexts_and_connections() -> None:
     asyncio.run(scene())
 
 
-def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
+def test_pending_envelopes_of_a_session_are_bounded() -> None:
     """What is not judged yet is bounded, whoever sends it."""
 
     async def scene() -> None:
@@ -175,7 +175,7 @@ def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
                 await gate.wait()
                 return await real(append)  # type: ignore[arg-type]
 
-            space.writer._spaces = _Slow(space.writer._spaces, append)  # type: ignore[assignment]
+            space.writer._spaces = StoreWithAppend(space.writer._spaces, append)  # type: ignore[assignment]
 
             async def talk() -> None:
                 for _ in range(5 * session.MAX_PENDING):
@@ -194,7 +194,7 @@ def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
     asyncio.run(scene())
 
 
-class _Slow:
+class StoreWithAppend:
     def __init__(self, real: object, append: object) -> None:
         self._real = real
         self.append = append

@@ -13,13 +13,13 @@ from tests.examples import costly
 from tests.spaces.space_kit import Sink, chat, join_space, opened
 
 
-class Lined(Sink):
+class RawWriteSink(Sink):
     """`narrow`: its line is gone for a while. `falls`: the line fails, and nobody was told."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wires: list[bytes] = []
-        self.by_line = 0
+        self.raw_write_count = 0
         self.narrow = self.falls = self.narrows = False
         self._changed: Callable[[], None] | None = None
 
@@ -46,7 +46,7 @@ class Lined(Sink):
             self.falls = False
             raise RuntimeError("the transport is closed")
         self.wires.append(wire)
-        self.by_line += 1
+        self.raw_write_count += 1
         if self.narrows:
             # As a transport does whose buffer fills up by this very write.
             self.narrows = False
@@ -58,15 +58,15 @@ STEPS = ["say", "say", "whisper", "address", "narrow", "widen", "narrows", "fall
 
 @costly
 @given(st.lists(st.sampled_from(STEPS), max_size=15))
-def test_by_its_line_or_not_a_seat_is_given_the_same(steps: list[str]) -> None:
+def test_raw_writes_deliver_the_same_frames(steps: list[str]) -> None:
     async def scene() -> None:
         async with opened() as (_, space, _):
-            _, plain = await join_space(space, "cyd")
-            lined = Lined()
-            assert isinstance(lined, RawWriteOutlet)
-            assert not isinstance(plain, RawWriteOutlet)
-            await space.join("dee", lined)
-            begun, before = len(plain.frames), len(lined.wires)
+            _, plain_sink = await join_space(space, "cyd")
+            raw_sink = RawWriteSink()
+            assert isinstance(raw_sink, RawWriteOutlet)
+            assert not isinstance(plain_sink, RawWriteOutlet)
+            await space.join("dee", raw_sink)
+            begun, before = len(plain_sink.frames), len(raw_sink.wires)
             for step in [*steps, "widen", "say"]:
                 match step:
                     case "say":
@@ -76,27 +76,27 @@ def test_by_its_line_or_not_a_seat_is_given_the_same(steps: list[str]) -> None:
                     case "address":
                         await space.post("ada", chat("to two", to=["dee", "cyd"]))
                     case "falls" | "narrows":
-                        setattr(lined, step, True)
+                        setattr(raw_sink, step, True)
                     case _:
-                        lined.turn(narrow=step == "narrow")
-            said = [wire for wire in lined.wires[before:] if b'"chat"' in wire]
-            assert said == [frame.wire for frame in plain.frames[begun:] if b'"chat"' in frame.wire]
-            assert lined.by_line or "falls" in steps
+                        raw_sink.turn(narrow=step == "narrow")
+            written = [wire for wire in raw_sink.wires[before:] if b'"chat"' in wire]
+            assert written == [frame.wire for frame in plain_sink.frames[begun:] if b'"chat"' in frame.wire]
+            assert raw_sink.raw_write_count or "falls" in steps
 
     asyncio.run(scene())
 
 
-def test_who_left_is_not_written_to() -> None:
+def test_a_closed_session_is_not_written_to() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _):
-            lined = Lined()
-            seat = await space.join("dee", lined)
+            raw_sink = RawWriteSink()
+            session = await space.join("dee", raw_sink)
             await space.post("ada", chat("before"))
-            assert lined.by_line == 1
-            await seat.leave()
-            lined.close(1000, "")
-            lined.turn(narrow=False)
+            assert raw_sink.raw_write_count == 1
+            await session.leave()
+            raw_sink.close(1000, "")
+            raw_sink.turn(narrow=False)
             await space.post("ada", chat("after"))
-            assert not any(b"after" in wire for wire in lined.wires)
+            assert not any(b"after" in wire for wire in raw_sink.wires)
 
     asyncio.run(scene())

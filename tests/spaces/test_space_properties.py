@@ -50,23 +50,23 @@ def envelopes(draw: st.DrawFn) -> dict[str, Any]:
             ]
         )
     )
-    said: dict[str, Any] = {"kind": kind, "payload": {"message": draw(words)}}
+    envelope: dict[str, Any] = {"kind": kind, "payload": {"message": draw(words)}}
     if kind == "capability/grant":
-        given_ = draw(st.sampled_from(["chat", "reasoning/read", "space/observe", "capability/*", "mcp/*"]))
-        said["payload"] = {"recipient": draw(names), "capabilities": [given_]}
+        capability = draw(st.sampled_from(["chat", "reasoning/read", "space/observe", "capability/*", "mcp/*"]))
+        envelope["payload"] = {"recipient": draw(names), "capabilities": [capability]}
     elif kind == "capability/revoke":
-        said["payload"] = {"recipient": draw(names), "grant_id": draw(ids)}
+        envelope["payload"] = {"recipient": draw(names), "grant_id": draw(ids)}
     elif kind.startswith("mcp/"):
-        said["payload"] = {"method": "tools/list"}
+        envelope["payload"] = {"method": "tools/list"}
     if draw(st.booleans()):
-        said["id"] = draw(ids)
+        envelope["id"] = draw(ids)
     if (context := draw(contexts)) is not None:
-        said["context"] = context
+        envelope["context"] = context
     if draw(st.booleans()):
-        said["to"] = [draw(names)]
+        envelope["to"] = [draw(names)]
     if draw(st.booleans()):
-        said["correlation_id"] = [draw(ids)]
-    return said
+        envelope["correlation_id"] = [draw(ids)]
+    return envelope
 
 
 steps = st.one_of(
@@ -80,29 +80,29 @@ steps = st.one_of(
 )
 
 
-async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Session, Sink, int | None]]:
+async def play_script(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Session, Sink, int | None]]:
     """Every seat that there was, with what it asked for."""
-    seats: list[tuple[Session, Sink, int | None]] = []
-    there: list[Session] = []
+    sessions: list[tuple[Session, Sink, int | None]] = []
+    open_sessions: list[Session] = []
     posts: list[asyncio.Task[Any]] = []
     for step in script:
         match step:
             case ("sit", who, view, after):
-                seat, sink = await join_space(space, who, view=view, after_seq=after)
-                seats.append((seat, sink, after))
-                there.append(seat)
-            case ("leave", number) if there:
-                await there.pop(number % len(there)).leave()
-            case ("hear", number, said) if there:
-                await there[number % len(there)].receive(json.dumps(said))
-            case ("post", who, said):
-                posts.append(asyncio.create_task(space.post(who, said)))
+                session, sink = await join_space(space, who, view=view, after_seq=after)
+                sessions.append((session, sink, after))
+                open_sessions.append(session)
+            case ("leave", number) if open_sessions:
+                await open_sessions.pop(number % len(open_sessions)).leave()
+            case ("hear", number, envelope) if open_sessions:
+                await open_sessions[number % len(open_sessions)].receive(json.dumps(envelope))
+            case ("post", who, envelope):
+                posts.append(asyncio.create_task(space.post(who, envelope)))
             case ("pause",):
                 await loop_turns(20)
     await asyncio.gather(*posts, return_exceptions=True)
     await space.catch_up()
-    await eventually(lambda: all(seat.is_stopped or seat.group_key is not None for seat, _, _ in seats))
-    return seats
+    await eventually(lambda: all(session.is_stopped or session.group_key is not None for session, _, _ in sessions))
+    return sessions
 
 
 def repeated_ids(script: list[tuple[Any, ...]]) -> set[str]:
@@ -120,15 +120,17 @@ FLAGS = {"read_reasoning": ["everyone", "capability"], "addresses": ["restrict",
     how=st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in FLAGS.items()}),
     mode=st.sampled_from(["strict", "flag", "off"]),
 )
-def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how: dict[str, str], mode: str) -> None:
+def test_all_sessions_see_one_order_and_the_visible_envelopes(
+    script: list[tuple[Any, ...]], how: dict[str, str], mode: str
+) -> None:
     async def scene() -> None:
         async with opened(settings={**how, "reasoning": mode}) as (_, space, _store):
-            seats = await play(space, script)
+            sessions = await play_script(space, script)
             log = await whole_log(space)
             order = {one.envelope.seq: one for one in log}
             granted = any(one.envelope.kind.startswith("capability/") for one in log)
-            again = repeated_ids(script)
-            for seat, sink, after in seats:
+            repeated = repeated_ids(script)
+            for session, sink, after in sessions:
                 welcome = sink.of("system/welcome")[0]["payload"]
                 is_foreign = after is not None and after > welcome["head"]
                 start = welcome["head"] if after is None else 0 if is_foreign else after
@@ -136,37 +138,37 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
                 for frame in sink.frames:
                     if frame.seq in seqs or 0 < frame.seq <= start:
                         # Who sends the same again is answered by what it was, however long ago.
-                        kept = order[frame.seq].envelope
-                        assert kept.sender == seat.participant, "in order, and once"
-                        assert kept.id in again, "in order, and once"
+                        stored_envelope = order[frame.seq].envelope
+                        assert stored_envelope.sender == session.participant, "in order, and once"
+                        assert stored_envelope.id in repeated, "in order, and once"
                     elif frame.seq:
                         seqs.append(frame.seq)
                 assert seqs == sorted(set(seqs)), "in order, and once"
                 for one in sink.decoded:
                     if one.get("seq"):
-                        kept = order[one["seq"]].envelope
-                        assert (one["id"], one["from"]) == (kept.id, kept.sender)
-                if granted or seat.is_stopped:
+                        stored_envelope = order[one["seq"]].envelope
+                        assert (one["id"], one["from"]) == (stored_envelope.id, stored_envelope.sender)
+                if granted or session.is_stopped:
                     continue  # rights changed on the way, or it left
                 assert welcome.get("unknown_after_seq") == (after if is_foreign else None)
                 for one in sink.decoded:
-                    if one.get("seq") and one["from"] != seat.participant:
+                    if one.get("seq") and one["from"] != session.participant:
                         assert one.get("replayed", False) == (is_foreign and one["seq"] <= welcome["head"])
                 advisory = how["addresses"] == "advisory"
                 expected = [
                     one.envelope.seq
                     for one in log
-                    if one.envelope.seq > start and is_shown(one.envelope, one.place, seat.viewer, advisory=advisory)
+                    if one.envelope.seq > start and is_shown(one.envelope, one.place, session.viewer, advisory=advisory)
                 ]
                 assert seqs == expected, "what is seen is what may be seen"
-            lived = space._live.state.dump()
+            live_dump = space._live.state.dump()
             rebuilt = SpaceState(space.settings)
             for stored in log:
                 rebuilt.replay(stored)
-            assert rebuilt.dump() == lived, "the state is the fold of the log"
-            assert load_state(space.settings, (0, lived)).dump() == lived
+            assert rebuilt.dump() == live_dump, "the state is the fold of the log"
+            assert load_state(space.settings, (0, live_dump)).dump() == live_dump
             assert set(space._live.state.present_since) >= {
-                seat.participant for seat, _, _ in seats if not seat.is_stopped
+                session.participant for session, _, _ in sessions if not session.is_stopped
             }
 
     asyncio.run(scene())
@@ -174,12 +176,12 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
 
 @costly
 @given(script=st.lists(steps, min_size=10, max_size=40), data=st.data())
-def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any, ...]], data: st.DataObject) -> None:
+def test_a_resume_at_any_seq_has_no_gap_and_no_repeat(script: list[tuple[Any, ...]], data: st.DataObject) -> None:
     """While others go on talking."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            await play(space, script)
+            await play_script(space, script)
             head = space.head
             cursors = [data.draw(st.integers(0, head)) for _ in range(4)]
             forget = data.draw(st.booleans())
@@ -191,15 +193,15 @@ def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any,
                     await space.post("ada", {"kind": "chat", "payload": {"text": str(number)}})
 
             talking = asyncio.create_task(talk())
-            seats = []
+            sessions = []
             for cursor in cursors:
                 await loop_turns(50)
-                seats.append((cursor, *await join_space(space, "ada", after_seq=cursor)))
+                sessions.append((cursor, *await join_space(space, "ada", after_seq=cursor)))
             await talking
-            await eventually(lambda: all(seat.group_key is not None for _, seat, _ in seats))
+            await eventually(lambda: all(session.group_key is not None for _, session, _ in sessions))
             log = await whole_log(space)
-            for cursor, seat, sink in seats:
-                shown = [one.envelope.seq for one in log if is_shown(one.envelope, one.place, seat.viewer)]
+            for cursor, session, sink in sessions:
+                shown = [one.envelope.seq for one in log if is_shown(one.envelope, one.place, session.viewer)]
                 assert sink.seqs == [seq for seq in shown if seq > cursor]
 
     asyncio.run(scene())

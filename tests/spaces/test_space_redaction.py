@@ -30,7 +30,7 @@ parts = st.recursive(
 
 
 @given(source=parts, text=st.text(alphabet="abc", max_size=12))
-def test_what_is_found_is_the_leftmost_and_the_longest(source: str, text: str) -> None:
+def test_the_leftmost_longest_match_is_found(source: str, text: str) -> None:
     """Beside Python's engine, which is asked about every place."""
     pattern = re.compile(source)
     if pattern.fullmatch(""):
@@ -47,13 +47,13 @@ def test_what_is_found_is_the_leftmost_and_the_longest(source: str, text: str) -
 
 
 @pytest.mark.parametrize("source", ["(a*)*b", "(a|aa)+c", "a.*b|a", "([a-z]+)+@", "(x+x+)+y", "(.{0,100}a){4}b"])
-def test_no_pattern_hangs(source: str) -> None:
+def test_every_pattern_finishes_in_time(source: str) -> None:
     """It is found, or it is not known in the time there is."""
     for text in ("a" * 20_000, "xa" * 10_000, "ab@" * 5_000):
         PatternFinder(source).spans(text)
 
 
-def test_where_it_cannot_be_found_out_everything_goes() -> None:
+def test_a_search_out_of_time_redacts_everything() -> None:
     seconds = count()
     finder = PatternFinder("a.*b|a", clock=lambda: float(next(seconds)))
     assert finder.spans("a" * 500) is None
@@ -63,13 +63,13 @@ def test_where_it_cannot_be_found_out_everything_goes() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a*", "(", "^", r"(.)\1", "(?=a)"])
-def test_a_pattern_that_cannot_be_kept_is_refused(pattern: str) -> None:
+def test_an_unsupported_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(RequestError) as refused:
         read_settings({"redact": [{"name": "ok", "pattern": "x"}, {"name": "no", "pattern": pattern}]})
     assert refused.value.info.param == "settings.redact[1].pattern"
 
 
-def test_nothing_of_it_is_seen_or_kept() -> None:
+def test_redacted_text_is_neither_delivered_nor_stored() -> None:
     """Not in a payload, not in its keys, not in what nobody knows beside it, not in what is sent again."""
     secret = "sk-0123456789abcdef"
 
@@ -78,15 +78,15 @@ def test_nothing_of_it_is_seen_or_kept() -> None:
         async with opened(settings={"redact": redact}) as (_, space, _store):
             bob, mine = await join_space(space, "bob")
             _, others = await join_space(space, "ada")
-            said = frame(
+            envelope = frame(
                 "chat",
                 {"text": f"use {secret}!", secret: [{"deep": secret}]},
                 id="m",
                 context={"topic": secret},
                 more={"token": secret},
             )
-            await bob.receive(said)
-            await bob.receive(said)
+            await bob.receive(envelope)
+            await bob.receive(envelope)
             await eventually(lambda: len(mine.of("chat")) == 2)
             assert len({one["seq"] for one in mine.of("chat")}) == 1
             assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"

@@ -37,7 +37,7 @@ def relay_url(request: pytest.FixtureRequest) -> str | None:
     return f"{service.url}?prefix={request.node.name}:"
 
 
-class Both(NamedTuple):
+class Setup(NamedTuple):
     stores: tuple[Store, Store]
     relays: tuple[Relay, Relay]
     replicas: list[Spaces]
@@ -45,9 +45,9 @@ class Both(NamedTuple):
 
 
 @asynccontextmanager
-async def two(
+async def two_replicas(
     path: Path | str, relay_url: str | None, settings: SpaceSettings | None = None, pace: Intervals = QUICK
-) -> AsyncIterator[Both]:
+) -> AsyncIterator[Setup]:
     url = path if isinstance(path, str) else f"sqlite:///{path}/s.db"
     stores = (await open_store(url), await open_store(url))
     one = await open_relay(relay_url)
@@ -59,7 +59,7 @@ async def two(
         tokens = await create_space(
             stores[0].spaces, OWNER, "room", settings or read_settings({}), {**EVERYBODY, **AGENTS}
         )
-        yield Both(stores, relays, replicas, tokens)
+        yield Setup(stores, relays, replicas, tokens)
     finally:
         for spaces in replicas:
             await spaces.aclose()
@@ -69,24 +69,24 @@ async def two(
             await relay.aclose()
 
 
-async def rooms(both: Both) -> list[Space]:
-    return [await spaces.space("room") for spaces in both.replicas]
+async def rooms(setup: Setup) -> list[Space]:
+    return [await spaces.space("room") for spaces in setup.replicas]
 
 
-async def rolls_called(*spaces: Space) -> None:
+async def presence_renewed(*spaces: Space) -> None:
     """Wait until each of them has asked the relay who is there, often enough to say who is gone."""
     for _ in range(4):
         for space in spaces:
-            await _roll_called(space)
+            await _presence_renewed(space)
 
 
-async def _roll_called(space: Space) -> None:
+async def _presence_renewed(space: Space) -> None:
     last = space._maintenance._last_renewal
     await eventually(lambda: space._maintenance._last_renewal > last, "the roll is called")
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
-def test_both_busy_one_order(
+def test_busy_replicas_have_one_order(
     tmp_path: Path, relay_url: str | None, database: str, request: pytest.FixtureRequest
 ) -> None:
     where: Path | str = tmp_path
@@ -94,30 +94,32 @@ def test_both_busy_one_order(
         where = request.getfixturevalue("postgres_server").database()
 
     async def scene() -> None:
-        async with two(where, relay_url) as both:
-            here, there = await rooms(both)
-            seats: list[tuple[Session, Sink]] = []
+        async with two_replicas(where, relay_url) as setup:
+            here, there = await rooms(setup)
+            sessions: list[tuple[Session, Sink]] = []
             for number, name in enumerate(AGENTS):
-                seats.append(await join_space((here, there)[number % 2], name))
-            watch = [await join_space(here, "ada"), await join_space(there, "ada")]
+                sessions.append(await join_space((here, there)[number % 2], name))
+            observers = [await join_space(here, "ada"), await join_space(there, "ada")]
 
-            async def talk(seat: Session) -> None:
+            async def talk(session: Session) -> None:
                 for number in range(15):
-                    await seat.receive(chat(f"{seat.participant} {number}"))
+                    await session.receive(chat(f"{session.participant} {number}"))
                     if number % 5 == 0:
                         await loop_turns(20)
 
-            await asyncio.gather(*(talk(seat) for seat, _ in seats))
-            total = 15 * len(seats)
-            await eventually(lambda: all(len(sink.of("chat")) == total for _, sink in [*seats, *watch]))
-            orders = [[(one["seq"], one["payload"]["text"]) for one in sink.of("chat")] for _, sink in [*seats, *watch]]
+            await asyncio.gather(*(talk(session) for session, _ in sessions))
+            total = 15 * len(sessions)
+            await eventually(lambda: all(len(sink.of("chat")) == total for _, sink in [*sessions, *observers]))
+            orders = [
+                [(one["seq"], one["payload"]["text"]) for one in sink.of("chat")] for _, sink in [*sessions, *observers]
+            ]
             assert all(order == orders[0] for order in orders)
-            assert all(not sink.errors for _, sink in seats)
+            assert all(not sink.errors for _, sink in sessions)
             for name in AGENTS:
                 mine = [text for _, text in orders[0] if text.startswith(f"{name} ")]
                 assert mine == [f"{name} {number}" for number in range(15)], "what one says keeps its order"
-            for seat, _ in [*seats, *watch]:
-                await seat.leave()
+            for session, _ in [*sessions, *observers]:
+                await session.leave()
             await asyncio.gather(here.catch_up(), there.catch_up())
             assert here._live.state.dump() == there._live.state.dump()
             events = Counter(
@@ -130,37 +132,37 @@ def test_both_busy_one_order(
     asyncio.run(scene())
 
 
-def test_a_replica_that_is_never_overtaken_takes_turns_too(
+def test_a_replica_yields_the_lease_to_a_waiting_one(
     tmp_path: Path, relay_url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would go on writing past the one that waits for its turn."""
 
     async def scene() -> None:
-        async with two(tmp_path, relay_url) as both:
-            here, there = await rooms(both)
-            seat, sink = await join_space(here, "bob")
-            store = both.stores[0].spaces
-            append, faster = store.append, iter([AppendConflict(here.head, 1), None])
+        async with two_replicas(tmp_path, relay_url) as setup:
+            here, there = await rooms(setup)
+            session, sink = await join_space(here, "bob")
+            store = setup.stores[0].spaces
+            append, conflicts = store.append, iter([AppendConflict(here.head, 1), None])
 
-            async def overtaken_once(one: Append) -> None:
-                if error := next(faster, None):
+            async def append_after_conflict(one: Append) -> None:
+                if error := next(conflicts, None):
                     raise error
                 await append(one)
 
-            monkeypatch.setattr(store, "append", overtaken_once)
+            monkeypatch.setattr(store, "append", append_after_conflict)
             assert not there.writer._lease.is_contended
-            await seat.receive(chat("stored after all"))
+            await session.receive(chat("stored after all"))
             await eventually(lambda: there.writer._lease.is_contended, "the other one takes turns")
             await eventually(lambda: sink.of("chat"))
-            await seat.leave()
+            await session.leave()
 
     asyncio.run(scene())
 
 
-def test_a_participant_on_two_replicas_is_there_once(tmp_path: Path, relay_url: str | None) -> None:
+def test_a_participant_on_two_replicas_joins_once(tmp_path: Path, relay_url: str | None) -> None:
     async def scene() -> None:
-        async with two(tmp_path, relay_url) as both:
-            here, there = await rooms(both)
+        async with two_replicas(tmp_path, relay_url) as setup:
+            here, there = await rooms(setup)
             first, _ = await join_space(here, "bob")
             second, sink = await join_space(there, "bob")
             await first.leave()
@@ -179,40 +181,42 @@ def test_a_participant_on_two_replicas_is_there_once(tmp_path: Path, relay_url: 
     asyncio.run(scene())
 
 
-def test_a_replica_that_dies_is_left_behind(tmp_path: Path, relay_url: str | None) -> None:
+def test_participants_of_a_dead_replica_leave(tmp_path: Path, relay_url: str | None) -> None:
     """Its roll lapses: who was connected to it is gone, said once, and their reasoning is abandoned."""
 
     async def scene() -> None:
         settings = read_settings({"grace_seconds": 0.1})
-        async with two(tmp_path, relay_url, settings, Intervals(poll_seconds=0.02, presence_seconds=0.3)) as both:
-            here, there = await rooms(both)
-            _, watch = await join_space(there, "ada")
-            seat, sink = await join_space(here, "bob")
-            await seat.receive(frame("reasoning/start", {"message": "…"}, id="r1"))
+        async with two_replicas(
+            tmp_path, relay_url, settings, Intervals(poll_seconds=0.02, presence_seconds=0.3)
+        ) as setup:
+            here, there = await rooms(setup)
+            _, observers = await join_space(there, "ada")
+            session, sink = await join_space(here, "bob")
+            await session.receive(frame("reasoning/start", {"message": "…"}, id="r1"))
             await eventually(lambda: sink.of("reasoning/start"))
             for task in list(here._tasks):  # as if it were killed: it does nothing any more
                 task.cancel()
-            both.replicas[0]._open.clear()
-            await eventually(lambda: watch.of("reasoning/cancel"))
-            leaves = [one for one in watch.of("system/presence") if one["payload"]["event"] == "leave"]
+            setup.replicas[0]._open.clear()
+            await eventually(lambda: observers.of("reasoning/cancel"))
+            leaves = [one for one in observers.of("system/presence") if one["payload"]["event"] == "leave"]
             assert [one["payload"]["participant"]["id"] for one in leaves] == ["bob"]
-            (cancel,) = watch.of("reasoning/cancel")
+            (cancel,) = observers.of("reasoning/cancel")
             assert (cancel["context"], cancel["from"], cancel["payload"]["reason"]) == (
                 "r1",
                 "system:gateway",
                 "disconnected",
             )
-            await rolls_called(there)
+            await presence_renewed(there)
             await there.catch_up()
-            assert len(watch.of("system/presence")) == len(leaves) + 1
+            assert len(observers.of("system/presence")) == len(leaves) + 1
 
     asyncio.run(scene())
 
 
 def test_kicks_and_grants_reach_the_other_replica(tmp_path: Path, relay_url: str | None) -> None:
     async def scene() -> None:
-        async with two(tmp_path, relay_url) as both:
-            here, there = await rooms(both)
+        async with two_replicas(tmp_path, relay_url) as setup:
+            here, there = await rooms(setup)
             ada, _ = await join_space(here, "ada")
             _, dee = await join_space(there, "dee")
             await ada.receive(
@@ -227,20 +231,20 @@ def test_kicks_and_grants_reach_the_other_replica(tmp_path: Path, relay_url: str
             assert dee.closed[0] == 4403
             assert dee.decoded[-1]["kind"] == "space/kick"
             with pytest.raises(Exception, match="not in this space"):
-                await both.replicas[1].admit("room", both.tokens["dee"])
+                await setup.replicas[1].admit("room", setup.tokens["dee"])
 
     asyncio.run(scene())
 
 
-def test_who_is_added_under_way_may_come(tmp_path: Path, relay_url: str | None) -> None:
+def test_a_participant_added_later_is_admitted(tmp_path: Path, relay_url: str | None) -> None:
     """By another process, which wakes nobody."""
 
     async def scene() -> None:
-        async with two(tmp_path, relay_url) as both:
-            here, _ = await rooms(both)
+        async with two_replicas(tmp_path, relay_url) as setup:
+            here, _ = await rooms(setup)
             ada, sink = await join_space(here, "ada")
-            tokens = await add_participants(both.stores[1].spaces, OWNER, "room", {"new": ["chat"]})
-            space, who = await both.replicas[0].admit("room", tokens["new"])
+            tokens = await add_participants(setup.stores[1].spaces, OWNER, "room", {"new": ["chat"]})
+            space, who = await setup.replicas[0].admit("room", tokens["new"])
             assert (space, who) == (here, "new")
             await here.post("new", {"kind": "chat", "payload": {"text": "hello"}})
             await ada.receive(chat("hello"))
@@ -250,10 +254,10 @@ def test_who_is_added_under_way_may_come(tmp_path: Path, relay_url: str | None) 
     asyncio.run(scene())
 
 
-def test_a_relay_that_is_away_costs_time_and_no_envelope(tmp_path: Path, redis: RedisService) -> None:
+def test_a_relay_outage_loses_no_envelope(tmp_path: Path, redis: RedisService) -> None:
     async def scene() -> None:
-        async with two(tmp_path, f"{redis.url}?prefix=away:") as both:
-            here, there = await rooms(both)
+        async with two_replicas(tmp_path, f"{redis.url}?prefix=away:") as setup:
+            here, there = await rooms(setup)
             ada, mine = await join_space(here, "ada")
             bob, theirs = await join_space(there, "bob")
             redis.stop()
@@ -266,7 +270,7 @@ def test_a_relay_that_is_away_costs_time_and_no_envelope(tmp_path: Path, redis: 
                 await eventually(lambda: len(late.of("chat")) == 10)
             finally:
                 redis.start()
-            await rolls_called(here, there)
+            await presence_renewed(here, there)
             for space in (here, there):
                 await space.catch_up()
                 assert {"ada", "bob", "cyd"} <= set(space._live.state.present_since)
@@ -275,25 +279,25 @@ def test_a_relay_that_is_away_costs_time_and_no_envelope(tmp_path: Path, redis: 
     asyncio.run(scene())
 
 
-async def answered(seat: Session, sink: Sink, text: str) -> bool:
+async def is_accepted(session: Session, sink: Sink, text: str) -> bool:
     """Say this, and wait for what comes of it: whether it was taken."""
     errors = len(sink.errors)
-    await seat.receive(chat(text, id="b-1"))
-    await eventually(lambda: len(sink.errors) > errors or _has(sink, text), "an answer")
-    return _has(sink, text)
+    await session.receive(chat(text, id="b-1"))
+    await eventually(lambda: len(sink.errors) > errors or has_chat(sink, text), "an answer")
+    return has_chat(sink, text)
 
 
-def _has(sink: Sink, text: str) -> bool:
+def has_chat(sink: Sink, text: str) -> bool:
     return any(one["payload"]["text"] == text for one in sink.of("chat"))
 
 
-def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) -> None:
+def test_a_database_outage_loses_no_acknowledged_envelope(postgres_server: PostgresServer) -> None:
     """Whoever sends is told; nothing that was acknowledged is lost; both replicas go on, with one order."""
     url = postgres_server.database()
 
     async def scene() -> None:
-        async with two(url, None) as both:
-            here, there = await rooms(both)
+        async with two_replicas(url, None) as setup:
+            here, there = await rooms(setup)
             ada, mine = await join_space(here, "ada")
             bob, theirs = await join_space(there, "bob")
             await ada.receive(chat("before"))
@@ -305,9 +309,9 @@ def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) ->
                 assert mine.of("system/error")[0]["payload"]["error"] == "unavailable"
             finally:
                 postgres_server.start()
-            while not await answered(bob, theirs, "bob's"):
+            while not await is_accepted(bob, theirs, "bob's"):
                 pass
-            await eventually(lambda: _has(mine, "bob's"))
+            await eventually(lambda: has_chat(mine, "bob's"))
             await ada.receive(chat("ada's"))
             await eventually(lambda: theirs.of("chat")[-1]["payload"]["text"] == "ada's")
             log = [

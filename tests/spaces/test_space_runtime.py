@@ -27,7 +27,7 @@ async def received(space: Space, sink: Sink, count: int = 1, kind: str = "chat")
     return sink.of(kind)
 
 
-def test_the_echo_is_the_acknowledgement(tmp_path: Path) -> None:
+def test_an_envelope_is_acknowledged_by_its_echo(tmp_path: Path) -> None:
     """It has its number, and is in the store, where another process would find it."""
     url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
 
@@ -37,16 +37,16 @@ def test_the_echo_is_the_acknowledgement(tmp_path: Path) -> None:
             _, others = await join_space(space, "bob")
             await ada.receive(chat("one", id="m-1"))
             (echo,) = await received(space, mine)
-            kept = await other.spaces.get_envelope(OWNER, "room", echo["seq"])
-            assert kept is not None
-            assert (kept.envelope.id, kept.envelope.sender) == ("m-1", "ada")
+            stored = await other.spaces.get_envelope(OWNER, "room", echo["seq"])
+            assert stored is not None
+            assert (stored.envelope.id, stored.envelope.sender) == ("m-1", "ada")
             assert await received(space, others) == [echo]
-            assert read_note(kept.note).by == {"kind": "*"}
+            assert read_note(stored.note).by == {"kind": "*"}
 
     asyncio.run(scene())
 
 
-def test_the_welcome_comes_first_and_ones_own_join_is_before_it() -> None:
+def test_the_welcome_comes_first_and_after_the_own_join() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             await join_space(space, "ada")
@@ -78,7 +78,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("code", REFUSED)
-def test_a_refusal_is_told_to_its_sender_alone(code: str) -> None:
+def test_a_refusal_is_sent_to_its_sender_only(code: str) -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"frame_bytes": 4000}}) as (_, space, _store):
             _, others = await join_space(space, "ada")
@@ -98,7 +98,7 @@ def test_a_refusal_is_told_to_its_sender_alone(code: str) -> None:
     asyncio.run(scene())
 
 
-def test_what_is_sent_again_is_answered_by_what_it_was() -> None:
+def test_a_resend_is_answered_with_the_stored_envelope() -> None:
     """At once, and when it is no more at hand; other words under an old id are new."""
 
     async def scene() -> None:
@@ -120,7 +120,7 @@ def test_what_is_sent_again_is_answered_by_what_it_was() -> None:
     asyncio.run(scene())
 
 
-def test_an_invitation_is_a_token_for_the_inviter_alone() -> None:
+def test_only_the_inviter_gets_the_token_of_an_invitation() -> None:
     async def scene() -> None:
         async with opened() as (spaces, space, _store):
             ada, sink = await join_space(space, "ada")
@@ -142,7 +142,7 @@ def test_an_invitation_is_a_token_for_the_inviter_alone() -> None:
     asyncio.run(scene())
 
 
-def test_admission() -> None:
+def test_admission_by_token() -> None:
     async def scene() -> None:
         async with opened() as (spaces, _space, store):
             tokens = await create_space(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
@@ -161,7 +161,7 @@ def test_admission() -> None:
     asyncio.run(scene())
 
 
-def test_a_slow_reader_is_told_of_the_gap() -> None:
+def test_a_slow_session_gets_a_gap_notice() -> None:
     """It goes on live, and can fetch what it missed; what it may not see is not counted."""
 
     async def scene() -> None:
@@ -192,7 +192,7 @@ def test_a_slow_reader_is_told_of_the_gap() -> None:
     asyncio.run(scene())
 
 
-def test_the_last_of_the_history_is_flagged() -> None:
+def test_requested_history_is_flagged_as_replayed() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             for number in range(10):
@@ -201,8 +201,8 @@ def test_the_last_of_the_history_is_flagged() -> None:
             await eventually(lambda: dee.group_key is not None)
             await dee.receive(chat("live"))
             await received(space, sink, 3)
-            told = [(one["payload"].get("text"), one.get("replayed", False)) for one in sink.decoded[1:]]
-            assert told == [("6", True), ("8", True), (None, True), ("live", False)]
+            received_chats = [(one["payload"].get("text"), one.get("replayed", False)) for one in sink.decoded[1:]]
+            assert received_chats == [("6", True), ("8", True), (None, True), ("live", False)]
 
     asyncio.run(scene())
 
@@ -210,15 +210,15 @@ def test_the_last_of_the_history_is_flagged() -> None:
 UNLIMITED = {"limits": {"chat": {"per_second": 1e6, "burst": 1e6}}}
 
 
-def test_a_seat_may_leave_while_it_catches_up() -> None:
+def test_a_session_can_leave_while_it_catches_up() -> None:
     async def scene() -> None:
         async with opened(settings=UNLIMITED) as (_, space, _store):
             await asyncio.gather(*(space.post("ada", chat(str(number))) for number in range(700)))
             sink = Sink()
             sink.stuck = True
-            seat = await space.join("bob", sink, after_seq=0)
+            session = await space.join("bob", sink, after_seq=0)
             await eventually(lambda: sink.seqs)
-            await seat.leave()
+            await session.leave()
             await space.catch_up()
             assert "bob" not in space._live.state.present_since
             written = len(sink.frames)
@@ -229,7 +229,7 @@ def test_a_seat_may_leave_while_it_catches_up() -> None:
     asyncio.run(scene())
 
 
-class Broken:
+class FailingStore:
     """`store.spaces`, which sometimes fails: before it does a thing, or after."""
 
     def __init__(self, real: Any) -> None:
@@ -254,17 +254,17 @@ class Broken:
         return ask
 
 
-def broken(space: Space) -> Broken:
-    between = Broken(space.writer._spaces)
-    space.writer._spaces = between  # type: ignore[assignment]
-    return between
+def make_store_fail(space: Space) -> FailingStore:
+    failing_store = FailingStore(space.writer._spaces)
+    space.writer._spaces = failing_store  # type: ignore[assignment]
+    return failing_store
 
 
-def test_an_append_that_happened_and_did_not_say_so_is_acknowledged_once() -> None:
+def test_an_append_with_a_lost_result_is_acknowledged_once() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             ada, sink = await join_space(space, "ada")
-            broken(space).after.append(StoreUnavailable(cause="Test"))
+            make_store_fail(space).after.append(StoreUnavailable(cause="Test"))
             await ada.receive(chat("once"))
             await received(space, sink)
             await ada.receive(chat("then"))
@@ -276,21 +276,21 @@ def test_an_append_that_happened_and_did_not_say_so_is_acknowledged_once() -> No
     asyncio.run(scene())
 
 
-def test_while_the_store_is_down_whoever_sends_is_told_and_then_it_goes_on() -> None:
+def test_senders_get_errors_during_a_store_outage() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             ada, sink = await join_space(space, "ada")
-            between = broken(space)
+            failing_store = make_store_fail(space)
             await ada.receive(chat("before"))
             await received(space, sink)
-            between.down = True
+            failing_store.down = True
             await ada.receive(frame("reasoning/start", {}, id="r-1"))
             await eventually(lambda: sink.errors)
             assert sink.of("system/error")[0]["payload"]["error"] == "unavailable"
             with pytest.raises(PellucidError) as refused:
                 await space.post("bob", chat("lost"))
             assert refused.value.info.kind == "unavailable"
-            between.down = False
+            failing_store.down = False
             await ada.receive(frame("reasoning/start", {}, id="r-1"))
             await ada.receive(chat("after"))
             await received(space, sink, 2)
@@ -300,35 +300,35 @@ def test_while_the_store_is_down_whoever_sends_is_told_and_then_it_goes_on() -> 
     asyncio.run(scene())
 
 
-def test_a_commit_of_which_nothing_is_known_is_found_when_the_store_is_back() -> None:
+def test_a_commit_with_an_unknown_result_is_delivered_after_the_outage() -> None:
     """It was stored, its sender was told `unavailable`: it is delivered later, and sent again it is the same."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
             ada, sink = await join_space(space, "ada")
-            between = broken(space)
-            real = between._real.append
+            failing_store = make_store_fail(space)
+            real = failing_store._real.append
 
             async def append(append: Append) -> Any:
                 await real(append)
-                between.down = True
+                failing_store.down = True
                 raise StoreUnavailable(cause="Test")
 
-            between._real = _With(between._real, append)
+            failing_store._real = StoreWithAppend(failing_store._real, append)
             await ada.receive(chat("x", id="m-1"))
             await eventually(lambda: sink.errors == ["storage_unavailable"])
             assert not sink.of("chat")
-            between._real = between._real.real
-            between.down = False
-            (found,) = await received(space, sink)
+            failing_store._real = failing_store._real.real
+            failing_store.down = False
+            (delivered,) = await received(space, sink)
             await ada.receive(chat("x", id="m-1"))
             await received(space, sink, 2)
-            assert sink.of("chat")[1]["seq"] == found["seq"]
+            assert sink.of("chat")[1]["seq"] == delivered["seq"]
 
     asyncio.run(scene())
 
 
-class _With:
+class StoreWithAppend:
     def __init__(self, real: Any, append: Any) -> None:
         self.real = real
         self.append = append
@@ -337,18 +337,18 @@ class _With:
         return getattr(self.real, name)
 
 
-def test_what_the_store_refuses_of_one_is_refused_of_that_one_alone() -> None:
+def test_a_refused_append_refuses_one_envelope_only() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             ada, sink = await join_space(space, "ada")
             real = space.writer._spaces.append
 
             async def append(append: Append) -> Any:
-                if any(_poisoned(one) for one in append.envelopes):
+                if any(is_poisoned(one) for one in append.envelopes):
                     raise StoreError("refused", kind="server_error", code="storage_failed")
                 return await real(append)
 
-            space.writer._spaces = _With(space.writer._spaces, append)  # type: ignore[assignment]
+            space.writer._spaces = StoreWithAppend(space.writer._spaces, append)  # type: ignore[assignment]
             await asyncio.gather(*(ada.receive(chat("poison" if n == 3 else str(n))) for n in range(6)))
             await received(space, sink, 5)
             await eventually(lambda: sink.errors)
@@ -358,11 +358,11 @@ def test_what_the_store_refuses_of_one_is_refused_of_that_one_alone() -> None:
     asyncio.run(scene())
 
 
-def _poisoned(one: StoredEnvelope) -> bool:
+def is_poisoned(one: StoredEnvelope) -> bool:
     return one.envelope.payload.get("text") == "poison"
 
 
-def test_cancelling_whoever_waits_for_a_commit_does_not_harm_it() -> None:
+def test_cancelling_a_post_does_not_cancel_the_commit() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             _, sink = await join_space(space, "ada")
@@ -379,34 +379,34 @@ def test_cancelling_whoever_waits_for_a_commit_does_not_harm_it() -> None:
     asyncio.run(scene())
 
 
-def test_silence_and_absence_end_reasoning() -> None:
+def test_idle_and_disconnected_contexts_are_cancelled() -> None:
     async def scene() -> None:
         now = [1_000_000.0]
         settings = {"idle_seconds": 600, "grace_seconds": 5}
         async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
-            _, watch = await join_space(space, "dee")
+            _, observer = await join_space(space, "dee")
             for who, context in (("ada", "r-0"), ("bob", "r-1")):
-                seat, mine = await join_space(space, who)
-                await seat.receive(frame("reasoning/start", {}, id=context))
+                session, mine = await join_space(space, who)
+                await session.receive(frame("reasoning/start", {}, id=context))
                 await received(space, mine, kind="reasoning/start")
-                await seat.leave()
+                await session.leave()
                 await space.catch_up()
                 now[0] += 3
             # Ada is away for 6 seconds, Bob for 3.
-            (cancel,) = await received(space, watch, kind="reasoning/cancel")
+            (cancel,) = await received(space, observer, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-0", {"reason": "disconnected"})
             now[0] += 3
-            _, cancel = await received(space, watch, 2, kind="reasoning/cancel")
+            _, cancel = await received(space, observer, 2, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-1", {"reason": "disconnected"})
             await space.post("bob", frame("reasoning/start", {}, id="r-2"))
             now[0] += 601
-            *_, cancel = await received(space, watch, 3, kind="reasoning/cancel")
+            *_, cancel = await received(space, observer, 3, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-2", {"reason": "timed out"})
 
     asyncio.run(scene())
 
 
-def test_a_change_of_settings_holds_at_once() -> None:
+def test_changed_settings_apply_at_once() -> None:
     """Also for those who sit there: who is not in it any more is let go."""
 
     async def scene() -> None:
@@ -432,7 +432,7 @@ def test_a_change_of_settings_holds_at_once() -> None:
     asyncio.run(scene())
 
 
-def test_a_space_is_opened_again_as_it_was_left(tmp_path: Path) -> None:
+def test_a_reopened_space_has_the_same_state(tmp_path: Path) -> None:
     """Over snapshots, too."""
 
     async def scene() -> None:
@@ -455,7 +455,7 @@ def test_a_space_is_opened_again_as_it_was_left(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_space_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_space_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     is_frozen = True
     monkeypatch.setattr(runtime_spaces, "monotonic", lambda: 0.0 if is_frozen else monotonic() + 3600)
 
@@ -477,7 +477,7 @@ def test_a_space_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(scene())
 
 
-def test_a_space_that_is_removed_is_gone() -> None:
+def test_a_removed_space_closes_its_sessions() -> None:
     async def scene() -> None:
         async with opened() as (spaces, space, store):
             _, sink = await join_space(space, "ada")
@@ -491,7 +491,7 @@ def test_a_space_that_is_removed_is_gone() -> None:
     asyncio.run(scene())
 
 
-def test_each_is_answered_in_its_own_dialect() -> None:
+def test_each_session_has_its_own_dialect() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
             ada, draft = await join_space(space, "ada")
@@ -504,7 +504,7 @@ def test_each_is_answered_in_its_own_dialect() -> None:
     asyncio.run(scene())
 
 
-def test_long_reasoning_is_said_shorter() -> None:
+def test_long_reasoning_is_compressed() -> None:
     async def compressor(thoughts: Any) -> str:
         return f"{len(thoughts)} thoughts"
 
@@ -524,15 +524,15 @@ def test_long_reasoning_is_said_shorter() -> None:
     asyncio.run(scene())
 
 
-def test_what_is_erased_changes_no_rights_and_is_in_no_memory() -> None:
+def test_an_erased_grant_stays_valid_without_its_text() -> None:
     """Of a grant, its remarks go; that it was given is known as long as the log."""
 
     async def scene() -> None:
         async with opened() as (spaces, space, store):
             grant = {"recipient": "dee", "capabilities": ["mcp/*"], "reason": "secret reason"}
             granted = await space.post("ada", frame("capability/grant", grant, id="g-1"))
-            said = await space.post("dee", chat("secret words"))
-            seqs = [posted.stored.envelope.seq for posted in (granted, said)]
+            secret_chat = await space.post("dee", chat("secret words"))
+            seqs = [posted.stored.envelope.seq for posted in (granted, secret_chat)]
             assert await spaces.erase("room", seqs) == 2
             before = space._live.state.dump()
             _, sink = await join_space(space, "bob", after_seq=0)

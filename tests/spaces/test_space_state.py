@@ -36,12 +36,12 @@ steps = st.one_of(
 )
 
 
-def configured(state: SpaceState, wanted: ConfiguredAccess) -> Envelope | None:
+def configuration_envelope(state: SpaceState, wanted: ConfiguredAccess) -> Envelope | None:
     payload = state.configuration_change(wanted)
     return payload and Envelope(id="c", ts=0, sender=GATEWAY, to=(GATEWAY,), kind=kinds.CONFIGURED, payload=payload)  # type: ignore[return-value]
 
 
-def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | None:
+def envelope_for(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | None:
     match step:
         case ("say", who, written):
             try:
@@ -50,31 +50,33 @@ def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | 
                 return None
         case ("presence", who, event):
             return gateway_messages.presence(f"p-{number}", number, event, Present(who))
-        case ("kick", who, whom):
-            payload = {"participant_id": whom, "reason": "noise"}
+        case ("kick", who, participant):
+            payload = {"participant_id": participant, "reason": "noise"}
             return Envelope(id=f"k-{number}", ts=0, sender=who, kind="space/kick", payload=payload)
-        case ("invite", who, whom):
-            payload = {"participant_id": whom, "initial_capabilities": ["chat"]}
+        case ("invite", who, participant):
+            payload = {"participant_id": participant, "initial_capabilities": ["chat"]}
             return Envelope(id=f"i-{number}", ts=0, sender=who, kind="space/invite", payload=payload)
-        case ("doors", given_):
-            return configured(state, ConfiguredAccess(always=("mcp/response",), doors=given_, templates={}))
+        case ("doors", capabilities_by_name):
+            return configuration_envelope(
+                state, ConfiguredAccess(always=("mcp/response",), doors=capabilities_by_name, templates={})
+            )
         case _:
             path = next(iter(state.lifecycle.state.open), None)
             return path and Envelope(id=f"x-{number}", ts=0, sender=GATEWAY, kind="reasoning/cancel", context=path)  # type: ignore[return-value]
 
 
 @given(script=st.lists(steps, max_size=40), mode=st.sampled_from(["strict", "flag", "off"]), cut=st.integers(0, 40))
-def test_the_fold_of_what_was_accepted_is_the_state(script: list[tuple[Any, ...]], mode: str, cut: int) -> None:
+def test_the_state_is_the_fold_of_the_accepted_envelopes(script: list[tuple[Any, ...]], mode: str, cut: int) -> None:
     """From the beginning, or from a dump anywhere; with what was erased since, too."""
     how = SpaceSettings(reasoning=mode)  # type: ignore[arg-type]
     state = SpaceState(how)
-    first = configured(state, ConfiguredAccess(always=("mcp/response",), doors=CAPABILITIES, templates={}))
+    first = configuration_envelope(state, ConfiguredAccess(always=("mcp/response",), doors=CAPABILITIES, templates={}))
     assert first is not None
     log: list[StoredEnvelope] = []
     dumped: tuple[int, bytes] = (0, state.dump())
     changes = []
     for number, step in enumerate([("first",), *script]):
-        envelope = first if number == 0 else spoken(state, step, number)
+        envelope = first if number == 0 else envelope_for(state, step, number)
         if envelope is None:
             continue
         before = state.dump()
@@ -88,31 +90,31 @@ def test_the_fold_of_what_was_accepted_is_the_state(script: list[tuple[Any, ...]
         changes.append(outcome.changes)
         if number == cut:
             dumped = (state.head, state.dump())
-    again = SpaceState(how)
-    assert [again.replay(one) for one in log] == changes
-    assert again.dump() == state.dump()
-    later = SpaceState.load(SpaceSettings(), dumped[1])
+    replayed = SpaceState(how)
+    assert [replayed.replay(one) for one in log] == changes
+    assert replayed.dump() == state.dump()
+    resumed = SpaceState.load(SpaceSettings(), dumped[1])
     for one in log[dumped[0] :]:
-        later.replay(one)
-    assert later.dump() == state.dump()
-    bare = SpaceState(how)
+        resumed.replay(one)
+    assert resumed.dump() == state.dump()
+    erased_state = SpaceState(how)
     for one in log:
-        bare.replay(_erased(one))
+        erased_state.replay(erase(one))
     for name in CAPABILITIES:
-        assert bare.capabilities(name) == state.capabilities(name)
-    assert bare.present_since == state.present_since
+        assert erased_state.capabilities(name) == state.capabilities(name)
+    assert erased_state.present_since == state.present_since
 
 
-def _erased(one: StoredEnvelope) -> StoredEnvelope:
+def erase(one: StoredEnvelope) -> StoredEnvelope:
     return msgspec.structs.replace(
         one, envelope=msgspec.structs.replace(one.envelope, payload={}, extra={"erased": True})
     )
 
 
-def test_the_configuration_comes_once() -> None:
+def test_an_unchanged_configuration_is_stored_once() -> None:
     state = SpaceState(SpaceSettings())
     wanted = ConfiguredAccess(always=("chat",), doors={"ada": ("*",)}, templates={"t": ("one", "two")})
-    envelope = configured(state, wanted)
+    envelope = configuration_envelope(state, wanted)
     assert envelope is not None
     state.judge(envelope, 1)
     assert state.configuration_change(wanted) is None
@@ -120,13 +122,15 @@ def test_the_configuration_comes_once() -> None:
     fewer = ConfiguredAccess(always=("chat",), doors={}, templates={"t": ("one", "two")})
     assert state.configuration_change(fewer) == {"doors": {"ada": None}}
     # Who lost it in between, by another's word, has lost what was given on the strength of it.
-    state.judge(configured(state, fewer) or envelope, 2)
+    state.judge(configuration_envelope(state, fewer) or envelope, 2)
     assert not state.ledger.is_member("ada")
 
 
-def test_time_never_goes_back() -> None:
+def test_stored_times_never_go_back() -> None:
     state = SpaceState(SpaceSettings())
-    state.judge(configured(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 100)
+    state.judge(
+        configuration_envelope(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 100
+    )
     outcome = state.judge(Envelope(id="a", ts=0, sender="ada", kind="chat", payload={"text": "x"}), 50)
     assert outcome.stored is not None
     assert outcome.stored.at == 100
@@ -150,13 +154,13 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("param", WRONG)
-def test_what_is_wrong_in_the_settings_is_named(param: str) -> None:
+def test_an_invalid_setting_is_named(param: str) -> None:
     with pytest.raises(RequestError) as wrong:
         read_settings(WRONG[param])
     assert wrong.value.info.param == param
 
 
-def test_settings_are_kept_as_they_are() -> None:
+def test_settings_survive_serialization() -> None:
     written = {
         "reasoning": "flag",
         "addresses": "advisory",
@@ -167,22 +171,24 @@ def test_settings_are_kept_as_they_are() -> None:
         "compress": {"after": 20},
         "idle_seconds": None,
     }
-    settings_ = read_settings(written)
-    assert read_settings(settings_.dump()) == settings_
+    settings = read_settings(written)
+    assert read_settings(settings.dump()) == settings
     assert read_settings(b"{}") == SpaceSettings()
     assert read_settings({"idle_seconds": float("inf")}).idle_seconds is None
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a/b", "a b", "ä", "x" * 65, ".."])
-def test_names_that_no_space_has(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(RequestError, match="name"):
         check_name(name)
 
 
-def test_a_grant_that_has_no_place_was_not_given() -> None:
+def test_a_refused_grant_changes_no_capabilities() -> None:
     """Its context is deeper than there are: what it did about rights is undone."""
     state = SpaceState(SpaceSettings())
-    state.judge(configured(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 1)
+    state.judge(
+        configuration_envelope(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 1
+    )
     context = None
     for name in "vwxyz":
         start = Envelope(id=name, ts=0, sender="ada", kind="reasoning/start", context=context)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import TALKS, Body, served
+from tests.spaces_server.space_wire_kit import TALK_CAPABILITIES, Body, served
 
 ROOMS = 120
 WHO = {
     "human": ["*"],
-    "agent": TALKS,
+    "agent": TALK_CAPABILITIES,
     "watcher": ["chat"],
-    "granter": [*TALKS, "capability/grant", "capability/revoke"],
+    "granter": [*TALK_CAPABILITIES, "capability/grant", "capability/revoke"],
 }
 
 

@@ -24,7 +24,7 @@ Body = dict[str, Any]
 PATIENCE_SECONDS = 30.0
 """How long something that comes is waited for."""
 
-TALKS = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
+TALK_CAPABILITIES = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
 """What most participants here may say."""
 
 
@@ -34,18 +34,20 @@ def token(space: str, participant: str) -> str:
 
 def spaces_of(folder: Path, spaces: Mapping[str, Body]) -> Body:
     """`[spaces]`: `participants` are capabilities by name, or names alone."""
-    made: Body = {}
+    tables: Body = {}
     for name, space in spaces.items():
         settings = dict(space)
-        named = settings.pop("participants")
-        capabilities = named if isinstance(named, Mapping) else dict.fromkeys(named, TALKS)
-        rows: Body = {}
+        participants = settings.pop("participants")
+        capabilities = (
+            participants if isinstance(participants, Mapping) else dict.fromkeys(participants, TALK_CAPABILITIES)
+        )
+        participant_tables: Body = {}
         for id, may in capabilities.items():
             file = folder / f"{name}-{id}.token"
             file.write_text(token(name, id) + "\n")
-            rows[id] = {"token_file": str(file), "capabilities": list(may)}
-        made[name] = {**settings, "participants": rows}
-    return made
+            participant_tables[id] = {"token_file": str(file), "capabilities": list(may)}
+        tables[name] = {**settings, "participants": participant_tables}
+    return tables
 
 
 @contextmanager
@@ -85,14 +87,14 @@ class Client:
         """The next of this kind with these fields."""
         while True:
             one = self.next()
-            if slashes(one) == kind and all(one.get(name) == value for name, value in fields.items()):
+            if slashed_kind(one) == kind and all(one.get(name) == value for name, value in fields.items()):
                 return one
 
     def answer(self, id: str) -> Body:
         """The echo of what has this id, or the error about it."""
         while True:
             one = self.next()
-            if one.get("id") == id or (slashes(one) == "system/error" and id in ids_of(one)):
+            if one.get("id") == id or (slashed_kind(one) == "system/error" and id in ids_of(one)):
                 return one
 
     def say(self, **envelope: Any) -> Body:
@@ -103,15 +105,15 @@ class Client:
 
     def refused(self, **envelope: Any) -> Body:
         """Send what is refused; the error's payload."""
-        told = self.say(**envelope)
-        assert slashes(told) == "system/error", told
-        payload: Body = told["payload"]
+        reply = self.say(**envelope)
+        assert slashed_kind(reply) == "system/error", reply
+        payload: Body = reply["payload"]
         return payload
 
     def chat(self, text: str, **more: Any) -> Body:
-        told = self.say(kind="chat", payload={"text": text}, **more)
-        assert told["kind"] == "chat", told
-        return told
+        reply = self.say(kind="chat", payload={"text": text}, **more)
+        assert reply["kind"] == "chat", reply
+        return reply
 
     def sync(self) -> list[Body]:
         """All that came until now: what is said and echoed now comes after it."""
@@ -137,17 +139,17 @@ class Client:
 
     @property
     def welcome(self) -> Body:
-        payload: Body = next(one for one in self.seen if slashes(one) == "system/welcome")["payload"]
+        payload: Body = next(one for one in self.seen if slashed_kind(one) == "system/welcome")["payload"]
         return payload
 
 
-def slashes(envelope: Body) -> str:
+def slashed_kind(envelope: Body) -> str:
     return str(envelope.get("kind", "")).replace(".", "/")
 
 
 def ids_of(envelope: Body) -> list[str]:
-    found = envelope.get("correlation_id", envelope.get("correlationId", []))
-    return [found] if isinstance(found, str) else list(found or ())
+    ids = envelope.get("correlation_id", envelope.get("correlationId", []))
+    return [ids] if isinstance(ids, str) else list(ids or ())
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'kept.sqlite'}"
 
 
-def test_what_is_made_beside_a_gateway_is_there_at_once(tmp_path: Path, store: str) -> None:
+def test_a_running_gateway_sees_created_spaces_at_once(tmp_path: Path, store: str) -> None:
     with served(tmp_path, {}, storage={"url": store}) as gateway:
         made = run(
             *("create", "made", "--participant", "alice=chat,reasoning/*", "--participant", "bob", "--json"),
@@ -54,7 +54,7 @@ def test_what_is_made_beside_a_gateway_is_there_at_once(tmp_path: Path, store: s
     assert run("list", "--store", store, "--json") == []
 
 
-def test_who_makes_a_space_is_told_what_comes_next(store: str, tmp_path: Path) -> None:
+def test_create_prints_the_next_steps(store: str, tmp_path: Path) -> None:
     made = run("create", "next", "--participant", "alice", "--store", store)
     assert "http://127.0.0.1:8080/spaces/next," in made.stderr
     assert "PELLUCID_SPACE_TOKEN=THE_TOKEN pellucid space join --url http://127.0.0.1:8080/spaces/next" in made.stderr
@@ -64,11 +64,11 @@ def test_who_makes_a_space_is_told_what_comes_next(store: str, tmp_path: Path) -
     elsewhere.write_text('[server]\nport = 9001\nhost = "0.0.0.0"')
     more = run("add", "next", "--participant", "bob", "--store", store, "--config", str(elsewhere))
     assert "http://127.0.0.1:9001/spaces/next" in more.stderr
-    told = CliRunner().invoke(main, ["space", "create", "quiet", "--json", "--store", store])
-    assert not told.stderr
+    result = CliRunner().invoke(main, ["space", "create", "quiet", "--json", "--store", store])
+    assert not result.stderr
 
 
-def test_who_looks_makes_no_store(store: str, tmp_path: Path) -> None:
+def test_read_commands_create_no_store(store: str, tmp_path: Path) -> None:
     for args in (["list"], ["add", "x", "--participant", "a"], ["delete", "x", "--yes"]):
         result = run(*args, "--store", store, status=2)
         assert "there is no store at" in result.output
@@ -76,20 +76,20 @@ def test_who_looks_makes_no_store(store: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["join", "tail"])
-def test_how_many_of_the_last_is_a_number_in_reach(command: str) -> None:
+def test_the_number_of_history_envelopes_is_checked(command: str) -> None:
     for number in ("-1", "10001"):
         result = run(command, "--url", "http://127.0.0.1:9/spaces/x", "--token", "t", "-n", number, status=2)
         assert "'-n'" in result.output
         assert "limit" not in result.output
 
 
-def test_a_mistake_is_a_sentence_and_a_status(store: str, tmp_path: Path) -> None:
+def test_errors_have_a_message_and_an_exit_status(store: str, tmp_path: Path) -> None:
     wrong = tmp_path / "settings.toml"
     wrong.write_text('reasoning = "sloppy"')
     run("create", "twice", "--store", store)
     half = tmp_path / "half.toml"
     half.write_text("[limits]\nchat = { per_second = 5 }")
-    for args, said in (
+    for args, message in (
         (["create", "twice"], "already"),
         (["create", "x", "--participant", "two words"], "'two-words' would be valid"),
         (["add", "twice", "--participant", "two words"], "'two-words' would be valid"),
@@ -109,10 +109,10 @@ def test_a_mistake_is_a_sentence_and_a_status(store: str, tmp_path: Path) -> Non
     ):
         result = CliRunner().invoke(main, ["space", *args, "--store", store])
         assert result.exit_code in (1, 2), args
-        assert said in result.output, result.output
+        assert message in result.output, result.output
 
 
-def test_tokens_are_on_standard_output_alone(store: str) -> None:
+def test_tokens_are_written_to_stdout_only(store: str) -> None:
     result = run("create", "plain", "--participant", "alice", "--store", store)
     [line] = result.stdout.splitlines()
     assert line.startswith("alice\tpst_")

@@ -21,13 +21,21 @@ from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.storage import open_store
 from tests.scripted import Upstream, say, serve
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import PATIENCE_SECONDS, TALKS, get, joined, served, spaces_of, token
+from tests.spaces_server.space_wire_kit import (
+    PATIENCE_SECONDS,
+    TALK_CAPABILITIES,
+    get,
+    joined,
+    served,
+    spaces_of,
+    token,
+)
 
 BASE: dict[str, Any] = {"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}}
 ENV = {"A": "a" * 20, "B": "b" * 20, "SAME": "a" * 20}
 
 
-def mistakes(**space: Any) -> list[str]:
+def configuration_errors(**space: Any) -> list[str]:
     try:
         check_config({**BASE, "spaces": {"r": space}}, ENV)
     except ConfigError as error:
@@ -35,15 +43,15 @@ def mistakes(**space: Any) -> list[str]:
     return []
 
 
-def test_every_mistake_is_named_with_its_key() -> None:
-    found = mistakes(
+def test_every_configuration_error_is_reported_with_its_key() -> None:
+    errors = configuration_errors(
         reasoning="sloppy",
         templats={},
         redact=[{"name": "x"}, {"name": "y", "pattern": 5}],
         limits={"chat": {"per_second": "x", "burst": 1}, "frames": 5},
         participants={"a": {"token": "secret"}},
     )
-    assert [mistake.split(": ")[0] for mistake in found] == [
+    assert [mistake.split(": ")[0] for mistake in errors] == [
         "spaces.r.reasoning",
         "spaces.r.templats",
         "spaces.r.redact[0].pattern",
@@ -53,7 +61,7 @@ def test_every_mistake_is_named_with_its_key() -> None:
         "spaces.r.participants.a.token",
         "spaces.r.participants.a",
     ]
-    found = mistakes(
+    errors = configuration_errors(
         owner="a b",
         redact=[{"name": "y", "pattern": "("}],
         idle_seconds=-1,
@@ -69,44 +77,44 @@ def test_every_mistake_is_named_with_its_key() -> None:
             "system:f": {"token_env": "B", "capabilities": [{"knd": "x"}]},
         },
     )
-    told = "\n".join(found)
+    text = "\n".join(errors)
     for key in (
         *("owner", "redact[0].pattern", "idle_seconds", "templates.t", "compress", "participants.b"),
         *("participants.c.token_env", "participants.d", "participants.e", "participants.system:f"),
         "participants.system:f.capabilities[0].knd",
     ):
-        assert f"spaces.r.{key}: " in told, key
-    assert not [value for value in ENV.values() if value in told], "a token is in no message"
+        assert f"spaces.r.{key}: " in text, key
+    assert not [value for value in ENV.values() if value in text], "a token is in no message"
 
 
-def test_half_a_limit_and_an_id_with_blanks_are_told_what_would_be_right() -> None:
-    [half] = mistakes(limits={"chat": {"per_second": 5}})
+def test_common_errors_are_reported_with_a_correction() -> None:
+    [half] = configuration_errors(limits={"chat": {"per_second": 5}})
     assert half.startswith("spaces.r.limits.chat.burst: required: ")
     assert "`burst = 100`" in half
-    [blank] = mistakes(participants={"two words": {"token_env": "A"}})
+    [blank] = configuration_errors(participants={"two words": {"token_env": "A"}})
     assert blank.startswith("spaces.r.participants.two words: ")
     assert "'two-words'" in blank
 
 
-def test_the_configuration_takes_over_what_a_command_made_and_says_so_once(
+def test_the_configuration_takes_over_a_created_space_and_logs_it_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
 
-    async def by_hand() -> dict[str, str]:
-        kept = await open_store(store["storage"]["url"])
+    async def create_by_command() -> dict[str, str]:
+        opened = await open_store(store["storage"]["url"])
         try:
             return await create_space(
-                kept.spaces,
+                opened.spaces,
                 "local",
                 "r",
                 SpaceSettings(reasoning="off"),
                 {"ada": DEFAULT_CAPABILITIES, "bob": DEFAULT_CAPABILITIES},
             )
         finally:
-            await kept.aclose()
+            await opened.aclose()
 
-    tokens = asyncio.run(by_hand())
+    tokens = asyncio.run(create_by_command())
     for times in (1, 1):
         with (
             caplog.at_level(logging.INFO, "pellucid"),
@@ -118,24 +126,24 @@ def test_the_configuration_takes_over_what_a_command_made_and_says_so_once(
         assert sum("made by a command" in record.getMessage() for record in caplog.records) == times
 
     async def settings() -> bytes:
-        kept = await open_store(store["storage"]["url"])
+        opened = await open_store(store["storage"]["url"])
         try:
-            row = await kept.spaces.get("r")
+            row = await opened.spaces.get("r")
             assert row is not None
             return row.settings
         finally:
-            await kept.aclose()
+            await opened.aclose()
 
     assert asyncio.run(settings()) == SpaceSettings(reasoning="flag").dump()
 
 
-def test_a_name_is_a_name() -> None:
+def test_invalid_space_names_are_refused() -> None:
     for name in ("", "a/b", "../x", "a b", "x" * 65, "é", "-x"):
         with pytest.raises(ConfigError, match="name"):
             check_config({**BASE, "spaces": {name: {}}}, {})
 
 
-def test_files_of_tokens_are_read_on_the_start(tmp_path: Path) -> None:
+def test_token_files_are_read_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "two words").write_text("two words")
     (tmp_path / "good").write_text("good-token-for-a-test\n")
@@ -154,25 +162,25 @@ def test_files_of_tokens_are_read_on_the_start(tmp_path: Path) -> None:
     ]
 
 
-def test_it_reaches_workers_whole(tmp_path: Path) -> None:
-    table = {**BASE, "spaces": spaces_of(tmp_path, {"r": {"participants": {"a": TALKS}, "compress": None}})}
+def test_the_configuration_survives_serialization_for_workers(tmp_path: Path) -> None:
+    table = {**BASE, "spaces": spaces_of(tmp_path, {"r": {"participants": {"a": TALK_CAPABILITIES}, "compress": None}})}
     table["spaces"]["r"].pop("compress")
     config = check_config(table, {})
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=Config) == config
     assert SpaceConfig(reasoning="flag").settings == SpaceSettings(reasoning="flag")
 
 
-def test_who_says_nothing_of_rights_takes_part_and_rules_nobody(tmp_path: Path) -> None:
+def test_the_default_capabilities_exclude_administration(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("token-of-a-who-may-usual")
     config = check_config({**BASE, "spaces": {"r": {"participants": {"a": {"token_file": str(tmp_path / "a")}}}}}, {})
     with serve(config) as own, joined(own, "r", "a", with_token="token-of-a-who-may-usual") as a:
-        held = {one["kind"] for one in a.welcome["you"]["capabilities"]}
-        assert held == {*DEFAULT_CAPABILITIES, "mcp/response"}
+        kinds = {one["kind"] for one in a.welcome["you"]["capabilities"]}
+        assert kinds == {*DEFAULT_CAPABILITIES, "mcp/response"}
         for kind in ("capability/grant", "space/invite", "space/kick"):
             assert a.refused(kind=kind, payload={"participant_id": "x", "recipient": "a", "capabilities": []})
 
 
-def test_a_gateway_may_have_spaces_and_no_model(tmp_path: Path) -> None:
+def test_a_gateway_can_have_spaces_without_a_model(tmp_path: Path) -> None:
     table = {"local": {"enabled": False}, "spaces": spaces_of(tmp_path, {"r": {"participants": ["a"]}})}
     with serve(check_config(table, {})) as own, joined(own, "r", "a") as a:
         a.chat("Hi")
@@ -182,7 +190,7 @@ def test_a_gateway_may_have_spaces_and_no_model(tmp_path: Path) -> None:
         check_config({"local": {"enabled": False}}, {})
 
 
-def test_a_space_is_one_owners(tmp_path: Path) -> None:
+def test_a_space_cannot_change_its_owner(tmp_path: Path) -> None:
     store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
     with served(tmp_path, {"r": {"participants": ["a"]}}, **store):
         pass
@@ -196,7 +204,7 @@ def test_a_space_is_one_owners(tmp_path: Path) -> None:
     asyncio.run(start())
 
 
-def test_long_reasoning_is_said_shorter_by_the_writer_of_summaries(tmp_path: Path, upstream: Upstream) -> None:
+def test_long_reasoning_is_compressed_by_the_summary_model(tmp_path: Path, upstream: Upstream) -> None:
     model = upstream.plays(say(text="In short: it is fine."))
     more = {"providers": {"vllm": {"base_url": upstream.url, "models": [model]}}, "summaries": {"model": model}}
     rooms = {"r": {"participants": ["a"], "compress": {"after": 3}}}
@@ -214,9 +222,7 @@ def test_long_reasoning_is_said_shorter_by_the_writer_of_summaries(tmp_path: Pat
     assert "thought 2" in str(call.body)
 
 
-def test_no_log_has_a_token_or_a_word_and_a_refusal_is_no_fault(
-    gateway: Served, room: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_logs_contain_no_tokens_and_no_text(gateway: Served, room: str, caplog: pytest.LogCaptureFixture) -> None:
     secret = "hunter2-is-my-secret-token"
     with caplog.at_level(logging.DEBUG, logger="pellucid"), caplog.at_level(logging.INFO, logger="uvicorn.error"):
         url = f"ws://127.0.0.1:{gateway.port}"
@@ -231,7 +237,7 @@ def test_no_log_has_a_token_or_a_word_and_a_refusal_is_no_fault(
             agent.until("system/error")
         get(gateway, f"/spaces/{room}/search?q=nobody", token(room, "agent"))
         gateway.idle()
-    told = caplog.text
+    log_text = caplog.text
     for leak in (secret, token(room, "agent"), "nobody may read", "q=nobody"):
-        assert leak not in told
+        assert leak not in log_text
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

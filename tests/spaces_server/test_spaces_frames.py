@@ -19,22 +19,22 @@ from pellucid.server.websocket import WebSocket
 from pellucid.spaces.runtime.session import Frame
 
 
-class Server:
+class FakeServer:
     """Another server than ours: `send` and `receive`, and nothing else."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.comes: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.open = asyncio.Event()
-        self.open.set()
-        self.gone = False
+        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.may_send = asyncio.Event()
+        self.may_send.set()
+        self.is_gone = False
         scope: dict[str, Any] = {"type": "websocket", "path": "/ws", "headers": [], "query_string": b"", "state": {}}
         scope["watch"] = Telemetry(TelemetryConfig(), ()).begin_request(scope)
-        self.socket = WebSocket(Exchange(scope, self.comes.get, self.send, ERROR_FORM))
+        self.socket = WebSocket(Exchange(scope, self.incoming.get, self.send, ERROR_FORM))
 
     async def send(self, message: Any) -> None:
-        await self.open.wait()
-        if self.gone:
+        await self.may_send.wait()
+        if self.is_gone:
             raise OSError
         self.sent.append(message)
 
@@ -48,24 +48,24 @@ def frames(*texts: str) -> list[Frame]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
-def test_a_frame_is_what_a_server_writes(size: int) -> None:
+def test_the_wire_form_of_a_frame_matches_websockets(size: int) -> None:
     text = b"x" * size
     assert Frame(text).wire == Written(Opcode.TEXT, text).serialize(mask=False)
 
 
-def test_without_our_server_frames_go_through_send_in_order() -> None:
+def test_with_another_server_frames_go_through_asgi_send_in_order() -> None:
     async def play() -> None:
-        server = Server()
+        server = FakeServer()
         outlet = create_outlet(server.socket)
         assert isinstance(outlet, QueuedOutlet)
-        server.open.clear()
+        server.may_send.clear()
         outlet.write(frames("a", "b"))
         outlet.write(frames("c" * 40_000))
         assert outlet.buffered_bytes == 40_002
         drained = asyncio.create_task(outlet.wait_drained())
         await asyncio.sleep(0)
         assert not drained.done()
-        server.open.set()
+        server.may_send.set()
         await drained
         outlet.write(frames("d"))
         await outlet.aclose()
@@ -75,11 +75,11 @@ def test_without_our_server_frames_go_through_send_in_order() -> None:
     asyncio.run(play())
 
 
-def test_nobody_there_is_no_failure() -> None:
+def test_writing_to_a_gone_client_does_not_raise() -> None:
     async def play() -> None:
-        server = Server()
+        server = FakeServer()
         outlet = create_outlet(server.socket)
-        server.gone = True
+        server.is_gone = True
         outlet.write(frames("a" * 50_000))
         await outlet.wait_drained()
         outlet.write(frames("b"))
@@ -92,23 +92,23 @@ def test_nobody_there_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_who_is_told_that_it_is_over_hears_nothing_more(before: bool) -> None:
+def test_nothing_is_sent_after_close(before: bool) -> None:
     async def play() -> None:
-        server = Server()
+        server = FakeServer()
         outlet = create_outlet(server.socket)
-        heard: list[str | bytes] = []
+        received: list[str | bytes] = []
 
-        async def hear(data: str | bytes) -> None:
-            heard.append(data)
+        async def receiveiveive(data: str | bytes) -> None:
+            received.append(data)
 
-        listening = None if before else asyncio.create_task(server.socket.listen(hear))
+        listening = None if before else asyncio.create_task(server.socket.listen(receiveiveive))
         if listening is not None:
-            await server.comes.put({"type": "websocket.receive", "text": "one"})
-            while not heard:  # noqa: ASYNC110 (another task hears)
+            await server.incoming.put({"type": "websocket.receive", "text": "one"})
+            while not received:  # noqa: ASYNC110 (another task hears)
                 await asyncio.sleep(0)
         outlet.close(4403, "out")
         outlet.close(1000, "not this")
-        end = await (listening or server.socket.listen(hear))
+        end = await (listening or server.socket.listen(receiveiveive))
         assert (end, outlet.close_reason) == ("over", (4403, "out"))
         outlet.write(frames("late"))
         await outlet.aclose()
@@ -117,30 +117,30 @@ def test_who_is_told_that_it_is_over_hears_nothing_more(before: bool) -> None:
     asyncio.run(play())
 
 
-def test_a_fault_of_whoever_hears_is_not_taken_for_an_end() -> None:
+def test_an_exception_of_the_receiver_propagates() -> None:
     async def play() -> None:
-        server = Server()
+        server = FakeServer()
 
-        async def hear(data: str | bytes) -> None:
+        async def receiveiveive(data: str | bytes) -> None:
             raise TimeoutError
 
-        await server.comes.put({"type": "websocket.receive", "text": "one"})
+        await server.incoming.put({"type": "websocket.receive", "text": "one"})
         with pytest.raises(TimeoutError):
-            await server.socket.listen(hear, 60)
+            await server.socket.listen(receiveiveive, 60)
 
     asyncio.run(play())
 
 
 @pytest.mark.parametrize(("stopping", "end"), [(True, "stopping"), (False, "gone")])
-def test_a_server_that_stops_is_told_from_a_client_that_leaves(stopping: bool, end: str) -> None:
+def test_a_stopping_server_and_a_leaving_client_are_distinguished(stopping: bool, end: str) -> None:
     async def play() -> None:
-        server = Server()
+        server = FakeServer()
         if stopping:
             server.socket.exchange.scope["state"]["stopping"] = True
-        await server.comes.put({"type": "websocket.disconnect", "code": 1005})
+        await server.incoming.put({"type": "websocket.disconnect", "code": 1005})
 
-        async def hear(data: str | bytes) -> None: ...
+        async def receiveiveive(data: str | bytes) -> None: ...
 
-        assert await server.socket.listen(hear) == end
+        assert await server.socket.listen(receiveiveive) == end
 
     asyncio.run(play())

@@ -12,17 +12,22 @@ from websockets.sync.client import connect
 
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import (
-    TALKS,
+    TALK_CAPABILITIES,
     Body,
     Client,
     get,
     joined,
     served,
-    slashes,
+    slashed_kind,
     token,
 )
 
-WHO = {"human": ["*"], "agent": TALKS, "blind": ["chat"], "observer": ["chat", "space/observe", "reasoning/read"]}
+WHO = {
+    "human": ["*"],
+    "agent": TALK_CAPABILITIES,
+    "blind": ["chat"],
+    "observer": ["chat", "space/observe", "reasoning/read"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,29 +63,29 @@ def read(gateway: Served, path: str, who: str = "human", space: str = "past", **
 
 
 def ids(envelopes: list[Body]) -> list[str]:
-    return [one["id"] for one in envelopes if not slashes(one).startswith("system/")]
+    return [one["id"] for one in envelopes if not slashed_kind(one).startswith("system/")]
 
 
-def test_pages_follow_one_another_in_both_directions(gateway: Served) -> None:
+def test_pages_in_both_directions_give_the_whole_log(gateway: Served) -> None:
     whole = read(gateway, "envelopes?limit=500")
     assert not whole["has_more"]
-    forth: list[Body] = []
+    forward_pages: list[Body] = []
     after = 0
     while True:
         page = read(gateway, f"history?limit=3&after_seq={after}")
-        forth += page["envelopes"]
+        forward_pages += page["envelopes"]
         after = page["last"]
         if not page["has_more"]:
             break
-    back: list[Body] = []
+    backward_pages: list[Body] = []
     before = whole["head"] + 1
     while True:
         page = read(gateway, f"envelopes?limit=4&newest=true&before_seq={before}")
-        back = page["envelopes"] + back
+        backward_pages = page["envelopes"] + backward_pages
         before = page["first"]
         if not page["has_more"]:
             break
-    assert forth == back == whole["envelopes"]
+    assert forward_pages == backward_pages == whole["envelopes"]
 
 
 @pytest.mark.parametrize(
@@ -93,12 +98,12 @@ def test_pages_follow_one_another_in_both_directions(gateway: Served) -> None:
         ("view=main&kind=chat&kind=reasoning/start", ["q-1", "r-1", "a-1", "whisper"]),
     ],
 )
-def test_a_page_holds_what_is_asked_for(gateway: Served, query: str, expected: list[str]) -> None:
-    found = ids(read(gateway, f"envelopes?{query}", "observer")["envelopes"])
-    assert found[: len(expected)] == expected or set(expected) <= set(found)
+def test_a_page_applies_its_filters(gateway: Served, query: str, expected: list[str]) -> None:
+    found_ids = ids(read(gateway, f"envelopes?{query}", "observer")["envelopes"])
+    assert found_ids[: len(expected)] == expected or set(expected) <= set(found_ids)
 
 
-def test_nobody_reads_what_they_may_not(gateway: Served) -> None:
+def test_hidden_envelopes_are_in_no_response(gateway: Served) -> None:
     for path in ("envelopes?limit=500", "history", "search?q=safe", "contexts", "patterns", "export", "replay"):
         body = get(gateway, f"/spaces/past/{path}", token("past", "blind")).body.decode()
         for secret in ("between us", "Look at the diff", "whisper"):
@@ -110,7 +115,7 @@ def test_nobody_reads_what_they_may_not(gateway: Served) -> None:
 
 
 @pytest.mark.parametrize("query", ["safe", "本語の", "SAFE", "is sa"])
-def test_search_finds_any_piece_in_any_script(gateway: Served, query: str) -> None:
+def test_search_finds_substrings_in_every_script(gateway: Served, query: str) -> None:
     hits = read(gateway, f"search?q={quote(query)}")["hits"]
     assert hits
     assert all(hit["snippet"] for hit in hits)
@@ -118,7 +123,7 @@ def test_search_finds_any_piece_in_any_script(gateway: Served, query: str) -> No
     assert seqs == sorted(seqs, reverse=True)
 
 
-def test_reasoning_is_a_tree(gateway: Served) -> None:
+def test_a_context_is_returned_as_a_tree(gateway: Served) -> None:
     [line] = read(gateway, "contexts", "agent")["contexts"]
     assert (line["path"], line["owner"], line["status"], line["confidence"]) == ("r-1", "agent", "concluded", 0.9)
     tree = read(gateway, "contexts/r-1", "agent")
@@ -128,24 +133,27 @@ def test_reasoning_is_a_tree(gateway: Served) -> None:
     assert get(gateway, "/spaces/past/contexts/never", token("past", "agent")).status == 404
 
 
-def test_shapes_and_tools_are_counted(gateway: Served) -> None:
-    found = read(gateway, "patterns", "agent")
-    assert found["tools"] == {"git_diff": 1}
-    assert found["patterns"][0]["count"] == 1
-    assert "call git_diff" in found["patterns"][0]["shape"]
+def test_patterns_count_shapes_and_tools(gateway: Served) -> None:
+    body = read(gateway, "patterns", "agent")
+    assert body["tools"] == {"git_diff": 1}
+    assert body["patterns"][0]["count"] == 1
+    assert "call git_diff" in body["patterns"][0]["shape"]
 
 
-def test_references_lead_into_spaces_that_the_asker_may_read(gateway: Served) -> None:
+def test_references_are_resolved_in_readable_spaces_only(gateway: Served) -> None:
     seq = next(one["seq"] for one in read(gateway, "envelopes", space="other")["envelopes"] if one["id"] == "r-9")
-    found = read(gateway, f"envelopes/{seq}/references", space="other")["references"]
+    references = read(gateway, f"envelopes/{seq}/references", space="other")["references"]
     # The token of "other" is another than that of "past", and opens nothing there.
-    assert [(one["name"], one["envelope"]) for one in found] == [("space:past/a-1", None), ("space:nowhere/x", None)]
+    assert [(one["name"], one["envelope"]) for one in references] == [
+        ("space:past/a-1", None),
+        ("space:nowhere/x", None),
+    ]
     answer = next(one["seq"] for one in read(gateway, "envelopes")["envelopes"] if one["id"] == "a-1")
     here = read(gateway, f"envelopes/{answer}/references")["references"]
     assert [one["envelope"]["id"] for one in here if one["how"] == "correlation"] == ["q-1"]
 
 
-def test_an_export_has_everything_and_says_how_much(gateway: Served) -> None:
+def test_an_export_is_complete_and_ends_with_its_count(gateway: Served) -> None:
     reply = get(gateway, "/spaces/past/export", token("past", "human"))
     assert reply.headers["content-type"] == "application/x-ndjson"
     *lines, last = [json.loads(line) for line in reply.body.splitlines()]
@@ -153,7 +161,7 @@ def test_an_export_has_everything_and_says_how_much(gateway: Served) -> None:
     assert json.dumps(last).count(str(len(lines)))
 
 
-def test_an_export_for_training_is_a_conversation_a_line(gateway: Served) -> None:
+def test_a_training_export_has_one_conversation_per_line(gateway: Served) -> None:
     body = get(gateway, "/spaces/past/export?format=chat-jsonl", token("past", "agent")).body
     conversation = json.loads(body.splitlines()[0])
     roles = [message["role"] for message in conversation["messages"]]
@@ -167,21 +175,21 @@ def test_an_export_for_training_is_a_conversation_a_line(gateway: Served) -> Non
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_is_what_was_said_flagged(gateway: Served) -> None:
-    said = read(gateway, "envelopes?limit=500")["envelopes"]
+def test_a_replay_gives_the_log_flagged(gateway: Served) -> None:
+    stored = read(gateway, "envelopes?limit=500")["envelopes"]
     lines = get(gateway, "/spaces/past/replay", token("past", "human")).body.splitlines()
-    assert [json.loads(line) for line in lines] == [{**one, "replayed": True} for one in said]
+    assert [json.loads(line) for line in lines] == [{**one, "replayed": True} for one in stored]
     events = get(
         gateway, "/spaces/past/replay?after_seq=4&before_seq=8", token("past", "human"), Accept="text/event-stream"
     )
     assert events.headers["content-type"].startswith("text/event-stream")
     assert [int(line[4:]) for line in events.body.decode().splitlines() if line.startswith("id: ")] == [
-        one["seq"] for one in said if 4 < one["seq"] < 8
+        one["seq"] for one in stored if 4 < one["seq"] < 8
     ]
 
 
-def test_a_replaying_socket_takes_nothing_and_nobody_sees_it(gateway: Served) -> None:
-    said = read(gateway, "envelopes?limit=500")
+def test_a_replay_socket_is_read_only_and_invisible(gateway: Served) -> None:
+    stored = read(gateway, "envelopes?limit=500")
     url = f"ws://127.0.0.1:{gateway.port}/spaces/past/ws?replay=original&speed=0.01&view=full"
     with connect(url, additional_headers={"Authorization": f"Bearer {token('past', 'human')}"}, proxy=None) as made:
         client = Client(made)
@@ -195,12 +203,12 @@ def test_a_replaying_socket_takes_nothing_and_nobody_sees_it(gateway: Served) ->
     ) as made:
         client = Client(made)
         assert client.closed() == 1000
-        heard = [one for one in client.seen if "seq" in one]
-        assert heard == [{**one, "replayed": True} for one in said["envelopes"]]
-    assert read(gateway, "envelopes?limit=500") == said
+        received = [one for one in client.seen if "seq" in one]
+        assert received == [{**one, "replayed": True} for one in stored["envelopes"]]
+    assert read(gateway, "envelopes?limit=500") == stored
 
 
-def test_a_replay_can_be_of_some_hours(gateway: Served) -> None:
+def test_a_replay_can_be_limited_by_time(gateway: Served) -> None:
     page = read(gateway, "envelopes?limit=500")
     middle = page["at"][len(page["at"]) // 2]
     early = get(gateway, f"/spaces/past/replay?until={middle}", token("past", "human")).body.splitlines()
@@ -208,7 +216,7 @@ def test_a_replay_can_be_of_some_hours(gateway: Served) -> None:
     assert [json.loads(one)["seq"] for one in early + late] == [one["seq"] for one in page["envelopes"]]
 
 
-def test_who_leaves_a_slow_replay_stops_it(gateway: Served) -> None:
+def test_leaving_a_slow_replay_stops_it(gateway: Served) -> None:
     url = f"ws://127.0.0.1:{gateway.port}/spaces/past/ws?replay=original&speed=0.0001"
     with connect(url, additional_headers={"Authorization": f"Bearer {token('past', 'human')}"}, proxy=None) as made:
         Client(made).until("system/welcome")

@@ -26,13 +26,13 @@ from tests.waiting import HOUR_SECONDS, wait_until
 
 pytestmark = pytest.mark.needs("long")
 
-ENOUGH = 150
+ECHOES_BEFORE_KILL = 150
 """Echoes after which they are killed."""
 
-MOST_UNANSWERED = 100
+MAX_UNANSWERED = 100
 """Envelopes of each of them that are on their way at once."""
 
-NO_BOUND = "{ per_second = 100_000, burst = 100_000 }"
+NO_LIMIT = "{ per_second = 100_000, burst = 100_000 }"
 
 
 def config_of(folder: Path, store: str, relay: str = "") -> str:
@@ -46,7 +46,7 @@ def config_of(folder: Path, store: str, relay: str = "") -> str:
         f'[record]\nkey_file = "{folder / "record.pem"}"\nseconds = 1\nentries = 100',
         "[local]\nenabled = false",
         "[spaces.room.limits]",
-        *(f"{family} = {NO_BOUND}" for family in ("reasoning", "chat", "mcp", "other")),
+        *(f"{family} = {NO_LIMIT}" for family in ("reasoning", "chat", "mcp", "other")),
     ]
     for id, row in space["participants"].items():
         may = json.dumps(row["capabilities"])
@@ -54,12 +54,12 @@ def config_of(folder: Path, store: str, relay: str = "") -> str:
     return "\n".join(lines)
 
 
-def begun(*configs: str) -> list[Replica]:
+def started_gateways(*configs: str) -> list[Replica]:
     several = [Replica(config) for config in configs]
     return [one.started() for one in several]
 
 
-class Talking:
+class TalkingParticipant:
     """Somebody who talks and reasons, and keeps what came back to them, from `start` until the gateway is no more."""
 
     def __init__(self, gateway: Replica, participant: str) -> None:
@@ -70,7 +70,7 @@ class Talking:
         self._opened = ExitStack()
         self._client: Client = self._opened.enter_context(joined(gateway, "room", participant, close_timeout=0.1))
         self._threads = [threading.Thread(target=work) for work in (self._talk, self._listen)]
-        self._unanswered = threading.Semaphore(MOST_UNANSWERED)
+        self._unanswered = threading.Semaphore(MAX_UNANSWERED)
 
     def start(self) -> None:
         for one in self._threads:
@@ -82,8 +82,8 @@ class Talking:
             self._client.send(kind="reasoning/start", id=root, payload={"message": "ж" * 40})
             for n in range(100_000):
                 self._unanswered.acquire()
-                said = {"kind": "chat"} if n % 2 else {"kind": "reasoning/thought", "context": root}
-                self._client.send(**said, id=f"{self._name}-{n}", payload={"text": f"{self._name} {n} " + "é" * 50})
+                fields = {"kind": "chat"} if n % 2 else {"kind": "reasoning/thought", "context": root}
+                self._client.send(**fields, id=f"{self._name}-{n}", payload={"text": f"{self._name} {n} " + "é" * 50})
         except (ConnectionClosed, OSError):
             pass
 
@@ -99,9 +99,9 @@ class Talking:
         except (ConnectionClosed, OSError) as closed:
             self.closed = closed
         finally:
-            self._unanswered.release(MOST_UNANSWERED)
+            self._unanswered.release(MAX_UNANSWERED)
 
-    def over(self) -> None:
+    def join(self) -> None:
         for one in self._threads:
             one.join(20)
         self._opened.close()
@@ -115,18 +115,18 @@ def log_of(store: str) -> list[StoredEnvelope]:
         try:
             space = await opened.spaces.get("room")
             assert space is not None
-            told: list[StoredEnvelope] = []
-            while page := await opened.spaces.page(space.owner, "room", after=len(told), limit=1000):
-                told += page
-            assert space.head == len(told)
-            return told
+            rows: list[StoredEnvelope] = []
+            while page := await opened.spaces.page(space.owner, "room", after=len(rows), limit=1000):
+                rows += page
+            assert space.head == len(rows)
+            return rows
         finally:
             await opened.aclose()
 
     return asyncio.run(read())
 
 
-def verified(folder: Path, config: str) -> None:
+def verify_record(folder: Path, config: str) -> None:
     file = folder / "killed.toml"
     file.write_text(config)
     done = subprocess.run(
@@ -139,7 +139,9 @@ def traffic_until_killed(gateways: list[Replica]) -> dict[str, tuple[int, str]]:
     """What came back to whoever said it, before all of them were killed."""
     echoed: dict[str, tuple[int, str]] = {}
     try:
-        talking = [Talking(gateways[number % len(gateways)], name) for number, name in enumerate(("a", "b", "c"))]
+        talking = [
+            TalkingParticipant(gateways[number % len(gateways)], name) for number, name in enumerate(("a", "b", "c"))
+        ]
         for one in talking:
             one.start()
 
@@ -148,13 +150,13 @@ def traffic_until_killed(gateways: list[Replica]) -> dict[str, tuple[int, str]]:
             assert not any(one.closed or one.refused for one in talking), [
                 (len(one.echoed), one.closed, one.refused) for one in talking
             ]
-            return all(len(one.echoed) >= ENOUGH for one in talking)
+            return all(len(one.echoed) >= ECHOES_BEFORE_KILL for one in talking)
 
-        wait_until(is_enough, f"{ENOUGH} echoes for each", within=100)
+        wait_until(is_enough, f"{ECHOES_BEFORE_KILL} echoes for each", within=100)
         for gateway in gateways:
             gateway.kill()
         for one in talking:
-            one.over()
+            one.join()
             echoed |= one.echoed
     finally:
         for gateway in gateways:
@@ -179,26 +181,26 @@ def on_postgres(folder: Path) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize(
     "where", [on_sqlite, pytest.param(on_postgres, marks=pytest.mark.needs("postgresql", "redis"))]
 )
-def test_what_was_echoed_outlives_a_kill(
+def test_echoed_envelopes_survive_a_kill(
     tmp_path: Path, where: Callable[[Path], AbstractContextManager[tuple[str, list[str]]]]
 ) -> None:
     with where(tmp_path) as (store, configs):
-        echoed = traffic_until_killed(begun(*configs))
+        echoed = traffic_until_killed(started_gateways(*configs))
 
         # Nobody repaired anything meanwhile: this is what the dead ones left.
-        told = log_of(store)
-        assert [one.envelope.seq for one in told] == list(range(1, len(told) + 1))
-        kept = {one.envelope.id: one.envelope for one in told}
-        assert len(kept) == len(told)
+        rows = log_of(store)
+        assert [one.envelope.seq for one in rows] == list(range(1, len(rows) + 1))
+        stored = {one.envelope.id: one.envelope for one in rows}
+        assert len(stored) == len(rows)
         for id, (seq, payload) in echoed.items():
-            assert kept[id].seq == seq
-            assert json.dumps(kept[id].payload, sort_keys=True) == payload
-        verified(tmp_path, configs[0])
+            assert stored[id].seq == seq
+            assert json.dumps(stored[id].payload, sort_keys=True) == payload
+        verify_record(tmp_path, configs[0])
         if len(configs) > 1:
             return
 
         # Whoever comes back finds it so, and goes on.
-        (gateway,) = begun(configs[0])
+        (gateway,) = started_gateways(configs[0])
         try:
             with joined(gateway, "room", "a", query="?after_seq=0") as a:
                 last = a.chat("still here")

@@ -22,13 +22,13 @@ from tests.spaces_server.test_spaces_killed import config_of
 
 pytestmark = pytest.mark.needs("long")
 
-MANY, LONG = 200, 1_000_000
-ROOM = 130 << 20
+ENVELOPE_COUNT, TEXT_LENGTH = 200, 1_000_000
+MAX_GROWTH_BYTES = 130 << 20
 """So much may the gateway take above what it took when nobody had read anything: far less than all of it is."""
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
+def gateway_with_long_log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("long")
     store = f"sqlite:///{folder}/store.sqlite"
     config = config_of(folder, store)
@@ -44,7 +44,7 @@ async def fill(url: str) -> None:
     try:
         space = await store.spaces.get("room")
         assert space is not None
-        for seq in range(space.head + 1, space.head + MANY + 1):
+        for seq in range(space.head + 1, space.head + ENVELOPE_COUNT + 1):
             nth = seq - space.head
             kind = "reasoning/start" if nth == 1 else ("chat", "reasoning/thought")[nth % 2]
             path = None if kind == "chat" else "c"
@@ -55,7 +55,7 @@ async def fill(url: str) -> None:
                 kind=kind,
                 seq=seq,
                 context=path,
-                payload={"text": f"needle {seq} " + "x" * LONG},
+                payload={"text": f"needle {seq} " + "x" * TEXT_LENGTH},
             )
             place = ContextPlace(path, "opens" if nth == 1 else "step", "a") if path else ContextPlace()
             await store.spaces.append(
@@ -74,9 +74,9 @@ async def fill(url: str) -> None:
 
 def memory(gateway: Replica, name: str) -> int:
     """`VmRSS` or `VmHWM`, the most it ever was."""
-    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{gateway.process.pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) << 10
+    match = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{gateway.process.pid}/status").read_text())
+    assert match is not None
+    return int(match[1]) << 10
 
 
 def lines(gateway: Replica, path: str) -> Iterator[Any]:
@@ -88,47 +88,54 @@ def lines(gateway: Replica, path: str) -> Iterator[Any]:
         connection.close()
 
 
-def long_ones(envelopes: Any) -> list[int]:
-    return [one["seq"] for one in envelopes if len(str(one.get("payload", {}).get("text", ""))) > LONG]
+def long_seqs(envelopes: Any) -> list[int]:
+    return [one["seq"] for one in envelopes if len(str(one.get("payload", {}).get("text", ""))) > TEXT_LENGTH]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
-def test_all_of_it_is_read_in_every_way_and_never_held(long: Replica) -> None:
-    starts = get(long, "/spaces/room/envelopes?kind=reasoning/start", token("room", "b")).json["envelopes"]
+def test_reading_large_histories_takes_bounded_memory(gateway_with_long_log: Replica) -> None:
+    starts = get(gateway_with_long_log, "/spaces/room/envelopes?kind=reasoning/start", token("room", "b")).json[
+        "envelopes"
+    ]
     first = starts[0]["seq"]
-    every = list(range(first, first + MANY))
-    before = memory(long, "VmRSS")
+    expected = list(range(first, first + ENVELOPE_COUNT))
+    before = memory(gateway_with_long_log, "VmRSS")
 
-    def held() -> None:
-        assert memory(long, "VmHWM") - before < ROOM, (before >> 20, memory(long, "VmHWM") >> 20)
+    def check_memory() -> None:
+        assert memory(gateway_with_long_log, "VmHWM") - before < MAX_GROWTH_BYTES, (
+            before >> 20,
+            memory(gateway_with_long_log, "VmHWM") >> 20,
+        )
 
-    found, after = list[int](), 0
+    seqs, after = list[int](), 0
     while True:
-        page = get(long, f"/spaces/room/envelopes?limit=500&after_seq={after}", token("room", "b")).json
-        found += long_ones(page["envelopes"])
+        page = get(
+            gateway_with_long_log, f"/spaces/room/envelopes?limit=500&after_seq={after}", token("room", "b")
+        ).json
+        seqs += long_seqs(page["envelopes"])
         after = page["last"]
         if not page["has_more"]:
             break
-    assert found == every
-    held()
+    assert seqs == expected
+    check_memory()
 
-    assert long_ones(lines(long, "/spaces/room/export")) == every
-    held()
-    assert long_ones(lines(long, "/spaces/room/replay")) == every
-    held()
-    hits = get(long, "/spaces/room/search?q=needle&limit=500", token("room", "b")).json
+    assert long_seqs(lines(gateway_with_long_log, "/spaces/room/export")) == expected
+    check_memory()
+    assert long_seqs(lines(gateway_with_long_log, "/spaces/room/replay")) == expected
+    check_memory()
+    hits = get(gateway_with_long_log, "/spaces/room/search?q=needle&limit=500", token("room", "b")).json
     assert hits["has_more"]
-    held()
-    tree = get(long, "/spaces/room/contexts/c", token("room", "b")).json
+    check_memory()
+    tree = get(gateway_with_long_log, "/spaces/room/contexts/c", token("room", "b")).json
     assert tree["has_more"]
-    assert get(long, "/spaces/room/contexts", token("room", "b")).json["contexts"][0]["has_more"]
-    assert len(list(lines(long, "/spaces/room/export?format=chat-jsonl"))) == 1
-    held()
-    for query in (f"?after_seq={first - 1}", f"?history={MANY + 50}", "?replay=instant"):
-        with joined(long, "room", "b", query=query, max_size=None) as client:
-            got: list[int] = []
-            while len(got) < MANY:
-                got += long_ones([client.next()])
+    assert get(gateway_with_long_log, "/spaces/room/contexts", token("room", "b")).json["contexts"][0]["has_more"]
+    assert len(list(lines(gateway_with_long_log, "/spaces/room/export?format=chat-jsonl"))) == 1
+    check_memory()
+    for query in (f"?after_seq={first - 1}", f"?history={ENVELOPE_COUNT + 50}", "?replay=instant"):
+        with joined(gateway_with_long_log, "room", "b", query=query, max_size=None) as client:
+            received: list[int] = []
+            while len(received) < ENVELOPE_COUNT:
+                received += long_seqs([client.next()])
                 client.seen.clear()
-        assert got == every
-        held()
+        assert received == expected
+        check_memory()

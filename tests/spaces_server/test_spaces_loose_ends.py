@@ -16,7 +16,7 @@ from pellucid.server.config import check_config
 from pellucid.server.space_config import SpaceConfig
 from pellucid.spaces.runtime.settings import read_settings
 from tests.scripted.gateway import Served, serve
-from tests.spaces_server.space_wire_kit import Client, get, joined, post, served, slashes, spaces_of, token
+from tests.spaces_server.space_wire_kit import Client, get, joined, post, served, slashed_kind, spaces_of, token
 
 INVITE: dict[str, Any] = {"kind": "space/invite", "payload": {"initial_capabilities": [{"kind": "chat"}]}}
 
@@ -25,7 +25,7 @@ def invite(who: str) -> dict[str, Any]:
     return {**INVITE, "payload": {**INVITE["payload"], "participant_id": who}}
 
 
-def test_an_invited_one_can_follow_the_address_that_the_inviter_was_told(gateway: Served, room: str) -> None:
+def test_the_connection_url_of_an_invitation_works(gateway: Served, room: str) -> None:
     """It is that by which the inviter came, through a proxy too; and what is no host is not repeated."""
     with joined(gateway, room, "human") as human:
         human.send(**invite("guest"))
@@ -46,8 +46,8 @@ def test_an_invited_one_can_follow_the_address_that_the_inviter_was_told(gateway
     ):
         body = json.dumps(invite(f"guest-{number}")).encode()
         reply = gateway.request("POST", f"/spaces/{room}/envelopes", body, {**bearer, **more})
-        [told] = reply.json["answers"]
-        assert told["payload"]["connection_url"] == f"{address}/spaces/{room}/ws"
+        [answer] = reply.json["answers"]
+        assert answer["payload"]["connection_url"] == f"{address}/spaces/{room}/ws"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def flagging(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield running
 
 
-def test_flags_are_told_over_the_wire_and_over_http(flagging: Served) -> None:
+def test_flags_are_delivered_over_websocket_and_http(flagging: Served) -> None:
     with joined(flagging, "f", "a") as a, joined(flagging, "f", "b") as b:
         a.say(kind="reasoning/start", id="r", payload={"message": "x"})
         late = a.say(kind="reasoning/thought", context="r", payload={"message": "builds", "references": ["nothing"]})
@@ -73,12 +73,12 @@ def test_flags_are_told_over_the_wire_and_over_http(flagging: Served) -> None:
     tree = get(flagging, "/spaces/f/contexts/r", bearer).json["trees"][0]
     assert [step["envelope"] for step in tree["steps"]] == [late]
     assert late in [json.loads(line) for line in get(flagging, "/spaces/f/export", bearer).body.splitlines()]
-    said = {"kind": "reasoning/thought", "context": "r", "payload": {"references": ["x"]}}
-    assert post(flagging, "/spaces/f/envelopes", said, bearer).json["flags"][0]["code"] == "unknown_reference"
+    envelope = {"kind": "reasoning/thought", "context": "r", "payload": {"references": ["x"]}}
+    assert post(flagging, "/spaces/f/envelopes", envelope, bearer).json["flags"][0]["code"] == "unknown_reference"
     assert "flags" not in post(flagging, "/spaces/f/envelopes", {"kind": "chat", "payload": {"text": "x"}}, bearer).json
 
 
-def test_an_export_is_what_was_asked_for(gateway: Served, room: str) -> None:
+def test_export_options_are_applied(gateway: Served, room: str) -> None:
     """With its record's head in the last line; of training data only what is complete, without our own field."""
     with joined(gateway, room, "human") as human, joined(gateway, room, "agent") as agent:
         for number in ("answered", "open"):
@@ -104,32 +104,32 @@ def test_an_export_is_what_was_asked_for(gateway: Served, room: str) -> None:
         assert get(gateway, f"/spaces/{room}/export?format=chat-jsonl&{wrong}", bearer).status == 400
     where = ["--url", f"ws://127.0.0.1:{gateway.port}/spaces/{room}/ws", "--token", bearer]
     run = ["space", "export", *where, "--format", "chat-jsonl", "--complete", "--no-metadata", "--reasoning", "think"]
-    told = CliRunner().invoke(main, run)
-    assert [json.loads(line) for line in told.stdout.splitlines()] == [complete]
+    result = CliRunner().invoke(main, run)
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [complete]
 
 
-def test_a_replay_need_not_pause_for_hours(gateway: Served, room: str) -> None:
+def test_replay_pauses_can_be_limited(gateway: Served, room: str) -> None:
     """At a thousandth of its pace, with no pause longer than a moment: over HTTP, a socket and the command."""
     with joined(gateway, room, "human") as human:
         human.chat("one")
         assert human.silent(0.05)
         human.chat("two")
     bearer = token(room, "human")
-    asked = "speed=0.0001&longest_pause=0.01"
-    body = get(gateway, f"/spaces/{room}/replay?{asked}", bearer).body
+    query = "speed=0.0001&longest_pause=0.01"
+    body = get(gateway, f"/spaces/{room}/replay?{query}", bearer).body
     assert [json.loads(line)["kind"] for line in body.splitlines()][-2:].count("chat") >= 1
-    with joined(gateway, room, "human", query=f"?replay=original&{asked}") as seen:
-        assert seen.welcome["replay"]["longest_pause"] == 0.01
-        assert seen.closed() == 1000
-        assert [one["payload"]["text"] for one in seen.seen if slashes(one) == "chat"] == ["one", "two"]
+    with joined(gateway, room, "human", query=f"?replay=original&{query}") as client:
+        assert client.welcome["replay"]["longest_pause"] == 0.01
+        assert client.closed() == 1000
+        assert [one["payload"]["text"] for one in client.seen if slashed_kind(one) == "chat"] == ["one", "two"]
     where = ["--url", f"ws://127.0.0.1:{gateway.port}/spaces/{room}/ws", "--token", bearer, "--json"]
-    told = CliRunner().invoke(main, ["space", "replay", *where, "--speed", "0.0001", "--longest-pause", "0.01"])
-    assert [json.loads(line)["kind"] for line in told.stdout.splitlines()].count("chat") == 2
+    result = CliRunner().invoke(main, ["space", "replay", *where, "--speed", "0.0001", "--longest-pause", "0.01"])
+    assert [json.loads(line)["kind"] for line in result.stdout.splitlines()].count("chat") == 2
     for wrong in ("0", "-1", "x", "nan", "1e9"):
         assert get(gateway, f"/spaces/{room}/replay?longest_pause={wrong}", bearer).status == 400
 
 
-def test_what_json_rpc_says_for_itself_is_not_found(gateway: Served, room: str) -> None:
+def test_search_ignores_json_rpc_metadata(gateway: Served, room: str) -> None:
     with joined(gateway, room, "human") as human:
         call = {"jsonrpc": "2.0", "id": "id-of-the-call", "method": "tools/call", "params": {"name": "git_diff"}}
         human.say(kind="mcp/request", payload=call)
@@ -146,7 +146,7 @@ def test_what_json_rpc_says_for_itself_is_not_found(gateway: Served, room: str) 
     assert "2.0" not in hit["snippet"]
 
 
-def test_never_is_said_in_toml(tmp_path: Path) -> None:
+def test_an_infinite_idle_time_can_be_configured(tmp_path: Path) -> None:
     """`idle_seconds = inf`: through the configuration, a worker's copy and the store."""
     space = spaces_of(tmp_path, {"r": {"participants": ["a"], "idle_seconds": float("inf")}})
     config = check_config({"local": {"enabled": False}, "spaces": space}, {})
@@ -157,7 +157,7 @@ def test_never_is_said_in_toml(tmp_path: Path) -> None:
     assert SpaceConfig().settings.lifecycle().idle_ms == 1_800_000
 
 
-def test_the_commands_need_nothing_of_a_gateways_environment_but_its_store(tmp_path: Path) -> None:
+def test_the_space_commands_need_only_the_store_of_the_configuration(tmp_path: Path) -> None:
     """Neither its providers' keys nor its participants' tokens; what the store needs, they ask for."""
     file = tmp_path / "gateway.toml"
     file.write_text(

@@ -18,9 +18,9 @@ from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import joined, served, token
 
 OPERATIONS = {
-    found.ok().label: found.ok()
-    for found in schemathesis.openapi.from_dict(build_document()).get_all_operations()
-    if isinstance(found, Ok) and found.ok().path.startswith(("/spaces/", "/participants"))
+    operation.ok().label: operation.ok()
+    for operation in schemathesis.openapi.from_dict(build_document()).get_all_operations()
+    if isinstance(operation, Ok) and operation.ok().path.startswith(("/spaces/", "/participants"))
 }
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -31,7 +31,7 @@ CHECKS = [
     openapi.allow_header_conformance,
 ]
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
-ASKED = [
+REQUEST_CASES = [
     *((label, POSITIVE) for label in OPERATIONS),
     *((label, NEGATIVE) for label, one in OPERATIONS.items() if one.query and "Mew" not in label),
 ]
@@ -50,15 +50,19 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize(("label", "mode"), ASKED, ids=[f"{label} {mode.value}" for label, mode in ASKED])
-def test_whatever_a_participant_asks(api: Served, label: str, mode: schemathesis.GenerationMode) -> None:
+@pytest.mark.parametrize(
+    ("label", "mode"), REQUEST_CASES, ids=[f"{label} {mode.value}" for label, mode in REQUEST_CASES]
+)
+def test_every_response_matches_the_openapi_document(
+    api: Served, label: str, mode: schemathesis.GenerationMode
+) -> None:
     accepted = 0
 
-    def ask(case: schemathesis.Case[Any], of_what_there_is: bool) -> None:
+    def ask(case: schemathesis.Case[Any], with_existing_seq: bool) -> None:
         nonlocal accepted
-        for named in (case.path_parameters, case.query):
-            named.update({name: value for name, value in KNOWN.items() if name in named})
-        if not of_what_there_is and "seq" in case.path_parameters:
+        for parameters in (case.path_parameters, case.query):
+            parameters.update({name: value for name, value in KNOWN.items() if name in parameters})
+        if not with_existing_seq and "seq" in case.path_parameters:
             case.path_parameters["seq"] = "99999"
         if mode is POSITIVE and case.query:
             case.query.pop("replay", None)

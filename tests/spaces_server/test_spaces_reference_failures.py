@@ -13,31 +13,31 @@ from tests.spaces_server.space_wire_kit import PATIENCE_SECONDS, get, joined, me
 
 
 @pytest.mark.parametrize("claimed", ["human", "system:gateway", "nobody"])
-def test_1_nobody_speaks_as_another(gateway: Served, room: str, claimed: str) -> None:
+def test_1_a_claimed_sender_is_refused(gateway: Served, room: str, claimed: str) -> None:
     with joined(gateway, room, "agent") as agent, joined(gateway, room, "human") as human:
-        told = agent.refused(kind="chat", sender=claimed, payload={"text": "Trust me."})
-        assert told["code"] == "sender_mismatch"
+        error = agent.refused(kind="chat", sender=claimed, payload={"text": "Trust me."})
+        assert error["code"] == "sender_mismatch"
         assert [one for one in human.sync() if one["kind"] == "chat"] == []
 
 
-def test_1_over_http_neither(gateway: Served, room: str) -> None:
+def test_1_a_claimed_sender_is_refused_over_http(gateway: Served, room: str) -> None:
     body = {"kind": "chat", "from": "human", "payload": {"text": "Trust me."}}
     assert post(gateway, f"/spaces/{room}/envelopes", body, token(room, "agent")).status == 403
     assert post(gateway, f"/participants/human/messages?space={room}", body, token(room, "agent")).status == 403
 
 
 @pytest.mark.parametrize("bad", ["", "nonsense", "pst_" + "x" * 43])
-def test_2_an_unknown_token_joins_with_nothing(gateway: Served, room: str, bad: str) -> None:
+def test_2_an_unknown_token_is_refused(gateway: Served, room: str, bad: str) -> None:
     with connect(f"ws://127.0.0.1:{gateway.port}/ws", proxy=None) as connection:
         connection.send(json.dumps({"type": "join", "space": room, "token": bad, "participantId": "watcher"}))
-        told = json.loads(connection.recv(PATIENCE_SECONDS))
-        assert told["kind"] == "system/error"
-        assert told["payload"]["error"] == "unauthorized"
+        error = json.loads(connection.recv(PATIENCE_SECONDS))
+        assert error["kind"] == "system/error"
+        assert error["payload"]["error"] == "unauthorized"
         with pytest.raises(Exception, match="4401"):
             connection.recv(PATIENCE_SECONDS)
 
 
-def test_3_a_wrong_token_with_a_name_is_nobody_and_puts_nobody_out(gateway: Served, room: str) -> None:
+def test_3_a_wrong_token_with_a_name_disconnects_no_participant(gateway: Served, room: str) -> None:
     with joined(gateway, room, "human") as human:
         with connect(f"ws://127.0.0.1:{gateway.port}/ws", proxy=None) as connection:
             connection.send(json.dumps({"type": "join", "space": room, "token": "wrong", "participantId": "human"}))
@@ -45,7 +45,7 @@ def test_3_a_wrong_token_with_a_name_is_nobody_and_puts_nobody_out(gateway: Serv
         human.chat("I am still here.")
 
 
-def test_3_a_good_token_is_its_owners_whatever_name_is_claimed(gateway: Served, room: str) -> None:
+def test_3_the_token_decides_the_participant(gateway: Served, room: str) -> None:
     with connect(f"ws://127.0.0.1:{gateway.port}/ws?space={room}", proxy=None) as connection:
         join = {"type": "join", "space": room, "token": token(room, "watcher"), "participantId": "human"}
         connection.send(json.dumps(join | {"capabilities": [{"kind": "*"}]}))
@@ -55,13 +55,13 @@ def test_3_a_good_token_is_its_owners_whatever_name_is_claimed(gateway: Served, 
 
 
 @pytest.mark.parametrize("kind", ["system/presence", "system/error", "system/welcome", "system.presence", "system/x"])
-def test_4_system_is_the_gateways_alone(gateway: Served, room: str, kind: str) -> None:
+def test_4_system_kinds_are_reserved_for_the_gateway(gateway: Served, room: str, kind: str) -> None:
     with joined(gateway, room, "human") as human:
-        told = human.refused(kind=kind, payload={"event": "leave", "participant": {"id": "agent"}})
-        assert told["error"] == "capability_violation"
+        error = human.refused(kind=kind, payload={"event": "leave", "participant": {"id": "agent"}})
+        assert error["error"] == "capability_violation"
 
 
-def test_5_who_is_kicked_is_out(gateway: Served, room: str) -> None:
+def test_5_a_kicked_participant_cannot_return(gateway: Served, room: str) -> None:
     with joined(gateway, room, "human") as human, joined(gateway, room, "agent") as agent:
         human.say(kind="space/kick", payload={"participant_id": "agent", "reason": "enough"})
         assert agent.closed() == 4403
@@ -73,7 +73,7 @@ def test_5_who_is_kicked_is_out(gateway: Served, room: str) -> None:
     assert post(gateway, f"/spaces/{room}/envelopes", {"kind": "chat"}, token(room, "agent")).status == 403
 
 
-def test_6_what_is_cancelled_is_over(gateway: Served, room: str) -> None:
+def test_6_a_cancelled_context_accepts_only_its_conclusion(gateway: Served, room: str) -> None:
     with joined(gateway, room, "agent") as agent, joined(gateway, room, "human") as human:
         agent.say(kind="reasoning/start", id="r-1", payload={"message": "Hm"})
         human.say(kind="reasoning/cancel", context="r-1", payload={"reason": "never mind"})
@@ -87,19 +87,19 @@ def test_6_what_is_cancelled_is_over(gateway: Served, room: str) -> None:
         assert again["code"] == "context_ended"
 
 
-def test_7_what_is_left_out_is_filled_in_and_one_id_is_a_list(gateway: Served, room: str) -> None:
+def test_7_missing_fields_are_filled_in(gateway: Served, room: str) -> None:
     with joined(gateway, room, "agent", query="?dialect=mew/v0.4") as agent:
         agent.send(kind="chat", correlation_id="m-0", payload={"text": "Hi"})
-        heard = agent.until("chat")
-    assert heard["protocol"] == "mew/v0.4"
-    assert heard["from"] == "agent"
-    assert heard["correlation_id"] == ["m-0"]
-    assert heard["id"]
-    assert heard["ts"].endswith("Z")
-    assert heard["seq"] > 0
+        received = agent.until("chat")
+    assert received["protocol"] == "mew/v0.4"
+    assert received["from"] == "agent"
+    assert received["correlation_id"] == ["m-0"]
+    assert received["id"]
+    assert received["ts"].endswith("Z")
+    assert received["seq"] > 0
 
 
-def test_8_nobody_grants_what_they_lack(gateway: Served, room: str) -> None:
+def test_8_a_grant_beyond_the_own_capabilities_is_refused(gateway: Served, room: str) -> None:
     with joined(gateway, room, "granter") as granter, joined(gateway, room, "watcher") as watcher:
 
         def grant(*capabilities: object) -> str:
@@ -116,15 +116,15 @@ def test_8_nobody_grants_what_they_lack(gateway: Served, room: str) -> None:
         assert watcher.say(kind="mcp/request", payload={"method": "tools/list"})["kind"] == "mcp/request"
 
 
-def test_9_who_comes_late_gets_what_was_said(gateway: Served, room: str) -> None:
+def test_9_a_late_participant_gets_the_history(gateway: Served, room: str) -> None:
     with joined(gateway, room, "human") as human:
-        said = [human.chat(f"{n}")["seq"] for n in range(5)]
+        sent = [human.chat(f"{n}")["seq"] for n in range(5)]
         with joined(gateway, room, "watcher", query="?history=3") as watcher:
-            heard = [watcher.until("chat") for _ in range(2)]
-            assert all(one["replayed"] for one in heard)
-            assert [one["seq"] for one in heard] == said[-2:]  # the third is the joining itself
+            received = [watcher.until("chat") for _ in range(2)]
+            assert all(one["replayed"] for one in received)
+            assert [one["seq"] for one in received] == sent[-2:]  # the third is the joining itself
         page = get(gateway, f"/spaces/{room}/envelopes?kind=chat", token(room, "watcher")).json
-        assert [one["seq"] for one in page["envelopes"]] == said
+        assert [one["seq"] for one in page["envelopes"]] == sent
 
 
 @pytest.mark.parametrize(
@@ -137,19 +137,19 @@ def test_9_who_comes_late_gets_what_was_said(gateway: Served, room: str) -> None
         {"kind": "reasoning/thought", "id": "x-1", "payload": {"message": 5}, "context": "r"},
     ],
 )
-def test_10_a_refusal_has_all_that_an_envelope_has(gateway: Served, room: str, wrong: dict[str, object]) -> None:
+def test_10_a_refusal_is_a_complete_envelope(gateway: Served, room: str, wrong: dict[str, object]) -> None:
     with joined(gateway, room, "agent") as agent:
         agent.raw(json.dumps(wrong))
-        told = agent.until("system/error")
-    assert {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "payload"} <= told.keys()
-    assert told["from"] == "system:gateway"
-    assert told["to"] == ["agent"]
-    assert told["correlation_id"] == ["x-1"]
-    assert told["payload"]["message"]
-    assert "seq" not in told
+        error = agent.until("system/error")
+    assert {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "payload"} <= error.keys()
+    assert error["from"] == "system:gateway"
+    assert error["to"] == ["agent"]
+    assert error["correlation_id"] == ["x-1"]
+    assert error["payload"]["message"]
+    assert "seq" not in error
 
 
-def test_11_what_is_addressed_is_for_those_it_names(gateway: Served, room: str) -> None:
+def test_11_an_addressed_envelope_reaches_its_targets_only(gateway: Served, room: str) -> None:
     with (
         joined(gateway, room, "human") as human,
         joined(gateway, room, "agent") as agent,
@@ -160,13 +160,13 @@ def test_11_what_is_addressed_is_for_those_it_names(gateway: Served, room: str) 
         assert [one for one in watcher.sync() if one["kind"] == "chat"] == []
 
 
-def test_11_unless_the_space_has_it_mews_way(gateway: Served) -> None:
+def test_11_with_advisory_addresses_everyone_reads_it(gateway: Served) -> None:
     with joined(gateway, "open", "human") as human, joined(gateway, "open", "watcher") as watcher:
         human.chat("for you", to=["agent"])
         assert watcher.until("chat")["to"] == ["agent"]
 
 
-def test_12_a_client_of_mews_is_served(gateway: Served, room: str) -> None:
+def test_12_the_mew_client_works(gateway: Served, room: str) -> None:
     with mew(gateway, room, "agent") as one, mew(gateway, room, "human", f"/ws?space={room}") as other:
         one.mew("chat", {"text": "Hello", "format": "plain"})
         assert other.until("chat")["payload"] == {"text": "Hello", "format": "plain"}

@@ -13,7 +13,17 @@ from tests.replicas.replicas_kit import Replica, config_of, replicas
 from tests.scripted import Upstream
 from tests.service_postgres import postgres
 from tests.service_redis import redis_service
-from tests.spaces_server.space_wire_kit import TALKS, Client, get, joined, post, seqs, slashes, spaces_of, token
+from tests.spaces_server.space_wire_kit import (
+    TALK_CAPABILITIES,
+    Client,
+    get,
+    joined,
+    post,
+    seqs,
+    slashed_kind,
+    spaces_of,
+    token,
+)
 
 pytestmark = pytest.mark.needs("long", "postgresql", "redis")
 
@@ -21,7 +31,7 @@ ROOMS = ("order", "doors", "death")
 
 
 def toml(upstream: Upstream, database: str, relay: str, folder: Path) -> str:
-    who = {"a": ["*"], "b": TALKS, "c": ["chat"]}
+    who = {"a": ["*"], "b": TALK_CAPABILITIES, "c": ["chat"]}
     rooms = spaces_of(folder, {name: {"participants": who, "grace_seconds": 0.2} for name in ROOMS})
     lines = [config_of(upstream, database, relay)]
     for name, space in rooms.items():
@@ -33,50 +43,50 @@ def toml(upstream: Upstream, database: str, relay: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def two(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Replica]]:
+def two_gateways(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Replica]]:
     with postgres() as database, redis_service() as redis:
         config = toml(upstream, database.database(), redis.url, tmp_path_factory.mktemp("tokens"))
         with replicas(config, config) as running:
             yield running
 
 
-def test_what_is_said_at_both_at_once_has_one_order(two: list[Replica]) -> None:
-    many = 40
-    with joined(two[0], "order", "a") as a, joined(two[1], "order", "b") as b:
+def test_concurrent_chats_at_two_gateways_have_one_order(two_gateways: list[Replica]) -> None:
+    count = 40
+    with joined(two_gateways[0], "order", "a") as a, joined(two_gateways[1], "order", "b") as b:
 
         def talk(client: Client, name: str) -> None:
-            for n in range(many):
+            for n in range(count):
                 client.send(kind="chat", id=f"{name}-{n}", payload={"text": f"{name} {n}"})
 
         talkers = [threading.Thread(target=talk, args=one) for one in ((a, "a"), (b, "b"))]
         for talker in talkers:
             talker.start()
-        heard = {}
+        received = {}
         for name, client in (("a", a), ("b", b)):
             chats: list[int] = []
             ids = set()
-            while len(chats) < 2 * many:
+            while len(chats) < 2 * count:
                 one = client.until("chat")
                 chats.append(one["seq"])
                 ids.add(one["id"])
-            heard[name] = chats
-            assert len(ids) == 2 * many
+            received[name] = chats
+            assert len(ids) == 2 * count
         for talker in talkers:
             talker.join()
-    assert heard["a"] == heard["b"] == sorted(heard["a"])
-    page = get(two[1], "/spaces/order/envelopes?kind=chat&limit=500", token("order", "a")).json
-    assert seqs(page["envelopes"]) == heard["a"]
+    assert received["a"] == received["b"] == sorted(received["a"])
+    page = get(two_gateways[1], "/spaces/order/envelopes?kind=chat&limit=500", token("order", "a")).json
+    assert seqs(page["envelopes"]) == received["a"]
 
 
-def test_who_is_where_is_one_roll_and_what_is_decided_at_one_holds_at_the_other(two: list[Replica]) -> None:
-    one, other = two
+def test_presence_and_decisions_are_shared_between_gateways(two_gateways: list[Replica]) -> None:
+    one, other = two_gateways
     with joined(one, "doors", "a") as a, joined(other, "doors", "b") as b, joined(one, "doors", "c") as c:
         b.until("system/presence")
         members = get(other, "/spaces/doors", token("doors", "c")).json["participants"]
         assert {member["id"]: member["present"] for member in members} == {"a": True, "b": True, "c": True}
         a.chat("for b alone", to=["b"])
         assert b.until("chat")["payload"]["text"] == "for b alone"
-        assert not [x for x in c.sync() if slashes(x) == "chat"]
+        assert not [x for x in c.sync() if slashed_kind(x) == "chat"]
 
         a.say(kind="capability/grant", payload={"recipient": "b", "capabilities": ["space/*"]})
         b.until("system/welcome")
@@ -97,8 +107,8 @@ def test_who_is_where_is_one_roll_and_what_is_decided_at_one_holds_at_the_other(
             assert again.until("chat")["payload"]["text"] == "one more"
 
 
-def test_a_gateway_that_dies_takes_nothing_along_that_was_echoed(two: list[Replica]) -> None:
-    one, other = two
+def test_a_killed_gateway_loses_no_echoed_envelope(two_gateways: list[Replica]) -> None:
+    one, other = two_gateways
     echoed: list[str] = []
     with joined(other, "death", "b") as b, joined(one, "death", "a", close_timeout=0.2) as a:
         a.say(kind="reasoning/start", id="r-1", payload={"message": "Hm"})

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import Body, get, joined, mew, served, slashes, token
+from tests.spaces_server.space_wire_kit import Body, get, joined, mew, served, slashed_kind, token
 
 
-def test_who_comes_and_goes_while_others_talk_misses_nothing(gateway: Served, room: str) -> None:
+def test_repeated_resumes_miss_nothing(gateway: Served, room: str) -> None:
     done = threading.Event()
 
     def talk() -> None:
@@ -21,41 +21,41 @@ def test_who_comes_and_goes_while_others_talk_misses_nothing(gateway: Served, ro
                 human.chat(f"{n}")
         done.set()
 
-    heard: list[int] = []
+    received_seqs: list[int] = []
     talker = threading.Thread(target=talk)
     with joined(gateway, room, "watcher") as first:
         after = first.welcome["head"]
     talker.start()
     try:
-        while not (done.is_set() and len(heard) >= 90):
+        while not (done.is_set() and len(received_seqs) >= 90):
             with joined(gateway, room, "watcher", query=f"?after_seq={after}") as watcher:
                 try:
                     for _ in range(17):
                         one = watcher.next(0.5)
                         after = one.get("seq", after)
-                        if slashes(one) == "chat":
+                        if slashed_kind(one) == "chat":
                             assert "replayed" not in one
-                            heard.append(one["seq"])
+                            received_seqs.append(one["seq"])
                 except TimeoutError:
                     pass
     finally:
         talker.join()
-    said = get(gateway, f"/spaces/{room}/envelopes?kind=chat&limit=500", token(room, "human")).json["envelopes"]
-    assert heard == [one["seq"] for one in said]
-    assert len(heard) == 90
+    chats = get(gateway, f"/spaces/{room}/envelopes?kind=chat&limit=500", token(room, "human")).json["envelopes"]
+    assert received_seqs == [one["seq"] for one in chats]
+    assert len(received_seqs) == 90
 
 
-def test_mews_client_counts_its_ids_anew_after_each_start(gateway: Served, room: str) -> None:
+def test_a_reused_id_with_the_same_payload_is_the_same_envelope(gateway: Served, room: str) -> None:
     """The same id with the same words is the same envelope; with other words it is another."""
-    for text, many in (("one", 1), ("two", 2), ("two", 2)):
+    for text, expected_count in (("one", 1), ("two", 2), ("two", 2)):
         with mew(gateway, room, "agent") as client:
-            told = client.mew("chat", {"text": text}, ts="2026-03-01T12:00:00.000Z")
-            assert told["kind"] == "chat"
+            reply = client.mew("chat", {"text": text}, ts="2026-03-01T12:00:00.000Z")
+            assert reply["kind"] == "chat"
         page = get(gateway, f"/spaces/{room}/envelopes?kind=chat", token(room, "agent")).json
-        assert len(page["envelopes"]) == many
+        assert len(page["envelopes"]) == expected_count
 
 
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_a_space_survives_a_restart(tmp_path: Path) -> None:
     rooms = {"r": {"participants": {"a": ["*"], "b": ["chat"]}}}
     store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
     with served(tmp_path, rooms, **store) as own, joined(own, "r", "a") as a:
@@ -73,7 +73,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
             assert a.say(kind="reasoning/start", id="r-1")["payload"]["code"] == "id_conflict"
 
 
-def test_what_the_configuration_says_now_holds(tmp_path: Path) -> None:
+def test_a_changed_configuration_applies_after_a_restart(tmp_path: Path) -> None:
     """Somebody less, somebody more, other rights, another token: after a start."""
     store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
     before = {"r": {"participants": {"a": ["*"], "b": ["chat"]}}}
@@ -90,7 +90,7 @@ def test_what_the_configuration_says_now_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["mew/v0.4", "meup-draft"])
-def test_two_seats_are_one_person(gateway: Served, room: str, dialect: str) -> None:
+def test_two_sessions_of_a_participant_join_once(gateway: Served, room: str, dialect: str) -> None:
     with joined(gateway, room, "human") as human:
         with joined(gateway, room, "agent") as one, joined(gateway, room, "agent", query=f"?dialect={dialect}") as two:
             one.chat("from one")

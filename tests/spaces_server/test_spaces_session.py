@@ -8,22 +8,22 @@ from tests.spaces_server.space_wire_kit import Body, MewClient, ids_of, joined, 
 UNDERSTOOD = ("chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject", "mcp/withdraw")
 
 
-class Plain:
+class ChatParticipant:
     """Understands a welcome, chats and MCP; everything else goes past it unread. It offers one tool."""
 
     def __init__(self, client: MewClient) -> None:
         self.client = client
-        self.read: list[Body] = []
-        self.passed = 0
+        self.read_envelopes: list[Body] = []
+        self.skipped_count = 0
 
     def next(self) -> Body:
         while True:
             one = self.client.next()
             if one["kind"] not in UNDERSTOOD:
-                self.passed += 1
+                self.skipped_count += 1
                 continue
             if one["from"] != self.client._participant:
-                self.read.append(one)
+                self.read_envelopes.append(one)
                 return one
 
     def serve(self, result: Body) -> Body:
@@ -36,11 +36,11 @@ class Plain:
                 return one
 
 
-def test_it_passes_a_full_session(gateway: Served, room: str) -> None:
+def test_a_chat_only_client_works_in_a_reasoning_space(gateway: Served, room: str) -> None:
     with mew(gateway, room, "granter") as tools, joined(gateway, room, "agent") as agent:
-        plain = Plain(tools)
+        chat_participant = ChatParticipant(tools)
         assert tools.seen[0]["kind"] == "system/welcome"
-        plain.client.mew("chat", {"text": "Should we deploy?"})
+        chat_participant.client.mew("chat", {"text": "Should we deploy?"})
         question = agent.until("chat")
 
         # The agent reasons, and needs the other's tool from within its reasoning.
@@ -53,27 +53,27 @@ def test_it_passes_a_full_session(gateway: Served, room: str) -> None:
         for number, (method, params, result) in enumerate(calls):
             call = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             sent = agent.say(kind="mcp/request", context="r-1", to=["granter"], payload=call)
-            asked = plain.serve(result)
-            assert (asked["id"], asked["context"]) == (sent["id"], "r-1")
+            request = chat_participant.serve(result)
+            assert (request["id"], request["context"]) == (sent["id"], "r-1")
             answer = agent.until("mcp/response")
             assert ids_of(answer) == [sent["id"]]
             assert answer["payload"]["result"] == result
 
         # A proposal of its own is carried out by who may, or not.
         agent.say(kind="mcp/proposal", id="p-1", context="r-1", payload={"method": "tools/call", "params": {}})
-        proposal = plain.next()
+        proposal = chat_participant.next()
         assert proposal["id"] == "p-1"
-        plain.client.mew("mcp/reject", {"reason": "unsafe"}, correlation_id=["p-1"])
+        chat_participant.client.mew("mcp/reject", {"reason": "unsafe"}, correlation_id=["p-1"])
         assert agent.until("mcp/reject")["payload"] == {"reason": "unsafe"}
 
         agent.say(kind="reasoning/conclusion", context="r-1", payload={"message": "Clean"})
         agent.say(kind="chat", correlation_id=[question["id"]], payload={"text": "Deploy."})
-        final = plain.next()
+        final = chat_participant.next()
         assert (final["payload"]["text"], ids_of(final)) == ("Deploy.", [question["id"]])
-        assert plain.passed >= 3, "reasoning went past it"
+        assert chat_participant.skipped_count >= 3, "reasoning went past it"
 
 
-def test_in_every_view_mcp_reaches_whom_it_must(gateway: Served, room: str) -> None:
+def test_mcp_envelopes_are_delivered_in_every_view(gateway: Served, room: str) -> None:
     with (
         joined(gateway, room, "human", query="?view=main") as main,
         joined(gateway, room, "granter", query="?view=collapsed") as collapsed,
@@ -86,9 +86,9 @@ def test_in_every_view_mcp_reaches_whom_it_must(gateway: Served, room: str) -> N
         agent.say(kind="reasoning/thought", id="t-2", context="r-1", to=["human"], payload={"message": "for you"})
         agent.say(kind="reasoning/conclusion", id="e-1", context="r-1", payload={"message": "So"})
         agent.say(kind="chat", id="a-1", payload={"text": "done"})
-        told = {}
+        received_ids = {}
         for name, client in (("main", main), ("collapsed", collapsed)):
             client.answer("a-1")
-            told[name] = [one["id"] for one in client.seen if one["from"] == "agent"]
-    assert told["main"] == ["r-1", "c-1", "p-1", "t-2", "a-1"]
-    assert told["collapsed"] == ["r-1", "c-1", "p-1", "e-1", "a-1"]
+            received_ids[name] = [one["id"] for one in client.seen if one["from"] == "agent"]
+    assert received_ids["main"] == ["r-1", "c-1", "p-1", "t-2", "a-1"]
+    assert received_ids["collapsed"] == ["r-1", "c-1", "p-1", "e-1", "a-1"]

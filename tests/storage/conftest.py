@@ -1,4 +1,4 @@
-"""Both kinds of store, each empty, with a clock that stands still until it is moved."""
+"""Both kinds of store, each empty, with a clock that tests set."""
 
 from __future__ import annotations
 

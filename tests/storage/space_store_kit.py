@@ -1,4 +1,4 @@
-"""What the tests of kept spaces share."""
+"""Helpers for the tests of stored spaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def append(envelopes: Sequence[StoredEnvelope], expected: int, version: int = 1,
 
 @contextlib.asynccontextmanager
 async def space_in_store(url: str, **options: Any) -> AsyncIterator[Store]:
-    """A store that has one space, in which nothing was said."""
+    """Open a store that has one empty space."""
     store = await open_store(url, **options)
     try:
         await store.spaces.put(stored_space(), [stored_participant("ann")])

@@ -1,4 +1,4 @@
-"""What the tests of the store share."""
+"""Helpers for the tests of the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Clock:
-    """It stands still until it is moved."""
+    """A clock that advances only when a test sets `now`."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -24,7 +24,7 @@ class Clock:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, **options: Any) -> AsyncIterator[Store]:
+async def store_at(url: str, **options: Any) -> AsyncIterator[Store]:
     store = await open_store(url, **options)
     try:
         yield store
@@ -33,7 +33,7 @@ async def opened(url: str, **options: Any) -> AsyncIterator[Store]:
 
 
 def response(id: str = "resp_1", owner: str = "ann", **fields: Any) -> StoredResponse:
-    """One that is over, unless it is said otherwise."""
+    """Make a response; it is completed unless `fields` has another status."""
     return StoredResponse(
         **{"created_at": 1.0, "updated_at": 1.0, "status": "completed", "model": "m", **fields}, id=id, owner=owner
     )

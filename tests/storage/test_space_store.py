@@ -1,4 +1,4 @@
-"""Any program of calls does to kept spaces what it does to a few lists; and what was said is found again."""
+"""Stored spaces behave like lists: queries, search, versions, participants, removal."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from pellucid.storage import (
     space_rows,
     tables,
 )
-from pellucid.storage import envelopes as reading
+from pellucid.storage import envelopes as envelope_rows
 from pellucid.storage import spaces as facade
 from pellucid.storage.statement import Execute, Operation, Statement
 from tests.service_postgres import PostgresServer
 from tests.storage.space_store_kit import OWNER, ROOM, append, stored_envelope, stored_participant, stored_space
-from tests.storage.storage_kit import Clock, opened
+from tests.storage.storage_kit import Clock, store_at
 
 pytestmark = pytest.mark.anyio
 
-# ------------------------------------------------------------------------------------------- any log, any question
+# -------------------------------------------------------------------------------------------------------- queries
 
 SENDERS = ["ann", "bob", "Ann"]
 KINDS = ["chat", "chat/cancel", "chats", "reasoning/start", "reasoning/thought", "mcp/request", "a/b/c", "a/b", "a~/b"]
@@ -48,7 +48,7 @@ payloads = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "message", "b"]), inner),
     max_leaves=6,
 )
-sayings = st.builds(
+envelope_fields = st.builds(
     lambda id, sender, kind, path, role, at, payload: (id, sender, kind, path, role if path else "main", at, payload),
     st.sampled_from(IDS),
     st.sampled_from(SENDERS),
@@ -58,7 +58,7 @@ sayings = st.builds(
     st.integers(0, 20),
     st.dictionaries(st.sampled_from(["text", "message", "x"]), payloads, max_size=3),
 )
-wanted = st.fixed_dictionaries(
+filters = st.fixed_dictionaries(
     {},
     optional={
         "sender": st.sampled_from([*SENDERS, "nobody"]),
@@ -70,18 +70,18 @@ wanted = st.fixed_dictionaries(
 )
 
 
-def stored(seq: int, one: tuple[Any, ...]) -> StoredEnvelope:
+def make_envelope(seq: int, one: tuple[Any, ...]) -> StoredEnvelope:
     id, sender, kind, path, role, at, payload = one
     envelope = Envelope(id=id, ts=seq, sender=sender, kind=kind, context=path, payload=payload, seq=seq)
     return StoredEnvelope(envelope, at, ContextPlace(path, role, sender if path else None))
 
 
-def holds(one: StoredEnvelope, asked: dict[str, Any]) -> bool:
-    kinds, within = asked.get("kinds") or ["*"], asked.get("within")
+def matches_filters(one: StoredEnvelope, filters: dict[str, Any]) -> bool:
+    kinds, within = filters.get("kinds") or ["*"], filters.get("within")
     kind = one.envelope.kind
     return (
-        one.envelope.seq < (asked.get("before") or 99)
-        and one.envelope.sender == asked.get("sender", one.envelope.sender)
+        one.envelope.seq < (filters.get("before") or 99)
+        and one.envelope.sender == filters.get("sender", one.envelope.sender)
         and any(kind == k or (k.endswith("*") and kind.startswith(k[:-1])) for k in kinds)
         and (within is None or context.is_within(one.place.path, within))
     )
@@ -94,55 +94,59 @@ def strings(value: Any) -> list[str]:
     return [text for one in inner for text in strings(one)]
 
 
-def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
-    """`before=0` stands for nothing here, as `holds` has it: it is asked by its own test."""
+def test_every_query_finds_what_a_list_scan_finds(url: str) -> None:
+    """`before=0` means no limit here, as in `holds`; another test covers it."""
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url))
         names = (f"room{n}" for n in itertools.count())
 
         @given(
-            st.lists(sayings, min_size=1, max_size=12), wanted, st.integers(0, 12), st.sampled_from(WORDS), st.data()
+            st.lists(envelope_fields, min_size=1, max_size=12),
+            filters,
+            st.integers(0, 12),
+            st.sampled_from(WORDS),
+            st.data(),
         )
-        def any_log(said: list[tuple[Any, ...]], asked: dict[str, Any], after: int, word: str, data: Any) -> None:
-            if asked.get("before") == 0:
-                del asked["before"]
+        def any_log(rows: list[tuple[Any, ...]], filters: dict[str, Any], after: int, word: str, data: Any) -> None:
+            if filters.get("before") == 0:
+                del filters["before"]
             name, neighbour = next(names), next(names)
-            log = [stored(seq, one) for seq, one in enumerate(said, 1)]
+            log = [make_envelope(seq, one) for seq, one in enumerate(rows, 1)]
             for space in (name, neighbour):
                 runner.run(store.spaces.put(stored_space(space), []))
                 runner.run(store.spaces.append(append(log, 0, space=space)))
-            limit = asked.get("limit", 50)
-            there = [one for one in log if holds(one, asked)]
-            behind = [one for one in there if one.envelope.seq > after]
+            limit = filters.get("limit", 50)
+            matching = [one for one in log if matches_filters(one, filters)]
+            matching_after = [one for one in matching if one.envelope.seq > after]
 
-            def ask(method: Callable[..., Any], *args: Any, **fields: Any) -> Any:
+            def call(method: Callable[..., Any], *args: Any, **fields: Any) -> Any:
                 return runner.run(method(OWNER, name, *args, **fields))
 
             page = store.spaces.page
-            assert ask(page, after=after, **asked) == behind[:limit]
-            assert ask(page, after=after, newest=True, **asked) == (behind[-limit:] if limit else [])
+            assert call(page, after=after, **filters) == matching_after[:limit]
+            assert call(page, after=after, newest=True, **filters) == (matching_after[-limit:] if limit else [])
             for needle in {word, word[:3], word[1:], word[:2], word[:1]}:
                 folded = search.fold_text(needle)
-                found = [
-                    one for one in there if any(folded in search.fold_text(s) for s in strings(one.envelope.payload))
+                hits = [
+                    one for one in matching if any(folded in search.fold_text(s) for s in strings(one.envelope.payload))
                 ]
-                assert ask(store.spaces.search, needle, **asked) == found[::-1][:limit], needle
+                assert call(store.spaces.search, needle, **filters) == hits[::-1][:limit], needle
             id, sender = data.draw(st.sampled_from(IDS)), data.draw(st.sampled_from(SENDERS))
             same = [one for one in log if one.envelope.id == id]
-            assert ask(store.spaces.get_envelope_by_id, id) == (same[-1] if same else None)
+            assert call(store.spaces.get_envelope_by_id, id) == (same[-1] if same else None)
             same = [one for one in same if one.envelope.sender == sender]
-            assert ask(store.spaces.get_envelope_by_id, id, sender) == (same[-1] if same else None)
+            assert call(store.spaces.get_envelope_by_id, id, sender) == (same[-1] if same else None)
             seq = data.draw(st.integers(-1, 14))
-            assert ask(store.spaces.get_envelope, seq) == (log[seq - 1] if 0 < seq <= len(log) else None)
+            assert call(store.spaces.get_envelope, seq) == (log[seq - 1] if 0 < seq <= len(log) else None)
             at = data.draw(st.integers(-1, 22))
             later = [one.envelope.seq for one in log if one.at >= at]
-            assert ask(store.spaces.first_seq_since, at) == (later[0] if later else len(log) + 1)
+            assert call(store.spaces.first_seq_since, at) == (later[0] if later else len(log) + 1)
             ids, paths = frozenset([*IDS, "nul\0"]), frozenset(path or "none" for path in PATHS)
             known = NameSet(
                 ids & {one.envelope.id for one in log},
                 frozenset(one.place.path for one in log if one.place.path and one.place.role == "opens"),
             )
-            assert ask(store.spaces.existing_names, NameSet(ids, paths)) == known
+            assert call(store.spaces.existing_names, NameSet(ids, paths)) == known
 
         try:
             any_log()
@@ -150,22 +154,22 @@ def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
             runner.run(store.aclose())
 
 
-async def test_a_search_goes_on_where_it_ended(store: Store) -> None:
+async def test_search_pages_continue_where_the_previous_one_ended(store: Store) -> None:
     await store.spaces.put(stored_space(), [])
-    log = [stored_envelope(seq, "needle" if seq % 3 else "") for seq in range(1, 101)]  # some have no text at all
+    log = [stored_envelope(seq, "needle" if seq % 3 else "") for seq in range(1, 101)]  # some have no text
     await store.spaces.append(append(log, 0))
-    found: list[int] = []
+    seqs: list[int] = []
     before: int | None = None
     while page := await store.spaces.search(OWNER, ROOM, "NEED", before=before, limit=7):
-        found += [one.envelope.seq for one in page]
-        before = found[-1]
-    assert found == [seq for seq in range(100, 0, -1) if seq % 3]
+        seqs += [one.envelope.seq for one in page]
+        before = seqs[-1]
+    assert seqs == [seq for seq in range(100, 0, -1) if seq % 3]
     assert await store.spaces.search(OWNER, ROOM, "needle", before=0) == []
     assert await store.spaces.page(OWNER, ROOM, before=0) == []
 
 
-async def test_a_scope_of_its_own(store: Store) -> None:
-    """Neither another space's words are found nor a chat's, nor a space's by a chat's search."""
+async def test_search_is_limited_to_its_space(store: Store) -> None:
+    """A search of a space finds texts of no other space and of no chat, and a search of chats finds none of spaces."""
     for name, owner in ("room", "ann"), ("room2", "ann"), ("room3", "bob"):
         await store.spaces.put(stored_space(name, owner), [])
         await store.spaces.append(append([stored_envelope(1, f"Marmalade in {name}")], 0, space=name, owner=owner))
@@ -176,17 +180,17 @@ async def test_a_scope_of_its_own(store: Store) -> None:
     assert (await store.chats.list("ann", query="marmalade")).chats == []
 
 
-# ------------------------------------------------------------------------------------------------ what a space is
+# ------------------------------------------------------------------------------------ versions and participants
 
 
-async def test_the_version_grows_iff_anything_changed(store: Store) -> None:
+async def test_the_version_grows_only_if_something_changed(store: Store) -> None:
     spaces = store.spaces
     bare = stored_space(settings=b"{}", version=9, head=9)
-    made = await spaces.put(bare, [stored_participant("ann"), stored_participant("bob")])
-    assert made == replace(bare, version=1, head=0)
+    created = await spaces.put(bare, [stored_participant("ann"), stored_participant("bob")])
+    assert created == replace(bare, version=1, head=0)
     await spaces.append(append([stored_envelope(1)], 0))
     again = await spaces.put(bare, [stored_participant("bob", created_at=7.0), stored_participant("ann")])
-    assert again == replace(made, head=1)
+    assert again == replace(created, head=1)
     version = 1
     for settings_, listed in (
         (b'{"a":1}', [stored_participant("ann"), stored_participant("bob")]),
@@ -204,22 +208,22 @@ async def test_the_version_grows_iff_anything_changed(store: Store) -> None:
     assert await spaces.head(OWNER, ROOM) == (1, version + 1)
 
 
-async def test_each_origin_changes_its_own(store: Store) -> None:
+async def test_a_put_replaces_only_participants_of_its_origin(store: Store) -> None:
     spaces = store.spaces
     await spaces.put(stored_space(origin="config"), [stored_participant("ann", origin="config")])
     await spaces.add(OWNER, ROOM, [stored_participant("bob")])
     await spaces.append(append([stored_envelope(1)], 0, 2, participants=[stored_participant("cid")]))
     await spaces.put(stored_space(origin="config"), [stored_participant("dan", origin="config")])
-    there = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
-    assert there == [("bob", "made"), ("cid", "invited"), ("dan", "config")]
+    participants = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
+    assert participants == [("bob", "made"), ("cid", "invited"), ("dan", "config")]
     await spaces.put(
         stored_space(origin="config"), [stored_participant("cid", origin="config")]
-    )  # who is listed is what is listed
-    there = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
-    assert there == [("bob", "made"), ("cid", "config")]
+    )  # an existing participant gets the listed origin
+    participants = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
+    assert participants == [("bob", "made"), ("cid", "config")]
 
 
-async def test_a_name_is_one_owners_and_a_token_one_participants(store: Store) -> None:
+async def test_space_names_and_tokens_are_unique(store: Store) -> None:
     spaces = store.spaces
     await spaces.put(stored_space(), [stored_participant("ann")])
     with pytest.raises(AlreadyStored):
@@ -240,7 +244,7 @@ async def test_a_name_is_one_owners_and_a_token_one_participants(store: Store) -
             await spaces.add(OWNER, none, [stored_participant("bob")])
     with pytest.raises(SpaceNotFound):
         await spaces.add("bob", ROOM, [stored_participant("bob")])
-    # Of several spaces it may be.
+    # A token may belong to participants of several spaces.
     await spaces.put(stored_space("other", "bob"), [stored_participant("someone", token_hash=b"ann")])
     named = [(space.owner, space.name, one.id) for space, one in await spaces.find_by_token(b"ann")]
     assert named == [("bob", "other", "someone"), ("ann", "room", "ann")]
@@ -249,9 +253,9 @@ async def test_a_name_is_one_owners_and_a_token_one_participants(store: Store) -
     assert (await spaces.list("nul\0"), await spaces.find_by_token(b"nobody's")) == ((), ())
 
 
-async def test_replicas_that_start_at_once_make_it_once(postgres_server: PostgresServer) -> None:
+async def test_replicas_that_start_together_create_a_space_once(postgres_server: PostgresServer) -> None:
     url = postgres_server.database()
-    async with opened(url) as one, opened(url) as other:
+    async with store_at(url) as one, store_at(url) as other:
         for number in range(8):
             space = stored_space(f"room{number}", origin="config")
             listed = [stored_participant("ann", origin="config")]
@@ -259,22 +263,24 @@ async def test_replicas_that_start_at_once_make_it_once(postgres_server: Postgre
             assert both == [both[0]] * 4 == [space] * 4
 
 
-# ------------------------------------------------------------------------------------------- what is taken away
+# --------------------------------------------------------------------------------------------- erasure and removal
 
 
-async def test_what_is_erased_keeps_its_place(store: Store) -> None:
+async def test_an_erased_envelope_keeps_its_position(store: Store) -> None:
     await store.spaces.put(stored_space(), [])
-    told = stored_envelope(2, "secret", kind="reasoning/start", path="msg-2", role="opens", extra={"x": "secret too"})
-    told = replace(told, envelope=replace(told.envelope, context_operation={"secret": 1}, to=("bob",)))
+    secret = stored_envelope(2, "secret", kind="reasoning/start", path="msg-2", role="opens", extra={"x": "secret too"})
+    secret = replace(secret, envelope=replace(secret.envelope, context_operation={"secret": 1}, to=("bob",)))
     flagged = b'{"flags":[{"code":"unknown_reference","message":"nothing is called \'secret\'"}],"by":{"kind":"*"}}'
-    told = replace(told, note=flagged)
-    marked = stored_envelope(3, "secret", extra={"erased": True})  # its sender says so, and it is not
-    await store.spaces.append(append([stored_envelope(1, "secret"), told, marked], 0))
+    secret = replace(secret, note=flagged)
+    marked = stored_envelope(3, "secret", extra={"erased": True})  # the sender claims that it is erased, but it is not
+    await store.spaces.append(append([stored_envelope(1, "secret"), secret, marked], 0))
     assert await store.spaces.erase(OWNER, ROOM, [2, 2, 9, -1, 2**70], at_ms=5) == 1
     assert await store.spaces.erase(OWNER, ROOM, [2], at_ms=5) == 0
     assert await store.spaces.erase("bob", ROOM, [1], at_ms=5) == 0
-    bare = replace(told.envelope, payload={}, extra={"erased": True}, context_operation=None)
-    assert await store.spaces.get_envelope(OWNER, ROOM, 2) == replace(told, envelope=bare, note=b'{"by":{"kind":"*"}}')
+    bare = replace(secret.envelope, payload={}, extra={"erased": True}, context_operation=None)
+    assert await store.spaces.get_envelope(OWNER, ROOM, 2) == replace(
+        secret, envelope=bare, note=b'{"by":{"kind":"*"}}'
+    )
     assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [3, 1]
     assert [one.envelope.seq for one in await store.spaces.page(OWNER, ROOM, within="msg-2")] == [2]
     with pytest.raises(AppendConflict):
@@ -284,15 +290,15 @@ async def test_what_is_erased_keeps_its_place(store: Store) -> None:
     assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [1]
 
 
-def _left(_: None) -> Operation[dict[str, int]]:
-    """How many rows there are of each kind."""
+def _count_rows(_: None) -> Operation[dict[str, int]]:
+    """Count the rows of each table."""
     counts = {}
     for table in tables.metadata.sorted_tables:
-        counts[table.name] = (yield Execute(Statement(_count(table)), {}))[0][0]
+        counts[table.name] = (yield Execute(Statement(_count_statement(table)), {}))[0][0]
     return counts
 
 
-def _count(table: Any) -> Any:
+def _count_statement(table: Any) -> Any:
     import sqlalchemy as sa
 
     return sa.select(sa.func.count()).select_from(table)
@@ -304,31 +310,31 @@ async def fill(store: Store, name: str, owner: str, many: int) -> None:
     await store.spaces.append(append(log, 0, owner=owner, space=name, state=b"state"))
 
 
-async def test_what_is_removed_is_gone_with_all_that_was_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remove_deletes_all_rows_of_a_space(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facade, "ENVELOPES_PER_STEP", 7)
     await fill(store, "other", "bob", 3)
-    before = await store._database.read(_left, None)
+    before = await store._database.read(_count_rows, None)
     await fill(store, ROOM, OWNER, 40)
     assert await store.spaces.remove("bob", ROOM) is False
     assert await store.spaces.remove(OWNER, ROOM) is True
     assert await store.spaces.remove(OWNER, ROOM) is False
-    after = await store._database.read(_left, None)
-    kept = {name for name in after if name.startswith("record")}  # which remembers that it was there
-    assert {name: n for name, n in after.items() if name not in kept} == {
-        name: n for name, n in before.items() if name not in kept
+    after = await store._database.read(_count_rows, None)
+    record_tables = {name for name in after if name.startswith("record")}  # the record keeps its entries
+    assert {name: n for name, n in after.items() if name not in record_tables} == {
+        name: n for name, n in before.items() if name not in record_tables
     }
     assert await store.spaces.put(stored_space(), []) == stored_space()
     assert await store.spaces.page(OWNER, ROOM) == []
 
 
-async def test_a_removal_that_was_broken_off_is_finished_later(store: Store) -> None:
+async def test_an_interrupted_removal_is_completed_later(store: Store) -> None:
     await fill(store, ROOM, OWNER, 4)
     named = {"for_owner": OWNER, "for_name": ROOM}
-    for later in ("swept", "made anew", "by its owner's erasure", "removed again"):
+    for later in ("swept", "recreated", "by its owner's erasure", "removed again"):
         assert await store._database.write(space_rows.mark_removed, {**named, "now": 1.0}) is True
-        asked = {**named, "most": 1, "now": 1.0, "recording": store.record.recording}
-        await store._database.write(reading.remove, asked)
-        # It is not there for anybody.
+        params = {**named, "most": 1, "now": 1.0, "recording": store.record.recording}
+        await store._database.write(envelope_rows.remove, params)
+        # The space is not visible to any query.
         assert await store.spaces.get(ROOM) is None
         assert await store.spaces.head(OWNER, ROOM) is None
         assert await store.spaces.state(OWNER, ROOM) is None
@@ -342,16 +348,16 @@ async def test_a_removal_that_was_broken_off_is_finished_later(store: Store) -> 
             await store.erase(OWNER)
         elif later == "removed again":
             assert await store.spaces.remove(OWNER, ROOM) is False
-        if later == "made anew":
+        if later == "recreated":
             await store.spaces.put(stored_space(), [])
             assert await store.spaces.page(OWNER, ROOM) == []
             await store.spaces.remove(OWNER, ROOM)
-        left = await store._database.read(_left, None)
-        assert not any(n for name, n in left.items() if name == "texts" or name.startswith("space")), later
+        counts = await store._database.read(_count_rows, None)
+        assert not any(n for name, n in counts.items() if name == "texts" or name.startswith("space")), later
         await fill(store, ROOM, OWNER, 4)
 
 
-async def test_spaces_are_never_due_and_go_with_their_owner(store: Store, clock: Clock) -> None:
+async def test_spaces_do_not_expire_and_are_erased_with_their_owner(store: Store, clock: Clock) -> None:
     await fill(store, ROOM, OWNER, 4)
     await fill(store, "room2", OWNER, 2)
     await fill(store, "other", "bob", 3)
@@ -365,7 +371,7 @@ async def test_spaces_are_never_due_and_go_with_their_owner(store: Store, clock:
     assert isinstance(await store.spaces.put(stored_space(), []), StoredSpace)
 
 
-async def test_nobody_appends_to_what_was_made_anew_as_to_what_was_there(store: Store) -> None:
+async def test_an_append_to_a_recreated_space_conflicts(store: Store) -> None:
     await fill(store, ROOM, OWNER, 4)
     await store.spaces.remove(OWNER, ROOM)
     await store.spaces.put(stored_space(), [])

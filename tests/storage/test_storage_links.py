@@ -1,4 +1,4 @@
-"""What follows from what, and what opened a context, is found by its index; and goes with its space."""
+"""Correlated envelopes and openers of contexts are found by their indexes, which are removed with the space."""
 
 from __future__ import annotations
 
@@ -11,56 +11,62 @@ from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace
 pytestmark = pytest.mark.anyio
 
 
-def stored(seq: int, *about: str, role: Role = "main", id: str = "again") -> StoredEnvelope:
+def make_envelope(seq: int, *about: str, role: Role = "main", id: str = "again") -> StoredEnvelope:
     path = None if role == "main" else f"m{seq}"
     envelope = Envelope(id=id, ts=seq, sender="a", kind="chat", correlation_id=about, seq=seq)
     return StoredEnvelope(envelope, seq, ContextPlace(path, role, None if path is None else "a"))
 
 
-async def envelope(store: Store, name: str, *several: StoredEnvelope, owner: str = "ann") -> None:
+async def envelope(store: Store, name: str, *envelopes: StoredEnvelope, owner: str = "ann") -> None:
     await store.spaces.put(StoredSpace(owner=owner, name=name, created_at=0.0, settings=b"{}"), [])
-    await store.spaces.append(Append(owner=owner, space=name, expected_head=0, version=1, envelopes=several))
+    await store.spaces.append(Append(owner=owner, space=name, expected_head=0, version=1, envelopes=envelopes))
 
 
 def seqs(several: list[StoredEnvelope]) -> list[int]:
     return [one.envelope.seq for one in several]
 
 
-async def test_what_correlates_to_any_of_some_ids_is_found_once_in_order(store: Store) -> None:
+async def test_correlated_envelopes_are_found_once_in_order(store: Store) -> None:
     await envelope(
-        store, "one", stored(1), stored(2, "q", "r"), stored(3, "r", "r"), stored(4, "other"), stored(5, "q")
+        store,
+        "one",
+        make_envelope(1),
+        make_envelope(2, "q", "r"),
+        make_envelope(3, "r", "r"),
+        make_envelope(4, "other"),
+        make_envelope(5, "q"),
     )
-    await envelope(store, "two", stored(1, "q"))
-    about = store.spaces.find_correlated
-    assert seqs(await about("ann", "one", ["q", "r"])) == [2, 3, 5]
-    assert seqs(await about("ann", "one", ["q", "r"], after=2)) == [3, 5]
-    assert seqs(await about("ann", "one", ["r", "q"], limit=2)) == [2, 3]
-    assert seqs(await about("ann", "two", ["q", "r"])) == [1]
-    for nobody in (about("bob", "one", ["q"]), about("ann", "one", []), about("ann", "one", ["\0", "\ud800", "none"])):
-        assert await nobody == []
+    await envelope(store, "two", make_envelope(1, "q"))
+    find = store.spaces.find_correlated
+    assert seqs(await find("ann", "one", ["q", "r"])) == [2, 3, 5]
+    assert seqs(await find("ann", "one", ["q", "r"], after=2)) == [3, 5]
+    assert seqs(await find("ann", "one", ["r", "q"], limit=2)) == [2, 3]
+    assert seqs(await find("ann", "two", ["q", "r"])) == [1]
+    for query in (find("bob", "one", ["q"]), find("ann", "one", []), find("ann", "one", ["\0", "\ud800", "none"])):
+        assert await query == []
 
 
-async def test_what_opened_contexts_is_walked_either_way(store: Store) -> None:
+async def test_context_openers_are_listed_in_either_order(store: Store) -> None:
     roles: list[Role] = ["main", "opens", "step", "opens", "ends", "opens", "opens"]
-    await envelope(store, "one", *[stored(seq, role=role) for seq, role in enumerate(roles, 1)])
-    opened = store.spaces.find_openers
-    assert seqs(await opened("ann", "one")) == [7, 6, 4, 2]
-    assert seqs(await opened("ann", "one", before=6, limit=1)) == [4]
-    assert seqs(await opened("ann", "one", after=2, before=7, newest=False)) == [4, 6]
-    assert await opened("bob", "one") == []
+    await envelope(store, "one", *[make_envelope(seq, role=role) for seq, role in enumerate(roles, 1)])
+    openers = store.spaces.find_openers
+    assert seqs(await openers("ann", "one")) == [7, 6, 4, 2]
+    assert seqs(await openers("ann", "one", before=6, limit=1)) == [4]
+    assert seqs(await openers("ann", "one", after=2, before=7, newest=False)) == [4, 6]
+    assert await openers("bob", "one") == []
 
 
-async def test_an_id_that_came_again_is_found_as_it_was_before(store: Store) -> None:
-    await envelope(store, "one", stored(1, id="a"), stored(2, id="b"), stored(3, id="a"))
+async def test_an_earlier_envelope_of_a_repeated_id_is_found(store: Store) -> None:
+    await envelope(store, "one", make_envelope(1, id="a"), make_envelope(2, id="b"), make_envelope(3, id="a"))
     for before, seq in ((None, 3), (4, 3), (3, 1)):
-        found = await store.spaces.get_envelope_by_id("ann", "one", "a", before=before)
-        assert found is not None
-        assert found.envelope.seq == seq
+        hit = await store.spaces.get_envelope_by_id("ann", "one", "a", before=before)
+        assert hit is not None
+        assert hit.envelope.seq == seq
     assert await store.spaces.get_envelope_by_id("ann", "one", "a", before=1) is None
 
 
-async def test_links_go_with_their_space(store: Store) -> None:
-    await envelope(store, "one", *[stored(seq, "q") for seq in range(1, 1_201)])
+async def test_links_are_removed_with_their_space(store: Store) -> None:
+    await envelope(store, "one", *[make_envelope(seq, "q") for seq in range(1, 1_201)])
     await store.spaces.remove("ann", "one")
-    await envelope(store, "one", stored(1))
+    await envelope(store, "one", make_envelope(1))
     assert await store.spaces.find_correlated("ann", "one", ["q"]) == []

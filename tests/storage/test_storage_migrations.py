@@ -1,4 +1,4 @@
-"""The tables are made, or brought up to date, on start; by one of however many start at once."""
+"""The tables are created or migrated on start, by one of the processes that start together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pellucid.storage.migrate import DIALECTS, HEAD_VERSION, alembic_statements,
 from pellucid.storage.tables import metadata
 from tests.empty_stores import SHARED
 from tests.service_postgres import PostgresServer
-from tests.storage.storage_kit import ROOT, opened, response
+from tests.storage.storage_kit import ROOT, response, store_at
 
 pytestmark = pytest.mark.anyio
 
@@ -48,16 +48,16 @@ def test_several_connections_start_at_once(url: str) -> None:
 
     async def start(n: int) -> None:
         together.wait()
-        async with opened(url) as store:
+        async with store_at(url) as store:
             await store.responses.put(response(f"resp_{n}"))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda n: asyncio.run(start(n)), range(3)))
-    asyncio.run(look_for_three(url))
+    asyncio.run(check_three_responses(url))
 
 
-async def look_for_three(url: str) -> None:
-    async with opened(url) as store:
+async def check_three_responses(url: str) -> None:
+    async with store_at(url) as store:
         for n in range(3):
             assert await store.responses.get("ann", f"resp_{n}") is not None
 
@@ -71,21 +71,21 @@ def test_several_processes_start_at_once(url: str) -> None:
     ]
     for process in starting:
         assert process.stdin is not None
-        process.stdin.close()  # now
+        process.stdin.close()  # the process starts its work
     assert [process.wait(60) for process in starting] == [0] * 3
-    asyncio.run(look_for_three(url))
+    asyncio.run(check_three_responses(url))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_an_empty_database_gets_what_all_migrations_say(dialect: str) -> None:
+async def test_an_empty_database_gets_the_result_of_all_migrations(dialect: str) -> None:
     assert migration_statements(dialect, None) == alembic_statements(dialect, None), (
-        "python -m pellucid.storage.migrate writes it anew"
+        "run python -m pellucid.storage.migrate"
     )
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with opened(f"sqlite:///{path}"):
+    async with store_at(f"sqlite:///{path}"):
         pass
     with sqlite3.connect(path) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -99,7 +99,7 @@ async def test_a_store_of_a_newer_version_is_left_alone_in_postgresql(postgres_s
     import asyncpg
 
     url = postgres_server.database()
-    async with opened(url):
+    async with store_at(url):
         pass
     connection = await asyncpg.connect(url)
     await connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -108,9 +108,9 @@ async def test_a_store_of_a_newer_version_is_left_alone_in_postgresql(postgres_s
         await open_store(url)
 
 
-FIRST = {"keys", "responses", "response_bodies", "response_items", "conversations", "conversation_entries"}
-BACK = [
-    *(f"DROP TABLE {name}" for name in metadata.tables if name not in FIRST),
+FIRST_TABLES = {"keys", "responses", "response_bodies", "response_items", "conversations", "conversation_entries"}
+DOWNGRADE = [
+    *(f"DROP TABLE {name}" for name in metadata.tables if name not in FIRST_TABLES),
     "DROP INDEX responses_of",
     "DROP INDEX response_items_of",
     "ALTER TABLE response_items DROP COLUMN listed",
@@ -121,21 +121,21 @@ BACK = [
 
 
 @SHARED
-async def test_an_older_store_keeps_what_it_has(url: str, request: pytest.FixtureRequest) -> None:
-    async with opened(url) as store:
+async def test_an_older_store_is_migrated_and_keeps_its_data(url: str, request: pytest.FixtureRequest) -> None:
+    async with store_at(url) as store:
         await store.responses.put(response(header=b"before"))
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
-            for step in ("DROP TABLE texts_grams", *BACK):
+            for step in ("DROP TABLE texts_grams", *DOWNGRADE):
                 database.execute(step)
         database.close()
     else:
         server: PostgresServer = request.getfixturevalue("postgres_server")
-        server.sql(url, "; ".join(BACK))
-    async with opened(url) as store:
-        kept = await store.responses.get("ann", "resp_1")
-        assert kept is not None
-        assert kept.header == b"before"
+        server.sql(url, "; ".join(DOWNGRADE))
+    async with store_at(url) as store:
+        row = await store.responses.get("ann", "resp_1")
+        assert row is not None
+        assert row.header == b"before"
         chat = StoredChat(id="chat_1", owner="ann", title="Marmalade", created_at=1.0, updated_at=1.0)
         await store.chats.begin_turn(chat, response("evt_1", status="queued", conversation_id="chat_1"), 1)
         assert len((await store.chats.list("ann", query="MALADE")).chats) == 1
@@ -143,8 +143,8 @@ async def test_an_older_store_keeps_what_it_has(url: str, request: pytest.Fixtur
         assert await store.spaces.put(space, []) == space
 
 
-async def ask(url: str, statement: str) -> list[tuple[object, ...]]:
-    """Execute this past the store."""
+async def execute_sql(url: str, statement: str) -> list[tuple[object, ...]]:
+    """Execute a statement directly, without the store."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
             rows = database.execute(statement).fetchall()
@@ -160,61 +160,63 @@ async def ask(url: str, statement: str) -> list[tuple[object, ...]]:
 
 
 @SHARED
-async def test_items_that_an_older_version_wrote_go_with_their_response(url: str) -> None:
-    async with opened(url) as store:
+async def test_items_of_an_older_version_are_deleted_with_their_response(url: str) -> None:
+    async with store_at(url) as store:
         for n in (1, 2, 3):
             await store.responses.put(response(f"resp_{n}"), [f"msg_{n}", "msg_shared", f"msg_{n}"])
-        await ask(url, "UPDATE response_items SET listed = NULL WHERE response_id = 'resp_1'")
-        await ask(url, "UPDATE response_bodies SET item_ids = NULL WHERE response_id = 'resp_1'")
+        await execute_sql(url, "UPDATE response_items SET listed = NULL WHERE response_id = 'resp_1'")
+        await execute_sql(url, "UPDATE response_bodies SET item_ids = NULL WHERE response_id = 'resp_1'")
         for n in (1, 2):
             assert await store.responses.find_item("ann", f"msg_{n}") == f"resp_{n}"
             assert await store.responses.delete("ann", f"resp_{n}")
             assert await store.responses.find_item("ann", f"msg_{n}") is None
         assert await store.responses.find_item("ann", "msg_shared") == "resp_3"
-        left = "SELECT item_id FROM response_items ORDER BY item_id"
-        assert await ask(url, left) == [("msg_3",), ("msg_shared",)]
+        remaining_items = "SELECT item_id FROM response_items ORDER BY item_id"
+        assert await execute_sql(url, remaining_items) == [("msg_3",), ("msg_shared",)]
         assert await store.erase("ann") == 1
-        assert await ask(url, left) == []
+        assert await execute_sql(url, remaining_items) == []
 
 
-async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:
-    async with opened(f"sqlite:///{tmp_path}/store.db"):
+async def test_the_migrations_create_the_tables_in_sqlite(tmp_path: Path) -> None:
+    async with store_at(f"sqlite:///{tmp_path}/store.db"):
         pass
     engine = sa.create_engine(f"sqlite:///{tmp_path}/store.db")
     with engine.connect() as connection:
-        # What is not ours to make: FTS5's own tables.
+        # FTS5 creates tables of its own; leave them out.
         ours = {"include_name": lambda name, kind, _: kind != "table" or not name.startswith("texts_grams")}
         assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
-        made = {
+        created = {
             name: sql.split("(", 1)[1]
             for name, sql in connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
         }
     engine.dispose()
     for table in metadata.sorted_tables:
-        assert ("WITHOUT ROWID" in made[table.name]) == (table.kwargs.get("sqlite_with_rowid") is False)
+        assert ("WITHOUT ROWID" in created[table.name]) == (table.kwargs.get("sqlite_with_rowid") is False)
         for index in table.indexes:
-            assert ("WHERE" in made[str(index.name)]) == (index.kwargs["sqlite_where"] is not None)
+            assert ("WHERE" in created[str(index.name)]) == (index.kwargs["sqlite_where"] is not None)
 
 
-ADDED = [("response_bodies", "item_ids TEXT"), ("response_items", "listed BOOLEAN")]
-"""Columns that came after their tables."""
+ADDED_COLUMNS = [("response_bodies", "item_ids TEXT"), ("response_items", "listed BOOLEAN")]
+"""Columns that a later migration added to their table."""
 
 
-def test_the_migrations_make_the_tables_in_postgresql() -> None:
+def test_the_migrations_create_the_tables_in_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     tables = metadata.sorted_tables
-    wanted = [CreateTable(table) for table in tables] + [CreateIndex(i) for table in tables for i in table.indexes]
-    made = {" ".join(statement.split()) for statement in migration_statements("postgresql", None)}
-    for ddl in wanted:
+    ddl_statements = [CreateTable(table) for table in tables] + [
+        CreateIndex(i) for table in tables for i in table.indexes
+    ]
+    created = {" ".join(statement.split()) for statement in migration_statements("postgresql", None)}
+    for ddl in ddl_statements:
         text = " ".join(str(ddl.compile(dialect=dialect)).split())
-        for table, column in ADDED:
+        for table, column in ADDED_COLUMNS:
             if text.startswith(f"CREATE TABLE {table} "):
-                assert f"ALTER TABLE {table} ADD COLUMN {column}" in made
+                assert f"ALTER TABLE {table} ADD COLUMN {column}" in created
                 text = text.replace(f" {column},", "")
-        assert text in made
+        assert text in created
 
 
-def test_one_that_is_up_to_date_is_left_as_it_is() -> None:
+def test_a_current_store_needs_no_migration() -> None:
     versions = (Path(storage.__file__).parent / "migrations" / "versions").glob("v*.py")
     newest = max(path.name[1:5] for path in versions)
     assert newest == HEAD_VERSION

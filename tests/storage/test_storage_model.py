@@ -1,4 +1,4 @@
-"""Any program of calls, by two owners who use the same ids, does to a store what it does to a few dictionaries."""
+"""Any sequence of calls by two owners with the same ids has the same results in a store and in a simple model."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from pellucid.storage.search import fold_text
 from tests.storage.storage_kit import Clock
 
 
-class Circle(Exception):
-    """Responses that build on each other. Nobody who mints ids makes them, but they must not be walked for ever."""
+class CircularChain(Exception):
+    """Responses that follow each other in a circle. Generated ids never do, but a chain of them must still end."""
 
 
 class Model:
-    """What a store should do, in the plainest way."""
+    """The expected behaviour of a store, with dictionaries."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -48,12 +48,12 @@ class Model:
         self.chats: dict[tuple[str, str], StoredChat] = {}
         self.texts: dict[tuple[str, str], str] = {}
 
-    def there(self, row: Any) -> bool:
+    def is_live(self, row: Any) -> bool:
         return row is not None and (row.expires_at is None or row.expires_at > self.clock.now)
 
     def response(self, owner: str, id: str) -> StoredResponse | None:
         row = self.responses.get((owner, id))
-        return row if self.there(row) else None
+        return row if self.is_live(row) else None
 
     def put(
         self,
@@ -68,11 +68,11 @@ class Model:
         self.responses[key], self.items[key], self.fences[key] = replace(response, text=None), item_ids, fence
         if response.text is not None and response.conversation_id is not None:
             self.texts[key] = response.text
-        self.lengthen(response)
+        self.extend_life(response)
         self.add(response, entries)
 
     def add(self, response: StoredResponse, entries: list[ConversationEntry]) -> None:
-        """What its conversation does not have yet; places are given to the others, too."""
+        """Add the entries that the conversation does not have yet; the others take a position, too."""
         key = response.owner, response.conversation_id or ""
         if response.conversation_id is None or not entries or self.conversation(*key) is None:
             return
@@ -84,7 +84,7 @@ class Model:
         self.append(*key, [], response.expires_at)
         self.positions[key] = first + len(entries)
 
-    def lengthen(self, response: StoredResponse) -> None:
+    def extend_life(self, response: StoredResponse) -> None:
         until = math.inf if response.expires_at is None else response.expires_at
         longer = until + max(0, until - self.clock.now) * GRACE_SHARE
         short: dict[str, StoredResponse] = {}
@@ -108,14 +108,14 @@ class Model:
         row = self.responses.get(key)
         if row is None or row.is_finished or self.fences[key] > fence:
             return False
-        # What it was begun as, it stays.
-        begun = ("created_at", "previous_id", "conversation_id", "background")
-        self.responses[key] = replace(response, text=None, **{name: getattr(row, name) for name in begun})
+        # These fields keep the values from `begin`.
+        begun_fields = ("created_at", "previous_id", "conversation_id", "background")
+        self.responses[key] = replace(response, text=None, **{name: getattr(row, name) for name in begun_fields})
         if response.text is not None and row.conversation_id is not None:
             self.texts[key] = response.text
         self.touch(response, row.conversation_id)
         self.items[key] = item_ids
-        self.lengthen(response)
+        self.extend_life(response)
         self.add(response, entries)
         return True
 
@@ -129,7 +129,7 @@ class Model:
         return taken and replace(taken, text=self.texts.get((owner, id)))
 
     def unfinished(self, before: float) -> list[tuple[str, str, int]]:
-        rows = [row for row in self.responses.values() if self.there(row) and not row.is_finished]
+        rows = [row for row in self.responses.values() if self.is_live(row) and not row.is_finished]
         return sorted((row.id, row.owner, self.fences[row.owner, row.id]) for row in rows if row.updated_at < before)
 
     def get(self, owner: str, id: str, log: bool = False) -> StoredResponse | None:
@@ -140,15 +140,15 @@ class Model:
         row = self.response(owner, id)
         if row is None:
             return None
-        found = [replace(row, log=b"")]
-        while (previous := found[0].previous_id) is not None:
+        rows = [replace(row, log=b"")]
+        while (previous := rows[0].previous_id) is not None:
             row = self.response(owner, previous)
             if row is None:
                 raise PreviousResponseGone(previous)
-            if any(row.id == other.id for other in found):
-                raise Circle
-            found.insert(0, replace(row, log=b""))
-        return found
+            if any(row.id == other.id for other in rows):
+                raise CircularChain
+            rows.insert(0, replace(row, log=b""))
+        return rows
 
     def delete(self, owner: str, id: str) -> bool:
         return self.response(owner, id) is not None and self.forget(owner, id)
@@ -173,7 +173,7 @@ class Model:
 
     def conversation(self, owner: str, id: str) -> StoredConversation | None:
         row = self.conversations.get((owner, id))
-        return row if self.there(row) else None
+        return row if self.is_live(row) else None
 
     def update(self, owner: str, id: str, metadata: dict[str, str]) -> StoredConversation | None:
         row = self.conversation(owner, id)
@@ -217,22 +217,22 @@ class Model:
         return next((entry for entry in entries if entry.id == entry_id), None)
 
     def delete_entry(self, owner: str, id: str, entry_id: str) -> bool:
-        found = self.entry(owner, id, entry_id)
-        if found:
-            self.entries[owner, id].remove(found)
-        return found is not None
+        entry = self.entry(owner, id, entry_id)
+        if entry:
+            self.entries[owner, id].remove(entry)
+        return entry is not None
 
     def begin_turn(self, chat: StoredChat, row: StoredResponse, fence: int) -> None:
-        key, there = (chat.owner, chat.id), self.chat(chat.owner, chat.id)
+        key, current = (chat.owner, chat.id), self.chat(chat.owner, chat.id)
         if chat.head is None:
             if key in self.chats:
                 raise AlreadyStored
-        elif there is None:
+        elif current is None:
             raise ChatNotFound(chat.id)
-        elif there.head != chat.head or not self.responses[chat.owner, there.head].is_finished:
+        elif current.head != chat.head or not self.responses[chat.owner, current.head].is_finished:
             raise ChatBusy
         self.put(row, [], [], fence)
-        self.chats[key] = replace(there or replace(chat, updated_at=0.0, expires_at=0.0), head=row.id)
+        self.chats[key] = replace(current or replace(chat, updated_at=0.0, expires_at=0.0), head=row.id)
         self.touch(row, chat.id)
 
     def touch(self, row: StoredResponse, id: str | None) -> None:
@@ -245,8 +245,8 @@ class Model:
 
     def chat(self, owner: str, id: str) -> StoredChat | None:
         chat = self.chats.get((owner, id))
-        turns = [row for row in self.turns_of(owner, id) if self.there(row)]
-        if chat is None or not self.there(chat) or not turns:
+        turns = [row for row in self.turns_of(owner, id) if self.is_live(row)]
+        if chat is None or not self.is_live(chat) or not turns:
             return None
         return chat if chat.head in [row.id for row in turns] else replace(chat, head=turns[-1].id)
 
@@ -260,7 +260,7 @@ class Model:
             return None
         if head is not None and (turn is None or turn.conversation_id != id):
             return "not_a_turn"
-        turns, branch = [row for row in self.turns_of(owner, id) if self.there(row)], {head}
+        turns, branch = [row for row in self.turns_of(owner, id) if self.is_live(row)], {head}
         for _ in turns:
             branch |= {row.id for row in turns if row.previous_id in branch}
         head = [row.id for row in turns if row.id in branch][-1] if head is not None else chat.head
@@ -268,13 +268,13 @@ class Model:
         return self.chats[owner, id]
 
     def delete_chat(self, owner: str, id: str) -> set[tuple[str, bool]] | None:
-        if not self.there(self.chats.get((owner, id))):
+        if not self.is_live(self.chats.get((owner, id))):
             return None
         del self.chats[owner, id]
-        gone = self.turns_of(owner, id)
-        for row in gone:
+        deleted = self.turns_of(owner, id)
+        for row in deleted:
             self.forget(owner, row.id)
-        return {(row.id, row.is_finished) for row in gone}
+        return {(row.id, row.is_finished) for row in deleted}
 
     def turns(self, owner: str, id: str, head: str | None) -> list[StoredResponse] | None:
         chat = self.chat(owner, id)
@@ -288,37 +288,37 @@ class Model:
         return branch
 
     def siblings(self, owner: str, id: str) -> dict[str | None, list[str]]:
-        found: dict[str | None, list[str]] = {}
+        children: dict[str | None, list[str]] = {}
         for row in self.turns_of(owner, id):
-            if self.there(row):
-                found.setdefault(row.previous_id, []).append(row.id)
-        return found
+            if self.is_live(row):
+                children.setdefault(row.previous_id, []).append(row.id)
+        return children
 
-    def listed(self, owner: str, query: str | None) -> list[StoredChat]:
-        def holds(chat: StoredChat) -> bool:
-            texts = [self.texts.get((owner, row.id), "") for row in self.turns_of(owner, chat.id) if self.there(row)]
+    def list_chats(self, owner: str, query: str | None) -> list[StoredChat]:
+        def matches(chat: StoredChat) -> bool:
+            texts = [self.texts.get((owner, row.id), "") for row in self.turns_of(owner, chat.id) if self.is_live(row)]
             return not query or any(fold_text(query) in fold_text(text) for text in (chat.title, *texts))
 
         mine = [chat for chat in self.chats.values() if self.chat(owner, chat.id) is not None and chat.owner == owner]
-        chats = [chat for chat in mine if holds(chat)]
+        chats = [chat for chat in mine if matches(chat)]
         return sorted(chats, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
 
     def expire(self) -> int:
-        kept = self.chats, self.responses, self.conversations
-        due = [(rows, key) for rows in kept for key, row in rows.items() if not self.there(row)]
+        tables = self.chats, self.responses, self.conversations
+        due = [(rows, key) for rows in tables for key, row in rows.items() if not self.is_live(row)]
         return self.drop(due)
 
     def erase(self, owner: str) -> int:
-        kept = self.chats, self.responses, self.conversations
-        return self.drop([(rows, key) for rows in kept for key in rows if key[0] == owner])
+        tables = self.chats, self.responses, self.conversations
+        return self.drop([(rows, key) for rows in tables for key in rows if key[0] == owner])
 
-    def drop(self, gone: list[tuple[Any, tuple[str, str]]]) -> int:
-        for rows, key in gone:
+    def drop(self, dropped: list[tuple[Any, tuple[str, str]]]) -> int:
+        for rows, key in dropped:
             if rows is self.responses:
                 self.forget(*key)
             else:
                 rows.pop(key, None)
-        return len(gone)
+        return len(dropped)
 
 
 owners, ids = st.sampled_from(["ann", "bob"]), st.sampled_from([f"resp_{n}" for n in range(5)])
@@ -332,12 +332,12 @@ texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @st.composite
 def responses(draw: st.DrawFn, finished: bool) -> dict[str, Any]:
-    over = ["completed", "incomplete", "failed", "cancelled"]
+    finished_fields = ["completed", "incomplete", "failed", "cancelled"]
     return {
         "owner": draw(owners),
         "id": draw(ids),
         "expires_in": draw(soon),
-        "status": draw(st.sampled_from(over if finished else ["queued", "in_progress"])),
+        "status": draw(st.sampled_from(finished_fields if finished else ["queued", "in_progress"])),
         "model": draw(texts),
         "previous_id": draw(st.one_of(st.none(), ids)),
         "conversation_id": draw(st.one_of(st.none(), conversation_ids, chat_ids, texts)),
@@ -380,12 +380,12 @@ STEPS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "delete_chat": (owners, chat_ids),
     "turns": (owners, chat_ids, heads),
     "siblings": (owners, chat_ids),
-    "listed": (owners, st.one_of(st.none(), words)),
+    "list_chats": (owners, st.one_of(st.none(), words)),
     "expire": (),
     "erase": (owners,),
     "wait": (st.integers(1, 40),),
 }
-# What matters most comes most often.
+# The most important steps are the most frequent ones.
 NAMES = [*STEPS, "put", "put", "put", "begin", "append", "append", "chain", "get", "finish", "wait"]
 
 Step = tuple[Any, ...]
@@ -396,49 +396,60 @@ def step(name: str) -> st.SearchStrategy[Step]:
 
 
 @st.composite
-def spoken(draw: st.DrawFn) -> list[Step]:
-    """A turn of ann's first chat, most often, that begins and may end."""
+def chat_turns(draw: st.DrawFn) -> list[Step]:
+    """A turn of one of ann's chats, mostly the first one, that begins and may finish."""
     who = {"owner": "ann", "id": draw(ids)}
-    begun = {**draw(responses(False)), **who}
-    over = {**draw(responses(True)), **who, "text": draw(words)}
+    begun_fields = {**draw(responses(False)), **who}
+    finished_fields = {**draw(responses(True)), **who, "text": draw(words)}
     chat = draw(st.sampled_from(["chat_1", "chat_1", "chat_2"]))
-    begin = ("begin_turn", begun, chat, draw(words), "any", 1)
-    return [begin, ("finish", over, [], 1, [])] if draw(st.integers(0, 5)) else [begin]
+    begin = ("begin_turn", begun_fields, chat, draw(words), "any", 1)
+    return [begin, ("finish", finished_fields, [], 1, [])] if draw(st.integers(0, 5)) else [begin]
 
 
-CHAT_NAMES = ["change", "turns", "siblings", "listed", "delete", "delete_chat", "expire", "wait", "begin_turn", "chain"]
+CHAT_NAMES = [
+    "change",
+    "turns",
+    "siblings",
+    "list_chats",
+    "delete",
+    "delete_chat",
+    "expire",
+    "wait",
+    "begin_turn",
+    "chain",
+]
 one_step = st.sampled_from(NAMES).flatmap(step).map(lambda one: [one])
 in_chats = st.sampled_from(CHAT_NAMES).flatmap(step).map(lambda one: [one])
 
 
-def flat(several: list[list[Step]]) -> list[Step]:
+def flatten(several: list[list[Step]]) -> list[Step]:
     return [one for steps in several for one in steps]
 
 
 programs = st.one_of(
-    st.lists(one_step, min_size=5, max_size=30).map(flat),
-    st.lists(st.one_of(spoken(), spoken(), in_chats), min_size=5, max_size=15).map(flat),
+    st.lists(one_step, min_size=5, max_size=30).map(flatten),
+    st.lists(st.one_of(chat_turns(), chat_turns(), in_chats), min_size=5, max_size=15).map(flatten),
 )
 
 
 async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> None:
     model = Model(clock)
     ticks = itertools.count()
-    kept, said = store.responses, store.conversations
+    store_responses, store_conversations = store.responses, store.conversations
 
-    def made(fields: dict[str, Any]) -> StoredResponse:
+    def make_response(fields: dict[str, Any]) -> StoredResponse:
         at, wait = clock.now + next(ticks) / 1024, fields["expires_in"]
         rest = {name: value for name, value in fields.items() if name != "expires_in"}
         return StoredResponse(created_at=at, updated_at=at, expires_at=wait and clock.now + wait, **rest)
 
-    def talk(owner: str, id: str, wait: int | None, metadata: dict[str, str]) -> StoredConversation:
+    def make_conversation(owner: str, id: str, wait: int | None, metadata: dict[str, str]) -> StoredConversation:
         until = wait and clock.now + wait
         return StoredConversation(id=id, owner=owner, created_at=clock.now, expires_at=until, metadata=metadata)
 
     def turn(
         fields: dict[str, Any], id: str, title: str, which: str, fence: int
     ) -> tuple[StoredChat, StoredResponse, int]:
-        row = made({**fields, "conversation_id": id})
+        row = make_response({**fields, "conversation_id": id})
         chat = StoredChat(id=id, owner=row.owner, title=title, created_at=clock.now, updated_at=0.0)
         if which == "gone":
             chat = replace(chat, head="resp_0")
@@ -451,90 +462,92 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
             return error.info.code
 
     async def delete_chat(owner: str, id: str) -> set[tuple[str, bool]] | None:
-        gone = await store.chats.delete(owner, id)
-        return None if gone is None else {(row.id, row.is_finished) for row in gone}
+        deleted = await store.chats.delete(owner, id)
+        return None if deleted is None else {(row.id, row.is_finished) for row in deleted}
 
-    async def listed(owner: str, query: str | None) -> list[StoredChat]:
+    async def list_chats(owner: str, query: str | None) -> list[StoredChat]:
         chats: list[StoredChat] = []
         more, after = True, None
         while more:
-            found, more, after = await store.chats.list(owner, query=query, after=after, limit=1)
-            chats += [one.chat for one in found]
+            page, more, after = await store.chats.list(owner, query=query, after=after, limit=1)
+            chats += [one.chat for one in page]
         return chats
 
-    # How a step's arguments become a call's, and the call.
+    # The call of each step, and how its arguments are made from those of the step.
     async def unfinished(before: float) -> list[tuple[str, str, int]]:
-        return sorted(await kept.unfinished(before, 100))
+        return sorted(await store_responses.unfinished(before, 100))
 
     calls: dict[str, Callable[..., Any]] = {
-        "get": lambda owner, id, log: kept.get(owner, id, log=log),
+        "get": lambda owner, id, log: store_responses.get(owner, id, log=log),
         "unfinished": unfinished,
-        "create": said.create,
-        "conversation": said.get,
-        "update": said.update,
-        "delete_conversation": said.delete,
-        "append": lambda owner, id, new, until: said.append(owner, id, new, keep_until=until),
-        "page": lambda owner, id, after, limit, order: said.entries(owner, id, after=after, limit=limit, order=order),
-        "entry": said.entry,
-        "delete_entry": said.delete_entry,
+        "create": store_conversations.create,
+        "conversation": store_conversations.get,
+        "update": store_conversations.update,
+        "delete_conversation": store_conversations.delete,
+        "append": lambda owner, id, new, until: store_conversations.append(owner, id, new, keep_until=until),
+        "page": lambda owner, id, after, limit, order: store_conversations.entries(
+            owner, id, after=after, limit=limit, order=order
+        ),
+        "entry": store_conversations.entry,
+        "delete_entry": store_conversations.delete_entry,
         "begin_turn": store.chats.begin_turn,
         "change": change,
         "delete_chat": delete_chat,
         "turns": store.chats.turns,
         "siblings": store.chats.siblings,
-        "listed": listed,
+        "list_chats": list_chats,
         "expire": lambda: store.expire(clock.now),
         "erase": store.erase,
     }
     arguments: dict[str, Callable[..., tuple[Any, ...]]] = {
-        "put": lambda fields, ids, new: (made(fields), ids, new),
-        "begin": lambda fields, fence: (made(fields), fence),
-        "finish": lambda fields, ids, fence, new: (made(fields), ids, fence, new),
+        "put": lambda fields, ids, new: (make_response(fields), ids, new),
+        "begin": lambda fields, fence: (make_response(fields), fence),
+        "finish": lambda fields, ids, fence, new: (make_response(fields), ids, fence, new),
         "begin_turn": turn,
         "unfinished": lambda ago: (clock.now + ago,),
-        "create": lambda *fields: (talk(*fields),),
+        "create": lambda *fields: (make_conversation(*fields),),
         "append": lambda owner, id, new, wait: (owner, id, new, wait and clock.now + wait),
     }
     for name, *drawn in program:
         if name == "wait":
             clock.now += drawn[0]
             continue
-        given = arguments[name](*drawn) if name in arguments else tuple(drawn)
+        args = arguments[name](*drawn) if name in arguments else tuple(drawn)
         expected: Any = None
         try:
-            expected = getattr(model, name)(*given)
+            expected = getattr(model, name)(*args)
         except PreviousResponseGone as broken:
             expected = broken.missing_id
         except PellucidError as error:
             expected = type(error)
-        except Circle:
+        except CircularChain:
             expected = "conversation_too_long"
         try:
-            got = await (calls.get(name) or getattr(kept, name))(*given)
+            result = await (calls.get(name) or getattr(store_responses, name))(*args)
         except PreviousResponseGone as broken:
-            got = broken.missing_id
+            result = broken.missing_id
         except PellucidError as error:
-            got = error.info.code if expected == error.info.code else type(error)
-        assert got == expected, (name, given)
-        if name in ("put", "finish") and got in (None, True):
-            # Who did not hear that it was done asks again, and changes nothing.
-            assert await getattr(kept, name)(*given) is got
-    # And in the end all is as it should be, by every way of asking.
+            result = error.info.code if expected == error.info.code else type(error)
+        assert result == expected, (name, args)
+        if name in ("put", "finish") and result in (None, True):
+            # A caller that missed the reply repeats the call, which changes nothing.
+            assert await getattr(store_responses, name)(*args) is result
+    # At the end every query returns what the model returns.
     for owner, id in itertools.product(["ann", "bob"], [f"resp_{n}" for n in range(5)]):
-        assert await kept.get(owner, id, log=True) == model.get(owner, id, log=True)
+        assert await store_responses.get(owner, id, log=True) == model.get(owner, id, log=True)
     for owner, item in itertools.product(["ann", "bob"], ["msg_1", "msg_2", "rs_1"]):
-        assert await kept.find_item(owner, item) == model.find_item(owner, item)
+        assert await store_responses.find_item(owner, item) == model.find_item(owner, item)
     for owner, id in itertools.product(["ann", "bob"], ["conv_1", "conv_2"]):
-        assert await said.get(owner, id) == model.conversation(owner, id)
-        assert await said.entries(owner, id, limit=100) == model.page(owner, id, None, 100, "asc")
+        assert await store_conversations.get(owner, id) == model.conversation(owner, id)
+        assert await store_conversations.entries(owner, id, limit=100) == model.page(owner, id, None, 100, "asc")
     for owner, id in itertools.product(["ann", "bob"], ["chat_1", "chat_2"]):
         assert await store.chats.get(owner, id) == model.chat(owner, id)
         assert await store.chats.siblings(owner, id) == model.siblings(owner, id)
     for owner, query in itertools.product(["ann", "bob"], [None, "strasse", "字", "e"]):
-        assert await listed(owner, query) == model.listed(owner, query)
+        assert await list_chats(owner, query) == model.list_chats(owner, query)
 
 
-def test_a_store_is_a_few_dictionaries(url: str, clock: Clock) -> None:
+def test_a_store_behaves_like_the_model(url: str, clock: Clock) -> None:
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url, clock=clock))
 

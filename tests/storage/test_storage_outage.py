@@ -1,4 +1,4 @@
-"""A store that is away says so, in time and to everyone; when it is back, it works, and nothing was restarted."""
+"""During an outage every call fails in time; afterwards the store works without a restart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pellucid.errors import ConfigError
 from pellucid.storage import StoredResponse, StoreError, open_store
 from tests.service_postgres import PostgresServer, postgres
-from tests.storage.storage_kit import opened, response
+from tests.storage.storage_kit import response, store_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
-def unavailable(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
     return isinstance(error, StoreError) and (error.info.kind, error.info.code) == (
         "unavailable",
         "storage_unavailable",
@@ -32,8 +32,8 @@ def unavailable(error: BaseException) -> bool:
 
 @pytest.mark.needs("postgresql")
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
-async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: PostgresServer, mode: str) -> None:
-    async with opened(own_server.database()) as store:
+async def test_writes_resume_after_postgresql_restarts(own_server: PostgresServer, mode: str) -> None:
+    async with store_at(own_server.database()) as store:
         acknowledged: list[str] = []
         refused: list[BaseException] = []
         refused_places: set[int] = set()
@@ -42,11 +42,11 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
         async def write(place: int) -> None:
             n = 0
             while not stop:
-                kept = response(f"resp_{place}_{n}", log=bytes(5000))
+                row = response(f"resp_{place}_{n}", log=bytes(5000))
                 try:
-                    await store.responses.put(kept)
-                    acknowledged.append(kept.id)
-                    assert isinstance(await store.responses.get("ann", kept.id), StoredResponse)
+                    await store.responses.put(row)
+                    acknowledged.append(row.id)
+                    assert isinstance(await store.responses.get("ann", row.id), StoredResponse)
                 except StoreError as error:
                     refused.append(error)
                     refused_places.add(place)
@@ -57,7 +57,7 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
         try:
             await eventually(lambda: len(acknowledged) >= 100)
             await asyncio.to_thread(own_server.stop, mode)
-            for asking in (
+            for call in (
                 store.check(),
                 store.responses.put(response("x")),
                 store.responses.chain("ann", "x"),
@@ -68,8 +68,8 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
             ):
                 with pytest.raises(StoreError) as caught:
                     async with asyncio.timeout(30):
-                        await asking
-                assert unavailable(caught.value)
+                        await call
+                assert is_unavailable(caught.value)
             await eventually(lambda: len(refused_places) == len(writers), "every writer is refused")
         finally:
             await asyncio.to_thread(own_server.start)
@@ -80,12 +80,12 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
         await store.check()
         for id in acknowledged[:: max(1, len(acknowledged) // 300)]:
             assert await store.responses.get("ann", id) is not None
-        assert all(unavailable(error) for error in refused)
+        assert all(is_unavailable(error) for error in refused)
 
 
 @pytest.mark.needs("postgresql")
-async def test_a_server_that_was_away_while_nobody_asked_is_not_noticed(own_server: PostgresServer) -> None:
-    async with opened(own_server.database()) as store:
+async def test_a_restart_while_idle_is_not_noticed(own_server: PostgresServer) -> None:
+    async with store_at(own_server.database()) as store:
         await store.responses.put(response())
         await asyncio.gather(*(store.check() for _ in range(8)))
         await asyncio.to_thread(own_server.stop)
@@ -95,15 +95,15 @@ async def test_a_server_that_was_away_while_nobody_asked_is_not_noticed(own_serv
 
 
 @pytest.mark.needs("postgresql")
-async def test_no_server_is_said_on_start(own_server: PostgresServer) -> None:
+async def test_a_missing_server_is_reported_on_start(own_server: PostgresServer) -> None:
     for url in ("postgresql://u:marmalade@127.0.0.1:1/none", own_server.database() + "_none"):
         with pytest.raises(StoreError, match=r"127\.0\.0\.1") as caught:
             await open_store(url)
-        assert unavailable(caught.value)
+        assert is_unavailable(caught.value)
         assert "marmalade" not in str(caught.value)
 
 
-async def test_what_is_no_database_is_said_on_start(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_reported_on_start(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("Dear reader, this is no database. " * 100)
     for path in (tmp_path / "letter", tmp_path, tmp_path / "letter" / "below"):
         with pytest.raises(StoreError, match=str(path)):
@@ -111,25 +111,25 @@ async def test_what_is_no_database_is_said_on_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "marmalade", "mysql://u:marmalade@h/d", "redis://h", "postgresql://h:marmalade/d"])
-async def test_what_is_no_store_is_said_without_repeating_it(url: str) -> None:
+async def test_an_invalid_url_is_reported_without_repeating_it(url: str) -> None:
     with pytest.raises(ConfigError, match="sqlite:///PATH") as caught:
         await open_store(url)
     assert "marmalade" not in str(caught.value)
 
 
-async def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
+async def test_database_files_are_accessible_to_their_user_only(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "store.db"
-    async with opened(f"sqlite:///{path}") as store:
+    async with store_at(f"sqlite:///{path}") as store:
         await store.responses.put(response())
         assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
 
 
-def test_what_was_erased_is_in_no_byte_of_the_file(tmp_path: Path) -> None:
-    async def keep_and_erase() -> None:
-        async with opened(f"sqlite:///{tmp_path}/store.db") as store:
+def test_erased_data_is_in_no_file(tmp_path: Path) -> None:
+    async def store_and_erase() -> None:
+        async with store_at(f"sqlite:///{tmp_path}/store.db") as store:
             for n in range(20):
                 await store.responses.put(response(f"resp_{n}", log=b"marmalade" * 2000), ["marmalade"])
             await store.erase("ann")
 
-    asyncio.run(keep_and_erase())
+    asyncio.run(store_and_erase())
     assert not [file for file in tmp_path.iterdir() if b"marmalade" in file.read_bytes()]

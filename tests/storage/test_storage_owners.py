@@ -1,4 +1,4 @@
-"""Who asks for what is another's sees what they would see if it were not there; for every method there is."""
+"""For every method, data of another owner looks as if it did not exist."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.storage.storage_kit import Clock, response
 
 pytestmark = pytest.mark.anyio
 
-Asking = Callable[[Store, str, str], Awaitable[Any]]
-"""A call, by an owner, about an id."""
+StoreCall = Callable[[Store, str, str], Awaitable[Any]]
+"""Call a method as an owner, with an id."""
 
 
-def begun(id: str, owner: str) -> StoredResponse:
+def running_response(id: str, owner: str) -> StoredResponse:
     return response(id, owner, status="in_progress", background=True)
 
 
@@ -41,17 +41,17 @@ def entry(id: str) -> ConversationEntry:
     return ConversationEntry(id=id, item=b'"theirs"')
 
 
-def talk(id: str, owner: str) -> StoredConversation:
+def conversation(id: str, owner: str) -> StoredConversation:
     return StoredConversation(id=id, owner=owner, created_at=1.0, metadata={"of": owner})
 
 
-async def both(one: Awaitable[Any], other: Awaitable[Any]) -> tuple[Any, Any]:
+async def await_both(one: Awaitable[Any], other: Awaitable[Any]) -> tuple[Any, Any]:
     return await one, await other
 
 
-METHODS: dict[str, Asking] = {
+METHODS: dict[str, StoreCall] = {
     "Responses.put": lambda store, owner, id: store.responses.put(response(id, owner), ["item"]),
-    "Responses.begin": lambda store, owner, id: store.responses.begin(begun(id, owner), 1),
+    "Responses.begin": lambda store, owner, id: store.responses.begin(running_response(id, owner), 1),
     "Responses.finish": lambda store, owner, id: store.responses.finish(response(id, owner), ["item"], 99),
     "Responses.take_over": lambda store, owner, id: store.responses.take_over(owner, id, 99),
     "Responses.touch": lambda store, owner, id: store.responses.touch(owner, id, 99),
@@ -59,7 +59,7 @@ METHODS: dict[str, Asking] = {
     "Responses.chain": lambda store, owner, id: store.responses.chain(owner, id),
     "Responses.delete": lambda store, owner, id: store.responses.delete(owner, id),
     "Responses.find_item": lambda store, owner, id: store.responses.find_item(owner, f"item-{id}"),
-    "Conversations.create": lambda store, owner, id: store.conversations.create(talk(id, owner)),
+    "Conversations.create": lambda store, owner, id: store.conversations.create(conversation(id, owner)),
     "Conversations.get": lambda store, owner, id: store.conversations.get(owner, id),
     "Conversations.update": lambda store, owner, id: store.conversations.update(owner, id, {"mine": "now"}),
     "Conversations.delete": lambda store, owner, id: store.conversations.delete(owner, id),
@@ -69,11 +69,11 @@ METHODS: dict[str, Asking] = {
     "Conversations.delete_entry": lambda store, owner, id: store.conversations.delete_entry(owner, id, f"entry-{id}"),
     "Chats.begin_turn": lambda store, owner, id: store.chats.begin_turn(
         StoredChat(id=id, owner=owner, title="their title", created_at=1.0, updated_at=1.0),
-        replace(begun(f"turn-{id}", owner), conversation_id=id, text="their turn"),
+        replace(running_response(f"turn-{id}", owner), conversation_id=id, text="their turn"),
         1,
     ),
     "Chats.get": lambda store, owner, id: store.chats.get(owner, id),
-    "Chats.list": lambda store, owner, id: both(store.chats.list(owner), store.chats.list(owner, query="their")),
+    "Chats.list": lambda store, owner, id: await_both(store.chats.list(owner), store.chats.list(owner, query="their")),
     "Chats.update": lambda store, owner, id: store.chats.update(owner, id, title="mine now", head=f"turn-{id}"),
     "Chats.delete": lambda store, owner, id: store.chats.delete(owner, id),
     "Chats.turns": lambda store, owner, id: store.chats.turns(owner, id, f"turn-{id}"),
@@ -101,33 +101,32 @@ METHODS: dict[str, Asking] = {
     "Keys.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }
-# A space's name is its own in the whole gateway, so that it can be taken; and a token says whose it is.
-NOT_ASKED_BY_OWNERS = (
+# Names of spaces are unique in the whole gateway, not only within an owner; and a token identifies its owner.
+WITHOUT_OWNER = (
     {"Spaces.put", "Spaces.get", "Spaces.find_by_token", "Spaces.sweep"}
     | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.revoke"}
     | {f"Store.{name}" for name in ("aclose", "check", "expire")}
 )
 
 
-def test_no_method_is_forgotten() -> None:
-    there = {
+def test_every_method_is_covered() -> None:
+    methods = {
         f"{room.__name__}.{name}"
         for room in (Responses, Conversations, Chats, Keys, Spaces, Store)
         for name, method in vars(room).items()
         if inspect.iscoroutinefunction(method) and not name.startswith("_")
     }
-    assert there == set(METHODS) | NOT_ASKED_BY_OWNERS
+    assert methods == set(METHODS) | WITHOUT_OWNER
 
 
 IDS = ("over", "running", "talk", "chat", "room")
 
 
 async def fill(store: Store) -> None:
-    """What is ann's: a response that is over, one that runs, a conversation, a chat, a space, a key; and what is in
-    each."""
+    """Store for ann a completed response, a running one, a conversation, a chat, a space and a key, with contents."""
     await store.responses.put(response("over", log=b"theirs"), ["item-over"])
-    await store.responses.begin(begun("running", "ann"), 1)
-    await store.conversations.create(talk("talk", "ann"))
+    await store.responses.begin(running_response("running", "ann"), 1)
+    await store.conversations.create(conversation("talk", "ann"))
     await store.conversations.append("ann", "talk", [entry("entry-talk")])
     await METHODS["Chats.begin_turn"](store, "ann", "chat")
     await store.spaces.put(stored_space(), [stored_participant("ann")])
@@ -136,7 +135,7 @@ async def fill(store: Store) -> None:
     await store.keys.add(StoredKey(id="key", hash=b"hash", owner="ann", name="n", created_at=1.0))
 
 
-async def all_of_anns(store: Store) -> list[Any]:
+async def everything_of_ann(store: Store) -> list[Any]:
     return [
         *[await store.responses.get("ann", id, log=True) for id in IDS],
         await store.responses.find_item("ann", "item-over"),
@@ -155,38 +154,38 @@ async def all_of_anns(store: Store) -> list[Any]:
     ]
 
 
-async def answer(asking: Awaitable[Any]) -> Any:
+async def outcome_of(call: Awaitable[Any]) -> Any:
     try:
-        return await asking
+        return await call
     except PellucidError as error:
         return type(error), error.info
 
 
-async def test_anothers_is_not_there(store: Store) -> None:
-    for method, asking in METHODS.items():
-        nothing = [await answer(asking(store, "bob", id)) for id in IDS]
+async def test_data_of_another_owner_is_not_visible(store: Store) -> None:
+    for method, call in METHODS.items():
+        nothing = [await outcome_of(call(store, "bob", id)) for id in IDS]
         for owner in ("ann", "bob"):
             await store.erase(owner)
         await fill(store)
-        before = await all_of_anns(store)
-        assert [await answer(asking(store, "bob", id)) for id in IDS] == nothing, method
-        assert await all_of_anns(store) == before, method
+        before = await everything_of_ann(store)
+        assert [await outcome_of(call(store, "bob", id)) for id in IDS] == nothing, method
+        assert await everything_of_ann(store) == before, method
         for owner in ("ann", "bob"):
             await store.erase(owner)
 
 
 @pytest.mark.parametrize("id", ["nul\0", "half\ud800"])
-async def test_an_id_that_cannot_be_is_not_there_either(store: Store, id: str) -> None:
-    for method, asking in METHODS.items():
-        if method.split(".")[1] in ("put", "begin", "begin_turn", "finish", "create"):  # they take a row
+async def test_an_invalid_id_is_not_found(store: Store, id: str) -> None:
+    for method, call in METHODS.items():
+        if method.split(".")[1] in ("put", "begin", "begin_turn", "finish", "create"):  # they validate a row
             continue
-        if method in ("Spaces.add", "Spaces.append"):  # they say which space is not there
+        if method in ("Spaces.add", "Spaces.append"):  # their errors name the missing space
             continue
-        assert await answer(asking(store, "bob", id)) == await answer(asking(store, "bob", "absent"))
-        assert await answer(asking(store, id, "over")) == await answer(asking(store, "absent", "over"))
+        assert await outcome_of(call(store, "bob", id)) == await outcome_of(call(store, "bob", "absent"))
+        assert await outcome_of(call(store, id, "over")) == await outcome_of(call(store, "absent", "over"))
 
 
-async def test_what_builds_on_anothers_builds_on_nothing(store: Store, clock: Clock) -> None:
+async def test_a_previous_id_of_another_owner_is_not_found(store: Store, clock: Clock) -> None:
     await store.responses.put(response("over", expires_at=clock.now + 10))
     await store.responses.put(response("mine", "bob", previous_id="over", expires_at=None))
     ann = await store.responses.get("ann", "over")
@@ -196,7 +195,7 @@ async def test_what_builds_on_anothers_builds_on_nothing(store: Store, clock: Cl
         await store.responses.chain("bob", "mine")
 
 
-async def test_a_key_is_found_by_its_hash_whatever_became_of_it(store: Store) -> None:
+async def test_a_key_is_found_by_its_hash_even_if_revoked(store: Store) -> None:
     key = StoredKey(
         id="key", hash=bytes(range(32)), owner="ann", name="n", created_at=1.0, expires_at=2.0, policy=b"{}"
     )
@@ -209,7 +208,7 @@ async def test_a_key_is_found_by_its_hash_whatever_became_of_it(store: Store) ->
     assert await store.keys.by_hash(key.hash) == replace(key, revoked_at=5.0)
     later = replace(key, id="later", hash=b"other", owner="bob", created_at=3.0)
     await store.keys.add(later)
-    assert [found.id for found in await store.keys.list()] == ["key", "later"]
+    assert [listed_key.id for listed_key in await store.keys.list()] == ["key", "later"]
     assert await store.keys.list("bob") == (later,)
     for twice in (replace(later, id="third"), replace(later, hash=b"third")):
         with pytest.raises(PellucidError) as caught:

@@ -1,4 +1,4 @@
-"""Every statement is answered along an index: what a store holds does not make it slower."""
+"""Every statement uses an index, so its time does not grow with the store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pellucid.storage.postgres import _plan_by_index
 from pellucid.storage.sqlite import _DIALECT as SQLITE
 from pellucid.storage.statement import Statement
 from tests.service_postgres import PostgresServer
-from tests.storage.storage_kit import opened
+from tests.storage.storage_kit import store_at
 
 pytestmark = pytest.mark.anyio
 
@@ -47,39 +47,39 @@ MODULES = (
 )
 RECORD = (record_content, record_write, record_export, record_store)
 TABLES = set(tables.metadata.tables)
-READS_ALL = {"keys._ALL", "space_rows._ALL", "space_rows._REMOVED"}  # of which there are few
+READS_ALL = {"keys._ALL", "space_rows._ALL", "space_rows._REMOVED"}  # tables with few rows
 SKIPS = {
-    # By all of the primary key, where another index with all of it costs as much while the table is new: of what is
-    # erased or proved, one at a time.
+    # By the whole primary key, where another index that holds it costs the same while the table is empty. They
+    # erase or prove one row at a time.
     *("envelopes._GET_LOCKED", "envelopes._ERASE", "envelopes._DELETE", "record_content._READ"),
-    # All of a kind in one scope, whose subject stands before the kind: once a scope.
+    # All of a kind in one scope, where the index has the subject before the kind; once for each scope.
     *("record_write._DELETE_ALL_SALTS", "record_export._SCANS"),
     # The owners of one scope.
     "record_store._OWNERS",
 }
-"""May walk along an index past more than they ask for."""
+"""Statements that may pass rows of an index that they do not return."""
 READS_ALL_OF_ONE_OWNER = {"store._DELETE_OWNED", "space_rows._LIST"}
 
 
 def statements(*modules: ModuleType) -> Iterator[tuple[str, Statement]]:
-    def within(value: Any) -> Iterator[Statement]:
+    def statements_in(value: Any) -> Iterator[Statement]:
         if isinstance(value, Statement):
             yield value
         elif isinstance(value, dict):
-            yield from within(list(value.values()))
+            yield from statements_in(list(value.values()))
         elif isinstance(value, list | tuple):
             for one in value:
-                yield from within(one)
+                yield from statements_in(one)
 
     for module in modules:
         for name, value in vars(module).items():
-            for statement in within(value):
+            for statement in statements_in(value):
                 yield f"{module.__name__.rsplit('.', 1)[1]}.{name}", statement
 
 
-async def test_every_question_is_answered_by_an_index(tmp_path: Path) -> None:
+async def test_every_statement_uses_an_index_in_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with opened(f"sqlite:///{path}"):
+    async with store_at(f"sqlite:///{path}"):
         pass
     database = sqlite3.connect(path)
     seen = 0
@@ -111,36 +111,38 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.needs("postgresql")
-async def test_a_plan_made_while_a_table_was_empty_holds(postgres_server: PostgresServer) -> None:
-    """A connection keeps the plan that it made before there was anything to know of a table: so it must be one that
-    walks along an index from its first column on, and not through all of a log past a column that nobody named."""
+async def test_every_generic_plan_uses_an_index_in_postgresql(postgres_server: PostgresServer) -> None:
+    """A connection keeps the plan that it made while the table was empty, so that plan must use an index from its
+    first column on, and must not scan a whole log for a column that is not restricted."""
     url = postgres_server.database()
-    async with opened(url):
+    async with store_at(url):
         pass
     connection = await asyncpg.connect(url)
     try:
         await _plan_by_index(connection)
         await connection.execute("SET plan_cache_mode = force_generic_plan")
-        indexes = {name: [column.strip('"') for column in of] for name, of in await connection.fetch(_INDEXES)}
+        indexes = {
+            name: [column.strip('"') for column in columns] for name, columns in await connection.fetch(_INDEXES)
+        }
         seen = skipping = 0
         for number, (name, statement) in enumerate(statements(*MODULES, *RECORD)):
             text = statement.compile_for(POSTGRES).text
             await connection.execute(f"PREPARE asked{number} AS {text}")
-            many = max((int(place) for place in re.findall(r"\$(\d+)", text)), default=0)
-            nulls = f"({', '.join(['NULL'] * many)})" if many else ""
+            parameter_count = max((int(place) for place in re.findall(r"\$(\d+)", text)), default=0)
+            nulls = f"({', '.join(['NULL'] * parameter_count)})" if parameter_count else ""
             plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked{number}{nulls}"))
             for node in nodes(plan[0]["Plan"]):
                 if node["Node Type"] == "Seq Scan":
                     assert name in READS_ALL, (name, node)
                 if "Index Cond" in node:
-                    of = indexes[node["Index Name"]]
+                    columns = indexes[node["Index Name"]]
                     words = re.findall(r"(?<![\w.'])[a-z_]+\b", node["Index Cond"])
-                    named = [column for column in of if column in words]
-                    if named != of[: len(named)]:
+                    named = [column for column in columns if column in words]
+                    if named != columns[: len(named)]:
                         assert name in SKIPS, (name, node)
                         skipping += 1
                     seen += 1
     finally:
         await connection.close()
     assert seen > 100
-    assert skipping, "what looks for columns finds none"
+    assert skipping, "the search for skipped columns matches nothing"

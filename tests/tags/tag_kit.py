@@ -1,4 +1,4 @@
-"""What the tests of the splitters share: runs over divided text, and spans to compare."""
+"""Helpers of the tests of the splitters: they split divided text and compare spans."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def merge(spans: Iterable[Span]) -> Merged:
 
 
 def run(pieces: Iterable[str], which: Which = "think", **options: Unpack[Options]) -> Merged:
-    """The merged spans of these pieces."""
+    """Split these pieces and return the merged spans."""
     splitter = Splitter(which, **options)
     return merge([span for piece in pieces for span in splitter.feed(piece)] + splitter.end())
 
 
 def split(text: str, which: Which = "think", **options: Unpack[Options]) -> Merged:
-    """The merged spans of `text`, the same for one piece, for single characters and for every two parts."""
+    """Return the merged spans of `text`; they must be equal for one piece, characters, and every two parts."""
     whole = run([text], which, **options)
     assert run(text, which, **options) == whole
     for at in range(1, len(text)):
@@ -50,13 +50,13 @@ def split(text: str, which: Which = "think", **options: Unpack[Options]) -> Merg
 
 
 def run_harmony(pieces: Iterable[str], *, glued: bool = False) -> Merged:
-    """The merged spans of these pieces of Harmony."""
+    """Parse these pieces of Harmony and return the merged spans."""
     parser = Harmony(glued=glued)
     return merge([span for piece in pieces for span in parser.feed(piece)] + parser.end())
 
 
 def parse_harmony(text: str, *, glued: bool = False) -> Merged:
-    """The merged spans of a text in Harmony, the same for every division into two parts and into characters."""
+    """Return the merged spans of a Harmony text; they must be equal for every two parts and for characters."""
     whole = run_harmony([text], glued=glued)
     assert run_harmony(text, glued=glued) == whole
     for at in range(1, len(text)):
@@ -66,17 +66,17 @@ def parse_harmony(text: str, *, glued: bool = False) -> Merged:
 
 
 def text_of(spans: Iterable[Span] | Merged, kind: str) -> str:
-    """The text of all spans of this kind."""
+    """Return the text of all spans of a kind."""
     return "".join(text for span_kind, text in spans if span_kind == kind)
 
 
 def input_of(spans: Iterable[Span] | Merged) -> str:
-    """What the spans were made of: the text of all but the names of tools, which are read out of headers."""
+    """Return the input of the spans: the text of all except the names of tools, which come from headers."""
     return "".join(text for kind, text in spans if kind != "tool")
 
 
 @st.composite
 def divisions(draw: st.DrawFn, text: str) -> list[str]:
-    """This text, in up to nine pieces."""
+    """Draw a division of a text into up to nine pieces."""
     cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
     return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]

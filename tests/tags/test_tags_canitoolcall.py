@@ -1,4 +1,4 @@
-"""An independent oracle: recorded and rendered outputs with the reasoning that they should give."""
+"""An independent oracle: recorded and rendered outputs with the expected reasoning."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ FAMILY = {
 # Models of a family whose markers are not its usual ones, as an operator would configure them.
 MODEL: dict[str, tuple[str, Options]] = {
     "moonshotai/Kimi-K3": ("kimi-k3", {}),
-    "moonshotai/Kimi-K2-Instruct-0905": (FAMILY["kimi"], {"implicit_start": "never"}),  # does not think
+    "moonshotai/Kimi-K2-Instruct-0905": (FAMILY["kimi"], {"implicit_start": "never"}),  # no reasoning
     "mistralai/Magistral-Small-2506": ("think", {}),  # later ones have [THINK]
 }
 
-# Where the splitter means to differ.
+# Intended differences.
 REASONING_DEVIATIONS = {
     # A token's name spelled out in reasoning is the same text as the token: only token ids tell them apart.
     "gpt-oss/harmony-marker-in-reasoning": "I must not write ",
@@ -61,7 +61,7 @@ CONTENT_DEVIATIONS = {
 
 
 class Parsed(NamedTuple):
-    """What was made of a row's output."""
+    """The parsed output of a row."""
 
     thinking: str
     text: str
@@ -70,7 +70,7 @@ class Parsed(NamedTuple):
 
 
 def machine(row: Row) -> Splitter | Harmony:
-    """The parser of a row, as an operator would configure it."""
+    """Return the parser of a row, as an operator would configure it."""
     if row["family"] == "gpt-oss":
         return Harmony()
     options: Options = {
@@ -82,7 +82,7 @@ def machine(row: Row) -> Splitter | Harmony:
 
 
 def parse(row: Row) -> Parsed:
-    """The spans of a row's output, the same in one piece, in characters and in two parts."""
+    """Parse the output of a row; one piece, characters and two parts must give equal spans."""
     text = row["raw_output"]
     results: list[Parsed] = []
     for pieces in ([text], text, [text[:20], text[20:]]):
@@ -100,7 +100,7 @@ FAMILIES = sorted({row["family"] for row in EXPECTED})
 
 
 def of_family(family: str) -> list[Row]:
-    """The rows of a family that say what is expected."""
+    """Return the rows of a family that have an expected result."""
     return [row for row in EXPECTED if row["family"] == family]
 
 
@@ -133,7 +133,7 @@ def test_harmony_tool_calls() -> None:
             calls = row["expected"]["tool_calls"]
             with case(row["id"]):
                 spans = parse(row).spans
-                # `python` and `browser` are built-in tools: calls here, reasoning's business in the oracle.
+                # `python` and `browser` are built-in tools: calls here, reasoning in the oracle.
                 names = [span.text for span in spans if span.kind == TOOL and span.text.startswith("functions.")]
                 assert [name.removeprefix("functions.") for name in names] == [call["name"] for call in calls]
                 if len(calls) == 1:

@@ -1,4 +1,4 @@
-"""Every family's row: it opens, closes and drops what it names, wherever the text is cut."""
+"""Every family opens, closes and drops its markers, wherever the text is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ each_family = pytest.mark.parametrize("name", FAMILIES)
 
 
 def pairs(name: str) -> list[tuple[str, str]]:
-    """Every start of this family with every end that may follow it."""
+    """Return every start marker of a family with every end marker that may follow it."""
     return [(start, end) for pair in FAMILIES[name].pairs for start in pair.starts for end in pair.ends]
 
 
@@ -115,7 +115,7 @@ def test_pairs_are_not_mixed() -> None:
     assert text_of(split("<ifm|think_fast>a</ifm|think>b</ifm|think_fast>c", "k2-horizon"), THINKING) == (
         "a</ifm|think>b"
     )
-    assert text_of(split("a</ifm|think_faster>c", "k2-horizon"), THINKING) == "a"  # implicit: any end
+    assert text_of(split("a</ifm|think_faster>c", "k2-horizon"), THINKING) == "a"  # an implicit start allows any end
 
 
 def test_interleaved_blocks() -> None:
@@ -136,7 +136,7 @@ def test_hunyuan_suffix() -> None:
 
 
 def test_custom_pair() -> None:
-    pair = ("[[why]]\n", "\n[[/why]]")  # white space at the ends of a configured marker says nothing
+    pair = ("[[why]]\n", "\n[[/why]]")  # white space around a configured marker is ignored
     assert split("[[why]]a[[/why]]\nb", pair) == [
         ("open", "[[why]]"),
         ("thinking", "a"),

@@ -1,4 +1,4 @@
-"""Harmony as text: the splitter's laws, and the shapes that gpt-oss is known to produce."""
+"""Harmony as text: properties of the splitter, and the known forms of gpt-oss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FINAL = "<|start|>assistant<|channel|>final<|message|>"
 CALL = "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
 
 
-# ------------------------------------------------------------------------------------------------- laws
+# ------------------------------------------------------------------------------------------- properties
 
 PIECES = [
     "<|start|>",
@@ -56,7 +56,7 @@ PIECES = [
 
 
 Case = tuple[str, list[str], bool]
-"""A text, the same in pieces, and whether the glued form is read."""
+"""A text, the text in pieces, and whether the glued form is read."""
 
 
 @st.composite
@@ -94,7 +94,7 @@ def test_order_of_spans_is_legal(case: Case) -> None:
 
 
 @given(divided(), st.integers(0, 8))
-def test_pause_loses_nothing_and_holds_nothing(case: Case, at: int) -> None:
+def test_pause_loses_no_text_and_releases_held_text(case: Case, at: int) -> None:
     text, pieces, glued = case
     parser = Harmony(glued=glued)
     spans: list[Span] = []
@@ -127,7 +127,7 @@ def test_text_that_cannot_be_a_token_is_released_at_once(text: str) -> None:
 
 @pytest.mark.parametrize("start", ["", ANALYSIS, FINAL + "x", "<|channel|>"])
 def test_work_is_linear(start: str) -> None:
-    """What is held to be read again is at most a header that has not been given up."""
+    """At most one incomplete header is held and scanned again."""
     with Cases() as case:
         for unit in ["<", " ", "abc", "<|end", "<|end|>", "<|start|>", "<|channel|>", "to=", ANALYSIS]:
             text = start + unit * (by_circle(12_500, 100_000) // len(unit))
@@ -140,7 +140,7 @@ def test_work_is_linear(start: str) -> None:
                 assert input_of(run_harmony([text])) == text
 
 
-# ----------------------------------------------------------------------------------------------- shapes
+# ------------------------------------------------------------------------------------------------ forms
 
 
 def test_reasoning_call_answer() -> None:
@@ -267,13 +267,13 @@ def test_made_up_turn_of_another_role_is_dropped() -> None:
 
 
 def test_truncated_header() -> None:
-    """A header that was cut off says nothing, at whatever place."""
+    """A truncated header gives no span, wherever it is cut."""
     with Cases() as case:
         for cut in range(1, len(CALL)):
             with case(CALL[:cut]):
                 assert parse_harmony(ANALYSIS + "a<|end|>" + CALL[:cut])[3:] in (
                     [("drop", CALL[:cut])],
-                    [("text", CALL[:cut])],  # a token that was cut within itself is text
+                    [("text", CALL[:cut])],  # an incomplete token is text
                 )
 
 
@@ -299,7 +299,7 @@ def test_truncated_reasoning() -> None:
 # ------------------------------------------------------------------------------------------------ glued
 
 
-def test_glued_form_is_read_when_asked_for() -> None:
+def test_glued_form_is_read_if_enabled() -> None:
     text = "analysisThe user asks.assistantfinalHello, assistantfinal!"
     assert parse_harmony(text, glued=True) == [
         ("open", "analysis"),

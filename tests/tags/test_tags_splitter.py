@@ -1,4 +1,4 @@
-"""The splitter's laws as properties, and the hard cases of tagged reasoning, each by its name."""
+"""Properties of the splitter, and the numbered edge cases of tagged reasoning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tags.tag_kit import Merged, Options, divisions, merge, run, split, te
 NAMES = sorted(FAMILIES)
 
 
-# ------------------------------------------------------------------------------------------------- laws
+# ------------------------------------------------------------------------------------------- properties
 
 ALPHABETS = {
     name: [
@@ -32,7 +32,7 @@ PROSE = ["a", "word ", " ", "\n", "\n\n", "  ", "<", "</", "<|", "`", "``", "```
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[str, str, Options]:
-    """A family's markers, whole and cut, among prose, white space and backticks."""
+    """Draw text with a family's markers, complete and cut, among prose, white space and backticks."""
     name = draw(st.sampled_from(NAMES))
     markers = ALPHABETS[name]
     cut = st.sampled_from(markers).flatmap(
@@ -52,7 +52,7 @@ def texts(draw: st.DrawFn) -> tuple[str, str, Options]:
 
 
 Case = tuple[str, list[str], str, Options]
-"""A text, the same in pieces, and the family and the options to read it with."""
+"""A text, the text in pieces, and the family and options of the splitter."""
 
 
 @st.composite
@@ -78,7 +78,7 @@ def test_texts_of_all_spans_are_the_input(case: Case) -> None:
 
 @given(divided())
 def test_order_of_spans_is_legal(case: Case) -> None:
-    """A block is open, thinking, close; thinking stands nowhere else, and never begins blank."""
+    """A block is open, thinking, close; thinking is nowhere else and never begins blank."""
     _, pieces, name, options = case
     spans = run(pieces, name, **options)
     inside = False
@@ -97,7 +97,7 @@ def test_order_of_spans_is_legal(case: Case) -> None:
 
 
 @given(divided(), st.integers(0, 8))
-def test_pause_loses_nothing_and_holds_nothing(case: Case, at: int) -> None:
+def test_pause_loses_no_text_and_releases_held_text(case: Case, at: int) -> None:
     text, pieces, name, options = case
     splitter = Splitter(name, **options)
     spans: list[Span] = []
@@ -124,7 +124,7 @@ def test_end_is_idempotent_and_feed_after_end_raises() -> None:
 
 
 def held(splitter: Splitter, text: str) -> str:
-    """What is held back after `text`, fed character by character."""
+    """Feed `text` character by character and return what is held back."""
     out = "".join(span.text for char in text for span in splitter.feed(char))
     assert text.startswith(out)
     return text[len(out) :]
@@ -143,7 +143,7 @@ def test_answer_holds_only_a_prefix_of_a_live_marker(tail: str) -> None:
     text = "x" + tail
     prefixes = sorted({m[:n] for m in ("<think>", "</think>") for n in range(len(m))}, key=len)
     longest = [prefix for prefix in prefixes if text.endswith(prefix)][-1]
-    # Inside of code less is held: there no marker is live.
+    # Less is held inside code, where no marker is active.
     assert held(Splitter(("<think>", "</think>")), text) in ({longest, ""} if "`" in text else {longest})
 
 
@@ -167,7 +167,7 @@ UNITS = ["<", "a", " ", "\n", "`", "</think", "<|im_end|>", "a </think>\n", "<th
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("position", ["start", "anywhere"])
 def test_work_is_linear(start: str, position: Literal["start", "anywhere"]) -> None:
-    """Each piece is scanned once with what was pending, which is never longer than a marker."""
+    """Each piece is scanned once with the pending text, which is never longer than a marker."""
     longest = max(len(marker) for marker in ALPHABETS["think"])
     with Cases() as case:
         for unit in UNITS:
@@ -186,7 +186,7 @@ def test_work_is_linear(start: str, position: Literal["start", "anywhere"]) -> N
 
 
 @pytest.mark.parametrize("implicit_start", [None, "always", "auto"])
-def test_a_text_of_any_length_goes_through(implicit_start: ImplicitStart | None) -> None:
+def test_a_text_may_have_any_length(implicit_start: ImplicitStart | None) -> None:
     with Cases() as case:
         for unit in ["<", " ", "abc", "</thin", "` ", "<|im_end|>"]:
             text = unit * (by_circle(125_000, 1_000_000) // len(unit))
@@ -198,7 +198,7 @@ def test_a_text_of_any_length_goes_through(implicit_start: ImplicitStart | None)
                     assert size + sum(len(span.text) for span in splitter.end()) == len(text)
 
 
-# ------------------------------------------------------------------------------------- the hard cases
+# ----------------------------------------------------------------------------------------- edge cases
 
 
 def test_case_1_marker_split_over_chunks() -> None:
@@ -240,7 +240,7 @@ def test_case_4_opening_marker_prefilled_by_the_template() -> None:
     assert split("a\n</think>\nb", "think-forced") == expected
     assert split("a\n</think>\nb", "think-explicit") == expected
     assert split("a", "think-explicit", thinking=False) == [("text", "a")]
-    # A model that writes the marker all the same.
+    # A model that writes the marker anyway.
     assert split("\n<think>\na</think>", "think-forced")[0] == ("open", "\n<think>\n")
 
 
@@ -296,7 +296,7 @@ def test_case_6_unclosed_before_any_reasoning() -> None:
     assert splitter.feed("<think>\n") == []
     assert splitter.end() == [Span(DROP, "<think>\n")]
     assert splitter.truncated
-    silent = Splitter("think-forced")  # nothing was said at all
+    silent = Splitter("think-forced")  # no text at all
     assert silent.end() == []
     assert not silent.truncated
 
@@ -411,7 +411,7 @@ def test_case_14_empty_block(text: str) -> None:
 
 
 def test_case_15_reasoning_in_a_field_and_in_tags() -> None:
-    """Whether the tagged copy repeats the field is the caller's to compare: the text is there, stripped."""
+    """The caller compares the tagged copy with the field: the text is available, stripped."""
     native = "The same thought."
     assert text_of(split(f"<think>\n{native}\n</think>\n\nb"), THINKING) == native
 

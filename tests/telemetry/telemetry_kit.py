@@ -58,18 +58,18 @@ class CapturedTelemetry(logging.Handler):
 
 
 @contextmanager
-def listening(config: dict[str, Any]) -> Iterator[tuple[Served, CapturedTelemetry]]:
-    heard = CapturedTelemetry()
+def captured_telemetry(config: dict[str, Any]) -> Iterator[tuple[Served, CapturedTelemetry]]:
+    captured = CapturedTelemetry()
     root, ours = logging.getLogger(), logging.getLogger("pellucid")
     before = root.level, ours.level
-    root.addHandler(heard)
+    root.addHandler(captured)
     root.setLevel(logging.DEBUG)
     ours.setLevel(logging.DEBUG)
     try:
-        with serve(config, tracers=heard.tracers) as gateway:
-            yield gateway, heard
+        with serve(config, tracers=captured.tracers) as gateway:
+            yield gateway, captured
     finally:
-        root.removeHandler(heard)
+        root.removeHandler(captured)
         root.setLevel(before[0])
         ours.setLevel(before[1])
 
@@ -99,5 +99,5 @@ def calls(name: str, arguments: str) -> Script:
 def metrics(gateway: Served, headers: dict[str, str] | None = None) -> dict[str, float]:
     """Every number, by its name and labels."""
     body = gateway.request("GET", "/metrics", headers=headers).body.decode()
-    found = re.findall(r"^(\S+(?:\{.*\})?) (\S+)$", body, re.MULTILINE)
-    return {name: float(value) for name, value in found}
+    samples = re.findall(r"^(\S+(?:\{.*\})?) (\S+)$", body, re.MULTILINE)
+    return {name: float(value) for name, value in samples}

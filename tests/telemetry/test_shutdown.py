@@ -53,11 +53,11 @@ def ready(gateway: Gateway) -> int | None:
         return None
 
 
-def lines_of(said: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+def lines_of(stderr: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stderr.splitlines() if line.startswith("{")]
 
 
-def test_streams_end_whole_while_others_are_turned_away(serve: ServeThread, upstream: Upstream) -> None:
+def test_streams_are_completed_and_new_requests_are_refused(serve: ServeThread, upstream: Upstream) -> None:
     tap = Tap(upstream)
     with serve(config=config(upstream, shutdown_seconds=HOUR)) as serving:
         gateway = Gateway(serving.port)
@@ -77,12 +77,12 @@ def test_streams_end_whole_while_others_are_turned_away(serve: ServeThread, upst
         whole = [stream.rest() for stream in streams]
         for stream in streams:
             stream.leave()
-        status, said = serving.end()
+        status, stderr = serving.end()
     assert status == 0
     for body in whole:
         assert verify(body) == []
         assert events_of(body)[-1]["type"] == "response.completed"
-    runs = [line for line in lines_of(said) if "run" in line]
+    runs = [line for line in lines_of(stderr) if "run" in line]
     assert [(line["run"], line["status"]) for line in runs] == [("completed", 200)] * 20
 
 
@@ -96,7 +96,7 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
-def test_for_a_while_only_those_who_ask_whether_it_is_ready_are_told(
+def test_readiness_fails_before_requests_are_refused(
     process_state: pytest.MonkeyPatch, serve: ServeThread, upstream: Upstream
 ) -> None:
     """Until whoever sends requests has looked again, they come, and are served."""
@@ -109,12 +109,12 @@ def test_for_a_while_only_those_who_ask_whether_it_is_ready_are_told(
         wait_until(lambda: gateway.request("GET", "/ready").status == 503)
         assert gateway.ask(tap.model).json["status"] == "completed"
         clock.ahead = HOUR
-        status, said = serving.end()
+        status, stderr = serving.end()
     assert status == 0
-    assert f"model={tap.model}" in said
+    assert f"model={tap.model}" in stderr
 
 
-def test_what_does_not_end_in_time_says_why(
+def test_a_run_that_does_not_end_in_time_reports_the_shutdown(
     process_state: pytest.MonkeyPatch, serve: ServeThread, upstream: Upstream
 ) -> None:
     tap = Tap(upstream)
@@ -133,14 +133,14 @@ def test_what_does_not_end_in_time_says_why(
             assert background.status == 200
             serving.stop()
             body = stream.rest()
-        status, said = serving.end()
+        status, stderr = serving.end()
     assert status == 0
     assert waits == [0.0], "streams and runs in the background wait at the same time"
     assert verify(body) == []
     last = events_of(body)[-1]
     assert last["type"] == "response.failed"
     assert last["response"]["error"]["code"] == "stopping"
-    runs = [line for line in lines_of(said) if "run" in line]
+    runs = [line for line in lines_of(stderr) if "run" in line]
     assert {(line["message"], line["run"], line["run_error"]) for line in runs} == {
         ("request", "failed", "unavailable"),
         ("run", "failed", "unavailable"),

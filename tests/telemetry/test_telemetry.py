@@ -11,53 +11,53 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pellucid.telemetry.spans import Tracing
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import serve
-from tests.telemetry.telemetry_kit import calls, config_of, listening, metrics
+from tests.telemetry.telemetry_kit import calls, captured_telemetry, config_of, metrics
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 TOOLS = {"functions": ["tests.telemetry.telemetry_kit:add", "tests.telemetry.telemetry_kit:broken"]}
 RUN = 'model="{}",provider="vllm"'
 
 
-def test_a_run_with_tools_is_told_whole(upstream: Upstream) -> None:
+def test_a_run_with_tools_has_metrics_spans_and_lines(upstream: Upstream) -> None:
     model = upstream.plays(
         calls("add", '{"a": 1, "b": 2}'), calls("broken", '{"words": "t0psecret"}'), calls("add", "{}"), say()
     )
-    with listening(config_of(upstream, model, tools=TOOLS)) as (gateway, heard):
+    with captured_telemetry(config_of(upstream, model, tools=TOOLS)) as (gateway, captured):
         trace = "0af7651916cd43dd8448eb211c80319c"
         reply = gateway.post(
             {"model": model, "input": "Why?", "stream": True}, {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
         )
         gateway.idle()
-        found = metrics(gateway)
+        numbers = metrics(gateway)
     assert reply.status == 200
 
     run = RUN.format(model)
-    assert found[f'pellucid_run_ends_total{{{run},status="completed"}}'] == 1
-    assert found[f"pellucid_upstream_turns_total{{{run}}}"] == 4
-    assert found[f"pellucid_input_tokens_total{{{run}}}"] == 3 * 5 + 7
-    assert found[f"pellucid_output_tokens_total{{{run}}}"] == 3 * 6 + 9
-    assert found[f"pellucid_reasoning_tokens_total{{{run}}}"] == 3 * 2
+    assert numbers[f'pellucid_run_ends_total{{{run},status="completed"}}'] == 1
+    assert numbers[f"pellucid_upstream_turns_total{{{run}}}"] == 4
+    assert numbers[f"pellucid_input_tokens_total{{{run}}}"] == 3 * 5 + 7
+    assert numbers[f"pellucid_output_tokens_total{{{run}}}"] == 3 * 6 + 9
+    assert numbers[f"pellucid_reasoning_tokens_total{{{run}}}"] == 3 * 2
     for name in ("first_reasoning", "first_answer", "thinking", "run"):
-        assert found[f"pellucid_{name}_seconds_count{{{run}}}"] == 1
-    assert found['pellucid_tool_calls_total{outcome="success",tool="add"}'] == 1
-    assert found['pellucid_tool_calls_total{outcome="retry",tool="add"}'] == 1
-    assert found['pellucid_tool_calls_total{outcome="failed",tool="broken"}'] == 1
-    assert found['pellucid_tool_seconds_count{tool="add"}'] == 2
-    assert found[f'pellucid_open_runs{{model="{model}"}}'] == 0
-    assert found['pellucid_open_streams{protocol="openresponses"}'] == 0
+        assert numbers[f"pellucid_{name}_seconds_count{{{run}}}"] == 1
+    assert numbers['pellucid_tool_calls_total{outcome="success",tool="add"}'] == 1
+    assert numbers['pellucid_tool_calls_total{outcome="retry",tool="add"}'] == 1
+    assert numbers['pellucid_tool_calls_total{outcome="failed",tool="broken"}'] == 1
+    assert numbers['pellucid_tool_seconds_count{tool="add"}'] == 2
+    assert numbers[f'pellucid_open_runs{{model="{model}"}}'] == 0
+    assert numbers['pellucid_open_streams{protocol="openresponses"}'] == 0
 
-    [request] = heard.named("POST")
+    [request] = captured.named("POST")
     assert (request.name, request.kind) == ("POST /v1/responses", SpanKind.SERVER)
     assert request.parent is not None
     assert format(request.parent.span_id, "016x") == "b7ad6b7169203331"
-    told = dict(request.attributes or {})
-    assert told["gen_ai.operation.name"] == "chat"
-    assert told["gen_ai.request.model"] == model
-    assert told["gen_ai.response.id"] == reply.events[0]["response"]["id"]
-    assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (22, 27)
-    assert told["gen_ai.usage.reasoning.output_tokens"] == 6
-    assert told["pellucid.request_id"] == reply.headers["x-request-id"]
-    turns, tools = heard.named("chat "), heard.named("execute_tool ")
+    attributes = dict(request.attributes or {})
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert attributes["gen_ai.request.model"] == model
+    assert attributes["gen_ai.response.id"] == reply.events[0]["response"]["id"]
+    assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (22, 27)
+    assert attributes["gen_ai.usage.reasoning.output_tokens"] == 6
+    assert attributes["pellucid.request_id"] == reply.headers["x-request-id"]
+    turns, tools = captured.named("chat "), captured.named("execute_tool ")
     assert [(span.kind, span.status.status_code) for span in turns] == [(SpanKind.CLIENT, StatusCode.UNSET)] * 4
     assert [dict(span.attributes or {})["gen_ai.response.finish_reasons"] for span in turns] == [
         *([("tool_call",)] * 3),
@@ -70,12 +70,12 @@ def test_a_run_with_tools_is_told_whole(upstream: Upstream) -> None:
         assert span.parent.span_id == request.context.span_id
         assert format(span.context.trace_id, "032x") == trace
 
-    line = next(line for line in heard.lines if line["path"] == "/v1/responses")
+    line = next(line for line in captured.lines if line["path"] == "/v1/responses")
     assert line["what"] == "request"
     assert (line["status"], line["run"], line["model"], line["owner"]) == (200, "completed", model, "local")
     assert (line["input_tokens"], line["output_tokens"], line["reasoning_tokens"]) == (22, 27, 6)
     assert line["upstream"] == "up-1,up-1,up-1"
-    assert "t0psecret" not in "".join(heard.written)
+    assert "t0psecret" not in "".join(captured.written)
 
 
 async def _fails_midway(call: Call) -> None:
@@ -90,38 +90,38 @@ async def _refuses(call: Call) -> None:
 
 
 @pytest.mark.parametrize(("script", "kind"), [(_fails_midway, "unavailable"), (_refuses, "too_many_requests")])
-def test_what_the_models_side_fails_with_is_counted_once(upstream: Upstream, script: Any, kind: str) -> None:
+def test_a_failure_of_the_provider_is_counted_once(upstream: Upstream, script: Any, kind: str) -> None:
     model = upstream.plays(script)
-    with listening(config_of(upstream, model)) as (gateway, heard):
+    with captured_telemetry(config_of(upstream, model)) as (gateway, captured):
         for stream in (True, False):
             gateway.ask(model, stream=stream)
         gateway.idle()
-        found = metrics(gateway)
-    assert found[f'pellucid_upstream_errors_total{{kind="{kind}",provider="vllm"}}'] == 2
-    for span in heard.spans:
+        numbers = metrics(gateway)
+    assert numbers[f'pellucid_upstream_errors_total{{kind="{kind}",provider="vllm"}}'] == 2
+    for span in captured.spans:
         assert dict(span.attributes or {})["error.type"] == kind
-    assert "t0psecret" not in "".join(heard.written)
+    assert "t0psecret" not in "".join(captured.written)
     if script is _refuses:
-        assert {line.get("error") for line in heard.lines if line["path"] == "/v1/responses"} == {kind}
-        assert [dict(span.attributes or {})["pellucid.upstream.request_id"] for span in heard.named("chat")] == [
+        assert {line.get("error") for line in captured.lines if line["path"] == "/v1/responses"} == {kind}
+        assert [dict(span.attributes or {})["pellucid.upstream.request_id"] for span in captured.named("chat")] == [
             "up-9"
         ] * 2
 
 
-def test_a_client_that_leaves_and_a_server_that_stops_are_no_failures_of_the_model(upstream: Upstream) -> None:
+def test_a_disconnect_and_a_shutdown_are_no_failures_of_the_model(upstream: Upstream) -> None:
     model = upstream.plays(_hangs)
-    with listening(config_of(upstream, model)) as (gateway, heard):
+    with captured_telemetry(config_of(upstream, model)) as (gateway, captured):
         with gateway.open(model) as stream:
             stream.until("Hm")
-            found = metrics(gateway)
-            assert found['pellucid_open_streams{protocol="openresponses"}'] == 1
-            assert found[f'pellucid_open_runs{{model="{model}"}}'] == 1
+            numbers = metrics(gateway)
+            assert numbers['pellucid_open_streams{protocol="openresponses"}'] == 1
+            assert numbers[f'pellucid_open_runs{{model="{model}"}}'] == 1
         gateway.idle()
-        found = metrics(gateway)
-    assert found[f'pellucid_run_ends_total{{{RUN.format(model)},status="cancelled"}}'] == 1
-    assert found['pellucid_open_streams{protocol="openresponses"}'] == 0
-    assert not [name for name in found if "upstream_errors" in name]
-    assert [dict(span.attributes or {})["error.type"] for span in heard.named("chat")] == ["cancelled"]
+        numbers = metrics(gateway)
+    assert numbers[f'pellucid_run_ends_total{{{RUN.format(model)},status="cancelled"}}'] == 1
+    assert numbers['pellucid_open_streams{protocol="openresponses"}'] == 0
+    assert not [name for name in numbers if "upstream_errors" in name]
+    assert [dict(span.attributes or {})["error.type"] for span in captured.named("chat")] == ["cancelled"]
 
 
 def test_labels_are_bounded(upstream: Upstream) -> None:
@@ -136,14 +136,14 @@ def test_labels_are_bounded(upstream: Upstream) -> None:
             gateway.request("GET", f"/made/up/{n}")
             gateway.request("GET", f"/v1/responses/resp_{n}")
             gateway.request(f"MADEUP{n}", "/v1/responses")
-        found = metrics(gateway)
-    assert "made-up" not in str(found)
-    assert found['pellucid_upstream_turns_total{model="other",provider="vllm"}'] == 21
+        numbers = metrics(gateway)
+    assert "made-up" not in str(numbers)
+    assert numbers['pellucid_upstream_turns_total{model="other",provider="vllm"}'] == 21
     # Two routes and one method more, each with one status, and their times.
-    assert len(found) - before < 100
+    assert len(numbers) - before < 100
 
 
-def test_gateways_of_one_process_count_apart(upstream: Upstream) -> None:
+def test_gateways_of_one_process_have_separate_metrics(upstream: Upstream) -> None:
     model = upstream.plays(say())
     name = f'pellucid_run_ends_total{{{RUN.format(model)},status="completed"}}'
     with serve(config_of(upstream, model)) as one, serve(config_of(upstream, model)) as other:
@@ -152,7 +152,7 @@ def test_gateways_of_one_process_count_apart(upstream: Upstream) -> None:
         assert name not in metrics(other)
 
 
-def test_metrics_are_for_those_who_may_use_the_gateway(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_need_access_to_the_gateway(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "sesame-open-the-door-please")
     from pellucid.server.config import check_config
 
@@ -172,33 +172,33 @@ def test_metrics_are_for_those_who_may_use_the_gateway(upstream: Upstream, monke
         assert gateway.request("GET", "/metrics").status == 404
 
 
-def test_every_answer_says_what_its_request_is_called(upstream: Upstream) -> None:
+def test_every_response_has_a_request_id(upstream: Upstream) -> None:
     model = upstream.plays(say())
-    with listening(config_of(upstream, model)) as (gateway, heard):
+    with captured_telemetry(config_of(upstream, model)) as (gateway, captured):
         for method, path in (("GET", "/health"), ("GET", "/nowhere"), ("PUT", "/v1/responses"), ("GET", "/v1/models")):
             assert gateway.request(method, path).headers["x-request-id"].startswith("req_")
-        given = gateway.post({"model": model, "input": "x"}, {"X-Request-Id": "mine-1"})
+        accepted = gateway.post({"model": model, "input": "x"}, {"X-Request-Id": "mine-1"})
         refused = gateway.post({"model": model}, {"X-Request-Id": "two words"})
         gateway.request("GET", "/v1/models?key=t0psecret")
         gateway.idle()
-    assert given.headers["x-request-id"] == "mine-1"
+    assert accepted.headers["x-request-id"] == "mine-1"
     assert refused.headers["x-request-id"].startswith("req_")
-    assert {line["request_id"] for line in heard.lines} >= {"mine-1", refused.headers["x-request-id"]}
-    assert "t0psecret" not in "".join(heard.written)
+    assert {line["request_id"] for line in captured.lines} >= {"mine-1", refused.headers["x-request-id"]}
+    assert "t0psecret" not in "".join(captured.written)
 
 
-def test_a_run_in_the_background_has_a_line_and_spans_of_its_own(upstream: Upstream) -> None:
+def test_a_background_run_has_its_own_line_and_spans(upstream: Upstream) -> None:
     model = upstream.plays(say())
-    with listening(config_of(upstream, model)) as (gateway, heard):
+    with captured_telemetry(config_of(upstream, model)) as (gateway, captured):
         reply = gateway.post({"model": model, "input": "x", "background": True})
-        wait_until(lambda: any(line["what"] == "run" for line in heard.lines))
-        found = metrics(gateway)
-    [line] = [line for line in heard.lines if line["what"] == "run"]
+        wait_until(lambda: any(line["what"] == "run" for line in captured.lines))
+        numbers = metrics(gateway)
+    [line] = [line for line in captured.lines if line["what"] == "run"]
     assert (line["run"], line["response_id"]) == ("completed", reply.json["id"])
     assert line["request_id"] == reply.headers["x-request-id"]
     assert (line["input_tokens"], line["output_tokens"]) == (7, 9)
-    assert found[f'pellucid_run_ends_total{{{RUN.format(model)},status="completed"}}'] == 1
-    [request], [turn] = heard.named("POST"), heard.named("chat")
+    assert numbers[f'pellucid_run_ends_total{{{RUN.format(model)},status="completed"}}'] == 1
+    [request], [turn] = captured.named("POST"), captured.named("chat")
     assert turn.parent is not None
     assert turn.parent.span_id == request.context.span_id
 
@@ -210,28 +210,28 @@ def test_each_turn_of_a_socket_is_a_request(upstream: Upstream) -> None:
 
     def ask(socket: Any, **body: Any) -> list[Any]:
         socket.send(json.dumps({"type": "response.create", "store": False, **body}))
-        told: list[Any] = []
-        while not told or told[-1]["type"] not in ("response.completed", "error"):
-            told.append(json.loads(socket.recv(LIMIT_SECONDS)))
-        return told
+        messages: list[Any] = []
+        while not messages or messages[-1]["type"] not in ("response.completed", "error"):
+            messages.append(json.loads(socket.recv(LIMIT_SECONDS)))
+        return messages
 
-    with listening(config_of(upstream, model)) as (gateway, heard):
+    with captured_telemetry(config_of(upstream, model)) as (gateway, captured):
         with connect(gateway.url.replace("http", "ws") + "/v1/responses") as socket:
             assert ask(socket, model=model, input="x")[-1]["type"] == "response.completed"
             assert ask(socket, model=model, input=7)[-1]["type"] == "error"
         gateway.idle()
-        wait_until(lambda: len(heard.lines) >= 3)
-        found = metrics(gateway)
+        wait_until(lambda: len(captured.lines) >= 3)
+        numbers = metrics(gateway)
     about = 'method="WEBSOCKET",protocol="openresponses",route="/v1/responses"'
-    assert [found[f'pellucid_requests_total{{{about},status="{status}"}}'] for status in (101, 200, 400)] == [1, 1, 1]
-    one, two, whole = [line for line in heard.lines if line["path"] == "/v1/responses"]
+    assert [numbers[f'pellucid_requests_total{{{about},status="{status}"}}'] for status in (101, 200, 400)] == [1, 1, 1]
+    one, two, whole = [line for line in captured.lines if line["path"] == "/v1/responses"]
     assert (one["request_id"], two["request_id"]) == (f"{whole['request_id']}.1", f"{whole['request_id']}.2")
     assert (one["run"], two["error"]) == ("completed", "invalid_request")
-    assert found['pellucid_open_streams{protocol="openresponses"}'] == 0
-    assert len(heard.named("WEBSOCKET")) == 2
+    assert numbers['pellucid_open_streams{protocol="openresponses"}'] == 0
+    assert len(captured.named("WEBSOCKET")) == 2
 
 
-def test_without_anybody_to_tell_there_are_no_spans() -> None:
+def test_without_a_tracer_there_are_no_spans() -> None:
     assert (
         Tracing().start_request("x", {}, {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
         is None
@@ -244,10 +244,10 @@ async def _hangs(call: Call) -> None:
     await call.gone()
 
 
-def test_a_run_that_gets_no_place_was_none(upstream: Upstream) -> None:
+def test_a_run_refused_by_a_limit_is_not_counted(upstream: Upstream) -> None:
     model = upstream.plays(_hangs)
     access = {"default_policy": "one", "policies": {"one": {"streams": 1}}}
-    with listening({**config_of(upstream, model), "access": access}) as (gateway, _):
+    with captured_telemetry({**config_of(upstream, model), "access": access}) as (gateway, _):
         with gateway.open(model) as stream:
             stream.until("Hm")
             for streamed in (True, False):
@@ -256,6 +256,6 @@ def test_a_run_that_gets_no_place_was_none(upstream: Upstream) -> None:
                 assert (late.status, late.error["code"]) == (429, "too_many_streams")
             assert metrics(gateway)[f'pellucid_open_runs{{model="{model}"}}'] == 1
         gateway.idle()
-        found = metrics(gateway)
-    assert found[f'pellucid_open_runs{{model="{model}"}}'] == 0
-    assert [found[name] for name in found if name.startswith("pellucid_run_seconds_count") and model in name] == [1]
+        numbers = metrics(gateway)
+    assert numbers[f'pellucid_open_runs{{model="{model}"}}'] == 0
+    assert [numbers[name] for name in numbers if name.startswith("pellucid_run_seconds_count") and model in name] == [1]

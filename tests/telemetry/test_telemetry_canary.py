@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripted import Call, Script, Upstream
 from tests.scripted.gateway import Served
-from tests.telemetry.telemetry_kit import CapturedTelemetry, listening
+from tests.telemetry.telemetry_kit import CapturedTelemetry, captured_telemetry
 from tests.view.canary_wires import CANARIES, ERROR, Canary
 from tests.view.view_kit import SECRET, SUMMARY
 
@@ -34,15 +34,15 @@ async def talks_nonsense(call: Call) -> None:
     await call.answer(200, f"{SECRET}: {SECRET}\n\ndata: {SECRET}\n\n".encode(), "text/event-stream")
 
 
-def told(heard: CapturedTelemetry, gateway: Served) -> str:
+def all_telemetry(captured: CapturedTelemetry, gateway: Served) -> str:
     """All that was told."""
-    lines = "\n".join(heard.written)
-    spans = "\n".join(span.to_json() for span in heard.spans)
+    lines = "\n".join(captured.written)
+    spans = "\n".join(span.to_json() for span in captured.spans)
     return lines + spans + gateway.request("GET", "/metrics").body.decode()
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_what_is_thought_is_told_to_nobody(upstream: Upstream, stream: bool) -> None:
+def test_no_reasoning_is_in_logs_metrics_or_spans(upstream: Upstream, stream: bool) -> None:
     providers: dict[str, Any] = {}
     models: dict[str, Any] = {}
     for canary in CANARIES:
@@ -61,7 +61,7 @@ def test_what_is_thought_is_told_to_nobody(upstream: Upstream, stream: bool) -> 
     sung = 0
     original, upstream._scripts = upstream._scripts, _Always(any_of_them)
     try:
-        with listening({"providers": providers, "models": models}) as (gateway, heard):
+        with captured_telemetry({"providers": providers, "models": models}) as (gateway, captured):
             for name, script in scripts.items():
                 playing.append(script)
                 for view in VIEWS:
@@ -71,12 +71,12 @@ def test_what_is_thought_is_told_to_nobody(upstream: Upstream, stream: bool) -> 
                 chat = {"model": name, "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
                 gateway.request("POST", "/v1/chat/completions", json.dumps(chat).encode())
             gateway.idle()
-            everything = told(heard, gateway)
+            everything = all_telemetry(captured, gateway)
     finally:
         upstream._scripts = original
     assert sung >= len(CANARIES) // 2, "it sings to those who may hear it"
-    assert len(heard.lines) >= len(scripts) * 5
-    assert len(heard.named("chat ")) == len(scripts) * 5
+    assert len(captured.lines) >= len(scripts) * 5
+    assert len(captured.named("chat ")) == len(scripts) * 5
     for secret in SECRETS:
         at = everything.find(secret)
         assert at < 0, everything[max(0, at - 300) : at + 100]

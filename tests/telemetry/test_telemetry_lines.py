@@ -25,15 +25,15 @@ def written(form: LogFormat, message: str, *args: Any, error: BaseException | No
 
 
 @given(st.dictionaries(names, values))
-def test_nothing_that_is_told_begins_a_line_or_pretends_to_be_a_field(fields: dict[str, Any]) -> None:
+def test_no_value_can_begin_a_line_or_imitate_a_field(fields: dict[str, Any]) -> None:
     text = written("text", "%s", LogLine("request", fields))
     assert len(text.splitlines()) == 1
-    told = {name: value for name, value in fields.items() if value is not None}
+    present = {name: value for name, value in fields.items() if value is not None}
     # Each field once: a value that looks like one is in quotes.
     outside = [piece.split("=")[0] for piece in _unquoted(text).split(" ")[3:]]
-    assert outside == list(told)
+    assert outside == list(present)
     entry = json.loads(written("json", "%s", LogLine("request", fields)))
-    assert {name: entry[name] for name in told} == {name: _as_json(value) for name, value in told.items()}
+    assert {name: entry[name] for name in present} == {name: _as_json(value) for name, value in present.items()}
 
 
 def _unquoted(text: str) -> str:
@@ -52,22 +52,22 @@ def _as_json(value: Any) -> Any:
 
 
 @given(st.text())
-def test_what_others_log_is_one_line_too(text: str) -> None:
+def test_a_record_of_another_library_is_one_line(text: str) -> None:
     assert len(written("text", "%s", text).splitlines()) == 1
     assert json.loads(written("json", "%s", text))["message"] == text
 
 
-def test_a_fault_is_told_by_its_place_and_not_by_its_words() -> None:
+def test_a_failure_is_logged_with_its_location_without_its_message() -> None:
     try:
         raise ValueError("t0psecret")
     except ValueError as error:
         for form in ("text", "json"):
-            said = written(form, "it broke", error=error)
-            assert "t0psecret" not in said
-            assert "ValueError at" in said
+            line = written(form, "it broke", error=error)
+            assert "t0psecret" not in line
+            assert "ValueError at" in line
 
 
-def test_the_request_stands_on_every_line() -> None:
+def test_every_line_has_the_request_id() -> None:
     token = request_id.set("req_1")
     try:
         assert written("text", "something").endswith("something request_id=req_1")
@@ -78,9 +78,9 @@ def test_the_request_stands_on_every_line() -> None:
 
 
 @given(st.text())
-def test_an_id_of_somebody_elses_is_told_only_if_it_looks_like_one(text: str) -> None:
-    told = safe_id(text)
-    assert told is None or (
-        told == text and len(text) <= 128 and text.isascii() and " " not in text and text.isprintable()
+def test_a_client_s_request_id_is_logged_only_if_it_is_valid(text: str) -> None:
+    request_id = safe_id(text)
+    assert request_id is None or (
+        request_id == text and len(text) <= 128 and text.isascii() and " " not in text and text.isprintable()
     )
     assert safe_id("req-A.b:c_1") == "req-A.b:c_1"

@@ -45,32 +45,32 @@ def collector() -> Iterator[tuple[str, list[tuple[str, ExportTraceServiceRequest
         thread.join()
 
 
-def test_spans_get_to_a_collector(upstream: Upstream) -> None:
+def test_spans_are_exported_to_a_collector(upstream: Upstream) -> None:
     model = upstream.plays(say())
     with collector() as (url, came):
         with serve(config_of(upstream, model, telemetry={"otlp_endpoint": url})) as gateway:
             assert gateway.ask(model).status == 200
         assert {path for path, _ in came} == {"/v1/traces"}
-        told = [
+        exported = [
             (resource, span.name)
             for _, request in came
             for resource in request.resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
         ]
-    assert {name for _, name in told} == {f"chat {model}", "POST /v1/responses"}
-    service = {a.key: a.value.string_value for a in told[0][0].resource.attributes}["service.name"]
+    assert {name for _, name in exported} == {f"chat {model}", "POST /v1/responses"}
+    service = {a.key: a.value.string_value for a in exported[0][0].resource.attributes}["service.name"]
     assert service == "pellucid"
 
 
-def test_a_collector_that_is_away_stops_nobody(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_collector_blocks_no_request(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pellucid.server.observability.EXPORT_TIMEOUT_SECONDS", 0.1)
     model = upstream.plays(say())
     with serve(config_of(upstream, model, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})) as gateway:
         assert gateway.ask(model).status == 200
 
 
-def test_what_is_wrong_is_named_with_its_key(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_error_names_its_key(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError) as wrong:
         check_config(config_of(upstream, "m", telemetry={"otlp_endpoint": "collector:4318", "log": "xml"}), {})
     assert [mistake.split(":")[0] for mistake in wrong.value.mistakes] == ["telemetry.log", "telemetry.otlp_endpoint"]

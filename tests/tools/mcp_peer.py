@@ -1,5 +1,5 @@
-"""An MCP server with tools that do well, and tools that do not: `mcp_peer.py stdio`, `mcp_peer.py http PORT [json]
-[reserved]`. A `reserved` port is one that whoever starts it holds, so that no other program gets it.
+"""An MCP server with working and failing tools: `mcp_peer.py stdio`, `mcp_peer.py http PORT [json] [reserved]`.
+A `reserved` port is held by the process that starts the server, so that no other program gets it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def text(content: str) -> types.TextContent:
 
 
 async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    """Its own tools, and 300 in all, 50 on a page."""
+    """List the tools: 300 with fillers, 50 on a page."""
     names = [*NAMES, *(f"tool_{number}" for number in range(300 - len(NAMES)))]
     start = int(params.cursor) if params and params.cursor else 0
     tools = [
@@ -57,11 +57,11 @@ async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> typ
 
 
 async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-    given = params.arguments or {}
+    arguments = params.arguments or {}
     print("a line for the standard error: hunter2", file=sys.stderr)  # noqa: T201
     match params.name:
         case "add":
-            return types.CallToolResult(content=[text(str(given["a"] + given["b"]))])
+            return types.CallToolResult(content=[text(str(arguments["a"] + arguments["b"]))])
         case "boom":
             raise RuntimeError("hunter2")
         case "refuse":
@@ -73,19 +73,19 @@ async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallTo
         case "pid":
             return types.CallToolResult(content=[text(str(os.getpid()))])
         case "env":
-            return types.CallToolResult(content=[text(os.environ.get(given["name"], "none"))])
+            return types.CallToolResult(content=[text(os.environ.get(arguments["name"], "none"))])
         case "huge":
-            return types.CallToolResult(content=[text("x" * given["n"])])
+            return types.CallToolResult(content=[text("x" * arguments["n"])])
         case "meet":
             meeting.append(here := anyio.Event())
-            if len(meeting) == given["count"]:
+            if len(meeting) == arguments["count"]:
                 for waiting in meeting:
                     waiting.set()
                 meeting.clear()
             await here.wait()
             return types.CallToolResult(content=[text("met")])
         case "slow":
-            await anyio.sleep(given["seconds"])
+            await anyio.sleep(arguments["seconds"])
             return types.CallToolResult(content=[text("at last")])
         case "shape":
             return types.CallToolResult(content=[text('{"n":1}')], structured_content={"n": 1})
@@ -113,7 +113,7 @@ if __name__ == "__main__":
         import uvicorn
         from mcp.server.transport_security import TransportSecuritySettings
 
-        # It is also reached under made-up names.
+        # It is also reached under invented host names.
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(json_response="json" in sys.argv, transport_security=security)
         with socket.socket() as listener:

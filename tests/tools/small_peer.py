@@ -1,4 +1,4 @@
-"""A small MCP server without the MCP package, which starts in milliseconds; it has sessions, as servers of 2025 do.
+"""A small MCP server without the MCP package, which starts in milliseconds and has sessions (MCP of 2025).
 
 As a process: `small_peer.py [late] [endless]`, over its standard streams. `late`: it begins to read after half a
 second; `endless`: its listing has no last page. In a thread: `SmallHTTPPeer`, over streamable HTTP.
@@ -19,14 +19,14 @@ NAMES = ["add", "die", "env", "pid", "slow", "under_way"]
 
 
 class Tools:
-    """What it can do."""
+    """The tools of the server."""
 
     def __init__(self, *, endless: bool = False) -> None:
         self._endless = endless
         self._slow_calls = 0
 
     def reply(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer to a message; None if there is none (a notification, a slow call)."""
+        """Return the answer to a message, or None if there is none (a notification, a slow call)."""
         if "id" not in message:
             return None
         answer = {"jsonrpc": "2.0", "id": message["id"]}
@@ -46,14 +46,14 @@ class Tools:
                 return None if text is None else {**answer, "result": {"content": content}}
         return {**answer, "error": {"code": -32601, "message": "no such method"}}
 
-    def _call(self, name: str, given: dict[str, Any]) -> str | None:
+    def _call(self, name: str, arguments: dict[str, Any]) -> str | None:
         match name:
             case "add":
-                return str(given["a"] + given["b"])
+                return str(arguments["a"] + arguments["b"])
             case "die":
                 os._exit(1)
             case "env":
-                return os.environ.get(given["name"], "none")
+                return os.environ.get(arguments["name"], "none")
             case "pid":
                 return str(os.getpid())
             case "under_way":
@@ -67,7 +67,7 @@ class SmallHTTPPeer:
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
-        """The sessions that it knows. Without them, it is a server that has just been started again."""
+        """The known sessions. If they are cleared, the server is as after a restart."""
         numbers, tools, sessions = count(1), Tools(), self.sessions
 
         class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What becomes of calls: under an agent's rules, and under a server's."""
+"""Execution of tools: by an agent, and by a server."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def picture() -> Image:
     return Image(data="AA==", media_type="image/png")
 
 
-EVERY: list[Tool | Callable[..., Any]] = [
+TOOLS: list[Tool | Callable[..., Any]] = [
     *(fine, breaks, asks_again, fails, exits, interrupts, cancels),
     *(Tool(slow, timeout=0.1), Tool(hangs, timeout=0.1), odd, picture),
 ]
-TOLD: dict[str, tuple[str, Any]] = {
+OUTCOMES: dict[str, tuple[str, Any]] = {
     "fine": ("success", "fine"),
     "breaks": ("failed", "The tool failed (ValueError)."),
     "asks_again": ("failed", "Name a city."),
@@ -111,18 +111,18 @@ TOLD: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("parallel", [True, False])
 async def test_no_tool_of_a_server_ends_a_run(parallel: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    tools = ServerToolset(EVERY, timeout=LIMIT_SECONDS, parallel=parallel)
-    assert tools.names == set(TOLD)
-    assert [definition.name for definition in tools.definitions] == list(TOLD)
-    results = await tools.call(calls(*TOLD), CONTEXT)
-    for index, (result, (name, told)) in enumerate(zip(results, TOLD.items(), strict=True)):
+    tools = ServerToolset(TOOLS, timeout=LIMIT_SECONDS, parallel=parallel)
+    assert tools.names == set(OUTCOMES)
+    assert [definition.name for definition in tools.definitions] == list(OUTCOMES)
+    results = await tools.call(calls(*OUTCOMES), CONTEXT)
+    for index, (result, (name, outcome)) in enumerate(zip(results, OUTCOMES.items(), strict=True)):
         assert isinstance(result, ToolReturnPart)
-        assert (result.tool_name, result.tool_call_id, (result.outcome, result.content)) == (name, str(index), told)
+        assert (result.tool_name, result.tool_call_id, (result.outcome, result.content)) == (name, str(index), outcome)
     assert "hunter2" not in caplog.text
     assert f"the tool breaks failed: ValueError at {__name__}:" in caplog.text
 
 
-async def test_whoever_cancels_the_run_cancels_its_tools() -> None:
+async def test_cancelling_the_run_cancels_its_tools() -> None:
     running: list[None] = []
 
     async def slow() -> None:
@@ -139,7 +139,7 @@ async def test_whoever_cancels_the_run_cancels_its_tools() -> None:
             await task
 
 
-async def test_wrong_calls_are_told_however_often() -> None:
+async def test_invalid_calls_are_always_reported_to_the_model() -> None:
     def add(a: int) -> int:
         return a
 
@@ -149,7 +149,7 @@ async def test_wrong_calls_are_told_however_often() -> None:
 
 
 @given(st.lists(st.sampled_from(["fine", "alone", "breaks", "nothing"]), max_size=6), st.booleans())
-def test_results_come_in_the_order_of_the_calls(names: list[str], parallel: bool) -> None:
+def test_results_are_in_the_order_of_the_calls(names: list[str], parallel: bool) -> None:
     running: list[str] = []
 
     async def alone() -> None:
@@ -171,11 +171,11 @@ def test_results_come_in_the_order_of_the_calls(names: list[str], parallel: bool
     assert all(r.outcome == "success" for r in results if isinstance(r, ToolReturnPart) and r.tool_name != "breaks")
 
 
-async def test_an_agent_s_rules_raise() -> None:
+async def test_tools_of_an_agent_raise() -> None:
     box = Toolset(
         [breaks, asks_again, fails, Tool(slow, timeout=0.05)], ExecutionOptions(max_retries=1, timeout=LIMIT_SECONDS)
     )
-    attempts = FailureCounter(lambda message, code, said: RuntimeError(f"{code}: {message}: {said}"))
+    attempts = FailureCounter(lambda message, code, reason: RuntimeError(f"{code}: {message}: {reason}"))
     with pytest.raises(ValueError, match="hunter2"):
         await call_tools(box, calls("breaks"), CONTEXT, attempts)
     [failed] = await call_tools(box, calls("fails"), CONTEXT, attempts)
@@ -187,7 +187,7 @@ async def test_an_agent_s_rules_raise() -> None:
             await call_tools(box, calls(name), CONTEXT, attempts)
 
 
-async def test_functions_that_hang_keep_nobody_else_waiting() -> None:
+async def test_functions_that_hang_do_not_block_others() -> None:
     release = threading.Event()
 
     def waits() -> None:
@@ -289,7 +289,7 @@ async def test_tools_are_found_by_name() -> None:
         ("../etc:x", "write `package"),
     ],
 )
-def test_an_entry_that_is_wrong_is_named_with_what_would_be_right(entry: str, says: str) -> None:
+def test_an_invalid_entry_is_named_with_a_correction(entry: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as raised:
         load_tools(["shop_tools:tide", entry, "shop_tools:tide"], key="server.tools")
     first, second = raised.value.mistakes

@@ -1,4 +1,4 @@
-"""Tools of real MCP servers, written with the official package: started here, and over HTTP."""
+"""Tools of MCP servers that use the official package: as a process, and over HTTP."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def small(*arguments: str, **options: Any) -> MCPServer:
 
 
 class Http:
-    """A server over HTTP, in a process of its own, at a port that stays reserved while it is down."""
+    """An HTTP server in its own process, at a port that stays reserved while it is down."""
 
     def __init__(self, *options: str) -> None:
         self._reserved = socket.socket()
@@ -107,7 +107,7 @@ async def failure(server: MCPServer, tool: str, **arguments: Any) -> Any:
 # --- over every transport ----------------------------------------------------------------------------------------
 
 
-async def test_what_a_server_offers_and_returns(server: MCPServer) -> None:
+async def test_tools_of_a_server_and_their_results(server: MCPServer) -> None:
     tools = {tool.remote_name: tool for tool in await server.tools()}
     assert len(tools) == 300
     add = tools["add"]
@@ -117,18 +117,18 @@ async def test_what_a_server_offers_and_returns(server: MCPServer) -> None:
     assert await add.call(CONTEXT, add.validate({"a": 1, "b": 2})) == "3"
     assert await server.call("shape", {}) == {"n": 1}
     assert await server.call("two.parts", {}) == "one\ntwo"
-    said, picture, link = await server.call("picture", {})
-    assert (said, picture) == (Text("see:"), Image(data="iVBORw0KGgo=", media_type="image/png"))
+    caption, picture, link = await server.call("picture", {})
+    assert (caption, picture) == (Text("see:"), Image(data="iVBORw0KGgo=", media_type="image/png"))
     assert "file:///more" in link.text
-    # 3 MB are a result like any other, and calls run together over one connection.
+    # A result may have 3 MB, and calls run concurrently over one connection.
     sizes = [len(text) for text in await asyncio.gather(*(server.call("huge", {"n": 3_000_000}) for _ in range(2)))]
     assert sizes == [3_000_000] * 2
-    async with asyncio.timeout(LIMIT_SECONDS):  # each returns when all five are there
+    async with asyncio.timeout(LIMIT_SECONDS):  # each returns when all five have arrived
         met = await asyncio.gather(*(server.call("meet", {"count": 5}) for _ in range(5)))
     assert met == ["met"] * 5
 
 
-async def test_what_goes_wrong_is_told_in_words_that_quote_nothing(
+async def test_errors_and_logs_do_not_quote_internal_data(
     server: MCPServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -147,17 +147,17 @@ async def test_what_goes_wrong_is_told_in_words_that_quote_nothing(
 
 
 @dataclass(frozen=True)
-class Hasty(MCPTool):
-    """A tool with a limit of its own."""
+class HastyTool(MCPTool):
+    """A tool with its own timeout."""
 
     @property
     def timeout(self) -> float | None:
         return 0.5
 
 
-async def test_server_tools_give_every_outcome_as_a_result_in_order(server: MCPServer) -> None:
+async def test_server_tools_return_every_outcome_in_order(server: MCPServer) -> None:
     tools = {tool.name: tool for tool in await server.tools() if tool.name in ("add", "fail", "slow", "boom", "refuse")}
-    tools["slow"] = Hasty(server, "slow", tools["slow"].definition)
+    tools["slow"] = HastyTool(server, "slow", tools["slow"].definition)
     calls = [
         ToolCallPart("slow", {"seconds": 3600}, "1"),
         ToolCallPart("add", {"a": 1, "b": 2}, "2"),
@@ -173,10 +173,10 @@ async def test_server_tools_give_every_outcome_as_a_result_in_order(server: MCPS
     assert results[0].content == "It did not return within 0.5 s."
 
 
-# --- when the other side goes away -------------------------------------------------------------------------------
+# --- restarts and lost connections -------------------------------------------------------------------------------
 
 
-async def test_a_server_that_dies_in_mid_call_is_started_again_by_the_next() -> None:
+async def test_a_server_that_exits_during_a_call_is_restarted_by_the_next() -> None:
     async with small() as server:
         first = await server.call("pid", {})
         slow = asyncio.create_task(failure(server, "slow"))
@@ -186,7 +186,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_again_by_the_next() -> 
         assert "not known" in await slow
         second = await server.call("pid", {})
         assert first != second
-        # One that went while nobody called is noticed without a call that fails.
+        # A server that exits between calls is restarted without a failed call.
         os.kill(int(second), 9)
         await eventually(lambda: server._live_session() is None)
         third = await server.call("pid", {})
@@ -196,7 +196,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_again_by_the_next() -> 
         os.kill(int(third), 0)
 
 
-async def test_a_server_over_http_that_began_anew_is_given_the_call_again() -> None:
+async def test_a_call_is_repeated_if_the_http_server_lost_its_session() -> None:
     with SmallHTTPPeer() as peer:
         async with MCPServer("peer", url=peer.url) as server:
             assert await server.call("add", {"a": 1, "b": 1}) == "2"
@@ -208,7 +208,7 @@ async def test_a_server_over_http_that_began_anew_is_given_the_call_again() -> N
 
 
 @pytest.mark.needs("long")
-async def test_a_server_over_http_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_http_server_that_was_restarted_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pellucid.tools.mcp._BACKOFF_SECONDS", (3600.0, 3600.0))
     peer = Http()
     try:
@@ -217,7 +217,7 @@ async def test_a_server_over_http_that_died(monkeypatch: pytest.MonkeyPatch) -> 
             assert "not known" in await failure(server, "die")
             assert "cannot be reached" in await failure(server, "add", a=1, b=1)
             peer.start()
-            tried_again_after_its_pause(server)
+            end_backoff(server)
             assert await server.call("add", {"a": 2, "b": 2}) == "4"
             peer.kill()
             peer.start()
@@ -226,30 +226,32 @@ async def test_a_server_over_http_that_died(monkeypatch: pytest.MonkeyPatch) -> 
         peer.close()
 
 
-async def test_a_server_that_cannot_be_reached_is_not_tried_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_server_is_not_tried_again_during_the_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pellucid.tools.mcp._BACKOFF_SECONDS", (3600.0, 3600.0))
     peer = SmallHTTPPeer()
     async with MCPServer("peer", url=peer.url, connect_timeout=0.2) as server:
-        assert "cannot be reached" in await failure(server, "add", a=1, b=1)  # its port is there, and nothing answers
+        assert "cannot be reached" in await failure(
+            server, "add", a=1, b=1
+        )  # the port is open, but the server does not answer
         with peer:
             assert "cannot be reached" in await failure(server, "add", a=1, b=1)
-            tried_again_after_its_pause(server)
+            end_backoff(server)
             server._connect_timeout = LIMIT_SECONDS
             assert await server.call("add", {"a": 2, "b": 2}) == "4"
 
 
-def tried_again_after_its_pause(server: MCPServer) -> None:
-    """Its pause is over."""
+def end_backoff(server: MCPServer) -> None:
+    """End the backoff of a server."""
     assert server._backoff is not None
     server._backoff = (asyncio.get_running_loop().time(), *server._backoff[1:])
 
 
 @pytest.mark.parametrize("peer", ["http", "http_json"])
-async def test_an_answer_past_all_measure_is_not_read_to_its_end(peer: str, request: pytest.FixtureRequest) -> None:
+async def test_an_answer_that_is_too_large_is_not_read_to_its_end(peer: str, request: pytest.FixtureRequest) -> None:
     async with MCPServer("peer", url=request.getfixturevalue(peer).url, max_result=1000) as server:
-        told = [await failure(server, "huge", n=n) for n in (1001, 1_000_000)]
-        assert told[0] == "The result is too large: 1001 bytes, and at most 1000 are taken."
-        assert "than is taken" in told[1]
+        messages = [await failure(server, "huge", n=n) for n in (1001, 1_000_000)]
+        assert messages[0] == "The result is too large: 1001 bytes, and at most 1000 are taken."
+        assert "than is taken" in messages[1]
         assert await server.call("add", {"a": 1, "b": 1}) == "2"
 
 
@@ -264,7 +266,7 @@ async def test_an_answer_past_all_measure_is_not_read_to_its_end(peer: str, requ
         ({"command": sys.executable, "args": [SMALL_PEER, "endless"]}, "model_error", "no end"),
     ],
 )
-async def test_a_server_that_cannot_be_listed(options: dict[str, Any], kind: str, says: str) -> None:
+async def test_a_server_without_a_list_of_tools_is_an_error(options: dict[str, Any], kind: str, says: str) -> None:
     async with MCPServer("peer", **options) as server:
         with pytest.raises(PellucidError, match=says) as raised:
             await server.tools()
@@ -272,7 +274,7 @@ async def test_a_server_that_cannot_be_listed(options: dict[str, Any], kind: str
         assert "'peer'" in raised.value.info.message
 
 
-async def test_a_server_that_takes_longer_to_start_than_a_call_may_is_there_for_a_later_one() -> None:
+async def test_a_server_that_starts_slowly_serves_a_later_call() -> None:
     given_up = 0
     async with small("late") as server:
         async with asyncio.timeout(LIMIT_SECONDS):
@@ -286,7 +288,7 @@ async def test_a_server_that_takes_longer_to_start_than_a_call_may_is_there_for_
     assert given_up
 
 
-async def test_a_server_that_is_left_while_it_starts_leaves_nothing() -> None:
+async def test_a_server_that_is_closed_while_it_starts_leaves_no_process() -> None:
     before = asyncio.all_tasks()
     async with MCPServer("peer", command="sleep", args=["61"]) as server:
         with pytest.raises(TimeoutError):
@@ -295,7 +297,7 @@ async def test_a_server_that_is_left_while_it_starts_leaves_nothing() -> None:
     assert asyncio.all_tasks() == before
 
 
-def test_one_server_serves_one_event_loop_after_the_other(http: Http) -> None:
+def test_a_server_is_used_by_several_event_loops_in_turn(http: Http) -> None:
     server = MCPServer("peer", url=http.url)
 
     async def once() -> Any:
@@ -304,10 +306,10 @@ def test_one_server_serves_one_event_loop_after_the_other(http: Http) -> None:
     assert [asyncio.run(once()) for _ in range(2)] == ["2", "2"]
 
 
-# --- what it may do ----------------------------------------------------------------------------------------------
+# --- permissions -------------------------------------------------------------------------------------------------
 
 
-async def test_a_started_server_sees_only_the_environment_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_process_has_only_the_configured_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hunter2")
     async with small(env={"GIVEN": "yes"}) as server:
         assert await server.call("env", {"name": "SECRET_KEY"}) == "none"
@@ -339,12 +341,12 @@ async def test_a_server_that_a_request_names_is_reached_under_the_policy(http: H
 @pytest.mark.parametrize(
     "options", [{}, {"command": "x", "url": "http://x"}, {"url": "http://x", "headers": {"Host": "y"}}]
 )
-def test_what_cannot_be_a_server(options: dict[str, Any]) -> None:
+def test_invalid_options_of_a_server(options: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match="'peer'"):
         MCPServer("peer", **options)
 
 
-# --- several of them ---------------------------------------------------------------------------------------------
+# --- several servers ---------------------------------------------------------------------------------------------
 
 
 async def test_tools_of_several_servers_have_names_of_their_own(http: Http, http_json: Http) -> None:
@@ -366,7 +368,7 @@ async def test_tools_of_several_servers_have_names_of_their_own(http: Http, http
             await collect_tools([], [down], required=True)
 
 
-def test_names_that_every_model_takes() -> None:
+def test_names_are_valid_for_every_model() -> None:
     assert tool_name("a.b/c d") == "a_b_c_d"
     long = [tool_name("x" * 100 + tail) for tail in "ab"]
     assert [len(name) for name in long] == [64, 64]

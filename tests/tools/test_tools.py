@@ -1,4 +1,4 @@
-"""What a model is told of a function, and what a function gets of a model."""
+"""Definitions of functions for a model, and validation of a model's arguments."""
 
 from __future__ import annotations
 
@@ -70,28 +70,28 @@ CASES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("type_", "value", "read"), CASES)
-def test_a_type_has_a_schema_that_is_whole_and_reads_what_fits(type_: Any, value: Any, read: Any) -> None:
+def test_a_type_has_a_self_contained_schema_and_parses_valid_values(type_: Any, value: Any, read: Any) -> None:
     shape = type_adapter(type_)
     jsonschema.Draft202012Validator.check_schema(shape.schema)
     assert shape.validate(value) == read
     assert "$ref" not in shape.schema or "$defs" in shape.schema
-    # Every reference has its definition, wherever it stands.
+    # Every reference has its definition.
     names = {part.split('"')[0] for part in msgspec.json.encode(shape.schema).decode().split('"#/$defs/')[1:]}
     assert names <= set(shape.schema.get("$defs", {}))
 
 
 @pytest.mark.parametrize(("type_", "value", "says"), [(int, "x", "int"), (Point, {}, "x"), (Tree, {}, "name")])
-def test_what_does_not_fit_says_what_and_where(type_: Any, value: Any, says: str) -> None:
+def test_an_invalid_value_is_an_error_with_its_location(type_: Any, value: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         type_adapter(type_).validate(value)
 
 
-def test_a_type_that_json_cannot_carry() -> None:
+def test_a_type_without_a_json_schema_is_refused() -> None:
     with pytest.raises(RequestError, match="JSON Schema"):
         type_adapter(threading.Thread)
 
 
-def test_the_words_come_from_the_docstring_in_each_of_its_styles() -> None:
+def test_descriptions_are_from_the_docstring_in_every_style() -> None:
     def google(city: str) -> None:
         """Look.
 
@@ -126,7 +126,7 @@ def test_the_words_come_from_the_docstring_in_each_of_its_styles() -> None:
         assert definition.parameters["properties"]["city"]["description"] == "Where."
 
 
-def test_methods_positional_only_and_defaults_that_can_change() -> None:
+def test_methods_positional_only_parameters_and_mutable_defaults() -> None:
     class Store:
         def put(self, key: str, /, tags: list[str] = ["a"]) -> tuple[str, list[str]]:  # noqa: B006
             return key, tags
@@ -136,7 +136,7 @@ def test_methods_positional_only_and_defaults_that_can_change() -> None:
     assert tool._signature.call(tool.validate({"key": "k"})) == ("k", ["a"])
 
 
-def test_a_context_is_not_the_model_s_business() -> None:
+def test_the_context_is_not_in_the_schema() -> None:
     def f(ctx: RunContext[int], n: int) -> int:
         return n
 
@@ -149,18 +149,18 @@ def test_a_context_is_not_the_model_s_business() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=3), max_size=3))
-def test_whatever_a_model_writes_is_read_or_refused_in_words(arguments: dict[str, Any]) -> None:
+def test_any_arguments_are_accepted_or_refused_with_a_message(arguments: dict[str, Any]) -> None:
     def f(n: int, s: str = "") -> None: ...
 
-    said = "fine"
+    message = "fine"
     try:
         Tool(f).validate(arguments)
     except ValueError as error:
-        said = str(error)
-    assert said
+        message = str(error)
+    assert message
 
 
-def test_a_tool_says_whether_it_wants_a_context() -> None:
+def test_takes_context_depends_on_the_signature() -> None:
     def wants(ctx: RunContext[int], n: int) -> int:
         return n
 

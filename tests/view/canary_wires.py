@@ -99,10 +99,10 @@ def _event(type: str, **fields: Any) -> dict[str, Any]:
 
 def _item(index: int, item: dict[str, Any], *between: dict[str, Any]) -> list[dict[str, Any]]:
     started = {name: [] if isinstance(value, list) else value for name, value in item.items()}
-    told = [{"item_id": item["id"], "output_index": index, **one} for one in between]
+    events = [{"item_id": item["id"], "output_index": index, **one} for one in between]
     return [
         _event("response.output_item.added", output_index=index, item=started),
-        *told,
+        *events,
         _event("response.output_item.done", output_index=index, item=item),
     ]
 

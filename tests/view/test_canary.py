@@ -55,40 +55,40 @@ def test_there_is_a_canary_for_every_wire() -> None:
 
 
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: f"{canary.row} {canary.name}")
-def test_the_canary_is_heard_in_the_raw_view_alone(canary: Canary) -> None:
+def test_the_canary_is_in_the_raw_view_only(canary: Canary) -> None:
     events = run_of(canary.row, canary.body, canary.content_type, canary.model)
     assert leaks(events), "it sings"
-    said = fold(events).messages[0]
-    assert isinstance(said, ModelResponse)
-    assert said.text == (ANSWER if canary.answers else None)
+    response = fold(events).messages[0]
+    assert isinstance(response, ModelResponse)
+    assert response.text == (ANSWER if canary.answers else None)
     for reader in LESSER:
-        told = redacted(events, reader)
-        stream = encoded(told)
-        assert not leaks(told)
+        visible = redacted(events, reader)
+        stream = encoded(visible)
+        assert not leaks(visible)
         assert SECRET.encode() not in stream
         assert not leaks(redact_messages(fold(events).messages, reader))
         if reader.view != "summary":
-            assert not leaks(told, SUMMARY)
+            assert not leaks(visible, SUMMARY)
             assert SUMMARY.encode() not in stream
         if reader.view == "hidden":
-            assert not leaks(told, SEAL)
+            assert not leaks(visible, SEAL)
         # The answer and its calls are all there.
-        left = fold(told).messages[0]
+        left = fold(visible).messages[0]
         assert isinstance(left, ModelResponse)
-        assert left.text == said.text
-        assert [call.args_as_dict() for call in left.tool_calls] == [json.loads(ARGS)] * len(said.tool_calls)
+        assert left.text == response.text
+        assert [call.args_as_dict() for call in left.tool_calls] == [json.loads(ARGS)] * len(response.tool_calls)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
-def test_what_an_upstream_answers_instead_is_not_repeated(status: int) -> None:
+def test_an_upstream_error_is_not_quoted(status: int) -> None:
     for body in (json.dumps({"error": ERROR}), json.dumps({"message": SECRET, "__type": SECRET}), f"<h1>{SECRET}</h1>"):
         error = replace(error_from_response(status, body.encode()), retry_after=2)
         assert leaks(error)
         for reader in LESSER:
-            told = redact_error(error, reader)
-            assert not leaks(told)
-            assert SECRET not in json.dumps(error_body(told))
-            assert (told.kind, told.retry_after) == (error.kind, 2)
+            visible = redact_error(error, reader)
+            assert not leaks(visible)
+            assert SECRET not in json.dumps(error_body(visible))
+            assert (visible.kind, visible.retry_after) == (error.kind, 2)
 
 
 # --- what real models thought ----------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _text(native: Any) -> str:
 
 
 @pytest.mark.needs("recordings")
-def test_what_a_real_model_thought_is_in_no_lesser_view() -> None:
+def test_reasoning_of_recorded_models_is_in_no_lesser_view() -> None:
     with Cases() as case:
         for folder in recordings(*ROWS):
             with case(f"{folder.parent.name}/{folder.name}"):
@@ -137,15 +137,15 @@ def assert_no_lesser_view_has_thought(row: str, body: bytes) -> None:
     secret, summaries = carried(events)
     for view in LESSER_VIEWS:
         reader = Viewer(view)
-        told = redacted(events, reader)
-        assert fold(told).messages == redact_messages(fold(events).messages, reader)
+        visible = redacted(events, reader)
+        assert fold(visible).messages == redact_messages(fold(events).messages, reader)
         answer = _answer(events, view)
-        shown = encoded(told).decode() + msgspec.json.encode(told).decode()
+        shown = encoded(visible).decode() + msgspec.json.encode(visible).decode()
         for stretch in secret | (summaries if view != "summary" else set()):
             written = json.dumps(stretch, ensure_ascii=False)[1:-1]
             # A model that says what it thought has said it.
             assert stretch in answer or written not in shown, stretch
-        assert isinstance(told[-1], RunEndEvent)
+        assert isinstance(visible[-1], RunEndEvent)
 
 
 def _answer(events: list[Event], view: str) -> str:

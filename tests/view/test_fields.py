@@ -22,13 +22,13 @@ STRUCTS: set[type[msgspec.Struct]] = {
 }
 
 
-def test_the_table_is_about_the_whole_vocabulary() -> None:
+def test_the_table_covers_every_struct() -> None:
     named = {*get_args(Event), *get_args(PartDelta), *get_args(ModelResponsePart), *get_args(ModelRequestPart)}
     assert named <= STRUCTS
     assert set(FIELD_RULES) == STRUCTS
 
 
-def test_every_field_is_decided_on_once() -> None:
+def test_every_field_has_one_rule() -> None:
     """A new field fails here: decide in `view/fields.py` whether it leaves a view that is less than raw."""
     with Cases() as case:
         for cls in STRUCTS:
@@ -37,7 +37,7 @@ def test_every_field_is_decided_on_once() -> None:
                 assert sorted(decided) == sorted(cls.__struct_fields__)
 
 
-def test_a_field_that_nobody_decided_on_does_not_leave_by_itself() -> None:
+def test_a_field_without_a_rule_is_withheld() -> None:
     class Grown(msgspec.Struct, frozen=True):
         text: str
         late: str | None = None
@@ -48,7 +48,7 @@ def test_a_field_that_nobody_decided_on_does_not_leave_by_itself() -> None:
     assert rule(same) is same
 
 
-def test_a_field_that_must_be_there_has_to_be_decided_on() -> None:
+def test_a_required_field_needs_a_rule() -> None:
     class Grown(msgspec.Struct, frozen=True):
         text: str
         late: str
@@ -57,7 +57,7 @@ def test_a_field_that_must_be_there_has_to_be_decided_on() -> None:
         StructRedactor(Grown, FieldRules("text"))
 
 
-def test_what_is_withheld_is_gone() -> None:
+def test_withheld_fields_are_removed() -> None:
     """Whatever stands in the withheld fields, what leaves says what a struct without them says."""
     with Cases() as case:
         for cls in STRUCT_REDACTORS:
@@ -66,6 +66,6 @@ def test_what_is_withheld_is_gone() -> None:
                 table = FIELD_RULES[cls]
                 needed: dict[str, Any] = {name: f"<{name}>" for name, field in fields.items() if field.required}
                 secret: dict[str, Any] = dict.fromkeys(table.withheld.split(), "t0psecret")
-                given: dict[str, Any] = {name: f"<{name}>" for name in table.computed.split()}
-                full, bare = cls(**needed | given | secret), cls(**needed | given)
-                assert STRUCT_REDACTORS[cls](full, **given) == STRUCT_REDACTORS[cls](bare, **given) == bare
+                computed: dict[str, Any] = {name: f"<{name}>" for name in table.computed.split()}
+                full, bare = cls(**needed | computed | secret), cls(**needed | computed)
+                assert STRUCT_REDACTORS[cls](full, **computed) == STRUCT_REDACTORS[cls](bare, **computed) == bare

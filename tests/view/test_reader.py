@@ -13,7 +13,7 @@ views = st.sampled_from(VIEWS)
 
 
 @given(views, views, views)
-def test_views_are_an_order(a: View, b: View, c: View) -> None:
+def test_views_are_totally_ordered(a: View, b: View, c: View) -> None:
     assert stricter(a, a) == a
     assert stricter(a, b) == stricter(b, a) in (a, b)
     assert stricter(stricter(a, b), c) == stricter(a, stricter(b, c))
@@ -22,20 +22,20 @@ def test_views_are_an_order(a: View, b: View, c: View) -> None:
 
 
 @given(views, views)
-def test_a_request_may_ask_for_less_and_not_for_more(asked: View, allowed: View) -> None:
+def test_a_request_may_ask_for_less_and_not_for_more(requested: View, allowed: View) -> None:
     assert resolve_view(None, allowed) == allowed
-    if VIEWS.index(asked) >= VIEWS.index(allowed):
-        assert resolve_view(asked, allowed) == asked
+    if VIEWS.index(requested) >= VIEWS.index(allowed):
+        assert resolve_view(requested, allowed) == requested
         return
     with pytest.raises(RequestError) as caught:
-        resolve_view(asked, allowed, "reasoning.view")
+        resolve_view(requested, allowed, "reasoning.view")
     info = caught.value.info
     assert (info.kind, info.code, info.param) == ("forbidden", "view_not_allowed", "reasoning.view")
     assert repr(allowed) in info.message
-    assert repr(asked) in info.message
+    assert repr(requested) in info.message
 
 
-def test_the_sentence_says_what_would_be_right() -> None:
+def test_the_error_message_lists_the_allowed_views() -> None:
     with pytest.raises(RequestError) as caught:
         resolve_view("raw", "sealed")
     assert caught.value.info.message == (
@@ -53,15 +53,15 @@ def test_a_view_has_one_of_four_names() -> None:
 
 
 @given(views, st.booleans(), st.none() | views, st.none() | st.booleans(), st.none() | st.booleans())
-def test_what_is_asked_for_is_never_more_than_what_is_allowed(
-    view: View, counts: bool, asked: View | None, shown: bool | None, summaries: bool | None
+def test_a_request_cannot_extend_its_view(
+    view: View, counts: bool, requested: View | None, shown: bool | None, summaries: bool | None
 ) -> None:
     reader = Viewer(view, counts)
-    if (shown and not counts) or (asked is not None and stricter(asked, view) != asked):
+    if (shown and not counts) or (requested is not None and stricter(requested, view) != requested):
         with pytest.raises(RequestError):
-            reader.for_request(asked, counts=shown, summaries=summaries)
+            reader.for_request(requested, counts=shown, summaries=summaries)
         return
-    narrowed = reader.for_request(asked, counts=shown, summaries=summaries)
-    assert stricter(narrowed.view, view) == narrowed.view == (asked or view)
+    narrowed = reader.for_request(requested, counts=shown, summaries=summaries)
+    assert stricter(narrowed.view, view) == narrowed.view == (requested or view)
     assert narrowed.counts == (counts and shown is not False)
     assert narrowed.summaries == bool(summaries)

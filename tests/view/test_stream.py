@@ -74,14 +74,14 @@ lesser_readers = st.sampled_from(LESSER)
 
 @many
 @given(rich_runs, readers)
-def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], reader: Viewer) -> None:
+def test_a_redacted_stream_is_legal_and_numbered_without_gaps(events: list[Event], reader: Viewer) -> None:
     fold(events)  # the run itself is legal
-    told = redacted(events, reader)
-    folded = fold(told)  # refuses gaps, and whatever is left open
+    visible = redacted(events, reader)
+    folded = fold(visible)  # refuses gaps, and whatever is left open
     assert folded.run_end is not None
     assert folded.snapshot() is None
     last: str | None = None
-    for event in told:
+    for event in visible:
         assert not isinstance(event, SummaryEvent)
         if isinstance(event, ResponseStartEvent):
             last = None
@@ -92,7 +92,7 @@ def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], rea
 
 
 @given(rich_runs, readers, st.lists(st.integers(0, 60), max_size=5))
-def test_any_batching_gives_the_same(events: list[Event], reader: Viewer, places: list[int]) -> None:
+def test_batch_boundaries_do_not_change_the_result(events: list[Event], reader: Viewer, places: list[int]) -> None:
     whole = redacted(events, reader)
     assert redacted(events, reader, places) == whole
     assert one_by_one(events, reader) == whole
@@ -106,15 +106,15 @@ def test_a_redacted_stream_folds_into_the_redacted_messages(events: list[Event],
 
 
 @given(runs, readers)
-def test_to_redact_twice_is_to_redact_once(events: list[Event], reader: Viewer) -> None:
-    told = redacted(events, reader)
-    assert redacted(told, reader) == told
+def test_redaction_is_idempotent(events: list[Event], reader: Viewer) -> None:
+    visible = redacted(events, reader)
+    assert redacted(visible, reader) == visible
     messages = redact_messages(fold(events).messages, reader)
     assert redact_messages(messages, reader) == messages
 
 
 @given(runs, readers)
-def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], reader: Viewer) -> None:
+def test_a_replayed_run_is_redacted_like_the_live_one(events: list[Event], reader: Viewer) -> None:
     for message in fold(events).messages:
         if isinstance(message, ModelResponse):
             again = fold(redacted(list(response_events(message)), reader)).response
@@ -124,25 +124,25 @@ def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], re
 
 @many
 @given(rich_runs, lesser_readers)
-def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Viewer) -> None:
-    told = redacted(events, reader)
-    assert not leaks(told)
+def test_no_reasoning_leaves(events: list[Event], reader: Viewer) -> None:
+    visible = redacted(events, reader)
+    assert not leaks(visible)
     assert not leaks(redact_messages(fold(events).messages, reader))
     if reader.view != "summary":
-        assert not leaks(told, SUMMARY)
+        assert not leaks(visible, SUMMARY)
     if reader.view == "hidden":
-        assert not leaks(told, SEAL)
-        assert not leaks(told, '"reasoning"')
-        assert not leaks(told, "thinking")
+        assert not leaks(visible, SEAL)
+        assert not leaks(visible, '"reasoning"')
+        assert not leaks(visible, "thinking")
 
 
 @given(rich_runs, lesser_readers)
-def test_the_answer_stays(events: list[Event], reader: Viewer) -> None:
-    messages, told = fold(events).messages, fold(redacted(events, reader)).messages
+def test_the_answer_is_not_redacted(events: list[Event], reader: Viewer) -> None:
+    messages, visible = fold(events).messages, fold(redacted(events, reader)).messages
     for kind in (TextPart, RefusalPart, BuiltinToolReturnPart):
-        assert texts(told, kind) == texts(messages, kind)
+        assert texts(visible, kind) == texts(messages, kind)
     calls = [[call.args for call in one.tool_calls] for one in messages if isinstance(one, ModelResponse)]
-    assert [[call.args for call in one.tool_calls] for one in told if isinstance(one, ModelResponse)] == calls
+    assert [[call.args for call in one.tool_calls] for one in visible if isinstance(one, ModelResponse)] == calls
     results = [event for event in events if isinstance(event, FunctionToolResultEvent)]
     assert [event for event in redacted(events, reader) if isinstance(event, FunctionToolResultEvent)] == results
 
@@ -169,7 +169,7 @@ def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> N
 
 @given(rich_runs, st.sampled_from(["raw", "summary"]))
 def test_our_summaries_are_parts_of_their_item(events: list[Event], view: Any) -> None:
-    told = redacted(events, Viewer(view, summaries=True))
+    visible = redacted(events, Viewer(view, summaries=True))
 
     def by_item(events: list[Event]) -> list[list[str]]:
         out: list[list[str]] = []
@@ -188,7 +188,7 @@ def test_our_summaries_are_parts_of_their_item(events: list[Event], view: Any) -
                 out[-1].append(event.part.content)
         return [texts for texts in out if texts]
 
-    assert by_item(told) == by_item(events)
+    assert by_item(visible) == by_item(events)
 
 
 # --- what each view shows --------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def sealed_all(events: list[Event]) -> list[Event]:
     return [replace(one, seal=SEAL) if isinstance(one, ItemEndEvent) else one for one in events]
 
 
-def test_what_becomes_of_items_in_each_view() -> None:
+def test_items_in_each_view() -> None:
     by_view = {view: kinds(redacted(sealed_all(A_RUN), Viewer(view))) for view in ("summary", "sealed", "hidden")}
     second = ["reasoning", "sealed", "message", "[text]", "sealed"]
     rest = ["message", "[text]", "sealed", "reasoning", "sealed", "file", "[file]", "sealed", "reasoning", "sealed"]
@@ -231,17 +231,17 @@ def test_what_becomes_of_items_in_each_view() -> None:
     assert kinds(redacted(A_RUN, Viewer("sealed"))).count("reasoning") == 3
 
 
-def test_who_may_see_all_gets_the_very_same_batches() -> None:
+def test_the_raw_view_gets_the_same_batch_objects() -> None:
     redactor = Redactor(Viewer("raw"))
     for batch in ([], A_RUN, A_RUN[:3]):
         assert redactor.feed(batch) is batch
 
 
-def test_our_summaries_are_for_those_who_asked() -> None:
+def test_our_summaries_need_a_request_for_them() -> None:
     events = enriched(A_RUN, random.Random(1))
     assert any(isinstance(event, SummaryEvent) for event in events)
-    told = redacted(events, Viewer("raw"))
-    assert told == [event for event in events if not isinstance(event, SummaryEvent)]
+    visible = redacted(events, Viewer("raw"))
+    assert visible == [event for event in events if not isinstance(event, SummaryEvent)]
 
 
 def _live(*texts: str) -> list[Event]:
@@ -262,11 +262,11 @@ def _moved(event: Any, by: int) -> Any:
     return replace(event, index=event.index + by)
 
 
-def test_a_summary_is_told_live_to_who_may_see_no_more() -> None:
+def test_a_summary_is_streamed_live_in_the_summary_view() -> None:
     events = _live("First.", "Second.")
     fold(events)
-    told = redacted(events, Viewer("summary"))
-    response = fold(told).response
+    visible = redacted(events, Viewer("summary"))
+    response = fold(visible).response
     assert response is not None
     summaries = [ThinkingPart(text, form="summary", item_id="rs_1") for text in ("First.", "Second.")]
     assert response.parts[:2] == summaries
@@ -277,7 +277,7 @@ def test_a_summary_is_told_live_to_who_may_see_no_more() -> None:
     assert [type(event) for event in redactor.feed([events[at]])] == [PartStartEvent, PartDeltaEvent, PartEndEvent]
 
 
-def test_a_summary_beside_the_thought_follows_it() -> None:
+def test_a_summary_in_the_raw_view_follows_its_thought() -> None:
     response = fold(redacted(_live("First.", "Second."), Viewer("raw", summaries=True))).response
     assert response is not None
     assert [(part.part_kind, getattr(part, "form", None)) for part in response.parts] == [
@@ -285,7 +285,7 @@ def test_a_summary_beside_the_thought_follows_it() -> None:
     ]  # fmt: skip
 
 
-def test_an_error_says_what_we_say() -> None:
+def test_an_error_has_our_message_only() -> None:
     events = turn_of([("text", 0, "a", False), ("fail", 3, "", False)])
     [error] = [event.error for event in redacted(list(events), Viewer("hidden")) if isinstance(event, ErrorEvent)]
     assert (error.kind, error.full_message, error.retry_after) == ("model_error", "it broke", 1.5)
@@ -296,23 +296,23 @@ def test_only_known_side_events_leave() -> None:
     events: list[Event] = list(NEWS)
     assert redacted(events, Viewer("raw")) == events
     for reader in LESSER:
-        told = redacted(events, reader)
-        assert not leaks(told)
+        visible = redacted(events, reader)
+        assert not leaks(visible)
         names = ["STATE_SNAPSHOT", "STATE_DELTA", "ACTIVITY_SNAPSHOT", "SUBAGENT_STARTED", "interrupt", "result"]
-        assert [event.name for event in told if isinstance(event, SideEvent)] == ["position", *names]
-        assert told[1] == SideEvent("agui", "STATE_SNAPSHOT", {"snapshot": {"n": 1}})
-        assert told[-1] == SideEvent("agui", "result", 42)
+        assert [event.name for event in visible if isinstance(event, SideEvent)] == ["position", *names]
+        assert visible[1] == SideEvent("agui", "STATE_SNAPSHOT", {"snapshot": {"n": 1}})
+        assert visible[-1] == SideEvent("agui", "result", 42)
 
 
-def test_of_an_origin_the_account_stays_behind() -> None:
+def test_the_account_of_an_origin_is_withheld() -> None:
     [start] = redacted([ResponseStartEvent(ORIGIN, "id", "name")], Viewer("summary"))
     assert start == ResponseStartEvent(Origin("p", "w", "m"))
 
 
 @pytest.mark.parametrize("view", ["raw", "summary", "sealed", "hidden"])
-def test_without_counts_there_is_no_number_to_reckon_with(view: Any) -> None:
-    told = redacted(A_RUN, Viewer(view, counts=False))
-    usages = [event.usage for event in told if isinstance(event, ResponseEndEvent | RunEndEvent)]
+def test_without_counts_no_number_allows_an_estimate(view: Any) -> None:
+    visible = redacted(A_RUN, Viewer(view, counts=False))
+    usages = [event.usage for event in visible if isinstance(event, ResponseEndEvent | RunEndEvent)]
     assert usages == [Usage()] * 3
     shown = redacted(A_RUN, Viewer(view))
     assert [event.usage.output_reasoning_tokens for event in shown if isinstance(event, RunEndEvent)] == [30]
@@ -320,7 +320,7 @@ def test_without_counts_there_is_no_number_to_reckon_with(view: Any) -> None:
     assert all(one.usage == Usage() for one in responses if isinstance(one, ModelResponse))
 
 
-def test_what_was_asked_is_for_whoever_may_read_the_conversation() -> None:
+def test_prompts_are_not_redacted() -> None:
     parts: list[ModelRequestPart] = [SystemPromptPart("Be brief."), UserPromptPart([Text("Hi")], name="Ann")]
     request = ModelRequest(list(parts), instructions="x", metadata={"x": SECRET})
     for reader in LESSER:

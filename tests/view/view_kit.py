@@ -81,8 +81,8 @@ def say(emitter: Emitter, call: Call) -> None:
         case "raw":
             emitter.thinking(("k", key), f"{SECRET}{text}" if text else "", item=("i", key), id=SECRET, **signed)
         case "summary":
-            told = f"{SUMMARY}{text}" if text else ""
-            emitter.thinking(("s", key), told, item=("i", key), form="summary", id=SECRET, **signed)
+            summary = f"{SUMMARY}{text}" if text else ""
+            emitter.thinking(("s", key), summary, item=("i", key), form="summary", id=SECRET, **signed)
         case "redacted":
             emitter.thinking(("x", key), form="redacted", item=("i", key), signature=SECRET)
         case "text":

@@ -1,4 +1,4 @@
-"""The vocabulary's two ends: whatever a decoder says, `emit` writes a legal sequence and `fold` reads it back."""
+"""`emit` writes a legal sequence for any calls of a decoder, and `fold` reads it back."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ from pellucid.parts import (
 
 ORIGIN = Origin("p", "w", "m")
 
-# One call on the emitter: (method, key, text, ends). Keys are few, so that calls collide.
+# Calls on the emitter: (method, key, text, ends). There are few keys, so that calls collide.
 calls = st.lists(
     st.tuples(
         st.sampled_from(
@@ -119,27 +119,27 @@ def test_any_calls_give_a_legal_closed_turn(
     emitter.finish(reason)
     events += emitter.end(cause)
     assert emitter.end(cause) == []
-    folded = fold(list(events))  # raises if it is not legal
+    folded = fold(list(events))  # raises if the events are illegal
     assert folded.response is not None
     assert folded.snapshot() is None
-    # A whole response and its replay say the same.
+    # A response and its replay are equal.
     again = fold(list(response_events(folded.response))).response
     assert again == folded.response
 
 
 @given(calls)
-def test_nothing_said_is_lost_and_every_block_keeps_its_order(script: list[tuple[str, int, str, bool]]) -> None:
+def test_no_text_is_lost_and_every_block_keeps_its_order(script: list[tuple[str, int, str, bool]]) -> None:
     emitter = Emitter(ORIGIN)
-    said: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
+    texts: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
     script = [call for call in script if call[0] in ("thinking", "text", "refusal", "close", "tool", "args", "whole")]
     for call in script:
         say(emitter, call)
     for method, key, text, _ in script:
-        if method in said:
-            said[method] += f"{key}{text}" if text else ""
+        if method in texts:
+            texts[method] += f"{key}{text}" if text else ""
     response = fold(list(emitter.end())).response
     assert response is not None
-    # Per kind, the characters that came out are those that went in (held-back blocks may come later).
+    # Per kind, the output has the characters of the input (blocks that were held back may come later).
     for kind, cls in (("thinking", ThinkingPart), ("text", TextPart), ("refusal", RefusalPart)):
         out = "".join(part.content for part in response.parts if isinstance(part, cls))
         assert sorted(out) == sorted("".join(text for method, _, text, _ in script if method == kind))
@@ -166,13 +166,13 @@ def test_reasoning_that_resumes_after_text_is_a_new_item_in_its_place() -> None:
     assert [e.kind for e in events_of(*calls) if isinstance(e, ItemStartEvent)] == ["reasoning", "message", "reasoning"]
 
 
-def test_interleaved_calls_come_out_whole_and_in_order_of_opening() -> None:
+def test_interleaved_calls_are_complete_and_in_order_of_opening() -> None:
     assert parts_of(
         ("tool", 0, '{"a', False), ("tool", 1, '{"b', False), ("args", 0, '":1}', False), ("args", 1, '":2}', False)
     ) == [("tool-call", '{"a":1}'), ("tool-call", '{"b":2}')]
 
 
-def test_a_second_call_does_not_wait_for_one_whose_arguments_are_whole() -> None:
+def test_a_second_call_does_not_wait_for_one_with_complete_arguments() -> None:
     emitter = Emitter(ORIGIN)
     say(emitter, ("tool", 0, '{"a":1}', False))
     emitter.take()
@@ -189,7 +189,7 @@ def test_a_block_that_the_wire_ends_keeps_a_later_one_waiting() -> None:
     assert any(isinstance(e, PartStartEvent) and isinstance(e.part, TextPart) for e in emitter.take())
 
 
-def test_arguments_after_a_call_was_whole_are_kept_apart() -> None:
+def test_arguments_after_a_complete_call_are_in_provider_details() -> None:
     response = fold(
         list(events_of(("tool", 0, "{}", False), ("text", 0, "a", False), ("args", 0, '{"x":1}', False)))
     ).response
@@ -206,7 +206,7 @@ def test_a_signature_without_text_is_a_part() -> None:
     assert response.parts == [ThinkingPart("", signature="s", provider_name="p")]
 
 
-def test_what_waited_goes_on_as_soon_as_what_it_waited_for_is_whole() -> None:
+def test_waiting_blocks_are_emitted_as_soon_as_the_previous_one_is_complete() -> None:
     emitter = Emitter(ORIGIN)
     say(emitter, ("tool", 0, '{"a"', False))
     say(emitter, ("tool", 1, "{}", False))
@@ -217,8 +217,8 @@ def test_what_waited_goes_on_as_soon_as_what_it_waited_for_is_whole() -> None:
     assert opened == ["tool-call", "text"]
 
 
-def test_what_waits_is_said_again_once() -> None:
-    # Replaying all that waits whenever one of it may go would take hours here.
+def test_waiting_blocks_are_replayed_only_once() -> None:
+    # Replaying all waiting blocks each time that one is released would take hours here.
     emitter, n = Emitter(ORIGIN), 20_000
     for i in range(n):
         emitter.tool_call(i, '{"a"', name="f", call_id=str(i))
@@ -229,7 +229,7 @@ def test_what_waits_is_said_again_once() -> None:
     assert [part.args for part in response.tool_calls] == ['{"a":1}'] * n
 
 
-def test_every_call_that_was_cut_says_so() -> None:
+def test_every_call_that_was_cut_is_incomplete() -> None:
     emitter = Emitter(ORIGIN)
     for call in (("tool", 0, '{"a', False), ("tool", 1, '{"b', False), ("tool", 2, "{}", False)):
         say(emitter, call)
@@ -238,7 +238,7 @@ def test_every_call_that_was_cut_says_so() -> None:
     assert [part.complete for part in response.tool_calls] == [False, False, True]
 
 
-def test_opaque_data_of_text_and_calls_comes_in_deltas_too() -> None:
+def test_opaque_data_of_text_and_calls_may_come_in_deltas() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "a")
     emitter.text("t", signature="s")
@@ -274,7 +274,7 @@ def test_an_encrypted_item_without_text_is_a_part_without_deltas() -> None:
     assert response.parts == [ThinkingPart("", signature="iz", provider_name="p")]
 
 
-def test_empty_text_with_nothing_opaque_is_nothing() -> None:
+def test_empty_text_without_opaque_data_is_dropped() -> None:
     assert [type(event) for event in events_of(("thinking", 0, "", False), ("text", 0, "", False))] == [
         ResponseStartEvent,
         ResponseEndEvent,
@@ -285,7 +285,7 @@ def test_empty_text_with_nothing_opaque_is_nothing() -> None:
 def test_a_cut_during_reasoning_closes_the_block_as_incomplete(reason: Any) -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("a", "so far", explicit_end=True)
-    emitter.close("a")  # Anthropic closes the block first and gives the reason afterwards
+    emitter.close("a")  # Anthropic closes the block before it sends the reason
     emitter.finish(reason)
     events = emitter.end()
     [end] = [event for event in events if isinstance(event, ItemEndEvent)]
@@ -295,7 +295,7 @@ def test_a_cut_during_reasoning_closes_the_block_as_incomplete(reason: Any) -> N
     assert response.parts == [ThinkingPart("so far", provider_name="p", complete=False)]
 
 
-def test_a_failure_keeps_what_came_and_is_told_once() -> None:
+def test_a_failure_keeps_the_parts_and_is_emitted_once() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("a", "so far")
     emitter.fail(ErrorInfo("model_error", "first"))
@@ -426,7 +426,7 @@ def test_the_snapshot_of_a_signed_thought_keeps_the_signature() -> None:
     assert snapshot.parts == [ThinkingPart("b", signature="s", provider_name="p", complete=False)]
 
 
-def test_a_whole_part_under_the_key_of_another_kind_of_item_is_an_item_of_its_own() -> None:
+def test_a_part_with_the_key_of_another_kind_of_item_is_a_separate_item() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("a", "b", item="x")
     emitter.whole_part(OpaquePart("new", 1), item="x")
@@ -435,11 +435,11 @@ def test_a_whole_part_under_the_key_of_another_kind_of_item_is_an_item_of_its_ow
     assert response.parts == [TextPart("b"), OpaquePart("new", 1)]
 
 
-def test_half_a_surrogate_pair_is_still_json() -> None:
+def test_a_lone_surrogate_is_valid_json() -> None:
     assert ToolReturnPart("f", {"name": "\ud800"}).content_as_text() == '{"name": "\\ud800"}'
 
 
-def test_usage_that_nobody_reported_stays_unknown() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     assert Usage() + Usage() == Usage()
     assert (Usage(1, None) + Usage(2, 5, details={"x": 1}) + Usage(details={"x": 2})) == Usage(3, 5, details={"x": 3})
     assert Usage(1, None).total_tokens is None

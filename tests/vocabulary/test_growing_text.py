@@ -1,4 +1,4 @@
-"""Text that grows by tokens: all of it, and its end."""
+"""Accumulated text: all of it, and its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pellucid.unicode import TextBuffer
 
 
 @given(st.lists(st.text(max_size=3), max_size=60), st.integers(-1, 100))
-def test_all_of_it_and_the_end_of_it(tokens: list[str], start: int) -> None:
+def test_the_whole_text_and_its_end(tokens: list[str], start: int) -> None:
     text, whole = TextBuffer(), "".join(tokens)
     for token in tokens:
         text.add(token)

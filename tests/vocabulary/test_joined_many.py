@@ -1,4 +1,4 @@
-"""A long conversation is put together in time that grows with its length, and in its order."""
+"""Messages of a long conversation are joined in linear time and in order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, ToolCallPa
 def test_results_come_first_in_the_order_of_their_calls_and_nothing_is_lost(order: list[int], equal: int) -> None:
     calls = ModelResponse([ToolCallPart("f", "{}", f"c{number}") for number in range(6)])
     results = [ModelRequest([ToolReturnPart("f", "1", f"c{number}")]) for number in order]
-    # One that answers nothing here, and is equal to others of its kind.
+    # Results without a call, which are equal to each other.
     strays = [ModelRequest([ToolReturnPart("f", "1", "else")]) for _ in range(equal)]
-    said: list[ModelMessage] = [calls, *strays, *results, ModelRequest([UserPromptPart("And?")])]
-    [_, request] = join_messages(said)
+    messages: list[ModelMessage] = [calls, *strays, *results, ModelRequest([UserPromptPart("And?")])]
+    [_, request] = join_messages(messages)
     assert isinstance(request, ModelRequest)
     ids = [getattr(part, "tool_call_id", None) for part in request.parts]
     assert ids == [*(f"c{number}" for number in range(6)), *["else"] * equal, None]

@@ -1,4 +1,4 @@
-"""A conversation without its oldest turns: whole ones, never the last, and never what the system said."""
+"""Dropping the oldest turns of a conversation: whole turns, never the last one, and no system prompts."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from pellucid.parts import (
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[ModelMessage]:
-    """Turns of a user's, with calls whose results come at once or with what the user says next, ids used again."""
+    """Draw turns with calls whose results come at once or with the next prompt; ids may be reused."""
     pieces: list[list[ModelMessage]] = []
     pending: list[ModelRequestPart] = []
     for turn in range(draw(st.integers(1, 6))):
-        said: list[ModelRequestPart] = [*pending]
+        parts: list[ModelRequestPart] = [*pending]
         pending = []
         if draw(st.booleans()):
-            said.append(SystemPromptPart(f"rule {turn}", draw(st.sampled_from(["system", "developer"]))))
-        pieces.append([ModelRequest([*said, UserPromptPart(f"user {turn}")])])
+            parts.append(SystemPromptPart(f"rule {turn}", draw(st.sampled_from(["system", "developer"]))))
+        pieces.append([ModelRequest([*parts, UserPromptPart(f"user {turn}")])])
         for step in range(draw(st.integers(1, 3))):
             ids = [f"c{at}" if draw(st.booleans()) else f"c{turn}.{step}.{at}" for at in range(draw(st.integers(0, 2)))]
             calls = [ToolCallPart("f", "{}", id) for id in ids]
@@ -58,7 +58,7 @@ def texts(messages: list[ModelMessage], kind: type[Spoken]) -> list[str]:
 
 
 def paired(messages: list[ModelMessage]) -> bool:
-    """Whether each result follows its call."""
+    """Return whether each result follows its call."""
     open_: set[str] = set()
     for part in parts_of(messages):
         if isinstance(part, ToolCallPart):
@@ -71,7 +71,9 @@ def paired(messages: list[ModelMessage]) -> bool:
 
 
 @given(conversations(), st.data())
-def test_what_is_left_is_the_end_of_it_and_all_rules(messages: list[ModelMessage], data: st.DataObject) -> None:
+def test_dropping_keeps_the_last_turns_and_all_system_prompts(
+    messages: list[ModelMessage], data: st.DataObject
+) -> None:
     assert paired(messages)
     users = texts(messages, UserPromptPart)
     assert count_droppable_turns(messages) == len(users) - 1
@@ -79,7 +81,7 @@ def test_what_is_left_is_the_end_of_it_and_all_rules(messages: list[ModelMessage
     left = drop_oldest_turns(messages, count)
     assert texts(left, UserPromptPart) == users[count:]
     assert texts(left, SystemPromptPart) == texts(messages, SystemPromptPart)
-    # Whole turns: all that came of a user's words, or nothing of it.
+    # Only whole turns are dropped.
     for kind in (TextPart, ThinkingPart):
         assert texts(left, kind) == [text for text in texts(messages, kind) if int(text.split()[1]) >= count]
     results = [text for text in texts(messages, ToolReturnPart) if int(text.split()[1].split(".")[0]) >= count]
@@ -90,17 +92,17 @@ def test_what_is_left_is_the_end_of_it_and_all_rules(messages: list[ModelMessage
 
 
 @given(conversations(), st.data())
-def test_the_weights_are_of_what_is_left_out(messages: list[ModelMessage], data: st.DataObject) -> None:
+def test_turn_lengths_match_the_dropped_turns(messages: list[ModelMessage], data: st.DataObject) -> None:
     turns = turn_lengths(messages)
     assert len(turns) == count_droppable_turns(messages) + 1
     count = data.draw(st.integers(0, count_droppable_turns(messages)))
     left = turn_lengths(drop_oldest_turns(messages, count))
-    # Results that came with the next turn's words count for that one, and go with theirs.
+    # Results that came with the next prompt belong to its turn.
     assert sum(left) <= sum(turns[count:])
     assert left[1:] == turns[count + 1 :] or count == count_droppable_turns(messages)
 
 
-def test_where_nobody_spoke_there_is_nothing_to_leave_out() -> None:
+def test_without_user_prompts_no_turn_can_be_dropped() -> None:
     messages: list[ModelMessage] = [ModelResponse([TextPart("a")]), ModelRequest([ToolReturnPart("f", "b", "c")])]
     assert count_droppable_turns(messages) == 0
     assert drop_oldest_turns(messages, 0) == messages

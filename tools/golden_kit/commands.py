@@ -75,10 +75,10 @@ class Batch:
         )
 
     def run(self, invocation: Invocation) -> Done:
-        given = {**invocation._asdict(), "stdin": invocation.stdin.hex(), "variables": dict(invocation.variables)}
+        request = {**invocation._asdict(), "stdin": invocation.stdin.hex(), "variables": dict(invocation.variables)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(given) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         status, out, err = json.loads(self._process.stdout.readline())
         SURFACE.add_command(invocation.args, status)
@@ -101,10 +101,10 @@ def _record(case: Case, done: Done | subprocess.CompletedProcess[bytes], label: 
 _DATE = re.compile(rb"\b20\d\d-\d\d-\d\d(?!T)\b")
 
 
-def _days(found: re.Match[bytes]) -> bytes:
+def _days(match: re.Match[bytes]) -> bytes:
     """A date in a table as days from today; one of another year, as it is."""
-    days = (date.fromisoformat(found[0].decode()) - datetime.now(UTC).date()).days
-    return b"<%+d days>" % days if abs(days) < 60 else found[0]
+    days = (date.fromisoformat(match[0].decode()) - datetime.now(UTC).date()).days
+    return b"<%+d days>" % days if abs(days) < 60 else match[0]
 
 
 # --- the cases ----------------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ class _Numbered:
         return done._replace(stdout=self._of(done.stdout), stderr=self._of(done.stderr))
 
     def _of(self, text: bytes) -> bytes:
-        return self._NAMES.sub(lambda found: self._seen.setdefault(found[0], b"<name %d>" % len(self._seen)), text)
+        return self._NAMES.sub(lambda match: self._seen.setdefault(match[0], b"<name %d>" % len(self._seen)), text)
 
 
 def _keys(batch: Batch) -> Cases:
@@ -501,7 +501,7 @@ def _asking(on: Setting, batch: Batch) -> Cases:
         where = ("--upstream", on.upstream.url(provider), "--upstream-model", script.model)
         return ("--provider", provider, *where, "--api-key-env", KEY_VARIABLE)
 
-    def asked(case: Case, args: Sequence[str], stdin: bytes = b"") -> None:
+    def run_and_capture(case: Case, args: Sequence[str], stdin: bytes = b"") -> None:
         on.upstream.play(script.provider, play_of(script))
         _record(case, batch.run(Invocation(("ask", *args), stdin)))
         record_requests(case, on.upstream)
@@ -510,10 +510,10 @@ def _asking(on: Setting, batch: Batch) -> Cases:
         on.upstream.play(script.provider, play_of(script)._replace(body=b"{}", status=401))
         _record(case, batch.run(Invocation(("ask", *upstream(), "Hi"))))
 
-    yield "commands/ask/text", partial(asked, args=(*upstream(), "Which is larger?"))
-    yield "commands/ask/events", partial(asked, args=(*upstream(), "--json", "Which is larger?"))
-    yield "commands/ask/effort", partial(asked, args=(*upstream(), "--effort", "high", "Which is larger?"))
-    yield "commands/ask/its input", partial(asked, args=(*upstream(), "-"), stdin=b"Which is larger?\n")
+    yield "commands/ask/text", partial(run_and_capture, args=(*upstream(), "Which is larger?"))
+    yield "commands/ask/events", partial(run_and_capture, args=(*upstream(), "--json", "Which is larger?"))
+    yield "commands/ask/effort", partial(run_and_capture, args=(*upstream(), "--effort", "high", "Which is larger?"))
+    yield "commands/ask/its input", partial(run_and_capture, args=(*upstream(), "-"), stdin=b"Which is larger?\n")
     configured = ("--config", "pellucid.toml", "--model", f"{script.provider}:{script.model}", "Hi")
-    yield "commands/ask/configured", partial(asked, args=configured)
+    yield "commands/ask/configured", partial(run_and_capture, args=configured)
     yield "commands/ask/refused upstream", failed

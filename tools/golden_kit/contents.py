@@ -57,7 +57,7 @@ class Protocol(NamedTuple):
 
 def of_values(values: Mapping[str, Iterable[Any]], **always: Any) -> Settings:
     """A setting for each value of each field; `always` is sent with all of them."""
-    return {_label(name, value): {**always, name: value} for name, given in values.items() for value in given}
+    return {_label(name, value): {**always, name: value} for name, choices in values.items() for value in choices}
 
 
 def _label(name: str, value: Any) -> str:
@@ -102,7 +102,7 @@ def thinking() -> Settings:
     efforts = [{}, *({"reasoning_effort": effort} for effort in ("none", "high"))]
     call_message = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
     thought = {**call_message, "reasoning_content": "I look it up."}
-    beside: dict[str, dict[str, Any]] = {
+    extra_settings: dict[str, dict[str, Any]] = {
         "temperature": {"temperature": 0.5},
         "sampling": {"temperature": 0.5, "top_p": 0.9, "top_k": 20, "logprobs": True, "presence_penalty": 0.5},
         "few tokens": {"max_completion_tokens": 500},
@@ -134,7 +134,7 @@ def thinking() -> Settings:
         ),
         {
             " and ".join([name, *(f"effort {effort}" for effort in how.values())]): {**fields, **how}
-            for name, fields in beside.items()
+            for name, fields in extra_settings.items()
             for how in efforts
         },
         {
@@ -280,7 +280,7 @@ def _completion_tools() -> Settings:
         "no properties": [function(parameters={"type": "object"})],
         "cached": [{**_TOOL, "cache_control": {"type": "ephemeral"}}],
     }
-    return {f"tools: {label}": {"tools": given} for label, given in tools.items()}
+    return {f"tools: {label}": {"tools": value} for label, value in tools.items()}
 
 
 def _completion_messages(address: Address) -> Settings:
@@ -605,7 +605,7 @@ def _response_settings(address: Address) -> Settings:
         },
         {"type": "allowed_tools", "tools": [_FUNCTION_CHOICE]},
     ]
-    beside: Settings = {
+    extra_settings: Settings = {
         "temperature": {"temperature": 0.5},
         "few tokens": {"max_output_tokens": 500},
         "forced": {"tools": _FUNCTIONS, "tool_choice": _FUNCTION_CHOICE},
@@ -652,7 +652,7 @@ def _response_settings(address: Address) -> Settings:
         {
             f"effort {effort} and {name}": fields | {"reasoning": {"effort": effort}}
             for effort in ("none", "low", "high")
-            for name, fields in beside.items()
+            for name, fields in extra_settings.items()
         },
         _with_prefix(
             "tools and ",
@@ -1194,8 +1194,8 @@ def _page_settings(address: Address) -> Settings:
 
 
 def _wrong_pages() -> Settings:
-    def parts(*given: Any) -> dict[str, Any]:
-        return {"messages": [{"id": "u", "role": "user", "parts": list(given)}]}
+    def parts(*entries: Any) -> dict[str, Any]:
+        return {"messages": [{"id": "u", "role": "user", "parts": list(entries)}]}
 
     return join(
         of_values(

@@ -221,7 +221,7 @@ _SEARCH: tuple[dict[str, Any], list[dict[str, Any]]] = (
     {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
     [],
 )
-_FOUND: tuple[dict[str, Any], list[dict[str, Any]]] = (
+_SEARCH_RESULT: tuple[dict[str, Any], list[dict[str, Any]]] = (
     {
         "type": "web_search_tool_result",
         "tool_use_id": "srvtoolu_1",
@@ -235,7 +235,7 @@ _FOUND: tuple[dict[str, Any], list[dict[str, Any]]] = (
 _ANTHROPIC = [
     Script("signed", "anthropic", "claude-sonnet-4-5", blocks(_SIGNED, _SAYS)),
     Script("redacted-and-tool", "anthropic", "claude-opus-4-1", blocks(_REDACTED, _SIGNED, _USES, stop="tool_use")),
-    Script("between-texts", "anthropic", "claude-sonnet-5", blocks(_SAYS, _SIGNED, _SEARCH, _FOUND, _SAYS)),
+    Script("between-texts", "anthropic", "claude-sonnet-5", blocks(_SAYS, _SIGNED, _SEARCH, _SEARCH_RESULT, _SAYS)),
     Script("unknown-block", "anthropic", "claude-sonnet-4-5", blocks(({"type": "new_block", "x": 1}, []), _SAYS)),
     Script("cut-in-thought", "anthropic", "claude-sonnet-4-5", blocks(_SIGNED, _SAYS)[:900]),
 ]

@@ -90,8 +90,8 @@ class Gateway:
         started = b""
         for line in self._process.stderr:
             started += line
-            if found := re.search(rb"http://127\.0\.0\.1:(\d+)", line):
-                self.port = int(found[1])
+            if match := re.search(rb"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(match[1])
                 break
         else:
             raise RuntimeError(f"the gateway of {checkout.root} did not start:\n{started.decode()}")

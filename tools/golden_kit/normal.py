@@ -106,31 +106,31 @@ class Clock:
         if self._WITH_TIMES.search(text) is None:
             return []
         lines = [line[6:] for line in text.split("\n") if line.startswith("data: {")] or [text]
-        found: list[str] = []
+        names: list[str] = []
         for line in lines:
             with contextlib.suppress(ValueError):
-                self._look(json.loads(line), found)
-        return found
+                self._look(json.loads(line), names)
+        return names
 
-    def _look(self, value: Any, found: list[str]) -> None:
+    def _look(self, value: Any, names: list[str]) -> None:
         if isinstance(value, list):
             for entry in value:
-                self._look(entry, found)
+                self._look(entry, names)
         if not isinstance(value, dict):
             return
         for first, last in self._PAIRS:
             times = value.get(first), value.get(last)
             if isinstance(times[0], int | float) and isinstance(times[1], int | float) and times[1] < times[0]:
-                found.append(f"{last} before {first}")
+                names.append(f"{last} before {first}")
         id = value.get("id")
         for name in ("created", "created_at"):
             made = value.get(name)
             if not isinstance(id, str) or not isinstance(made, int | float):
                 continue
             if self._made.setdefault((id, name), made) != made:
-                found.append(f"another {name} of one {re.split('[_-]', id)[0]}")
+                names.append(f"another {name} of one {re.split('[_-]', id)[0]}")
         for entry in value.values():
-            self._look(entry, found)
+            self._look(entry, names)
 
 
 def _is_session(match: re.Match[str]) -> bool:

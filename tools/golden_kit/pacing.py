@@ -29,15 +29,15 @@ REST_SECONDS = 30.0
 
 def threads(pid: int) -> list[tuple[bytes, ...]]:
     """The threads of a process: state, number, and how often each stopped to run. Those that end are left out."""
-    found: list[tuple[bytes, ...]] = []
+    orders: list[tuple[bytes, ...]] = []
     for number in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             file = os.open(f"/proc/{pid}/task/{number}/status", os.O_RDONLY)
             try:
-                found.append(tuple(_STATUS.findall(os.read(file, 8192))))
+                orders.append(tuple(_STATUS.findall(os.read(file, 8192))))
             finally:
                 os.close(file)
-    return found
+    return orders
 
 
 _STATUS = re.compile(rb"^(?:State|Pid|(?:non)?voluntary_ctxt_switches):\t(\w+)", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What a request may hold beside its question: every row of the profiles × protocol × setting.
+"""What a request may hold besides its question: every row of the profiles × protocol × setting.
 
 A case is a row and a protocol; each of its settings is sent alone, and what is answered, with its warnings, and what
 reaches the upstream are recorded. The gateway is this group's own: it has all rows, models under names of their own,

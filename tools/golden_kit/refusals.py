@@ -205,10 +205,10 @@ def pages(on: Setting) -> Cases:
 
     def metrics(case: Case) -> None:
         text = on.gateway.request("GET", "/metrics").body.decode()
-        found = {
+        refusals = {
             re.sub(r"(le|status|model|provider)=\"[^\"]*\"", r"\1", line.split(" ")[0]) for line in text.split("\n")
         }
-        case.add("metrics", "\n".join(sorted({name.partition("{")[0] for name in found if name and name[0] != "#"})))
+        case.add("metrics", "\n".join(sorted({name.partition("{")[0] for name in refusals if name and name[0] != "#"})))
 
     yield "pages/metrics", metrics
 

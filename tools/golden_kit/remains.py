@@ -348,8 +348,8 @@ def leave_live(checkout: Checkout, left: Path) -> dict[str, Any]:
     upstream.play(SCRIPT.provider, half())
     body = {"model": MODEL, "input": QUESTION, "background": True}
     response = gateway.request("POST", "/v1/responses", body).json["id"]
-    asked = Stream(gateway, "POST", "/api/chat", {"text": QUESTION, "model": MODEL})
-    chat = asked.field("event_id")
+    chat_stream = Stream(gateway, "POST", "/api/chat", {"text": QUESTION, "model": MODEL})
+    chat = chat_stream.field("event_id")
     run = {"threadId": "live", "runId": "r", "messages": [{"id": "u", "role": "user", "content": QUESTION}]}
     running = Stream(gateway, "POST", f"/ag-ui?store=true&dialect=1.0&model={MODEL}", run)
     running.until("RUN_STARTED")
@@ -363,7 +363,7 @@ def leave_live(checkout: Checkout, left: Path) -> dict[str, Any]:
     for reader in readers:
         reader.until(MARK)
     gateway.kill()
-    for stream in (asked, running, *readers):
+    for stream in (chat_stream, running, *readers):
         stream.leave()
     assert redis.send("SAVE") == b"+OK"
     redis.stop()

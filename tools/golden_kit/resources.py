@@ -1,4 +1,4 @@
-"""What clients do beside a run: conversations, stored responses, chats and threads, from their beginning to their end.
+"""What clients do besides a run: conversations, stored responses, chats and threads, from their beginning to their end.
 
 Each case is a sequence of requests. Names of cases say what is used; every reply, and what reached the upstream, is
 recorded.
@@ -41,7 +41,7 @@ _CALLS = Play(
 _FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {}}}
 
 
-def _said(text: str, role: str = "user") -> dict[str, Any]:
+def _message(text: str, role: str = "user") -> dict[str, Any]:
     return {"type": "message", "role": role, "content": text}
 
 
@@ -53,13 +53,13 @@ def _conversation(on: Setting, case: Case) -> None:
     reasoning = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "why"}]}
     call = {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c1", "output": "found"}
-    first = [_said("Hello"), reasoning, call, result, _said("Hi!", "assistant")]
+    first = [_message("Hello"), reasoning, call, result, _message("Hi!", "assistant")]
     made = talk("POST", "/v1/conversations", {"metadata": {"a": "b"}, "items": first}).json["id"]
     at = f"/v1/conversations/{made}"
     talk("GET", at)
     talk("POST", at, {"metadata": {"c": "d"}})
     talk("POST", at, {"metadata": {"x": "y" * 600}})
-    added = talk("POST", f"{at}/items", {"items": [_said("More"), _said("Be brief", "developer")]}).json["data"]
+    added = talk("POST", f"{at}/items", {"items": [_message("More"), _message("Be brief", "developer")]}).json["data"]
     on.upstream.play(SCRIPT.provider, play_of(SCRIPT))
     talk("POST", "/v1/responses", {"model": MODEL, "input": QUESTION, "conversation": made})
     body = {"model": MODEL, "input": NEXT, "conversation": {"id": made}, "stream": True}
@@ -85,7 +85,7 @@ def _conversation(on: Setting, case: Case) -> None:
     talk("DELETE", at)
     talk("GET", f"{at}/items")
     talk("POST", "/v1/conversations", {})
-    talk("POST", "/v1/conversations", {"items": [_said("x")] * 21})
+    talk("POST", "/v1/conversations", {"items": [_message("x")] * 21})
     talk("POST", "/v1/conversations", {"metadata": {str(n): "x" for n in range(17)}})
     _record_rows(on, case, made)
 
@@ -115,7 +115,7 @@ def _chain(on: Setting, case: Case) -> None:
         talk("GET", f"/v1/responses/{first}/input_items{query}")
     on.upstream.play(SCRIPT.provider, play_of(SCRIPT))
     reference = {"type": "item_reference", "id": items[0]["id"]}
-    talk("POST", "/v1/responses", {**base, "input": [_said("Again"), reference], "store": False})
+    talk("POST", "/v1/responses", {**base, "input": [_message("Again"), reference], "store": False})
     record_requests(case, on.upstream, "reference")
     _record_rows(on, case, first, second)
     talk("DELETE", f"/v1/responses/{first}")
@@ -171,7 +171,7 @@ def _compact(on: Setting, case: Case) -> None:
     on.upstream.play(SCRIPT.provider, play_of(SCRIPT))
     made = talk("POST", "/v1/responses", {"model": MODEL, "input": QUESTION}).json["id"]
     on.upstream.play(SCRIPT.provider, Play(chunks({"content": "They spoke of numbers."})))
-    items = [_said("One"), _said("Two", "assistant"), _said("Three")]
+    items = [_message("One"), _message("Two", "assistant"), _message("Three")]
     short = talk("POST", "/v1/responses/compact", {"model": MODEL, "input": items, "instructions": "Briefly."})
     talk("POST", "/v1/responses/compact", {"model": MODEL, "previous_response_id": made})
     talk("POST", "/v1/responses/compact", {"model": MODEL})
@@ -180,7 +180,7 @@ def _compact(on: Setting, case: Case) -> None:
     on.upstream.play(SCRIPT.provider, Play(chunks({"content": "They spo"}, finish="length")))
     talk("POST", "/v1/responses/compact", {"model": MODEL, "input": items})
     on.upstream.play(SCRIPT.provider, play_of(SCRIPT))
-    talk("POST", "/v1/responses", {"model": MODEL, "input": [*short.json["output"], _said(NEXT)]})
+    talk("POST", "/v1/responses", {"model": MODEL, "input": [*short.json["output"], _message(NEXT)]})
     record_requests(case, on.upstream, "goes on")
 
 
@@ -443,7 +443,7 @@ def _methods(on: Setting, case: Case, path: str) -> None:
 def origins(case: Case, gateway: Gateway, more: dict[str, str] | None = None) -> None:
     """Reads and a write, from each kind of page and by each kind of name."""
     for what, headers in ORIGINS.items():
-        given = {name: value.replace("{port}", str(gateway.port)) for name, value in headers.items()}
+        sent_headers = {name: value.replace("{port}", str(gateway.port)) for name, value in headers.items()}
         for method, path, body in (
             ("GET", "/v1/models", None),
             ("GET", "/api/models", None),
@@ -453,7 +453,7 @@ def origins(case: Case, gateway: Gateway, more: dict[str, str] | None = None) ->
             ("GET", "/spaces", None),
         ):
             record_reply(
-                case, f"{what}: {method} {path}", gateway.request(method, path, body, {**given, **(more or {})})
+                case, f"{what}: {method} {path}", gateway.request(method, path, body, {**sent_headers, **(more or {})})
             )
 
 

@@ -229,7 +229,7 @@ _SALTED = frozenset(
     }
 )
 """Columns of bytes that are random, or made of what is: only their length is recorded."""
-_SAID_BY_ROWS = frozenset({"response_bodies.item_ids"})
+_COVERED_BY_ROWS = frozenset({"response_bodies.item_ids"})
 """Columns that other rows' order says as well: only whether they are set is recorded."""
 _COUNTED = frozenset({"texts.number"})
 """Columns with a number over all rows of a table: recorded by order of appearance."""
@@ -254,7 +254,7 @@ def cell(case: Case, table: str, name: str, value: Any) -> str:
         return "null"
     if column in _SALTED:
         return f"({len(value)} bytes)"
-    if column in _SAID_BY_ROWS:
+    if column in _COVERED_BY_ROWS:
         return "(set)"
     if column in _COUNTED:
         return case.number(column, str(value))

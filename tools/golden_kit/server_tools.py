@@ -85,9 +85,9 @@ def calls(*named: tuple[str, Any], thought: str = "I need to know.") -> Play:
             "index": n,
             "id": f"call_{n}",
             "type": "function",
-            "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
+            "function": {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)},
         }
-        for n, (name, given) in enumerate(named)
+        for n, (name, arguments) in enumerate(named)
     ]
     return Play(chunks({"reasoning_content": thought}, {"tool_calls": deltas}, finish="tool_calls"))
 
@@ -169,7 +169,7 @@ def _request(on: Setting, case: Case, more: dict[str, Any]) -> None:
 
 
 def _continued(on: Setting, case: Case) -> None:
-    """The client's call beside the server's; its result comes with the next response."""
+    """A call of the client's tool next to one of the server's; its result comes with the next response."""
     talk = Talk(case, on.gateway)
     on.upstream.play(SCRIPT.provider, *PLAYS["the client's too"])
     tools = [{"type": "function", "name": "look_up", "parameters": {"type": "object"}}]

@@ -1,7 +1,7 @@
 """More of what the upstream can play: what a response may look like, in each wire that has it.
 
 `SHAPES` are built from parts of a response (a thought, a text, a call) by a function for each wire; `SPECIAL` are what
-a single wire has: interleaved blocks, errors, forms of an event stream, notes beside a text. They are played in fewer
+a single wire has: interleaved blocks, errors, forms of an event stream, notes on a text. They are played in fewer
 ways than `FIXTURES` (`runs.py`).
 """
 
@@ -439,10 +439,10 @@ def _two_items() -> bytes:
     )
 
 
-# --- beside a text ------------------------------------------------------------------------------------------------
+# --- notes on a text ----------------------------------------------------------------------------------------------
 
 
-def _beside() -> list[Script]:
+def _notes() -> list[Script]:
     """Refusals, annotations, log probabilities, and counts in other places."""
     url = {"type": "url_citation", "url": "https://x.example", "title": "X", "start_index": 0, "end_index": 2}
     probability = {"token": "so", "logprob": -0.5, "bytes": [115, 111], "top_logprobs": []}
@@ -476,7 +476,7 @@ def _beside() -> list[Script]:
         "webSearchQueries": ["x"],
     }
     chosen = {"chosenCandidates": [{"token": "so", "tokenId": 1, "logProbability": -0.5}], "topCandidates": []}
-    said = {"content": {"parts": [{"text": "so"}], "role": "model"}, "index": 0}
+    candidate = {"content": {"parts": [{"text": "so"}], "role": "model"}, "index": 0}
     source = {"type": "document", "id": "d0", "document": {"id": "d0", "title": "X"}}
     citation = {"start": 0, "end": 2, "text": "so", "sources": [source]}
     usage_only = {"id": "chatcmpl-1", "choices": [], "usage": USAGE}
@@ -494,17 +494,19 @@ def _beside() -> list[Script]:
         ANTHROPIC.script("citations", blocks(({"type": "text", "text": "", "citations": []}, deltas))),
         ANTHROPIC.script("refusal", blocks(({"type": "text", "text": ""}, deltas[:1]), stop="refusal")),
         GOOGLE.script(
-            "grounding", sse({"candidates": [{**said, "groundingMetadata": grounding, "finishReason": "STOP"}]})
+            "grounding", sse({"candidates": [{**candidate, "groundingMetadata": grounding, "finishReason": "STOP"}]})
         ),
-        GOOGLE.script("logprobs", sse({"candidates": [{**said, "logprobsResult": chosen, "finishReason": "STOP"}]})),
+        GOOGLE.script(
+            "logprobs", sse({"candidates": [{**candidate, "logprobsResult": chosen, "finishReason": "STOP"}]})
+        ),
         GOOGLE.script("blocked", sse({"promptFeedback": {"blockReason": "SAFETY"}, "responseId": "r"})),
-        GOOGLE.script("unsafe", sse({"candidates": [{**said, "finishReason": "SAFETY", "finishMessage": "no"}]})),
+        GOOGLE.script("unsafe", sse({"candidates": [{**candidate, "finishReason": "SAFETY", "finishMessage": "no"}]})),
         GOOGLE.script(
             "usage-in-each-frame",
             sse(
-                {"candidates": [said], "usageMetadata": {"promptTokenCount": 11, "totalTokenCount": 11}},
+                {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 11, "totalTokenCount": 11}},
                 {
-                    "candidates": [{**said, "finishReason": "STOP"}],
+                    "candidates": [{**candidate, "finishReason": "STOP"}],
                     "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 2, "totalTokenCount": 13},
                 },
             ),
@@ -642,5 +644,5 @@ SHAPED = [
     *_forms(),
     *_unknown(),
     *_interleaved(),
-    *_beside(),
+    *_notes(),
 ]

@@ -34,12 +34,12 @@ def reply(message: dict[str, Any]) -> dict[str, Any] | None:
     return {**head, "result": result}
 
 
-def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     match name:
         case "echo":
-            return {"content": [{"type": "text", "text": given["text"]}]}
+            return {"content": [{"type": "text", "text": arguments["text"]}]}
         case "count":
-            counted = {"letters": len(given["text"])}
+            counted = {"letters": len(arguments["text"])}
             return {"content": [{"type": "text", "text": json.dumps(counted)}], "structuredContent": counted}
         case _:
             return {"content": [{"type": "text", "text": "it cannot"}], "isError": True}

@@ -56,10 +56,10 @@ def chunks(*deltas: dict[str, Any], finish: str | None = "stop") -> bytes:
 
 def half() -> Play:
     """A response of which a thought and the text up to `MARK` come, and then nothing until the gateway leaves."""
-    said = chunks({"reasoning_content": "I think"}, {"content": f"I say, {MARK}"}, finish=None)
+    answer = chunks({"reasoning_content": "I think"}, {"content": f"I say, {MARK}"}, finish=None)
     # The upstream stops after two thirds of a body.
-    rest = b": " + b"." * (len(said) // 2 - 4 + len(said) % 2) + b"\n\n"
-    return Play(said + rest, cut="frames", end="hang")
+    rest = b": " + b"." * (len(answer) // 2 - 4 + len(answer) % 2) + b"\n\n"
+    return Play(answer + rest, cut="frames", end="hang")
 
 
 class Stream:

@@ -33,7 +33,7 @@ from ..tools import AnyTool, DeferredToolResults, ExecutionOptions, RunContext, 
 from ..tools.function_tool import takes_context
 from .agent_run import AgentRun, RunPlan, StreamedRunResult, warn
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
-from .output import OutputSpec, build_output
+from .output import NativeOutput, PromptedOutput, ToolOutput, build_output
 from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
 from .run_input import RunInput, name_conflict, resume_history
 
@@ -110,7 +110,20 @@ class Agent(Generic[Out]):
 
     @overload
     def __init__(
-        self, model: ChatModel | str | None = None, *, output_type: OutputSpec, **options: Unpack[AgentOptions]
+        self,
+        model: ChatModel | str | None = None,
+        *,
+        output_type: ToolOutput[Out] | NativeOutput[Out] | PromptedOutput[Out],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Any],
+        model: ChatModel | str | None = None,
+        *,
+        output_type: Sequence[Any],
+        **options: Unpack[AgentOptions],
     ) -> None: ...
 
     def __init__(

@@ -286,7 +286,7 @@ class AgentRun(Generic[Out]):
         return call
 
     def end_run(self) -> None:
-        pass
+        """Do nothing: the run holds no resources."""
 
     async def prepare_call(self, call: ModelCall) -> ModelCall:
         """Return the call with processed messages, and the instructions first."""

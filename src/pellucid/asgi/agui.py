@@ -46,7 +46,7 @@ from ..view import Redactor, View, Viewer, parse_view, redact_error
 from . import http
 from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
 
-_OWN_INTERRUPTS_HINT = "; an agent with interrupts of its own takes their answers where `deps` is a function"
+_OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
 
 
 def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
@@ -81,8 +81,8 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
     for id, unanswered in waiting.items():
         if id not in answered_by:
             message = (
-                f"resume: the call {id!r} of {unanswered.tool_name!r} waits as well; answer all that waits, with an "
-                "entry for each interrupt, and a tool message for each call of a tool of yours"
+                f"resume: the call {id!r} of {unanswered.tool_name!r} waits, too; answer every interrupt with an "
+                "entry, and every call of a tool of the client with a tool message"
             )
             raise RequestError(message, code="missing", param="resume")
 
@@ -137,19 +137,19 @@ class AGUIApp:
         except Exception as error:
             client_error = error.info if isinstance(error, PellucidError) and is_client_error(error) else None
             if client_error is None:
-                log.error("a fault of an agent, before its run began: %s", error_location(error))
+                log.error("an agent failed before its run began: %s", error_location(error))
             if not exchange.response_started:
                 await exchange.refuse(client_error or FAULT)
 
     async def _serve_run(self, exchange: _Exchange) -> None:
         if not (exchange.header("content-type") or "").lower().startswith("application/json"):
-            raise RequestError("a run is asked for with JSON; send Content-Type: application/json", code="not_json")
+            raise RequestError("the body must be JSON; send Content-Type: application/json", code="not_json")
         body = await http.read_body(exchange.scope, exchange.receive, *self._body_limits)
         request = parse_input(body, exchange.query)
         options, input = request.options, request.input
         if options.model is not None or options.store:
             name = "model" if options.model is not None else "store"
-            reason = {"model": "an agent has a model of its own", "store": "nothing is kept here"}[name]
+            reason = {"model": "an agent has a model of its own", "store": "this application stores nothing"}[name]
             raise RequestError(f"{name}: {reason}; leave it out", kind="unsupported", param=name)
         dialect = request.dialect(exchange.header(DIALECT_HEADER), self._dialect)
         sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
@@ -232,7 +232,7 @@ class _Exchange:
 
 
 _METHOD_NOT_ALLOWED = agui.error_body(
-    ErrorInfo("invalid_request", "a run is asked for with POST", code="method_not_allowed")
+    ErrorInfo("invalid_request", "a run is started with POST", code="method_not_allowed")
 )
 
 

@@ -70,7 +70,7 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seco
                 message = await receive()
         except TimeoutError:
             raise RequestError(
-                f"nothing more of the body came for {timeout_seconds:g} s", kind="slow_request", code="body_too_slow"
+                f"no data of the body came for {timeout_seconds:g} s", kind="slow_request", code="body_too_slow"
             ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone

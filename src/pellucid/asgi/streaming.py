@@ -239,7 +239,7 @@ class EncodedStream:
             # The end may have been encoded in the step of the event loop in which the server stopped.
             last = self.end_data or (self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else b"")
         except Exception as fault:
-            log.error("a stream could not be closed in form: %s", error_location(fault))
+            log.error("a stream could not be ended properly: %s", error_location(fault))
             last = self._encode_end([end], clock_ms())
         await self._writer.end(last)
 

@@ -30,7 +30,7 @@ def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
 
     If the answer is an error, it is also printed on standard error, and the exit status is 1.
     """
-    folded = fold(list(decode_bytes(provider, content_type, file.read())))
+    folded = fold(decode_bytes(provider, content_type, file.read()))
     click.echo(_as_json(folded))
     raise SystemExit(exit_status(folded.error))
 

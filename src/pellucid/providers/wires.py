@@ -132,4 +132,4 @@ def decode(row: Profile, data: bytes, content_type: str = "text/event-stream") -
         The events of the turn.
     """
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), content_type)
-    return decoder.feed(data) + decoder.end()
+    return [*decoder.feed(data), *decoder.end()]

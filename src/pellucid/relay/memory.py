@@ -2,7 +2,8 @@
 
 Objects are deleted when they expire. There is no timer: each call first deletes the objects that have expired.
 
-Limits are token buckets (`scripts` has the same algorithm for Redis). A counter is stored as a level and the time of that level. It refills by `limit / window` a second, up to `limit`.
+Limits are token buckets (`scripts` has the same algorithm for Redis). A counter is stored as a level and the time of
+that level. It refills by `limit / window` a second, up to `limit`.
 """
 
 from __future__ import annotations

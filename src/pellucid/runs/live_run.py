@@ -571,7 +571,7 @@ class LiveRun:
         info = FAULT if is_ours or not isinstance(error, PellucidError) else error.info
         if self._log_faults and not isinstance(effect, CallModel):
             # The text that a function or a check quotes is for its author, and not for readers of a served run.
-            info = replace(info, said=None)
+            info = replace(info, upstream_message=None)
         return info
 
     async def _call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes | None:

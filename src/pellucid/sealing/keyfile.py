@@ -101,6 +101,7 @@ class KeyFile:
         self._keys, self._stamp = _read(self.path)
 
     def __call__(self) -> Keys:
+        """Return the keys of the file, read again if it has changed."""
         try:
             stamp = _file_stamp(os.stat(self.path))
         except OSError:

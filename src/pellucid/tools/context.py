@@ -16,7 +16,9 @@ Deps = TypeVar("Deps")
 class HasSideEvent(Protocol):
     """An event of a client protocol that a run can carry."""
 
-    def as_side_event(self) -> SideEvent: ...
+    def as_side_event(self) -> SideEvent:
+        """Return the event as a side event of the run."""
+        ...
 
 
 @dataclass(frozen=True)

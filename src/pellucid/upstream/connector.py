@@ -8,9 +8,9 @@
 * TLS certificates are verified against the system's roots or the operator's (`SSL_CERT_FILE`, `SSL_CERT_DIR`), and
   against the host name. The only protocol offered is `http/1.1` (ALPN, RFC 7301).
 
-The pool of a client: an idle connection can be reused for up to 60 seconds, or for the time that the server states (`Keep-Alive: timeout`).
-A connection that the server closes is removed at once. The connection that was released last is reused first, so
-surplus connections expire. A timer closes expired connections every ten seconds.
+The pool of a client: an idle connection can be reused for up to 60 seconds, or for the time that the server states
+(`Keep-Alive: timeout`). A connection that the server closes is removed at once. The connection that was released last
+is reused first, so surplus connections expire. A timer closes expired connections every ten seconds.
 """
 
 from __future__ import annotations

@@ -131,6 +131,7 @@ class StructRedactor(Generic[S]):
         return self._rest is None or bool(self._rest(value) == self._rest_defaults)
 
     def __call__(self, value: S, **computed: Any) -> S:
+        """Return a copy with the fields that may leave; `computed` are values that replace some of them."""
         if not (computed or self._nested) and self.has_only_named_fields(value):
             return value
         copied = {name: getattr(value, name) for name in self._shown}

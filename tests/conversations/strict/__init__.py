@@ -1,4 +1,4 @@
-"""Upstreams that refuse what the real ones refuse (see `core`), one class a contract, and a server for them."""
+"""Upstreams that refuse what the real ones refuse (see `core`): a class for each provider's rules, and a server."""
 
 from . import chat, claude, google, responses, typed
 from .core import (
@@ -33,9 +33,9 @@ __all__ = [
     "Refusal",
     "StrictServer",
     "Upstream",
-    "find_canaries",
     "chat",
     "claude",
+    "find_canaries",
     "google",
     "responses",
     "typed",

@@ -1,4 +1,4 @@
-"""Chat Completions: one wire, and as many contracts about reasoning as there are providers."""
+"""Chat Completions: one wire, with different rules about reasoning for each provider."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, unnamed_events, halves
+from .core import Block, Body, split_in_half, unnamed_events
 from .typed import _delta, _Messages
 
 FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "reasoning_opaque", "reasoning_details")
 
 
 class Chat(_Messages):
-    """Reasoning in a field beside the content. `field` is where it comes, `takes` where it may come back."""
+    """Reasoning in a field next to the content. `field` has it in answers; `accepted_fields` may return it."""
 
     wire = "openai_chat"
     interleaves = False
@@ -21,10 +21,10 @@ class Chat(_Messages):
     field: ClassVar[str] = "reasoning_content"
     accepted_fields: ClassVar[tuple[str, ...]] = ("reasoning_content",)
     rules: ClassVar = {
-        "field": "App. A: where this provider takes reasoning back; every other field is none of its own",
-        "text": "App. A: what comes back is what was thought, of one answer, in order",
+        "field": "App. A: this provider accepts reasoning in this field only",
+        "text": "App. A: returned reasoning is that of one answer, in order",
         "flattened": "0.15: never reasoning as text in an assistant's turn",
-        "empty": "an assistant's message says something: content, calls or reasoning",
+        "empty": "an assistant message has content, calls or reasoning",
     }
 
     def thinks(self, body: Body) -> bool:
@@ -60,21 +60,21 @@ class Chat(_Messages):
                 self.refuse("text", f"{text!r}")
 
     def thoughts(self) -> set[str]:
-        """What each answer thought, as far as it came back whole."""
+        """The reasoning of each answer, as far as it is complete."""
         return {
             "\n\n".join(texts)
             for answer in self.answers
             if (texts := [block.text for block in answer if block.kind in ("think", "sealed") and block.whole])
         } | {block.text for block in self.blocks.values()}
 
-    # --- answering ---------------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------------
 
     def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = [_delta(role="assistant", content="")]
         calls = 0
         for block in answer:
             if block.kind == "call":
-                head, tail = halves(json.dumps(block.args))
+                head, tail = split_in_half(json.dumps(block.args))
                 function = {"name": block.name, "arguments": head}
                 out.append(_delta(tool_calls=[{"index": calls, "id": block.call_id, "function": function}]))
                 if block.whole:
@@ -87,15 +87,15 @@ class Chat(_Messages):
         return unnamed_events(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
 
     def pieces(self, block: Block) -> tuple[str, ...]:
-        head, tail = halves(block.text)
+        head, tail = split_in_half(block.text)
         return (head, tail) if block.whole else (head,)
 
     def thought_deltas(self, block: Block) -> list[Body]:
         return [_delta(**{self.field: piece}) for piece in self.pieces(block)]
 
 
-class Silent(Chat):
-    """OpenAI's own, and whoever else keeps nothing of it: no reasoning comes, none may go."""
+class NoReasoning(Chat):
+    """OpenAI, and providers that do the same: no reasoning is returned, and none is accepted."""
 
     field = ""
     accepted_fields = ()
@@ -105,8 +105,8 @@ class Silent(Chat):
         return []
 
 
-class Forgetful(Chat):
-    """Reasoning comes, and is not wanted back (Qwen)."""
+class UnreturnedReasoning(Chat):
+    """Reasoning is returned, and not accepted (Qwen)."""
 
     accepted_fields = ()
 
@@ -114,7 +114,7 @@ class Forgetful(Chat):
 class DeepSeek(Chat):
     rules: ClassVar = Chat.rules | {
         "missing": "10: the 'reasoning_content' in the thinking mode must be passed back, on every assistant's message",
-        "unasked": "10: with thinking disabled, it is omitted",
+        "disabled_thinking": "10: with thinking disabled, it is omitted",
     }
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
@@ -124,7 +124,7 @@ class DeepSeek(Chat):
         if thinking and message.get("reasoning_content") is None:
             self.refuse("missing", f"{message}")
         if not thinking and "reasoning_content" in message:
-            self.refuse("unasked", f"{message}")
+            self.refuse("disabled_thinking", f"{message}")
         super().check_reasoning(message, thinking)
 
 
@@ -145,14 +145,14 @@ class Kimi(Chat):
         super().check_reasoning(message, thinking)
 
 
-class Reasoning(Chat):
-    """Groq: the field is called `reasoning`."""
+class Groq(Chat):
+    """Groq: the field's name is `reasoning`."""
 
     field = "reasoning"
     accepted_fields: ClassVar[tuple[str, ...]] = ("reasoning",)
 
 
-class VLLM(Reasoning):
+class VLLM(Groq):
     accepted_fields = ("reasoning", "reasoning_content")
 
     def call_id(self, number: int) -> str:
@@ -189,7 +189,7 @@ class OpenRouter(Chat):
     rules: ClassVar = Chat.rules | {
         "signature": "15: Invalid 'signature' in 'thinking' block: entries come back merged, whole and signed",
         "encrypted": "15: a reasoning.encrypted entry comes back with its data, id and format",
-        "twice": "0.1: reasoning and reasoning_details hold the same: one of them",
+        "duplicate": "0.1: reasoning and reasoning_details have the same text: send one of them",
     }
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
@@ -200,7 +200,7 @@ class OpenRouter(Chat):
     def check_reasoning(self, message: Body, thinking: bool) -> None:
         details = message.get("reasoning_details")
         if details is not None and "reasoning" in message:
-            self.refuse("twice", f"{message}")
+            self.refuse("duplicate", f"{message}")
         for entry in details or ():
             if entry["type"] == "reasoning.encrypted":
                 owner = self.owner_of(entry["data"], "encrypted")
@@ -226,7 +226,7 @@ class OpenRouter(Chat):
 
 
 class MiniMax(Chat):
-    """Reasoning comes in tags in the content, and goes back just so."""
+    """Reasoning is in tags in the content, and goes back in the same form."""
 
     accepted_fields = ()
     rules: ClassVar = {

@@ -1,4 +1,4 @@
-"""Claude: Anthropic Messages, and Converse on Bedrock, which have the same rules in two spellings."""
+"""Claude: Anthropic Messages, and Converse on Bedrock, which has the same rules in another format."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from tests.event_stream_messages import eventstream_message
 
-from .core import Block, Body, Upstream, named_events, halves
+from .core import Block, Body, Upstream, named_events, split_in_half
 
 
 class MessageBlock(NamedTuple):
-    """A block of a message, in neither's spelling."""
+    """A block of a message, independent of the format."""
 
     kind: str
     """think, sealed, call, result, text or other."""
@@ -27,13 +27,13 @@ class MessageBlock(NamedTuple):
 
 CLAUDE_RULES = {
     "signature": "3.4: Invalid 'signature' in 'thinking' block: blank, foreign, or not over this text",
-    "starts_with_thinking": "3.4: when 'thinking' is enabled, a final assistant message with calls starts so",
-    "modified": "3.4: thinking blocks in the latest assistant message cannot be modified: all, and where they were",
+    "starts_with_thinking": "3.4: when 'thinking' is enabled, the last assistant message with calls starts with it",
+    "modified": "3.4: thinking blocks in the latest assistant message cannot be modified, removed or moved",
     "disabled": "3.4: with thinking disabled, the last assistant message holds no thinking",
-    "ends_in_thought": "3.4: thinking stands before what it led to, never last",
-    "alternate": "messages are of alternating roles, none is empty, the first is the user's",
-    "blank": "no text is blank",
-    "id": "ids of calls have few characters",
+    "ends_in_thought": "3.4: thinking is before the block that it led to, never last",
+    "alternate": "roles alternate, no message is empty, the first role is user",
+    "blank": "a text must not be blank",
+    "id": "ids of calls allow a limited set of characters",
 }
 
 
@@ -42,7 +42,9 @@ class _Claude(Upstream):
 
     def check_messages(self, messages: list[tuple[str, list[MessageBlock]]], thinking: str | None) -> None:
         roles = [role for role, _ in messages]
-        if roles != [("user", "assistant")[n % 2] for n in range(len(roles))] or not all(content for _, content in messages):
+        if roles != [("user", "assistant")[n % 2] for n in range(len(roles))] or not all(
+            content for _, content in messages
+        ):
             self.refuse("alternate", f"the roles are {roles}")
         for place, (role, content) in enumerate(messages):
             if any(block.kind == "text" and not block.text.strip() for block in content):
@@ -52,7 +54,7 @@ class _Claude(Upstream):
                 results = [block.opaque for block in after if block.kind == "result"]
                 self.check_pairing([block.opaque for block in content if block.kind == "call"], results)
                 if [block.kind for block in after[: len(results)]] != ["result"] * len(results):
-                    self.refuse("pairing", "results stand first in their message")
+                    self.refuse("pairing", "results are first in their message")
                 self.check_thoughts(content)
         self.check_latest(messages, thinking)
 
@@ -81,7 +83,7 @@ class _Claude(Upstream):
             self.check_unmodified(last)
 
     def check_unmodified(self, last: list[MessageBlock]) -> None:
-        """Whatever answers of ours are in this message: their thoughts and calls are as they were."""
+        """Refuse unless the thoughts of each answer in this message are complete, and in order with its calls."""
         ours = [self.block_of(block) for block in last if block.kind in ("think", "sealed", "call")]
         for answer in {block.answer for block in ours if block is not None}:
             numbers_received = [block.number for block in ours if block is not None and block.answer == answer]
@@ -90,13 +92,17 @@ class _Claude(Upstream):
                 for block in self.answers[answer]
                 if block.whole and (block.kind in ("think", "sealed") or block.number in numbers_received)
             ]
-            while numbers_sent and self.blocks[numbers_sent[-1]].kind != "call" and not self.has_text_after(answer, numbers_sent[-1]):
-                numbers_sent.pop()  # nothing that came back followed it
+            while (
+                numbers_sent
+                and self.blocks[numbers_sent[-1]].kind != "call"
+                and not self.has_text_after(answer, numbers_sent[-1])
+            ):
+                numbers_sent.pop()  # no block that came back follows it
             if numbers_received != numbers_sent:
                 self.refuse("modified", f"{numbers_sent} came back as {numbers_received}")
 
     def has_text_after(self, answer: int, number: int) -> bool:
-        """Whether text followed, cut off or not."""
+        """Whether text follows in the answer, complete or not."""
         return any(block.kind == "text" and block.number > number for block in self.answers[answer])
 
     def block_of(self, received: MessageBlock) -> Block | None:
@@ -170,7 +176,7 @@ class Anthropic(_Claude):
         return named_events(*out)
 
     def pieces(self, block: Block) -> tuple[Body, list[Body]]:
-        head, tail = halves(block.text)
+        head, tail = split_in_half(block.text)
         match block.kind:
             case "sealed":
                 return {"type": "redacted_thinking", "data": self.make_opaque(block, "data", "Emw{}")}, []
@@ -179,7 +185,9 @@ class Anthropic(_Claude):
                 deltas = [{"type": "thinking_delta", "thinking": piece} for piece in (head, tail)]
                 return {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed]
             case "call":
-                deltas = [{"type": "input_json_delta", "partial_json": p} for p in halves(json.dumps(block.args))]
+                deltas = [
+                    {"type": "input_json_delta", "partial_json": p} for p in split_in_half(json.dumps(block.args))
+                ]
                 return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}, deltas
             case _:
                 return {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in (head, tail)]
@@ -188,12 +196,12 @@ class Anthropic(_Claude):
         return self.make_opaque(block, "sig", "Eu8B{}")
 
 
-class Unsigned(Anthropic):
-    """DeepSeek's own Messages: nothing is signed, and a thought is missed where there is none."""
+class DeepSeekMessages(Anthropic):
+    """DeepSeek's Messages API: nothing is signed, and an answer without a thought is refused."""
 
     rules: ClassVar = {
-        "missing": "10: the 'reasoning_content' in the thinking mode must be passed back; an empty one will do",
-        "text": "10: what is passed back is what was thought",
+        "missing": "10: the 'reasoning_content' in the thinking mode must be passed back; it may be empty",
+        "text": "10: the text passed back is that of a thought",
     }
 
     def check(self, body: Body) -> None:
@@ -208,7 +216,9 @@ class Unsigned(Anthropic):
                     self.refuse("text", f"{thought}")
         for message, after in pairwise([*body["messages"], {"content": []}]):
             called = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-            self.check_pairing(called, [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"])
+            self.check_pairing(
+                called, [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"]
+            )
 
     def thinks(self, body: Body) -> bool:
         return bool(body.get("thinking", {}).get("type") != "disabled")
@@ -226,12 +236,12 @@ class Unsigned(Anthropic):
 
 
 class Bedrock(_Claude):
-    """Converse in front of Claude."""
+    """Converse with Claude."""
 
     wire = "bedrock"
     content_type = "application/vnd.amazon.eventstream"
     rules: ClassVar = CLAUDE_RULES | {
-        "shape": "9.3: what goes back is reasoningText or redactedContent, not the flatter shape of a delta",
+        "shape": "9.3: reasoningText or redactedContent goes back, not the shape of a delta",
         "tools": "toolConfig must be defined where the messages hold toolUse or toolResult",
     }
 
@@ -252,7 +262,7 @@ class Bedrock(_Claude):
         ]
         has_tools = any(block.kind in ("call", "result") for _, content in messages for block in content)
         if has_tools and not body.get("toolConfig", {}).get("tools"):
-            self.refuse("tools", "there is none")
+            self.refuse("tools", "toolConfig has no tools")
         self.check_messages(messages, self.thinking_type(body))
 
     def parse_block(self, block: Body) -> MessageBlock:
@@ -296,11 +306,11 @@ class Bedrock(_Claude):
         return out
 
     def pieces(self, block: Block) -> tuple[Body, list[Body]]:
-        head, tail = halves(block.text)
+        head, tail = split_in_half(block.text)
         match block.kind:
             case "sealed":
                 # A blob in two deltas, each with its own padding.
-                first, second = halves(self.make_opaque(block, "data", "Emw{}x"))
+                first, second = split_in_half(self.make_opaque(block, "data", "Emw{}x"))
                 pieces = [b64encode(piece.encode()).decode() for piece in (first, second)]
                 return {}, [{"reasoningContent": {"redactedContent": piece}} for piece in pieces]
             case "think":
@@ -308,7 +318,7 @@ class Bedrock(_Claude):
                 signature = self.signature(block)
                 return {}, [*deltas, *([{"reasoningContent": {"signature": signature}}] if signature else [])]
             case "call":
-                deltas = [{"toolUse": {"input": piece}} for piece in halves(json.dumps(block.args))]
+                deltas = [{"toolUse": {"input": piece}} for piece in split_in_half(json.dumps(block.args))]
                 return {"toolUse": {"toolUseId": block.call_id, "name": block.name}}, deltas
             case _:
                 return {}, [{"text": piece} for piece in (head, tail)]
@@ -318,11 +328,11 @@ class Bedrock(_Claude):
 
 
 class BedrockUnsigned(Bedrock):
-    """Converse in front of a model that does not sign: R1 does not want to see its thought again."""
+    """Converse with a model that does not sign: R1 does not accept its reasoning."""
 
     rules: ClassVar = {name: CLAUDE_RULES[name] for name in ("alternate", "blank", "id")} | {
         "tools": Bedrock.rules["tools"],
-        "unsigned": "9.3: only what is signed goes back; DeepSeek-R1 rejects reasoningContent in its input",
+        "unsigned": "9.3: only signed reasoning goes back; DeepSeek-R1 rejects reasoningContent in its input",
     }
 
     def thinks(self, body: Body) -> bool:

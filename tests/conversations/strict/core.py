@@ -1,11 +1,11 @@
-"""What all strict upstreams share: what they say, what they remember of it, and how they refuse.
+"""Shared by the strict upstreams: how they answer, what they remember, and how they refuse.
 
-A strict upstream (`Upstream`) is one provider as it really behaves towards the history that it is sent. It answers as a
-test tells it (`Act`), and everything in its answers that is its own business (ids of items, signatures, sealed blobs,
-the words of its reasoning) carries a canary: `cnry.SIDE.NUMBER.KIND.`, numbered as it was said. So it knows of every
-request what of its own came back, whether it is whole and in its order, and what is somebody else's.
+A strict upstream (`Upstream`) applies the rules of one provider to the history that it receives. It answers as a test
+scripts it (`Act`). Everything in its answers that it alone understands (ids of items, signatures, sealed blobs) and the
+text of its reasoning carries a canary: `cnry.SIDE.NUMBER.KIND.`, numbered in the order of production. So it knows of
+every request what of its own came back, whether that is complete and in order, and what comes from another upstream.
 
-A rule has a name and says where in `providers.md` it stands; a refusal names the rule that was broken.
+A rule has a name and a reference to `providers.md`; a refusal names the rule that was broken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CANARY = re.compile(r"cnry\.([a-z0-9-]+)\.(\d+)\.([a-z]+)\.")
 
 
 class Refusal(Exception):
-    """The provider's error status, and the rule that was broken."""
+    """An error response: its status, and the rule that was broken."""
 
     def __init__(self, rule: str, message: str, status: int = 400) -> None:
         super().__init__(f"[{rule}] {message}")
@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class Act(NamedTuple):
-    """What an upstream is to say, in order; with `cut`, it falls silent in the middle of the last step."""
+    """The script of an answer: its steps in order; with `cut`, it hangs in the middle of the last step."""
 
     steps: tuple[Step, ...]
     cut: bool = False
@@ -50,28 +50,28 @@ CUT_TEXT = Act(("think", "text"), cut=True)
 
 @dataclass
 class Block:
-    """One thing that an upstream said."""
+    """One block of an upstream's answers."""
 
     side: str
     number: int
     kind: Step
     whole: bool = True
     text: str = ""
-    """Of reasoning and of the answer."""
+    """The text of reasoning or of an answer."""
     call_id: str = ""
     name: str = ""
     args: Body = field(default_factory=dict)
     answer: int = 0
-    """Which of the upstream's answers it stands in."""
+    """The index of the upstream's answer that contains it."""
     opaque: dict[str, str] = field(default_factory=dict)
-    """Signature, blob, id: whatever only its maker understands, by kind."""
+    """Opaque data by kind: signature, blob, id."""
 
     def canary(self, kind: str) -> str:
         return f"cnry.{self.side}.{self.number}.{kind}."
 
 
 class CanaryMatch(NamedTuple):
-    """A canary, where it was found."""
+    """A canary in a request."""
 
     side: str
     number: int
@@ -79,7 +79,7 @@ class CanaryMatch(NamedTuple):
 
 
 def iter_strings(value: Any) -> Iterator[str]:
-    """All texts in a JSON value, in the order in which they stand there."""
+    """All strings in a JSON value, in their order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -92,7 +92,7 @@ def iter_strings(value: Any) -> Iterator[str]:
 
 
 def find_canaries(value: Any) -> list[CanaryMatch]:
-    """All canaries in a JSON value, also in JSON that stands in a text and in what is written in base64."""
+    """All canaries in a JSON value, also in base64 and in JSON that is a string."""
     matches: list[CanaryMatch] = []
     for text in iter_strings(value):
         for readable in {text: None, _decode_base64(text): None}:
@@ -108,30 +108,30 @@ def _decode_base64(text: str) -> str:
 
 
 class Upstream:
-    """One provider, strict. A wire's class brings `check`, `stream` and its `rules`."""
+    """One strict provider. The class of a wire defines `check`, `stream` and its `rules`."""
 
     wire: ClassVar[str]
     rules: ClassVar[dict[str, str]] = {}
-    """Each rule, and where it stands."""
+    """Each rule, with its reference."""
     interleaves: ClassVar[bool] = True
-    """Whether reasoning can stand between calls."""
+    """Whether reasoning can be between calls."""
     one_thought: ClassVar[bool] = False
     """Whether all reasoning of an answer is one text."""
     shows_thought: ClassVar[bool] = True
-    """Whether it streams its reasoning at all."""
+    """Whether its reasoning is streamed."""
     content_type: ClassVar[str] = "text/event-stream"
     known_rules: ClassVar[dict[str, str]] = {
         "foreign": "App. A: opaque fields never cross, and reasoning text only if the caller opts in",
-        "order": "0.4: order is data; what came first stands first",
-        "pairing": "each call is answered, by its id, directly after the message that made it, and nothing else is",
-        "unfinished": "0.12: what was cut off is not to be replayed",
+        "order": "0.4: the order of parts must not change",
+        "pairing": "the results of a message's calls, by id, follow it directly",
+        "unfinished": "0.12: an interrupted part must not be replayed",
     }
 
     def __init__(self, side: str, row: str, model: str) -> None:
         self.side, self.row, self.model = side, row, model
         self.blocks: dict[int, Block] = {}
         self.opaque: dict[str, Block] = {}
-        """Who each opaque text belongs to."""
+        """The block of each opaque string."""
         self.calls: dict[str, Block] = {}
         self.requests: list[Body] = []
         self.raw: list[bytes] = []
@@ -140,10 +140,10 @@ class Upstream:
         self.next = ANSWER
         self.answers: list[list[Block]] = []
 
-    # --- a request ---------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------
 
     def handle_request(self, raw: bytes, path: str = "") -> tuple[list[bytes], bool]:
-        """Check a request; gives the answer in pieces, and whether it goes on for ever. Raises `Refusal`."""
+        """Check a request; return the pieces of the answer, and whether the stream never ends. Raises `Refusal`."""
         body = json.loads(raw)
         self.raw.append(raw)
         self.requests.append(body)
@@ -160,7 +160,7 @@ class Upstream:
         return self.stream(answer, act.cut), act.cut
 
     def check_request(self, body: Body) -> None:
-        """Raises `Refusal`."""
+        """Check a request against all rules. Raises `Refusal`."""
         self.received_canaries = matches = find_canaries(body)
         for canary in matches:
             if canary.side != self.side:
@@ -168,18 +168,18 @@ class Upstream:
         self.check(body)
         numbers = [canary.number for canary in matches]
         if numbers != sorted(numbers):
-            self.refuse("order", f"what was said as {sorted(numbers)} came back as {numbers}")
+            self.refuse("order", f"the blocks {sorted(numbers)} came back as {numbers}")
 
     def check(self, body: Body) -> None:
-        """Whatever this wire refuses. Raises `Refusal`."""
+        """Check a request against the rules of this wire. Raises `Refusal`."""
         raise NotImplementedError
 
     def thinks(self, body: Body) -> bool:
-        """Whether the request asks for thought, or does not decline it."""
+        """Whether the request enables thinking, or does not disable it."""
         raise NotImplementedError
 
     def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
-        """The answer as it is written to the socket."""
+        """The bytes of the answer."""
         raise NotImplementedError
 
     def all_rules(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ class Upstream:
     def refuse(self, rule: str, message: str, status: int = 400) -> NoReturn:
         raise Refusal(rule, f"{self.side}: {message} ({self.all_rules()[rule]})", status)
 
-    # --- what it says ------------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------------
 
     def _produce(self, kind: Step) -> Block:
         number = len(self.blocks)
@@ -207,40 +207,40 @@ class Upstream:
         return f"call_{self.side.replace('-', '_')}_{number}"
 
     def make_opaque(self, block: Block, kind: str, form: str = "{}") -> str:
-        """An opaque text of this block."""
+        """Make an opaque string for this block."""
         text = form.format(block.canary(kind) + "x" * (3 - len(block.canary(kind)) % 3))
         self.opaque[text] = block
         block.opaque[kind] = text
         return text
 
-    # --- what came back ----------------------------------------------------------------------------------------
+    # --- returned data -----------------------------------------------------------------------------------------
 
     def required_canaries(self, answer: list[Block], thinking: bool) -> set[tuple[int, str]]:
-        """The canaries (number and kind) of a whole answer that must come back, if thinking is on or off."""
+        """The canaries (number and kind) of a complete answer that must come back, with thinking on or off."""
         return {(block.number, kind) for block in answer for kind in self.required_kinds(block, thinking)}
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         raise NotImplementedError
 
     def owner_of(self, opaque: str | None, rule: str) -> Block:
-        """Whose this opaque text is; refused if nobody's, or of something that was cut off."""
+        """The block of this opaque string; refused if there is none, or if the block was cut off."""
         block = self.opaque.get(opaque or "")
         if block is None:
-            self.refuse(rule, f"{opaque!r} is not of this provider's making")
+            self.refuse(rule, f"{opaque!r} was not made by this provider")
         if not block.whole:
-            self.refuse("unfinished", f"{opaque!r} belongs to what was cut off")
+            self.refuse("unfinished", f"{opaque!r} belongs to a block that was cut off")
         return block
 
     def check_pairing(self, called: list[str], returned: list[str], ordered: bool = False) -> None:
-        """The calls of one message, and the results that follow it."""
+        """Refuse unless the results that follow a message are those of its calls."""
         match = called == returned if ordered else sorted(called) == sorted(returned)
         if not match:
             self.refuse("pairing", f"the calls {called} are followed by results for {returned}")
 
     def refuse_reasoning_in_text(self, text: str, rule: str) -> None:
-        """Reasoning must not stand in an answer's text."""
+        """Refuse reasoning in the text of an answer."""
         if CANARY.search(text):
-            self.refuse(rule, f"reasoning stands in the answer: {text!r}")
+            self.refuse(rule, f"reasoning is in the answer: {text!r}")
 
 
 def unnamed_events(*values: Any) -> list[bytes]:
@@ -249,9 +249,9 @@ def unnamed_events(*values: Any) -> list[bytes]:
 
 
 def named_events(*values: Body) -> list[bytes]:
-    """Server-sent events that are named as their type."""
+    """Server-sent events named after their type."""
     return [f"event: {value['type']}\ndata: {json.dumps(value)}\n\n".encode() for value in values]
 
 
-def halves(text: str) -> tuple[str, str]:
+def split_in_half(text: str) -> tuple[str, str]:
     return text[: len(text) // 2], text[len(text) // 2 :]

@@ -6,24 +6,24 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, Upstream, unnamed_events, halves
+from .core import Block, Body, Upstream, split_in_half, unnamed_events
 
 SENTINEL = "skip_thought_signature_validator"
 
 
 class Gemini(Upstream):
-    """Signatures stand on the first call of a step, and on the last part of an answer; calls have no ids."""
+    """The first call of a step and the last part of an answer have signatures; calls have no ids."""
 
     wire = "google"
     rules: ClassVar = {
         "missing": "4.5: Function call is missing a thought_signature: the first of each step of this turn has one",
         "invalid": "4.5: Thought signature is not valid: foreign, changed, or on a part that it did not come with",
         "merged": "4.5: never merge a signed part with an unsigned one",
-        "sentinel": "4.5: the documented stand-in is for the first call of a step that has lost its own",
-        "roles": "contents begin with the user's; what functions returned follows their calls, in their order",
+        "sentinel": "4.5: the documented sentinel replaces only a lost signature of the first call of a step",
+        "roles": "the first content is the user's; function responses follow their calls, in order",
     }
     strict: ClassVar[bool] = True
-    """Gemini 3; before it, a signature was optional."""
+    """True for Gemini 3; before it, a signature was optional."""
 
     def thinks(self, body: Body) -> bool:
         return bool(body.get("generationConfig", {}).get("thinkingConfig", {}).get("includeThoughts"))
@@ -33,13 +33,15 @@ class Gemini(Upstream):
             return [*block.opaque, *(["text"] if block.kind == "think" else [])]
         return block.opaque
 
-    # --- checking ----------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------
 
     def check(self, body: Body) -> None:
         contents = body["contents"]
         if contents[0]["role"] != "user":
-            self.refuse("roles", "the first content is the model's")
-        user_messages = [n for n, c in enumerate(contents) if c["role"] == "user" and any("text" in p for p in c["parts"])]
+            self.refuse("roles", "the first role is model")
+        user_messages = [
+            n for n, c in enumerate(contents) if c["role"] == "user" and any("text" in p for p in c["parts"])
+        ]
         for place, content in enumerate(contents):
             if content["role"] != "model":
                 continue
@@ -67,7 +69,7 @@ class Gemini(Upstream):
         if "functionCall" in part:
             same = block.kind == "call" and part["functionCall"]["args"] == block.args
         elif part.get("thought"):
-            # It came as a part without text, after the thought that it closes.
+            # The signature came on a part without text, after the thought that it closes.
             before = self.blocks.get(block.number - 1, block)
             same = block.kind == "sealed" and part.get("text", "") in ("", before.text)
         else:
@@ -79,11 +81,11 @@ class Gemini(Upstream):
         answers = rest[0]["parts"] if rest else []
         results = [part["functionResponse"] for part in answers if "functionResponse" in part]
         if results and len(results) != len(answers):
-            self.refuse("roles", "words of the user stand beside what functions returned")
+            self.refuse("roles", "text of the user is in a content with function responses")
         called = [(call["functionCall"]["name"], call["functionCall"].get("id")) for call in calls]
         self.check_pairing([str(c) for c in called], [str((r["name"], r.get("id"))) for r in results], ordered=True)
 
-    # --- answering ---------------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------------
 
     def call_id(self, number: int) -> str:
         return ""
@@ -99,21 +101,21 @@ class Gemini(Upstream):
         out: list[Body] = []
         has_call = False
         for block in answer:
-            head, tail = halves(block.text)
+            head, tail = split_in_half(block.text)
             match block.kind:
                 case "think":
                     out += [_chunk({"text": p, "thought": True}) for p in ((head, tail) if block.whole else (head,))]
                 case "sealed":
                     out.append(_chunk({"text": "", "thought": True, "thoughtSignature": self.sign(block)}))
                 case "call":
-                    block.whole = True  # it comes in one piece
+                    block.whole = True  # a call is one chunk
                     call: Body = {"functionCall": {"name": block.name, "args": block.args}}
                     out.append(_chunk(call if has_call else call | {"thoughtSignature": self.sign(block)}))
                     has_call = True
                 case "text":
                     out.append(_chunk({"text": head}))
                     if block.whole:
-                        # The signature comes last, with no text.
+                        # The signature is last, on an empty text.
                         out += [_chunk({"text": tail}), _chunk({"text": "", "thoughtSignature": self.sign(block)})]
         if not cut:
             usage = {"promptTokenCount": 9, "candidatesTokenCount": 9, "thoughtsTokenCount": 3, "totalTokenCount": 21}
@@ -123,7 +125,7 @@ class Gemini(Upstream):
 
 
 class Gemini2(Gemini):
-    """Before Gemini 3."""
+    """Gemini before version 3."""
 
     strict = False
 

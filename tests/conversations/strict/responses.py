@@ -1,4 +1,4 @@
-"""OpenAI's Responses, and who else speaks it."""
+"""OpenAI's Responses API, and other providers of it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import json
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, Upstream, named_events, halves
+from .core import Block, Body, Upstream, named_events, split_in_half
 
 _CALLS = ("function_call", "custom_tool_call")
 
 
 class Responses(Upstream):
-    """Reasoning is encrypted, and nothing is kept (`store: false`)."""
+    """Reasoning is encrypted, and nothing is stored (`store: false`)."""
 
     wire = "openai_responses"
     rules: ClassVar = {
         "follower": "2.5: Item 'rs_…' of type 'reasoning' was provided without its required following item",
         "its_reasoning": "2.5: Item 'fc_…' or 'msg_…' was provided without its required 'reasoning' item",
         "not_found": "2.5: Item with id '…' not found: items are not persisted when 'store' is false",
-        "decrypt": "2.5: the encrypted content could not be decrypted: it is to be the unmodified item",
+        "decrypt": "2.5: the encrypted content could not be decrypted: the item must be unmodified",
     }
 
     def thinks(self, body: Body) -> bool:
         return bool(body.get("reasoning", {}).get("effort") != "none")
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
-        # A summary that was asked for, and the item's id; what is sealed has no words.
+        # The summary and the item's id; a sealed item has no text.
         return [*block.opaque, *(["text"] if block.kind == "think" else [])]
 
-    # --- checking ----------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------
 
     def check(self, body: Body) -> None:
         if body.get("store") is not False:
-            self.refuse("not_found", "store must be false: nothing is kept here")
+            self.refuse("not_found", "store must be false: nothing is stored here")
         items = body["input"]
         for place, item in enumerate(items):
             if "id" in item and item["id"] not in self.opaque:
@@ -47,10 +47,10 @@ class Responses(Upstream):
 
     def check_reasoning(self, item: Body) -> None:
         if not item.get("encrypted_content"):
-            self.refuse("not_found", f"{item.get('id')!r} has no encrypted content, and is not kept", 404)
+            self.refuse("not_found", f"{item.get('id')!r} has no encrypted content, and is not stored", 404)
         block = self.owner_of(item["encrypted_content"], "decrypt")
         if item != self.reasoning_item(block):
-            self.refuse("decrypt", f"{item} is not the item as it was: {self.reasoning_item(block)}")
+            self.refuse("decrypt", f"{item} differs from the original item: {self.reasoning_item(block)}")
 
     def check_follower(self, item: Body, rest: list[Body]) -> None:
         block = self.opaque[item["id"]]
@@ -67,7 +67,11 @@ class Responses(Upstream):
         block = self.opaque[item["id"]]
         answer = self.answers[block.answer]
         earlier = answer[: answer.index(block)]
-        if earlier and earlier[-1].kind in ("think", "sealed") and (not before or before[-1].get("id") != earlier[-1].opaque["rs"]):
+        if (
+            earlier
+            and earlier[-1].kind in ("think", "sealed")
+            and (not before or before[-1].get("id") != earlier[-1].opaque["rs"])
+        ):
             self.refuse("its_reasoning", f"{item['id']!r} came without {earlier[-1].opaque['rs']!r}")
 
     def check_outputs(self, items: list[Body]) -> None:
@@ -82,10 +86,10 @@ class Responses(Upstream):
                 self.check_pairing(called, returned)
         self.check_pairing(called, returned)
 
-    # --- answering ---------------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------------
 
     def reasoning_item(self, block: Block) -> Body:
-        """A reasoning item, whole."""
+        """A complete reasoning item."""
         summary = [{"type": "summary_text", "text": block.text}] if block.kind == "think" else []
         seal = block.opaque.get("enc") or self.make_opaque(block, "enc", "gAAAA{}")
         return {"type": "reasoning", "id": block.opaque["rs"], "summary": summary, "encrypted_content": seal}
@@ -110,7 +114,7 @@ class Responses(Upstream):
     def reasoning_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
         item_id = self.make_opaque(block, "rs", "rs_{}")
         whole = self.reasoning_item(block) if is_complete else {"type": "reasoning", "id": item_id}
-        # What the start says of the encrypted content is not the end's.
+        # The encrypted content of the start differs from that of the end.
         out = [
             {"type": "response.output_item.added", **at, "item": whole | {"summary": [], "encrypted_content": "gAA"}}
         ]
@@ -120,7 +124,7 @@ class Responses(Upstream):
 
     def summary_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
         at |= {"summary_index": 0}
-        head, tail = halves(block.text)
+        head, tail = split_in_half(block.text)
         name = "response.reasoning_summary"
         out = [{"type": f"{name}_part.added", **at, "part": {"type": "summary_text", "text": ""}}]
         out.append({"type": f"{name}_text.delta", **at, "delta": head})
@@ -134,7 +138,7 @@ class Responses(Upstream):
         item_id = self.make_opaque(block, "fc", "fc_{}")
         item = {"type": "function_call", "id": item_id, "call_id": block.call_id, "name": block.name, "arguments": ""}
         args = json.dumps(block.args)
-        head, tail = halves(args)
+        head, tail = split_in_half(args)
         name = "response.function_call_arguments"
         out = [{"type": "response.output_item.added", **at, "item": item | {"status": "in_progress"}}]
         out.append({"type": f"{name}.delta", **at, "item_id": item_id, "delta": head})
@@ -148,7 +152,7 @@ class Responses(Upstream):
     def message_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
         item_id = self.make_opaque(block, "msg", "msg_{}")
         item = {"type": "message", "id": item_id, "role": "assistant", "status": "in_progress", "content": []}
-        head, tail = halves(block.text)
+        head, tail = split_in_half(block.text)
         in_item = {**at, "item_id": item_id, "content_index": 0}
         part = {"type": "output_text", "text": block.text, "annotations": []}
         out = [{"type": "response.output_item.added", **at, "item": item}]
@@ -164,11 +168,11 @@ class Responses(Upstream):
 
 
 class OpenResponses(Responses):
-    """Reasoning is there for all to read (vLLM)."""
+    """Reasoning is readable (vLLM)."""
 
     rules: ClassVar = {
         "encrypted": "11: Encrypted content is not supported",
-        "raw_text": "2.2: raw reasoning is content of type reasoning_text, as it came",
+        "raw_text": "2.2: raw reasoning is content of type reasoning_text, unmodified",
     }
 
     def check(self, body: Body) -> None:
@@ -184,7 +188,7 @@ class OpenResponses(Responses):
         self.check_outputs(body["input"])
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
-        # Everybody may read it: so the words go back as well.
+        # Every provider may read it, so the text goes back, too.
         return [*block.opaque, *(["text"] if block.kind in ("think", "sealed") else [])]
 
     def reasoning_item(self, block: Block) -> Body:
@@ -194,7 +198,7 @@ class OpenResponses(Responses):
     def reasoning_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
         item_id = self.make_opaque(block, "rs", "rs_{}")
         in_item = {**at, "item_id": item_id, "content_index": 0}
-        head, tail = halves(block.text)
+        head, tail = split_in_half(block.text)
         item = {"type": "reasoning", "id": item_id, "summary": [], "content": []}
         out = [{"type": "response.output_item.added", **at, "item": item}]
         out.append({"type": "response.reasoning_text.delta", **in_item, "delta": head})

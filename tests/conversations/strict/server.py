@@ -7,8 +7,8 @@ import json
 
 from aiohttp import web
 
-from .chat import VLLM, Chat, Copilot, DeepSeek, Forgetful, Kimi, MiniMax, OpenRouter, Reasoning, Silent
-from .claude import Anthropic, Bedrock, BedrockUnsigned, Unsigned
+from .chat import VLLM, Chat, Copilot, DeepSeek, Groq, Kimi, MiniMax, NoReasoning, OpenRouter, UnreturnedReasoning
+from .claude import Anthropic, Bedrock, BedrockUnsigned, DeepSeekMessages
 from .core import Refusal, Upstream
 from .google import Gemini, Gemini2
 from .responses import OpenResponses, Responses
@@ -22,7 +22,7 @@ SIDES: dict[str, tuple[type[Upstream], str, str]] = {
     "vllm-responses": (OpenResponses, "vllm-responses", "qwen3"),
     "claude-manual": (Anthropic, "anthropic", "claude-sonnet-4-5"),
     "claude": (Anthropic, "anthropic", "claude-opus-5"),
-    "deepseek-messages": (Unsigned, "deepseek-anthropic", "deepseek-v4-pro"),
+    "deepseek-messages": (DeepSeekMessages, "deepseek-anthropic", "deepseek-v4-pro"),
     "gemini": (Gemini, "google", "gemini-3-pro"),
     "gemini-2": (Gemini2, "google", "gemini-2.5-pro"),
     "vertex": (Gemini, "google-vertex", "gemini-3-pro"),
@@ -35,18 +35,18 @@ SIDES: dict[str, tuple[type[Upstream], str, str]] = {
     "deepseek": (DeepSeek, "deepseek", "deepseek-v4-pro"),
     "openrouter": (OpenRouter, "openrouter", "anthropic/claude-opus-5"),
     "vllm": (VLLM, "vllm", "qwen3"),
-    "groq": (Reasoning, "groq", "qwen/qwen3-32b"),
+    "groq": (Groq, "groq", "qwen/qwen3-32b"),
     "kimi": (Kimi, "kimi", "kimi-k2.6"),
     "minimax": (MiniMax, "minimax", "MiniMax-M3"),
     "copilot": (Copilot, "copilot", "gpt-5.6"),
     "glm": (Chat, "zai", "glm-5.2"),
-    "qwen": (Forgetful, "qwen", "qwen3-max"),
-    "openai-chat": (Silent, "openai", "gpt-5.6"),
+    "qwen": (UnreturnedReasoning, "qwen", "qwen3-max"),
+    "openai-chat": (NoReasoning, "openai", "gpt-5.6"),
 }
 
 
 class StrictServer:
-    """All of them on one port, each below its own name."""
+    """All upstreams on one port, each under its own path."""
 
     def __init__(self) -> None:
         self.upstreams: dict[str, Upstream] = {}
@@ -55,7 +55,7 @@ class StrictServer:
         self._runner: web.AppRunner | None = None
 
     def reset(self) -> None:
-        """Another conversation begins: nobody remembers anything."""
+        """Discard the state of all upstreams, for another conversation."""
         self.upstreams = {side: kind(side, row, model) for side, (kind, row, model) in SIDES.items()}
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Wires with reasoning in blocks of its own and their own rules: Mistral, Cohere, and Ollama's own."""
+"""Wires with typed reasoning blocks and rules of their own: Mistral, Cohere, and Ollama's native API."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, Upstream, unnamed_events, halves
+from .core import Block, Body, Upstream, split_in_half, unnamed_events
 
 
 class _Messages(Upstream):
-    """Messages whose tools answer one by one."""
+    """Messages with one tool message for each result."""
 
     def check_tool_messages(self, messages: list[Body], id_of: str = "tool_call_id") -> None:
         called: list[str] = []
@@ -28,11 +28,11 @@ class _Messages(Upstream):
 class Mistral(_Messages):
     wire = "mistral"
     rules: ClassVar = {
-        "flattened": "6: thought is a chunk of its own: as text it would be read as answer",
+        "flattened": "6: a thought is a thinking chunk, not text",
         "chunk": "6: a thinking chunk holds chunks, and the signature that came with them",
-        "nine": "a call's id is nine letters and digits",
-        "after_tool": "a user does not speak right after a tool",
-        "last": "the last message is the user's or a tool's, or is a prefix",
+        "call_id_format": "a call's id has nine letters and digits",
+        "after_tool": "a user message must not follow a tool message",
+        "last": "the last message is of a user or a tool, or is a prefix",
         "empty": "an assistant's message has content or calls",
     }
 
@@ -54,7 +54,7 @@ class Mistral(_Messages):
             before = role
             for id in [call["id"] for call in message.get("tool_calls") or ()] + [message.get("tool_call_id")]:
                 if id is not None and not re.fullmatch("[a-zA-Z0-9]{9}", id):
-                    self.refuse("nine", f"{id!r}")
+                    self.refuse("call_id_format", f"{id!r}")
             if role == "assistant":
                 self.check_content(message)
         if before == "assistant" and not body["messages"][-1].get("prefix"):
@@ -79,7 +79,7 @@ class Mistral(_Messages):
         out: list[Body] = []
         calls = 0
         for block in answer:
-            head, tail = halves(block.text)
+            head, tail = split_in_half(block.text)
             match block.kind:
                 case "think" | "sealed":
                     texts = [{"type": "text", "text": text} for text in ((head, tail) if block.whole else (head,))]
@@ -120,13 +120,13 @@ class Cohere(_Messages):
                 if item["type"] == "text":
                     self.refuse_reasoning_in_text(item["text"], "flattened")
                 elif item["thinking"] not in {block.text for block in self.blocks.values()}:
-                    self.refuse("item", f"{item} was never thought")
+                    self.refuse("item", f"{item} is not a thought of this provider")
         self.check_tool_messages(body["messages"])
 
     def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = [{"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}]
         for index, block in enumerate(answer):
-            head, tail = halves(block.text or json.dumps(block.args))
+            head, tail = split_in_half(block.text or json.dumps(block.args))
             pieces = (head, tail) if block.whole else (head,)
             if block.kind == "call":
                 function = {"name": block.name, "arguments": ""}
@@ -153,10 +153,10 @@ class Ollama(Upstream):
     interleaves = False
     one_thought = True
     rules: ClassVar = {
-        "thinking": "13: thought goes back as message.thinking, a text",
+        "thinking": "13: thought goes back as message.thinking, a string",
         "flattened": "13: content is the answer, without the thought",
         "arguments": "13: arguments are an object",
-        "images": "13: content is one text",
+        "images": "13: content is a string",
     }
 
     def thinks(self, body: Body) -> bool:
@@ -194,10 +194,10 @@ class Ollama(Upstream):
         out: list[Body] = []
         for block in answer:
             if block.kind == "call":
-                block.whole = True  # it comes in one piece
+                block.whole = True  # a call is one line
                 out.append({"content": "", "tool_calls": [{"function": {"name": block.name, "arguments": block.args}}]})
                 continue
-            head, tail = halves(block.text)
+            head, tail = split_in_half(block.text)
             field: Body = {} if block.kind == "text" else {"content": ""}
             name = "content" if block.kind == "text" else "thinking"
             out += [field | {name: piece} for piece in ((head, tail) if block.whole else (head,))]

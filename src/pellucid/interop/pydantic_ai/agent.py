@@ -75,7 +75,7 @@ class PydanticAgent:
     ) -> None:
         public_name = name or agent.name
         if not public_name:
-            raise ValueError("the agent has no name to be asked by; give it one: PydanticAgent(agent, 'name')")
+            raise ValueError("the agent has no name; give it one: PydanticAgent(agent, 'name')")
         self.name = public_name
         self.origin = ours.Origin("pydantic_ai", API, public_name)
         self._agent = agent
@@ -114,7 +114,7 @@ class PydanticAgent:
             # A run with the caller's tools can end with calls of them. Pydantic AI validates every output, so this
             # agent has no such run.
             raise RequestError(
-                "tools: this agent checks its own answers, and so can be given no tools; ask without them",
+                "tools: an agent with output validators cannot be given tools; send none",
                 kind="unsupported",
                 param="tools",
             )
@@ -232,7 +232,8 @@ class AgentStream:
             task = asyncio.current_task()
             if self._is_over or (task is not None and task.cancelling()):
                 raise
-            final_events = self._end_with_error(error)  # Something that the agent waited for was cancelled, not the agent.
+            # Something that the agent waited for was cancelled, and not the agent.
+            final_events = self._end_with_error(error)
         except Exception as error:
             final_events = self._end_with_error(error)
         self._deliver(final_events)
@@ -502,11 +503,11 @@ def _error_info(error: BaseException) -> ErrorInfo:
         code = as_code(error.provider_error_code)
         return ErrorInfo("model_error", "the agent's model failed", code=code, upstream_message=error.message)
     if isinstance(error, UsageLimitExceeded):
-        return ErrorInfo("model_error", "the agent came to the limit of what one run of it may use", code="usage_limit")
+        return ErrorInfo("model_error", "the agent reached the usage limit of a run", code="usage_limit")
     if isinstance(error, AgentRunError):
         return ErrorInfo("model_error", "the agent got no usable answer from its model", code="agent_failed")
     # The text of the exception can contain anything, so the log has its location only.
-    log.error("a fault of an agent: %s", error_location(error))
+    log.error("an agent failed: %s", error_location(error))
     return ErrorInfo("server_error", "the agent failed; the operator's log says where", code="agent_failed")
 
 

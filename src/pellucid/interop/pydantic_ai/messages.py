@@ -75,7 +75,7 @@ def apply_patch(patch: Any, translated: Any) -> Any:
         return patch["is"]
     entries, removed = patch.get("in", {}), patch.get("without", [])
     if not isinstance(entries, dict) or not isinstance(removed, list):
-        raise ValueError("a patch goes into an object by key")
+        raise ValueError("in a patch, `in` is an object and `without` a list")
     if isinstance(translated, list):
         items = list(translated)
         for index, inner_patch in entries.items():
@@ -84,7 +84,7 @@ def apply_patch(patch: Any, translated: Any) -> Any:
             items[int(index)] = apply_patch(inner_patch, items[int(index)])
         return items
     if not isinstance(translated, dict):
-        raise ValueError("there is nothing to go into")
+        raise ValueError("only an object or a list can be patched")
     remaining = {key: value for key, value in translated.items() if key not in removed}
     return remaining | {key: apply_patch(inner_patch, remaining.get(key)) for key, inner_patch in entries.items()}
 
@@ -377,13 +377,13 @@ def _apply_remainder(
                 and kind_change[0] != kind_change[1]
                 and kind_change not in allowed_kind_changes
             ):
-                raise ValueError(f"what was kept makes a {kind_change[1]} part of a {kind_change[0]} part")
+                raise ValueError(f"the remainder makes a {kind_change[1]} part of a {kind_change[0]} part")
             part = restored_part
         parts.append(part)
     for index, part in remainder.get("also", ()):
         parts.insert(index, part)
     if restored.get("kind") != translated["kind"]:
-        raise ValueError("what was kept is of another kind of message")
+        raise ValueError("the remainder is of another kind of message")
     return {**restored, "parts": parts}
 
 

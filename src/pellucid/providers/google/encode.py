@@ -4,9 +4,10 @@ Settings that only Google has are those of `GoogleModelSettings`. All are fields
 `google_cloud_service_tier`, which is sent in the headers. `contents` encodes the messages. The path holds the model,
 and whether to stream.
 
-Thinking has two fields: how much to think, and whether to show it. Gemini 2.5 takes a number of tokens, Gemini 3 a level; a request with both is rejected. Reasoning is shown only on
-request (`includeThoughts`); a request to think is also a request to show it. If thinking cannot be disabled, the
-lowest level is sent (the first of the row's `efforts`), because the default is high.
+Thinking has two fields: how much to think, and whether to show it. Gemini 2.5 takes a number of tokens, Gemini 3 a
+level; a request with both is rejected. Reasoning is shown only on request (`includeThoughts`); a request to think is
+also a request to show it. If thinking cannot be disabled, the lowest level is sent (the first of the row's
+`efforts`), because the default is high.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The struct of a stream event, the state of an item and of its parts while they arrive, and tolerant readers of their JSON.
+"""The struct of a stream event, the state of an item and of its parts while they arrive, and tolerant readers of their
+JSON.
 
-One struct serves all event types: it has the fields that the decoder uses. An event that does not fit is decoded again
-without the fields that do not fit (`lenient_json`).
+One struct serves all event types: it has the fields that the decoder uses. An event that does not fit is decoded
+again without the fields that do not fit (`lenient_json`).
 """
 
 from __future__ import annotations

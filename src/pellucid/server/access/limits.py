@@ -1,4 +1,5 @@
-"""Rates, token budgets and concurrent streams of a policy, and attempts to sign in: counted by the relay for all replicas together.
+"""Rates, token budgets and concurrent streams of a policy, and attempts to sign in: counted by the relay for all
+replicas together.
 
 * Requests are counted before the work, all counters at once or none. Tokens are known only after it: they are charged
   then, also below zero, and the next request is refused until the counter is positive again.

@@ -286,6 +286,7 @@ class ParticipantConnection:
 
     @property
     def is_connected(self) -> bool:
+        """Whether the socket is open."""
         return self._socket is not None
 
     async def set_view(self, view: SpaceView) -> None:
