@@ -1,7 +1,7 @@
 """`pellucid` in the process of the tests: commands, and `pellucid serve` on a thread.
 
-A command has what a process would have: an empty working directory, an environment and a home of its own, and its own
-standard streams. What it changes for the whole process (the log's handlers, what the collector ignores) is put back.
+A command has what a process would have: an empty working directory, its own environment, home and standard
+streams. Changes of the whole process (the log's handlers, `gc.freeze`) are undone.
 """
 
 from __future__ import annotations

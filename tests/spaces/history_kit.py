@@ -1,4 +1,4 @@
-"""Spaces with something said in them, in a real database, and who reads them."""
+"""Spaces with envelopes in a real database, and their viewers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODES: tuple[Mode, ...] = ("strict", "off")
 
 
 class SpaceStore:
-    """One store, and spaces in it: each test, and each example of a property, has one of its own."""
+    """One store and the spaces in it: each test, and each example of a property, has its own space."""
 
     def __init__(self, runner: asyncio.Runner, store: Store) -> None:
         self.run_all = runner
@@ -38,7 +38,7 @@ class SpaceStore:
     def space(
         self, envelopes: Iterable[Envelope], *, mode: Mode = "strict", name: str | None = None, recorded: bool = False
     ) -> SpaceLog:
-        """What of this is accepted, said in a new space; a second between one and the next."""
+        """Create a space with those of these envelopes that are accepted, one second apart."""
         name = name or f"room-{next(self._names)}"
         rows = accepted(envelopes, mode=mode)
         self.run(self._put(name, rows, recorded))
@@ -55,7 +55,7 @@ class SpaceStore:
 
 
 class SpaceLog:
-    """A space, and its log."""
+    """A space and its log."""
 
     def __init__(self, space_store: SpaceStore, name: str, log: list[StoredEnvelope]) -> None:
         self.space_store = space_store
@@ -68,7 +68,7 @@ class SpaceLog:
         return History(self.space_store.store, OWNER, self.name, reader, **more)
 
     def shown(self, reader: SpaceViewer, *, advisory: bool = False) -> list[StoredEnvelope]:
-        """What the reader may see, by the rule itself."""
+        """Return what the viewer may see, by `is_shown` itself."""
         return [one for one in self.log if is_shown(one.envelope, one.place, reader, advisory=advisory)]
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -98,7 +98,7 @@ def space_store_in(url: str) -> Iterator[SpaceStore]:
 
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def space_store(request: pytest.FixtureRequest) -> Iterator[SpaceStore]:
-    """The same on each kind of database."""
+    """A store on each kind of database."""
     url = "sqlite://"
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -108,5 +108,5 @@ def space_store(request: pytest.FixtureRequest) -> Iterator[SpaceStore]:
 
 
 async def collected(chunks: Any) -> bytes:
-    """All of an export."""
+    """Join the chunks of an export."""
     return b"".join([chunk async for chunk in chunks])

@@ -1,4 +1,4 @@
-"""A space over a real store, with outlets that keep what they are given."""
+"""A space over a real store, with outlets that record what is written to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYBODY: Mapping[str, Sequence[Any]] = {
 
 
 class Sink:
-    """An outlet. `stuck`: nothing is taken from it, and what is written waits."""
+    """Outlet that records its frames. `stuck`: it drains nothing, and written bytes stay in its buffer."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -39,7 +39,7 @@ class Sink:
         self._drained = asyncio.Event()
 
     def write(self, frames: Sequence[Frame]) -> None:
-        assert self.closed is None, "written to after it was closed"
+        assert self.closed is None, "a frame was written after the close"
         self.frames += frames
         if self.stuck:
             self.buffered_bytes += sum(len(frame.wire) for frame in frames)
@@ -56,7 +56,7 @@ class Sink:
     def close(self, code: int, reason: str) -> None:
         self.closed = self.closed or (code, reason)
 
-    # --- looked at
+    # --- inspection
 
     @property
     def decoded(self) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ async def whole_log(space: Space) -> list[StoredEnvelope]:
 
 @asynccontextmanager
 async def opened_store(url: str) -> AsyncIterator[Store]:
-    """A store, as another process opens it."""
+    """Open a store, as another process does."""
     store = await open_store(url)
     try:
         yield store

@@ -1,4 +1,4 @@
-"""What is exported can be read by what it is for: by ours, by trainers, by telemetry; and is streamed."""
+"""Exports are valid for their consumers (ourselves, trainers, telemetry), and are streamed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_memory_of_exports_and_replays_is_bounded(space_store: SpaceStore) -
 
 
 def check_trainable(line: dict[str, Any], form: ReasoningForm) -> None:
-    """What OpenAI's check of files and the usual templates demand."""
+    """Assert what OpenAI's file check and common chat templates require."""
     messages = line["messages"]
     MESSAGES.validate_python([{k: v for k, v in one.items() if k != form} for one in messages])
     TOOLS.validate_python(line.get("tools", []))

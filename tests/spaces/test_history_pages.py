@@ -1,4 +1,4 @@
-"""Pages, search and replay give all that the reader may see, once, in order."""
+"""Pages, search and replay give every visible envelope once, in order."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class RecordingSleep:
 
 
 def talk(space_store: SpaceStore, number: int = 6) -> SpaceLog:
-    """One a second, every second one for others."""
+    """Create a space with one chat a second; every second one is addressed to b."""
     return space_store.space(
         [envelope_of("chat", by="a", to=["b"] if one % 2 else [], text=f"{one}") for one in range(number)]
     )

@@ -1,4 +1,4 @@
-"""Nobody is given more than they may see: not in a snippet, a count, a shape, a reference or an export."""
+"""No viewer gets more than they may see: not in a snippet, a count, a shape, a reference or an export."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ readers = st.builds(
     observes=st.booleans(),
 )
 MARK = re.compile(r"kanary\d+|\bm\d\b|\balba\b|\bbert\b|\bcleo\b|\blabel\b|\bsub\b")
-"""Whatever tells one envelope from another: what it says, its id, its sender, the names of contexts."""
+"""Whatever identifies an envelope: its text, its id, its sender, the names of contexts."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def space_store() -> Iterator[SpaceStore]:
 
 
 def marked(conversation: list[Envelope]) -> list[Envelope]:
-    """With words of its own in every place of each where words may stand."""
+    """Give every envelope a text of its own, in every field that can have text."""
     return [
         replace(envelope, payload=envelope.payload | _words(envelope, f"kanary{number} needle"))
         for number, envelope in enumerate(conversation)
@@ -57,7 +57,7 @@ def _words(envelope: Envelope, words: str) -> dict[str, Any]:
 
 
 async def read_everything(history: History, seqs: range) -> bytes:
-    """All that can be asked."""
+    """Return the results of every query."""
     contexts = await history.contexts()
     results: list[Any] = [
         await history.page(),
@@ -92,7 +92,7 @@ def test_no_query_reveals_more_than_the_visible_envelopes(
     seen = space.shown(reader, advisory=advisory)
     visible_marks = set(MARK.findall(msgspec.json.encode([[one.envelope, one.place.path] for one in seen]).decode()))
     assert set(MARK.findall(output)) <= visible_marks | {reader.participant}
-    # And nothing is kept from them: the page and the export are all of it.
+    # The page and the export contain everything that is visible.
     page = space.run(history.page(limit=500))
     assert page.envelopes == tuple(one.envelope for one in seen)
 

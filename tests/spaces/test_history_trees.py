@@ -1,4 +1,4 @@
-"""A context read alone is the context as it stands in the whole history."""
+"""A context that is read alone equals the one in the whole history."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_tree_read_alone_equals_the_one_in_the_whole_history(
             if one.path == tree.path and one.start == tree.start:
                 assert (one.status, one.answer, one.conclusion) == (tree.status, tree.answer, tree.conclusion)
                 assert set(one.led_to) <= set(tree.led_to)
-    # Whatever stands in a context is in one that is listed.
+    # Every envelope of a context is in a listed context.
     listed_paths = [line.path for line in lines]
     inside = [one for one in space.log if one.place.path is not None and one.envelope.seq in seen]
     assert all(any(context.is_within(one.place.path, path) for path in listed_paths) for one in inside)

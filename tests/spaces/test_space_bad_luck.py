@@ -1,4 +1,4 @@
-"""A space when the machine's clock is put back, and when everything that is said is large."""
+"""A space when the system clock is set back, and when every envelope is large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was taken and flagged is seen by its readers, as the gateway's word; and what was erased is told to nobody."""
+"""Flags of the gateway reach every reader of an envelope; erased envelopes reach none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRET = "the-secret-word"
 
 
 def test_flags_are_delivered_wherever_the_envelope_is_read() -> None:
-    """Live, to who comes back, and out of the history; also to its sender. A sender's own flags are none."""
+    """Live, after a resume, and in the history; also at the sender. Flags that the sender wrote are ignored."""
 
     async def scene() -> None:
         async with opened(settings={"reasoning": "flag"}) as (_, space, store):
@@ -73,7 +73,7 @@ def test_flags_are_delivered_wherever_the_envelope_is_read() -> None:
 
 
 def test_flags_reveal_no_hidden_envelope() -> None:
-    """Of a proposal, a context or an owner that is between others."""
+    """Flags on proposals, contexts and owners that the reader may not see."""
 
     async def scene() -> None:
         async with opened(settings={"reasoning": "flag"}) as (_, space, _store):
@@ -111,12 +111,13 @@ def test_only_the_gateway_can_set_flags_in_every_dialect(dialect: str) -> None:
 
 
 def is_caught_up(session: Session) -> bool:
-    """Whether it was given all that there was before it."""
+    """Whether the session has received the log up to its head."""
     return session.group_key is not None
 
 
 def test_no_replica_delivers_an_erased_envelope(tmp_path: Path) -> None:
-    """Erased in the store, by one that nobody hears of: the other has it in memory, and does not poll in this test."""
+    """The store erases without a notice: the other replica has the envelope in memory, and does not poll in this
+    test."""
 
     async def scene() -> None:
         url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
@@ -132,7 +133,8 @@ def test_no_replica_delivers_an_erased_envelope(tmp_path: Path) -> None:
                 await eventually(lambda: mine.of("reasoning/start"))
                 first, second = mine.of("chat")[0]["seq"], mine.of("reasoning/start")[0]["seq"]
                 version = (await store.spaces.head(OWNER, "room") or (0, 0))[1]
-                # Without a word to `there`: not through its own replica's Spaces, and no relay joins them.
+                # `there` gets no notice: the erasure goes through the other replica's Spaces, and no relay connects
+                # them.
                 assert await spaces.erase("room", [first, second]) == 2
                 assert await store.spaces.head(OWNER, "room") == (there.head, version + 1)
                 for who, how in (
@@ -159,7 +161,7 @@ def test_no_replica_delivers_an_erased_envelope(tmp_path: Path) -> None:
 
 
 def test_a_rollback_works_after_memory_was_dropped() -> None:
-    """What was judged and then not stored is put back, whatever was forgotten meanwhile."""
+    """A judged envelope that was not stored is rolled back, even if memory was dropped in between."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
@@ -177,7 +179,7 @@ def test_a_rollback_works_after_memory_was_dropped() -> None:
 
 
 def test_a_cursor_of_a_deleted_space_replays_the_new_one() -> None:
-    """Deleted, and made anew under its name: the welcome says so once, and what there is comes as what is past."""
+    """A space that was deleted and created again: the welcome says so once, and its log is replayed as history."""
 
     async def scene() -> None:
         async with opened() as (spaces, space, store):
@@ -208,7 +210,7 @@ def test_a_cursor_of_a_deleted_space_replays_the_new_one() -> None:
 
 
 def test_a_resend_is_delivered_in_order_while_a_session_catches_up() -> None:
-    """A seat that is still being caught up gets it in its own place: its numbers only grow until it is there."""
+    """A session that is catching up gets the resend in log order: its sequence numbers only grow."""
 
     async def scene() -> None:
         fast = {"limits": {"reasoning": {"per_second": 1e6, "burst": 1e6}}}
@@ -232,7 +234,7 @@ def test_a_resend_is_delivered_in_order_while_a_session_catches_up() -> None:
 
 
 def test_a_too_large_frame_is_refused_with_its_id() -> None:
-    """Where that stands near its beginning, and is the envelope's own; nothing hostile is read far."""
+    """If the id stands near the beginning and belongs to the envelope itself; hostile input is not read far."""
 
     async def scene() -> None:
         async with opened(settings={"limits": {"frame_bytes": 4000}}) as (_, space, _store):

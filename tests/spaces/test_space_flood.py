@@ -1,4 +1,4 @@
-"""Nobody floods a space: what is over the limit is refused and not stored, and who goes on is let go."""
+"""Rate limits of a space: excess envelopes are refused and not stored, and a continuous flood closes the session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=10
 
 @given(attempts=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
 def test_no_span_admits_more_than_burst_and_rate(attempts: list[tuple[float, int]]) -> None:
-    """And what was refused is taken after `retry_after`."""
+    """A refused envelope is accepted after `retry_after`."""
     rate_limiter, now = RateLimiter(LIMITS), 1000.0
     taken: list[tuple[float, int]] = []
     for pause, size in attempts:
@@ -74,7 +74,7 @@ def test_patience_is_exceeded_by_continuous_floods_only() -> None:
 
 
 def test_a_flood_is_limited_and_does_not_disturb_others() -> None:
-    """What is over the limit is not stored; of the refusals some are told, and how many were not; others go on."""
+    """Excess envelopes are not stored; some refusals are sent, the others counted; other participants go on."""
     count = by_circle(2_500, 20_000)
 
     async def scene() -> None:
@@ -161,7 +161,7 @@ def test_contexts_and_connections_are_limited() -> None:
 
 
 def test_pending_envelopes_of_a_session_are_bounded() -> None:
-    """What is not judged yet is bounded, whoever sends it."""
+    """The number of envelopes that are not judged yet is bounded."""
 
     async def scene() -> None:
         rates = {"reasoning": {"per_second": 1e6, "burst": 1e6}, "bytes": {"per_second": 1e12, "burst": 1e12}}

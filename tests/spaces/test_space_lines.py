@@ -1,4 +1,4 @@
-"""An outlet's shorter way: whoever has one is given the same bytes in the same order, however it comes and goes."""
+"""Raw writes of an outlet: the same bytes in the same order, whenever raw writes become available or unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.spaces.space_kit import Sink, chat, join_space, opened
 
 
 class RawWriteSink(Sink):
-    """`narrow`: its line is gone for a while. `falls`: the line fails, and nobody was told."""
+    """`narrow`: raw writes are unavailable. `falls`: the next raw write fails. `narrows`: the next one disables raw
+    writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,19 +37,19 @@ class RawWriteSink(Sink):
             self._changed()
 
     def write(self, frames: Sequence[Frame]) -> None:
-        assert self.closed is None, "written to after it was closed"
+        assert self.closed is None, "a frame was written after the close"
         self.wires += [frame.wire for frame in frames]
 
     def _take(self, wire: bytes) -> None:
-        assert self.closed is None, "written to after it was closed"
-        assert not self.narrow, "the line was gone"
+        assert self.closed is None, "a frame was written after the close"
+        assert not self.narrow, "raw writes were unavailable"
         if self.falls:
             self.falls = False
             raise RuntimeError("the transport is closed")
         self.wires.append(wire)
         self.raw_write_count += 1
         if self.narrows:
-            # As a transport does whose buffer fills up by this very write.
+            # As in a transport whose buffer is full after this write.
             self.narrows = False
             self.turn(narrow=True)
 

@@ -1,5 +1,5 @@
-"""Whatever several participants do, in whatever order: one order for all, each is given what they may see of it, once,
-and the state is the fold of the log."""
+"""Several participants act in any order: there is one order for all, each session gets every visible envelope once, and
+the state is the fold of the log."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ steps = st.one_of(
 
 
 async def play_script(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Session, Sink, int | None]]:
-    """Every seat that there was, with what it asked for."""
+    """Run a script; return every session with its sink and its cursor."""
     sessions: list[tuple[Session, Sink, int | None]] = []
     open_sessions: list[Session] = []
     posts: list[asyncio.Task[Any]] = []
@@ -106,7 +106,7 @@ async def play_script(space: Space, script: list[tuple[Any, ...]]) -> list[tuple
 
 
 def repeated_ids(script: list[tuple[Any, ...]]) -> set[str]:
-    """The ids that come more than once."""
+    """Return the ids that occur more than once."""
     named = Counter(step[-1]["id"] for step in script if step[0] in ("hear", "post") and "id" in step[-1])
     return {id for id, times in named.items() if times > 1}
 
@@ -137,7 +137,7 @@ def test_all_sessions_see_one_order_and_the_visible_envelopes(
                 seqs: list[int] = []
                 for frame in sink.frames:
                     if frame.seq in seqs or 0 < frame.seq <= start:
-                        # Who sends the same again is answered by what it was, however long ago.
+                        # A resend is answered with the stored envelope, however old it is.
                         stored_envelope = order[frame.seq].envelope
                         assert stored_envelope.sender == session.participant, "in order, and once"
                         assert stored_envelope.id in repeated, "in order, and once"
@@ -149,7 +149,7 @@ def test_all_sessions_see_one_order_and_the_visible_envelopes(
                         stored_envelope = order[one["seq"]].envelope
                         assert (one["id"], one["from"]) == (stored_envelope.id, stored_envelope.sender)
                 if granted or session.is_stopped:
-                    continue  # rights changed on the way, or it left
+                    continue  # capabilities changed, or the session ended
                 assert welcome.get("unknown_after_seq") == (after if is_foreign else None)
                 for one in sink.decoded:
                     if one.get("seq") and one["from"] != session.participant:
@@ -160,7 +160,7 @@ def test_all_sessions_see_one_order_and_the_visible_envelopes(
                     for one in log
                     if one.envelope.seq > start and is_shown(one.envelope, one.place, session.viewer, advisory=advisory)
                 ]
-                assert seqs == expected, "what is seen is what may be seen"
+                assert seqs == expected, "the session got exactly the visible envelopes"
             live_dump = space._live.state.dump()
             rebuilt = SpaceState(space.settings)
             for stored in log:
@@ -177,7 +177,7 @@ def test_all_sessions_see_one_order_and_the_visible_envelopes(
 @costly
 @given(script=st.lists(steps, min_size=10, max_size=40), data=st.data())
 def test_a_resume_at_any_seq_has_no_gap_and_no_repeat(script: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    """While others go on talking."""
+    """While another participant posts."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):

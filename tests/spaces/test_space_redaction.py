@@ -1,4 +1,4 @@
-"""What the operator's patterns find is never judged, kept or seen; and no pattern makes anybody wait."""
+"""Matches of the operator's patterns are not judged, stored or delivered; and no pattern blocks the space."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ parts = st.recursive(
 
 @given(source=parts, text=st.text(alphabet="abc", max_size=12))
 def test_the_leftmost_longest_match_is_found(source: str, text: str) -> None:
-    """Beside Python's engine, which is asked about every place."""
+    """Compared with Python's engine, which is applied at every position."""
     pattern = re.compile(source)
     if pattern.fullmatch(""):
         with pytest.raises(ValueError, match="everywhere"):
@@ -48,7 +48,7 @@ def test_the_leftmost_longest_match_is_found(source: str, text: str) -> None:
 
 @pytest.mark.parametrize("source", ["(a*)*b", "(a|aa)+c", "a.*b|a", "([a-z]+)+@", "(x+x+)+y", "(.{0,100}a){4}b"])
 def test_every_pattern_finishes_in_time(source: str) -> None:
-    """It is found, or it is not known in the time there is."""
+    """The search succeeds or gives up in time."""
     for text in ("a" * 20_000, "xa" * 10_000, "ab@" * 5_000):
         PatternFinder(source).spans(text)
 
@@ -70,7 +70,7 @@ def test_an_unsupported_pattern_is_refused(pattern: str) -> None:
 
 
 def test_redacted_text_is_neither_delivered_nor_stored() -> None:
-    """Not in a payload, not in its keys, not in what nobody knows beside it, not in what is sent again."""
+    """Not in payloads, their keys, unknown fields, or resends."""
     secret = "sk-0123456789abcdef"
 
     async def scene() -> None:

@@ -1,4 +1,4 @@
-"""Two replicas over one database and one relay: one order, one state, and who comes and goes is said once."""
+"""Two replicas over one database and one relay: one order, one state, and one presence event for each join or leave."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def rooms(setup: Setup) -> list[Space]:
 
 
 async def presence_renewed(*spaces: Space) -> None:
-    """Wait until each of them has asked the relay who is there, often enough to say who is gone."""
+    """Wait until each space has renewed its presence often enough to notice who left."""
     for _ in range(4):
         for space in spaces:
             await _presence_renewed(space)
@@ -82,7 +82,7 @@ async def presence_renewed(*spaces: Space) -> None:
 
 async def _presence_renewed(space: Space) -> None:
     last = space._maintenance._last_renewal
-    await eventually(lambda: space._maintenance._last_renewal > last, "the roll is called")
+    await eventually(lambda: space._maintenance._last_renewal > last, "the presence is renewed")
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
@@ -117,7 +117,7 @@ def test_busy_replicas_have_one_order(
             assert all(not sink.errors for _, sink in sessions)
             for name in AGENTS:
                 mine = [text for _, text in orders[0] if text.startswith(f"{name} ")]
-                assert mine == [f"{name} {number}" for number in range(15)], "what one says keeps its order"
+                assert mine == [f"{name} {number}" for number in range(15)], "chats of one participant keep their order"
             for session, _ in [*sessions, *observers]:
                 await session.leave()
             await asyncio.gather(here.catch_up(), there.catch_up())
@@ -135,7 +135,7 @@ def test_busy_replicas_have_one_order(
 def test_a_replica_yields_the_lease_to_a_waiting_one(
     tmp_path: Path, relay_url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would go on writing past the one that waits for its turn."""
+    """Otherwise it would keep writing although another replica waits for the lease."""
 
     async def scene() -> None:
         async with two_replicas(tmp_path, relay_url) as setup:
@@ -152,7 +152,7 @@ def test_a_replica_yields_the_lease_to_a_waiting_one(
             monkeypatch.setattr(store, "append", append_after_conflict)
             assert not there.writer._lease.is_contended
             await session.receive(chat("stored after all"))
-            await eventually(lambda: there.writer._lease.is_contended, "the other one takes turns")
+            await eventually(lambda: there.writer._lease.is_contended, "the other replica waits for the lease")
             await eventually(lambda: sink.of("chat"))
             await session.leave()
 
@@ -182,7 +182,7 @@ def test_a_participant_on_two_replicas_joins_once(tmp_path: Path, relay_url: str
 
 
 def test_participants_of_a_dead_replica_leave(tmp_path: Path, relay_url: str | None) -> None:
-    """Its roll lapses: who was connected to it is gone, said once, and their reasoning is abandoned."""
+    """Its presence expires: its participants leave, once, and their contexts are cancelled."""
 
     async def scene() -> None:
         settings = read_settings({"grace_seconds": 0.1})
@@ -194,7 +194,7 @@ def test_participants_of_a_dead_replica_leave(tmp_path: Path, relay_url: str | N
             session, sink = await join_space(here, "bob")
             await session.receive(frame("reasoning/start", {"message": "…"}, id="r1"))
             await eventually(lambda: sink.of("reasoning/start"))
-            for task in list(here._tasks):  # as if it were killed: it does nothing any more
+            for task in list(here._tasks):  # as if it were killed: its tasks stop
                 task.cancel()
             setup.replicas[0]._open.clear()
             await eventually(lambda: observers.of("reasoning/cancel"))
@@ -237,7 +237,7 @@ def test_kicks_and_grants_reach_the_other_replica(tmp_path: Path, relay_url: str
 
 
 def test_a_participant_added_later_is_admitted(tmp_path: Path, relay_url: str | None) -> None:
-    """By another process, which wakes nobody."""
+    """Another process adds the participant without a notification."""
 
     async def scene() -> None:
         async with two_replicas(tmp_path, relay_url) as setup:
@@ -280,7 +280,7 @@ def test_a_relay_outage_loses_no_envelope(tmp_path: Path, redis: RedisService) -
 
 
 async def is_accepted(session: Session, sink: Sink, text: str) -> bool:
-    """Say this, and wait for what comes of it: whether it was taken."""
+    """Send a chat and wait for its echo or an error; return whether it was accepted."""
     errors = len(sink.errors)
     await session.receive(chat(text, id="b-1"))
     await eventually(lambda: len(sink.errors) > errors or has_chat(sink, text), "an answer")
@@ -292,7 +292,7 @@ def has_chat(sink: Sink, text: str) -> bool:
 
 
 def test_a_database_outage_loses_no_acknowledged_envelope(postgres_server: PostgresServer) -> None:
-    """Whoever sends is told; nothing that was acknowledged is lost; both replicas go on, with one order."""
+    """Senders get an error; no acknowledged envelope is lost; both replicas continue with one order."""
     url = postgres_server.database()
 
     async def scene() -> None:

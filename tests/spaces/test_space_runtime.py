@@ -1,4 +1,4 @@
-"""A space: what is said comes back stored, and what goes wrong is told to whom it concerns."""
+"""A space: accepted envelopes come back with their sequence number, and errors go to the participants they concern."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def received(space: Space, sink: Sink, count: int = 1, kind: str = "chat")
 
 
 def test_an_envelope_is_acknowledged_by_its_echo(tmp_path: Path) -> None:
-    """It has its number, and is in the store, where another process would find it."""
+    """The echo has its sequence number, and the envelope is in the store, where another process can read it."""
     url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
 
     async def scene() -> None:
@@ -99,7 +99,7 @@ def test_a_refusal_is_sent_to_its_sender_only(code: str) -> None:
 
 
 def test_a_resend_is_answered_with_the_stored_envelope() -> None:
-    """At once, and when it is no more at hand; other words under an old id are new."""
+    """From memory and from the store; a different payload under an old id is a new envelope."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
@@ -135,7 +135,7 @@ def test_only_the_inviter_gets_the_token_of_an_invitation() -> None:
             token = ack["payload"]["token"]
             assert not any(token in frame.text.decode() for frame in others.frames)
             assert all(token.encode() not in repr(one).encode() for one in await whole_log(space))
-            # Nobody takes another's place by inviting them.
+            # An invitation cannot replace a participant.
             posted = await space.post("ada", {"kind": "space/invite", "payload": {"participant_id": "bob"}})
             assert [one.payload for one in posted.answers] == [{"status": "already_exists", "participant_id": "bob"}]
 
@@ -162,7 +162,7 @@ def test_admission_by_token() -> None:
 
 
 def test_a_slow_session_gets_a_gap_notice() -> None:
-    """It goes on live, and can fetch what it missed; what it may not see is not counted."""
+    """It continues live and can fetch the missed envelopes; hidden ones are not counted."""
 
     async def scene() -> None:
         async with opened(settings={"limits": {"outlet_bytes": 1000}}) as (_, space, store):
@@ -230,7 +230,7 @@ def test_a_session_can_leave_while_it_catches_up() -> None:
 
 
 class FailingStore:
-    """`store.spaces`, which sometimes fails: before it does a thing, or after."""
+    """Wrap `store.spaces` with failures before or after an append."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
@@ -301,7 +301,7 @@ def test_senders_get_errors_during_a_store_outage() -> None:
 
 
 def test_a_commit_with_an_unknown_result_is_delivered_after_the_outage() -> None:
-    """It was stored, its sender was told `unavailable`: it is delivered later, and sent again it is the same."""
+    """It was stored and its sender got `unavailable`: it is delivered later, and a resend gets the stored envelope."""
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
@@ -392,7 +392,7 @@ def test_idle_and_disconnected_contexts_are_cancelled() -> None:
                 await session.leave()
                 await space.catch_up()
                 now[0] += 3
-            # Ada is away for 6 seconds, Bob for 3.
+            # ada is away for 6 seconds, bob for 3.
             (cancel,) = await received(space, observer, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-0", {"reason": "disconnected"})
             now[0] += 3
@@ -407,7 +407,7 @@ def test_idle_and_disconnected_contexts_are_cancelled() -> None:
 
 
 def test_changed_settings_apply_at_once() -> None:
-    """Also for those who sit there: who is not in it any more is let go."""
+    """Also for connected participants: a removed one is disconnected."""
 
     async def scene() -> None:
         async with opened() as (spaces, _space, store):
@@ -433,7 +433,7 @@ def test_changed_settings_apply_at_once() -> None:
 
 
 def test_a_reopened_space_has_the_same_state(tmp_path: Path) -> None:
-    """Over snapshots, too."""
+    """Also across snapshots."""
 
     async def scene() -> None:
         async with opened(f"sqlite:///{tmp_path}/s.db", UNLIMITED) as (spaces, space, store):
@@ -525,7 +525,7 @@ def test_long_reasoning_is_compressed() -> None:
 
 
 def test_an_erased_grant_stays_valid_without_its_text() -> None:
-    """Of a grant, its remarks go; that it was given is known as long as the log."""
+    """The text of a grant is erased; that it was given stays known."""
 
     async def scene() -> None:
         async with opened() as (spaces, space, store):

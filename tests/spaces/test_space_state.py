@@ -1,4 +1,4 @@
-"""The state judges, and is the fold of what it accepted; what it refuses changes nothing."""
+"""The state judges envelopes and is the fold of the accepted ones; a refused one changes nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def envelope_for(state: SpaceState, step: tuple[Any, ...], number: int) -> Envel
 
 @given(script=st.lists(steps, max_size=40), mode=st.sampled_from(["strict", "flag", "off"]), cut=st.integers(0, 40))
 def test_the_state_is_the_fold_of_the_accepted_envelopes(script: list[tuple[Any, ...]], mode: str, cut: int) -> None:
-    """From the beginning, or from a dump anywhere; with what was erased since, too."""
+    """From the beginning, or from a dump at any position; also after erasures."""
     how = SpaceSettings(reasoning=mode)  # type: ignore[arg-type]
     state = SpaceState(how)
     first = configuration_envelope(state, ConfiguredAccess(always=("mcp/response",), doors=CAPABILITIES, templates={}))
@@ -83,7 +83,7 @@ def test_the_state_is_the_fold_of_the_accepted_envelopes(script: list[tuple[Any,
         outcome = state.judge(envelope, number)
         if outcome.stored is None:
             assert outcome.error is not None
-            assert state.dump() == before, "what is refused changes nothing"
+            assert state.dump() == before, "a refused envelope changes nothing"
             continue
         assert outcome.stored.envelope.seq == state.head == len(log) + 1
         log.append(outcome.stored)
@@ -121,7 +121,7 @@ def test_an_unchanged_configuration_is_stored_once() -> None:
     assert state.capabilities("ada") == ({"kind": "chat"}, {"kind": "*"})
     fewer = ConfiguredAccess(always=("chat",), doors={}, templates={"t": ("one", "two")})
     assert state.configuration_change(fewer) == {"doors": {"ada": None}}
-    # Who lost it in between, by another's word, has lost what was given on the strength of it.
+    # A participant who was removed in between loses the grants that depended on the removed capabilities.
     state.judge(configuration_envelope(state, fewer) or envelope, 2)
     assert not state.ledger.is_member("ada")
 
@@ -184,7 +184,7 @@ def test_invalid_names_are_refused(name: str) -> None:
 
 
 def test_a_refused_grant_changes_no_capabilities() -> None:
-    """Its context is deeper than there are: what it did about rights is undone."""
+    """Its context is too deep: the change of capabilities is rolled back."""
     state = SpaceState(SpaceSettings())
     state.judge(
         configuration_envelope(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 1

@@ -1,4 +1,5 @@
-"""A chat to nobody is refused, and the sender is told who was meant; in a mix, those who are nobody are flagged."""
+"""A chat to unknown participants is refused with a suggestion; if some targets are known, the unknown ones are
+flagged."""
 
 from __future__ import annotations
 

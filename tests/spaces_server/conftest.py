@@ -1,4 +1,4 @@
-"""One gateway for most tests. Each test has a space of its own in it, so that none hears another's."""
+"""One gateway for most tests. Each test has its own space in it, so that it receives no envelopes of another."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def _rooms() -> Callable[[], str]:
 
 @pytest.fixture
 def room(_rooms: Callable[[], str]) -> str:
-    """A space that nobody has been in: `human` may everything, `agent` talks, `watcher` chats, `granter` grants."""
+    """An unused space: `human` may send everything, `agent` talks, `watcher` chats, `granter` grants."""
     return _rooms()

@@ -1,7 +1,7 @@
 """Participants on real sockets, and a gateway with spaces for them.
 
-`Client` says what it is told to and hides nothing. `MewClient` does what MEW's TypeScript client does, no more and no
-less: the address as it is given, no header, a join in the first frame; and it drops what has no `protocol` or `kind`.
+`Client` sends what a test says and shows all it receives. `MewClient` does exactly what MEW's TypeScript client does:
+it uses the address unchanged, sends no header, joins in the first frame, and drops frames without `protocol` or `kind`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tests.scripted.gateway import Gateway, Reply, Served, serve
 Body = dict[str, Any]
 
 PATIENCE_SECONDS = 30.0
-"""How long something that comes is waited for."""
+"""How long a test waits for an envelope."""
 
 TALK_CAPABILITIES = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
-"""What most participants here may say."""
+"""Capabilities of most participants here."""
 
 
 def token(space: str, participant: str) -> str:
@@ -33,7 +33,7 @@ def token(space: str, participant: str) -> str:
 
 
 def spaces_of(folder: Path, spaces: Mapping[str, Body]) -> Body:
-    """`[spaces]`: `participants` are capabilities by name, or names alone."""
+    """Return `[spaces]`. `participants` maps names to capabilities, or lists names."""
     tables: Body = {}
     for name, space in spaces.items():
         settings = dict(space)
@@ -52,7 +52,7 @@ def spaces_of(folder: Path, spaces: Mapping[str, Body]) -> Body:
 
 @contextmanager
 def served(folder: Path, spaces: Mapping[str, Body], **more: Any) -> Iterator[Served]:
-    """A gateway with these spaces."""
+    """Serve a gateway with these spaces."""
     table = {
         "providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}},
         "spaces": spaces_of(folder, spaces),
@@ -63,14 +63,14 @@ def served(folder: Path, spaces: Mapping[str, Body], **more: Any) -> Iterator[Se
 
 
 class Client:
-    """One socket. `seen` is everything that came, in order."""
+    """One socket. `seen` is everything that it received, in order."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.seen: list[Body] = []
 
     def send(self, **envelope: Any) -> None:
-        """An envelope; `sender` is its `from`."""
+        """Send an envelope; `sender` is its `from`."""
         if "sender" in envelope:
             envelope["from"] = envelope.pop("sender")
         self.raw(json.dumps(envelope))
@@ -84,27 +84,27 @@ class Client:
         return value
 
     def until(self, kind: str, **fields: Any) -> Body:
-        """The next of this kind with these fields."""
+        """Return the next envelope of this kind with these fields."""
         while True:
             one = self.next()
             if slashed_kind(one) == kind and all(one.get(name) == value for name, value in fields.items()):
                 return one
 
     def answer(self, id: str) -> Body:
-        """The echo of what has this id, or the error about it."""
+        """Return the echo of the envelope with this id, or the error about it."""
         while True:
             one = self.next()
             if one.get("id") == id or (slashed_kind(one) == "system/error" and id in ids_of(one)):
                 return one
 
     def say(self, **envelope: Any) -> Body:
-        """Send, and wait for what comes of it."""
+        """Send an envelope and return its echo or error."""
         id = envelope.setdefault("id", f"m-{time.monotonic_ns()}")
         self.send(**envelope)
         return self.answer(id)
 
     def refused(self, **envelope: Any) -> Body:
-        """Send what is refused; the error's payload."""
+        """Send an envelope that is refused, and return the error's payload."""
         reply = self.say(**envelope)
         assert slashed_kind(reply) == "system/error", reply
         payload: Body = reply["payload"]
@@ -116,13 +116,13 @@ class Client:
         return reply
 
     def sync(self) -> list[Body]:
-        """All that came until now: what is said and echoed now comes after it."""
+        """Return all that has been received: a chat is sent and echoed after it."""
         before = len(self.seen)
         self.chat("…")
         return self.seen[before:-1]
 
     def silent(self, seconds: float) -> bool:
-        """Whether nothing comes for so long."""
+        """Whether nothing is received for this long."""
         try:
             self.next(seconds)
         except TimeoutError:
@@ -130,7 +130,7 @@ class Client:
         return False
 
     def closed(self) -> int:
-        """The code with which the server closes; what came before it is in `seen`."""
+        """Return the code with which the server closes; earlier envelopes are in `seen`."""
         while True:
             try:
                 self.next()
@@ -156,7 +156,7 @@ def ids_of(envelope: Body) -> list[str]:
 def joined(
     gateway: Gateway, space: str, participant: str, *, query: str = "", with_token: str | None = None, **more: Any
 ) -> Iterator[Client]:
-    """Somebody with a seat: the token in the upgrade, the welcome read."""
+    """Connect a participant with the token in the upgrade request, and read the welcome."""
     headers = {"Authorization": f"Bearer {with_token or token(space, participant)}"}
     with connect(
         f"ws://127.0.0.1:{gateway.port}/spaces/{space}/ws{query}", additional_headers=headers, proxy=None, **more
@@ -190,8 +190,8 @@ class MewClient(Client):
         return one
 
     def mew(self, kind: str, payload: Body, **more: Any) -> Body:
-        """As `MEWClient.send` fills an envelope in."""
-        assert self._may is not None, "MEW's client says nothing before its welcome"
+        """Send an envelope with the fields that `MEWClient.send` fills in."""
+        assert self._may is not None, "MEW's client sends nothing before its welcome"
         self._count += 1
         envelope: Body = {
             "protocol": "mew/v0.4",
@@ -208,7 +208,7 @@ class MewClient(Client):
 
 @contextmanager
 def mew(gateway: Gateway, space: str, participant: str, path: str = "/ws", **more: Any) -> Iterator[MewClient]:
-    """MEW's client, welcomed."""
+    """Connect MEW's client and read the welcome."""
     with connect(f"ws://127.0.0.1:{gateway.port}{path}", proxy=None) as connection:
         client = MewClient(connection, space, more.get("token") or token(space, participant), participant)
         client.until("system/welcome")

@@ -1,4 +1,4 @@
-"""What broke once, on real sockets: names that are read as others, strangers who fill the memory, clocks put back."""
+"""Regressions on real sockets: confusable field names, memory of unauthenticated connections, reused ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFUSABLE_FIELDS = [
 
 
 def test_fields_that_other_parsers_confuse_are_refused(gateway: Served, room: str) -> None:
-    """Go reads `FROM` where it looks for `from`."""
+    """Go's JSON decoder reads `FROM` as `from`."""
     with joined(gateway, room, "agent") as agent, joined(gateway, room, "human") as human, Cases() as case:
         for name in CONFUSABLE_FIELDS:
             with case(name):
@@ -106,7 +106,7 @@ def test_frames_before_authentication_are_small(gateway: Served, room: str) -> N
         stranger = Client(connection)
         assert stranger.closed() == 1009
         assert not stranger.seen
-    # Whoever is known may send as much as the space takes, also after a join.
+    # An authenticated client may send as much as the space accepts, also after a join frame.
     with connect(f"ws://127.0.0.1:{gateway.port}/ws", proxy=None, max_size=None) as connection:
         client = Client(connection)
         client.send(type="join", space=room, token=token(room, "agent"))
@@ -117,7 +117,7 @@ def test_frames_before_authentication_are_small(gateway: Served, room: str) -> N
 
 
 def test_an_id_reused_after_a_restart_is_a_new_envelope(gateway: Served, room: str) -> None:
-    """MEW's agents ask `tools/list` by the same id after each start: the others are to hear it."""
+    """MEW's agents reuse the id of `tools/list` after each start: other participants must receive the request."""
     request = {"kind": "mcp/request", "id": "agent-1", "payload": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}
     with joined(gateway, room, "human") as human:
         for start in range(2):

@@ -1,4 +1,4 @@
-"""`pellucid space` beside a gateway that runs on the same store; and what it says of mistakes."""
+"""`pellucid space` on the store of a running gateway, and its error messages."""
 
 from __future__ import annotations
 

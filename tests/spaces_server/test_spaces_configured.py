@@ -1,4 +1,4 @@
-"""`[spaces]` in the configuration: every mistake is named, and what is right is there when the server starts."""
+"""`[spaces]` in the configuration: every error is reported, and valid spaces exist when the server starts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_configuration_error_is_reported_with_its_key() -> None:
         "participants.system:f.capabilities[0].knd",
     ):
         assert f"spaces.r.{key}: " in text, key
-    assert not [value for value in ENV.values() if value in text], "a token is in no message"
+    assert not [value for value in ENV.values() if value in text], "no message contains a token"
 
 
 def test_common_errors_are_reported_with_a_correction() -> None:

@@ -1,4 +1,4 @@
-"""Who comes in, by which door, with what; and what those who do not are told."""
+"""Authentication of spaces: WebSocket upgrades, join frames and HTTP, and the errors of refused requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def status_of(gateway: Served, path: str, bearer: str | None = None) -> tuple[in
     return refused.value.response.status_code, json.loads(body)
 
 
-# --- the upgrade -----------------------------------------------------------------------------------------------------
+# --- the upgrade request ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/spaces/{room}/ws", "/ws?space={room}"])
@@ -69,8 +69,8 @@ def test_refusals_do_not_reveal_whether_a_space_exists(gateway: Served, room: st
         status_of(gateway, "/ws?space=open", token(room, "agent")),
     ]
     assert [status for status, _ in refusals] == [401, 401, 403, 403, 403]
-    assert refusals[0] == refusals[1], "a token that nobody has"
-    assert refusals[2] == refusals[3] == refusals[4], "a token of another space, whether there is this one or not"
+    assert refusals[0] == refusals[1], "an unknown token"
+    assert refusals[2] == refusals[3] == refusals[4], "a token of another space, whether this one exists or not"
     assert get(gateway, f"/spaces/{room}", "nonsense").json == refusals[0][1]
     assert get(gateway, "/spaces/there-is-no-such-space/envelopes", token(room, "agent")).json == refusals[2][1]
 
@@ -258,7 +258,7 @@ def test_every_route_of_a_space_needs_its_token(gateway: Served, room: str) -> N
 
 @pytest.fixture(scope="module")
 def gateway_with_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A gateway that asks for keys, with one of its own in the environment."""
+    """Gateway that requires keys, with one key in the environment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOOR_KEY", "k" * 40)
         rooms: dict[str, Body] = {

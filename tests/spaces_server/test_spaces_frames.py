@@ -1,4 +1,4 @@
-"""Where frames go: straight to the transport, or through ASGI's `send`; and the life of a socket that both share."""
+"""Outgoing frames: written to the transport or through ASGI's `send`; and the socket that both use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pellucid.spaces.runtime.session import Frame
 
 
 class FakeServer:
-    """Another server than ours: `send` and `receive`, and nothing else."""
+    """A server with nothing but ASGI's `send` and `receive`."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What was said, over HTTP: pages, search, trees, shapes, references, export and replay; each for who may see it."""
+"""History over HTTP: pages, search, trees, shapes, references, export and replay; each for its viewer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHO = {
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A space in which an agent has thought, and one that refers to it."""
+    """A gateway with a space in which an agent has reasoned, and one that refers to it."""
     rooms: dict[str, Body] = {
         "past": {"participants": WHO, "read_reasoning": "capability"},
         "other": {"participants": {"human": ["*"]}},
@@ -143,7 +143,7 @@ def test_patterns_count_shapes_and_tools(gateway: Served) -> None:
 def test_references_are_resolved_in_readable_spaces_only(gateway: Served) -> None:
     seq = next(one["seq"] for one in read(gateway, "envelopes", space="other")["envelopes"] if one["id"] == "r-9")
     references = read(gateway, f"envelopes/{seq}/references", space="other")["references"]
-    # The token of "other" is another than that of "past", and opens nothing there.
+    # The token of "other" differs from that of "past" and gives no access there.
     assert [(one["name"], one["envelope"]) for one in references] == [
         ("space:past/a-1", None),
         ("space:nowhere/x", None),

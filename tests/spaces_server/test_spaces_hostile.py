@@ -1,4 +1,4 @@
-"""What nobody should send: the space stays whole, its other participants hear nothing of it, and the sender is told."""
+"""Hostile input: the space stays consistent, other participants receive nothing of it, and the sender gets an error."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ SLOW_PATTERN = "/^(a+)+$/"
 
 
 def test_slow_patterns_are_bounded(tmp_path: Path) -> None:
-    """As a capability in the configuration, as a grant, and as a pattern of the operator's."""
+    """In a configured capability, in a grant, and in a pattern of the operator."""
     rooms: dict[str, Body] = {
         "r": {
             "participants": {
@@ -174,7 +174,7 @@ def test_slow_patterns_are_bounded(tmp_path: Path) -> None:
         with joined(own, "r", "b") as b:
             b.say(kind="mcp/request", payload={"method": "a" * 100_000 + "!"})
             b.chat("a" * 10_000)
-        assert time.process_time() - began < 20, "CPU seconds; it is some 0.5"
+        assert time.process_time() - began < 20, "CPU seconds; 0.5 are usual"
         assert g.say(kind="chat", payload={"text": "my sk-abcdefgh"})["payload"] == {"text": "my [redacted:key]"}
 
 
@@ -216,14 +216,15 @@ def limited_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served
 
 
 def test_a_flood_is_limited_and_closed(limited_gateway: Served) -> None:
-    """Most are refused and not stored; others go on talking meanwhile; who does not stop is let go."""
-    # What comes is read while it floods (`max_queue`): or else the goodbye waits behind it until the server gives up.
+    """Most are refused and not stored; other participants go on; a continuous flood closes the connection."""
+    # Received frames are read during the flood (`max_queue`); otherwise the close frame waits behind them until the
+    # server gives up.
     with joined(limited_gateway, "flood", "a", max_queue=None) as a, joined(limited_gateway, "flood", "b") as b:
         a.say(kind="reasoning/start", id="r", payload={"message": "flood"})
         thought = json.dumps({"kind": "reasoning/thought", "context": "r", "payload": {"message": "x"}})
         sent, begun = 0, time.monotonic()
         with suppress(ConnectionClosed):
-            while True:  # until it is let go: how many that are, the machine says
+            while True:  # until it is closed; how many that are depends on the machine
                 a.raw(thought)
                 sent += 1
                 if sent == 500:
@@ -274,7 +275,7 @@ def test_a_slow_client_gets_a_gap_notice_and_can_fetch_the_gap(limited_gateway: 
                 break
             if slashed_kind(one) == "chat":
                 received.append(one["seq"])
-        assert gap, "they were not behind"
+        assert gap, "the slow client had no gap"
         missed: list[Body] = []
         after, more = gap["after_seq"], True
         while more:
@@ -344,7 +345,7 @@ def test_every_frame_is_echoed_or_refused_and_the_log_matches_the_echoes(
             if not received or one["seq"] > received[-1]["seq"]:
                 received.append(one)
             else:
-                # What is said twice under one id is said once, and acknowledged twice.
+                # An envelope that is sent twice with one id is stored once and acknowledged twice.
                 assert one in received
                 assert ids.count(one["id"]) > 1
         unnumbered_kinds = {slashed_kind(one) for one in agent.seen if "seq" not in one}
@@ -356,7 +357,7 @@ def test_every_frame_is_echoed_or_refused_and_the_log_matches_the_echoes(
             f"/spaces/anything/envelopes?after_seq={first}&before_seq={received[-1]['seq'] + 1}&limit=500",
             token("anything", "agent"),
         ).json
-        # A seat is spoken to in the dialect that it showed, once it has shown one.
+        # A session is answered in the dialect of its own frames, once it has sent one.
         assert [replace(read(one), dialect=DEFAULT_DIALECT) for one in page["envelopes"]] == [
             replace(read(one), dialect=DEFAULT_DIALECT) for one in received
         ]

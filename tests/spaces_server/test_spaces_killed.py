@@ -1,7 +1,5 @@
-"""`kill -9` in mid-traffic: what was echoed is stored, every number is there, and the record is whole.
-
-Gateways as processes of their own: one on SQLite, two over PostgreSQL and Redis.
-"""
+"""`kill -9` under load: echoed envelopes are stored, sequence numbers have no gap, and the record is valid. The
+gateways are separate processes: one on SQLite, two over PostgreSQL and Redis."""
 
 from __future__ import annotations
 
@@ -27,10 +25,10 @@ from tests.waiting import HOUR_SECONDS, wait_until
 pytestmark = pytest.mark.needs("long")
 
 ECHOES_BEFORE_KILL = 150
-"""Echoes after which they are killed."""
+"""Echoes for each participant before the gateways are killed."""
 
 MAX_UNANSWERED = 100
-"""Envelopes of each of them that are on their way at once."""
+"""Envelopes of each participant without an echo at one time."""
 
 NO_LIMIT = "{ per_second = 100_000, burst = 100_000 }"
 
@@ -41,7 +39,7 @@ def config_of(folder: Path, store: str, relay: str = "") -> str:
     lines = [
         "[server]\nshutdown_seconds = 5",
         f'[storage]\nurl = "{store}"',
-        # Nobody is to be gone before they are killed, however busy this machine is.
+        # Leases do not expire before the kill, even if this machine is busy.
         f"[relay]\nlease_seconds = {HOUR_SECONDS:.0f}" + (f'\nurl = "{relay}"' if relay else ""),
         f'[record]\nkey_file = "{folder / "record.pem"}"\nseconds = 1\nentries = 100',
         "[local]\nenabled = false",
@@ -60,7 +58,7 @@ def started_gateways(*configs: str) -> list[Replica]:
 
 
 class TalkingParticipant:
-    """Somebody who talks and reasons, and keeps what came back to them, from `start` until the gateway is no more."""
+    """Participant that chats and reasons and records its echoes, from `start` until its gateway is dead."""
 
     def __init__(self, gateway: Replica, participant: str) -> None:
         self.echoed: dict[str, tuple[int, str]] = {}
@@ -108,7 +106,7 @@ class TalkingParticipant:
 
 
 def log_of(store: str) -> list[StoredEnvelope]:
-    """Everything, from the store itself."""
+    """Read the whole log from the store."""
 
     async def read() -> list[StoredEnvelope]:
         opened = await open_store(store)
@@ -136,7 +134,7 @@ def verify_record(folder: Path, config: str) -> None:
 
 
 def traffic_until_killed(gateways: list[Replica]) -> dict[str, tuple[int, str]]:
-    """What came back to whoever said it, before all of them were killed."""
+    """Return the echoes that all participants received before every gateway was killed."""
     echoed: dict[str, tuple[int, str]] = {}
     try:
         talking = [
@@ -187,7 +185,7 @@ def test_echoed_envelopes_survive_a_kill(
     with where(tmp_path) as (store, configs):
         echoed = traffic_until_killed(started_gateways(*configs))
 
-        # Nobody repaired anything meanwhile: this is what the dead ones left.
+        # The log is read as the killed processes left it.
         rows = log_of(store)
         assert [one.envelope.seq for one in rows] == list(range(1, len(rows) + 1))
         stored = {one.envelope.id: one.envelope for one in rows}
@@ -199,7 +197,7 @@ def test_echoed_envelopes_survive_a_kill(
         if len(configs) > 1:
             return
 
-        # Whoever comes back finds it so, and goes on.
+        # A participant resumes there and goes on.
         (gateway,) = started_gateways(configs[0])
         try:
             with joined(gateway, "room", "a", query="?after_seq=0") as a:

@@ -1,4 +1,4 @@
-"""Two hundred envelopes of a megabyte: who reads them gets each once, in order; the gateway never holds them all."""
+"""Two hundred envelopes of a megabyte: readers get each once, in order, and the gateway's memory stays bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs("long")
 
 ENVELOPE_COUNT, TEXT_LENGTH = 200, 1_000_000
 MAX_GROWTH_BYTES = 130 << 20
-"""So much may the gateway take above what it took when nobody had read anything: far less than all of it is."""
+"""Memory that the gateway may use beyond that before the first read: far less than all the envelopes."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ async def fill(url: str) -> None:
 
 
 def memory(gateway: Replica, name: str) -> int:
-    """`VmRSS` or `VmHWM`, the most it ever was."""
+    """Return `VmRSS`, or `VmHWM` (its peak), in bytes."""
     match = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{gateway.process.pid}/status").read_text())
     assert match is not None
     return int(match[1]) << 10

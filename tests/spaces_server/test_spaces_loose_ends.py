@@ -1,4 +1,4 @@
-"""What goes from the doors to the runtime and the history, and what comes back: whole, and told to whom it concerns."""
+"""Values that pass from HTTP and WebSocket to the runtime and the history, and back, unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def invite(who: str) -> dict[str, Any]:
 
 
 def test_the_connection_url_of_an_invitation_works(gateway: Served, room: str) -> None:
-    """It is that by which the inviter came, through a proxy too; and what is no host is not repeated."""
+    """It has the host by which the inviter came, also through a proxy; an invalid host is not repeated."""
     with joined(gateway, room, "human") as human:
         human.send(**invite("guest"))
         ack = human.until("space/invite-ack")["payload"]
@@ -79,7 +79,7 @@ def test_flags_are_delivered_over_websocket_and_http(flagging: Served) -> None:
 
 
 def test_export_options_are_applied(gateway: Served, room: str) -> None:
-    """With its record's head in the last line; of training data only what is complete, without our own field."""
+    """The last line has the record's head; training data can be limited to complete conversations, without metadata."""
     with joined(gateway, room, "human") as human, joined(gateway, room, "agent") as agent:
         for number in ("answered", "open"):
             human.say(kind="chat", id=number, payload={"text": f"Why {number}?"})
@@ -109,7 +109,7 @@ def test_export_options_are_applied(gateway: Served, room: str) -> None:
 
 
 def test_replay_pauses_can_be_limited(gateway: Served, room: str) -> None:
-    """At a thousandth of its pace, with no pause longer than a moment: over HTTP, a socket and the command."""
+    """At a thousandth of the pace, with a limit for pauses: over HTTP, a WebSocket and the command."""
     with joined(gateway, room, "human") as human:
         human.chat("one")
         assert human.silent(0.05)
@@ -158,7 +158,7 @@ def test_an_infinite_idle_time_can_be_configured(tmp_path: Path) -> None:
 
 
 def test_the_space_commands_need_only_the_store_of_the_configuration(tmp_path: Path) -> None:
-    """Neither its providers' keys nor its participants' tokens; what the store needs, they ask for."""
+    """Neither the keys of its providers nor the tokens of its participants; what the store needs is required."""
     file = tmp_path / "gateway.toml"
     file.write_text(
         f"""

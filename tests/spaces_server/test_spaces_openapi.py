@@ -1,4 +1,4 @@
-"""What `/openapi.json` says of spaces is what they do: whatever a participant asks, rightly or wrongly."""
+"""`/openapi.json` describes the routes of spaces: every response matches it, for valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_response_matches_the_openapi_document(
         if mode is POSITIVE and case.query:
             case.query.pop("replay", None)
         if "speed" in case.query:
-            case.query["longest_pause"] = "0.001"  # or else a slow replay takes what it likes
+            case.query["longest_pause"] = "0.001"  # otherwise a slow replay takes too long
         headers = {"Authorization": f"Bearer {token('api', 'a')}"}
         response = case.call(base_url=api.url, headers=headers)
         accepted += response.status_code == 200
@@ -79,5 +79,5 @@ def test_every_response_matches_the_openapi_document(
     examples = given(OPERATIONS[label].as_strategy(generation_mode=mode), st.booleans())
     costly(examples(ask))()
     if mode is POSITIVE and not accepted:
-        many(examples(ask))()  # of some operations, few examples are right
+        many(examples(ask))()  # few examples of some operations are valid
         assert accepted

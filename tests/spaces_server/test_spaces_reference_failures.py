@@ -1,4 +1,4 @@
-"""What MEW's reference gateway gets wrong, by its numbers: each of these is right here."""
+"""Errors of MEW's reference gateway, by their numbers: this gateway is right in each case."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_6_a_cancelled_context_accepts_only_its_conclusion(gateway: Served, room
         agent.until("reasoning/cancel")
         late = agent.refused(kind="reasoning/thought", context="r-1", payload={"message": "But"})
         assert late["code"] == "context_ended"
-        # MEW's agents say how it ended, once.
+        # MEW's agents send one conclusion after a cancel.
         ended = agent.say(kind="reasoning/conclusion", context="r-1", payload={"cancelled": True})
         assert ended["kind"] == "reasoning/conclusion"
         again = agent.refused(kind="reasoning/conclusion", context="r-1", payload={"message": "So"})
@@ -122,7 +122,7 @@ def test_9_a_late_participant_gets_the_history(gateway: Served, room: str) -> No
         with joined(gateway, room, "watcher", query="?history=3") as watcher:
             received = [watcher.until("chat") for _ in range(2)]
             assert all(one["replayed"] for one in received)
-            assert [one["seq"] for one in received] == sent[-2:]  # the third is the joining itself
+            assert [one["seq"] for one in received] == sent[-2:]  # the third envelope is the own join
         page = get(gateway, f"/spaces/{room}/envelopes?kind=chat", token(room, "watcher")).json
         assert [one["seq"] for one in page["envelopes"]] == sent
 

@@ -1,4 +1,4 @@
-"""One space on two gateways, processes of their own, over PostgreSQL and Redis: one order, one roll, nothing lost."""
+"""One space on two gateway processes over PostgreSQL and Redis: one order, one presence, nothing lost."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_presence_and_decisions_are_shared_between_gateways(two_gateways: list[R
         assert c.closed() == 4403
         assert post(one, "/spaces/doors/envelopes", {"kind": "chat"}, token("doors", "c")).status == 403
 
-        # Somebody goes on where the other gateway had them.
+        # A participant resumes at the other gateway.
         head = get(other, "/spaces/doors", token("doors", "a")).json["head"]
         a.chat("one more")
         with joined(other, "doors", "a", query=f"?after_seq={head}") as again:

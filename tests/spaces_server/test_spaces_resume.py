@@ -1,4 +1,4 @@
-"""Coming back: from the last number that was heard, without gap or repeat, whatever is said meanwhile."""
+"""Resuming from the last received sequence number, without gap or repeat, while others send."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_repeated_resumes_miss_nothing(gateway: Served, room: str) -> None:
 
 
 def test_a_reused_id_with_the_same_payload_is_the_same_envelope(gateway: Served, room: str) -> None:
-    """The same id with the same words is the same envelope; with other words it is another."""
+    """The same id and payload is the same envelope; with another payload it is a new one."""
     for text, expected_count in (("one", 1), ("two", 2), ("two", 2)):
         with mew(gateway, room, "agent") as client:
             reply = client.mew("chat", {"text": text}, ts="2026-03-01T12:00:00.000Z")
@@ -74,7 +74,7 @@ def test_a_space_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_changed_configuration_applies_after_a_restart(tmp_path: Path) -> None:
-    """Somebody less, somebody more, other rights, another token: after a start."""
+    """A removed and an added participant, other capabilities, another token: after a restart."""
     store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
     before = {"r": {"participants": {"a": ["*"], "b": ["chat"]}}}
     with served(tmp_path, before, **store) as own, joined(own, "r", "a") as a:

@@ -1,4 +1,4 @@
-"""Every conversation of the proposal, sent as it is written, through real sockets."""
+"""Every conversation of the proposal, sent unchanged through real sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import Body, Client, get, joined, served, slashed_kind, token
 
 SPEAKERS = ("user", "agent", "agent-a", "agent-b", "security-agent", "perf-agent")
-"""Who speaks there. Whoever is not named is the agent."""
+"""Senders in the flows. Envelopes without `from` are sent by `agent`."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_envelopes_of_the_seed_are_accepted_and_delivered_unchanged(seed_gateway
 
 
 def play(gateway: Served, space: str, flow: str) -> dict[str, list[Body]]:
-    """Send a flow into a space, one envelope after the other; what each speaker received of it."""
+    """Send a flow into a space, one envelope after the other; return what each speaker received."""
     with ExitStack() as stack:
         clients = {
             name: stack.enter_context(joined(gateway, space, name, query="?dialect=meup-draft")) for name in SPEAKERS
@@ -59,7 +59,7 @@ def play(gateway: Served, space: str, flow: str) -> dict[str, list[Body]]:
 
 
 def next_envelope(client: Client) -> Body:
-    """The next that is not about who is there."""
+    """Return the next envelope that is not about presence."""
     while True:
         one = client.next()
         if slashed_kind(one) != "system/presence":

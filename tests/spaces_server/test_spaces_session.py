@@ -1,4 +1,4 @@
-"""A participant that knows only chat and MCP, in a room where others reason."""
+"""A participant that knows only chat and MCP, in a space where others reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNDERSTOOD = ("chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject
 
 
 class ChatParticipant:
-    """Understands a welcome, chats and MCP; everything else goes past it unread. It offers one tool."""
+    """Client that understands a welcome, chats and MCP, and skips everything else. It offers one tool."""
 
     def __init__(self, client: MewClient) -> None:
         self.client = client
@@ -27,7 +27,7 @@ class ChatParticipant:
                 return one
 
     def serve(self, result: Body) -> Body:
-        """Answer the next request that is for it."""
+        """Answer the next request that is addressed to it."""
         while True:
             one = self.next()
             if one["kind"] == "mcp/request" and self.client._participant in one.get("to", []):
@@ -43,7 +43,7 @@ def test_a_chat_only_client_works_in_a_reasoning_space(gateway: Served, room: st
         chat_participant.client.mew("chat", {"text": "Should we deploy?"})
         question = agent.until("chat")
 
-        # The agent reasons, and needs the other's tool from within its reasoning.
+        # The agent reasons, and calls the other's tool from its context.
         agent.say(kind="reasoning/start", id="r-1", correlation_id=[question["id"]], payload={"message": "Checking"})
         agent.say(kind="reasoning/thought", context="r-1", payload={"message": "What tools are there?"})
         calls: list[tuple[str, Body, Body]] = [
@@ -59,7 +59,7 @@ def test_a_chat_only_client_works_in_a_reasoning_space(gateway: Served, room: st
             assert ids_of(answer) == [sent["id"]]
             assert answer["payload"]["result"] == result
 
-        # A proposal of its own is carried out by who may, or not.
+        # A proposal is fulfilled or rejected by a participant who may send it.
         agent.say(kind="mcp/proposal", id="p-1", context="r-1", payload={"method": "tools/call", "params": {}})
         proposal = chat_participant.next()
         assert proposal["id"] == "p-1"
@@ -70,7 +70,7 @@ def test_a_chat_only_client_works_in_a_reasoning_space(gateway: Served, room: st
         agent.say(kind="chat", correlation_id=[question["id"]], payload={"text": "Deploy."})
         final = chat_participant.next()
         assert (final["payload"]["text"], ids_of(final)) == ("Deploy.", [question["id"]])
-        assert chat_participant.skipped_count >= 3, "reasoning went past it"
+        assert chat_participant.skipped_count >= 3, "reasoning was skipped"
 
 
 def test_mcp_envelopes_are_delivered_in_every_view(gateway: Served, room: str) -> None:

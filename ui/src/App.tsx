@@ -25,7 +25,7 @@ function ChatApp() {
   const [session, setSession] = useState<Session | null>(null)
   const [failure, setFailure] = useState<string | null>(null)
 
-  const look = useCallback(async (): Promise<void> => {
+  const loadSession = useCallback(async (): Promise<void> => {
     setFailure(null)
     try {
       setSession(await client.session())
@@ -33,17 +33,17 @@ function ChatApp() {
       setFailure(error instanceof ApiError ? error.message : "The page could not be opened.")
     }
   }, [])
-  useEffect(() => void look(), [look])
+  useEffect(() => void loadSession(), [loadSession])
 
   const signOut = useMemo(
-    () => (session?.needed && session.signed_in ? () => void client.signOut().then(look, look) : undefined),
-    [session, look],
+    () => (session?.needed && session.signed_in ? () => void client.signOut().then(loadSession, loadSession) : undefined),
+    [session, loadSession],
   )
 
   if (failure !== null) {
     return (
       <main className="page-failure">
-        <ErrorState title="Pellucid cannot be opened." message={failure} onRetry={() => void look()} />
+        <ErrorState title="Pellucid cannot be opened." message={failure} onRetry={() => void loadSession()} />
       </main>
     )
   }
@@ -53,10 +53,10 @@ function ChatApp() {
     return (
       <SignIn
         ways={session.ways}
-        onKey={(key) => client.signIn(key).then(look)}
+        onKey={(key) => client.signIn(key).then(loadSession)}
         oidcHref={`/api/session/oidc?next=${next}`}
       />
     )
   }
-  return <Chat onSignedOut={look} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
+  return <Chat onSignedOut={loadSession} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
 }

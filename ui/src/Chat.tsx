@@ -10,7 +10,7 @@ import { Conversation } from "./chat/Conversation"
 import { ErrorState } from "./chat/ErrorState"
 import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
-import { chosenModel, possible, useChoices } from "./choices"
+import { chosenModel, supportedChoices, useChoices } from "./choices"
 import { Composer } from "./shell/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
@@ -39,12 +39,12 @@ interface Failure {
 }
 
 /** The last answer of a conversation, as it is shown. */
-const newest = (store: Store, conversation: string) => threadOf(store, conversation).findLast((one) => one.startsWith("evt_"))
+const newestAnswer = (store: Store, conversation: string) => threadOf(store, conversation).findLast((one) => one.startsWith("evt_"))
 
 /** What a chat is called until its own title is read. */
-const beginning = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
+const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
-const words = (error: unknown) => (error instanceof ApiError ? error.message : "Something went wrong on this page.")
+const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "Something went wrong on this page.")
 
 export function Chat({ owner, onSignedOut }: Props) {
   const [store, dispatch] = useReducer(reduce, EMPTY)
@@ -59,9 +59,9 @@ export function Chat({ owner, onSignedOut }: Props) {
 
   const [bus] = useState(() => new StreamingBus())
   const [session] = useState(() => new StreamingSessionManager({ client, bus }))
-  const kept = useRef(store)
+  const latestStore = useRef(store)
   useEffect(() => {
-    kept.current = store
+    latestStore.current = store
   }, [store])
   useEffect(
     () =>
@@ -73,8 +73,8 @@ export function Chat({ owner, onSignedOut }: Props) {
             dispatch(action)
           })
         },
-        has: (event) => Object.hasOwn(kept.current.events, event),
-        newest: (conversation) => newest(kept.current, conversation),
+        has: (event) => Object.hasOwn(latestStore.current.events, event),
+        newest: (conversation) => newestAnswer(latestStore.current, conversation),
         // What was refused stays beneath what is there by now.
         onMoved: (conversation) => void client.conversation(conversation).then((loaded) => dispatch({ type: "opened", loaded }), () => undefined),
         onConversation: (conversation) => {
@@ -85,7 +85,7 @@ export function Chat({ owner, onSignedOut }: Props) {
       }),
     [session, onSignedOut],
   )
-  const asking = useSyncExternalStore(session.subscribe, session.current)
+  const pending = useSyncExternalStore(session.subscribe, session.current)
 
   const open = useCallback(
     async (conversation: string, signal: AbortSignal) => {
@@ -99,7 +99,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         if (signal.aborted) return
         if (error instanceof ApiError && error.status === 401) onSignedOut()
         const missing = error instanceof ApiError && error.status === 404
-        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: words(error), missing })
+        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: errorMessage(error), missing })
       }
     },
     [session, onSignedOut],
@@ -121,15 +121,15 @@ export function Chat({ owner, onSignedOut }: Props) {
   useEffect(() => {
     client.models().then(setModels, (error: unknown) => {
       if (error instanceof ApiError && error.status === 401) onSignedOut()
-      else setProblem(words(error))
+      else setProblem(errorMessage(error))
     })
   }, [onSignedOut])
 
-  const turns = useMemo(() => turnsOf(store, id, asking, (one) => session.keyOf(one)), [store, id, asking, session])
-  const busy = asking !== null && isLive(asking)
+  const turns = useMemo(() => turnsOf(store, id, pending, (one) => session.keyOf(one)), [store, id, pending, session])
+  const busy = pending !== null && isLive(pending)
 
-  const known = id === null ? undefined : store.conversations[id]?.title
-  const title = plain(known ?? beginning(turns[0]?.question.text ?? ""))
+  const storedTitle = id === null ? undefined : store.conversations[id]?.title
+  const title = plain(storedTitle ?? provisionalTitle(turns[0]?.question.text ?? ""))
   useEffect(() => {
     document.title = title ? `${title} · Pellucid` : "Pellucid"
   }, [title])
@@ -137,20 +137,20 @@ export function Chat({ owner, onSignedOut }: Props) {
   // Another tab, or another person, may have gone on in it meanwhile.
   useEffect(() => {
     if (id === null) return
-    const look = () => {
+    const refresh = () => {
       if (document.visibilityState === "visible" && session.current() === null) void open(id, new AbortController().signal)
     }
-    document.addEventListener("visibilitychange", look)
-    return () => document.removeEventListener("visibilitychange", look)
+    document.addEventListener("visibilitychange", refresh)
+    return () => document.removeEventListener("visibilitychange", refresh)
   }, [id, open, session])
 
   const ask = useCallback(
     (text: string, replaces?: string) => {
-      const follows = id === null || replaces !== undefined ? undefined : newest(kept.current, id)
+      const follows = id === null || replaces !== undefined ? undefined : newestAnswer(latestStore.current, id)
       const body: AskBody = {
         text,
         ...(id !== null && { conversation_id: id }),
-        ...possible(choices, models),
+        ...supportedChoices(choices, models),
         ...(replaces && { replaces }),
         ...(follows && { follows }),
       }
@@ -196,7 +196,7 @@ export function Chat({ owner, onSignedOut }: Props) {
   )
 
   const retry = (turn: Turn) => {
-    if (turn.asking) session.retry()
+    if (turn.pending) session.retry()
     else if (turn.id !== undefined) ask(turn.question.text, turn.id)
   }
 
@@ -206,13 +206,13 @@ export function Chat({ owner, onSignedOut }: Props) {
       dispatch({ type: "changed", conversation: await client.change(id, { head: answer }) })
       dispatch({ type: "opened", loaded: await client.conversation(id) })
     } catch (error) {
-      setProblem(words(error))
+      setProblem(errorMessage(error))
     }
   }
 
   const chosen = models ? chosenModel(models.data, choices.model) : undefined
-  const none = models !== null && models.data.length === 0
-  const lost = failure !== null && failure.conversation === id ? failure : null
+  const hasNoModel = models !== null && models.data.length === 0
+  const openFailure = failure !== null && failure.conversation === id ? failure : null
 
   return (
     <BusContext value={bus}>
@@ -235,7 +235,7 @@ export function Chat({ owner, onSignedOut }: Props) {
             <Composer
               draftKey={`${draft}`}
               busy={busy}
-              disabled={lost !== null || none}
+              disabled={openFailure !== null || hasNoModel}
               onSend={(text) => ask(text)}
               onStop={() => session.stop()}
             >
@@ -253,12 +253,12 @@ export function Chat({ owner, onSignedOut }: Props) {
           </>
         }
       >
-        {lost ? (
+        {openFailure ? (
           <div className="conversation conversation--lost">
-            {lost.missing ? (
-              <ErrorState title={lost.title} message={lost.message} retry="New chat" onRetry={() => leaveFor(null)} />
+            {openFailure.missing ? (
+              <ErrorState title={openFailure.title} message={openFailure.message} retry="New chat" onRetry={() => leaveFor(null)} />
             ) : (
-              <ErrorState title={lost.title} message={lost.message} onRetry={() => setAttempt((now) => now + 1)} />
+              <ErrorState title={openFailure.title} message={openFailure.message} onRetry={() => setAttempt((now) => now + 1)} />
             )}
           </div>
         ) : turns.length > 0 ? (
@@ -266,14 +266,14 @@ export function Chat({ owner, onSignedOut }: Props) {
             key={turns[0]?.key}
             turns={turns}
             busy={busy}
-            onEdit={(turn, text) => ask(text, turn.id ?? turn.asking?.body?.replaces)}
+            onEdit={(turn, text) => ask(text, turn.id ?? turn.pending?.body?.replaces)}
             onRetry={retry}
             onVersion={(answer) => void switchTo(answer)}
           />
         ) : id === null ? (
-          <EmptyState none={none} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} />
+          <EmptyState none={hasNoModel} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} />
         ) : null}
-        <Announcer asking={asking} ended={ended} />
+        <Announcer pending={pending} ended={ended} />
       </Shell>
     </BusContext>
   )

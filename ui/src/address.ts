@@ -15,7 +15,7 @@ function subscribe(listener: () => void) {
 const CONVERSATION = /^\/c\/([^/]+)\/?$/
 const SPACE = /^\/spaces\/([^/]+)\/?$/
 
-function named(path: string, by: RegExp): string | null {
+function capturedName(path: string, by: RegExp): string | null {
   const name = by.exec(path)?.[1]
   try {
     return name === undefined ? null : decodeURIComponent(name)
@@ -24,10 +24,10 @@ function named(path: string, by: RegExp): string | null {
   }
 }
 
-const conversationIn = (path: string) => named(path, CONVERSATION)
+const conversationIn = (path: string) => capturedName(path, CONVERSATION)
 
 /** The space that the path names; null: one that is still to be named; undefined: it leads to the chat. */
-export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? named(path, SPACE) : undefined)
+export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? capturedName(path, SPACE) : undefined)
 
 export const useConversationId = () => useSyncExternalStore(subscribe, () => conversationIn(location.pathname))
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 
 import type { ModelInfo } from "./api/types"
-import { chosenModel, possible } from "./choices"
+import { chosenModel, supportedChoices } from "./choices"
 
 const model = (id: string, more: Partial<ModelInfo> = {}): ModelInfo => ({ id, efforts: ["low", "high"], view: "raw", ...more })
 const models = [model("a"), model("b", { default: true, efforts: ["low"] })]
@@ -15,8 +15,8 @@ test("the model that was chosen is asked; one that is gone is not, and the serve
 
 test("only what the server can do is sent: an effort that the model hears, a view that is open, a model that is there", () => {
   const data = { data: models, views: ["summary" as const, "hidden" as const] }
-  expect(possible({ model: "a", effort: "high", view: "raw" }, data)).toEqual({ model: "a", effort: "high" })
-  expect(possible({ model: "gone", effort: "high", view: "hidden" }, data)).toEqual({ view: "hidden" })
-  expect(possible({ effort: "low" }, data)).toEqual({ effort: "low" })
-  expect(possible({ model: "a" }, null)).toEqual({})
+  expect(supportedChoices({ model: "a", effort: "high", view: "raw" }, data)).toEqual({ model: "a", effort: "high" })
+  expect(supportedChoices({ model: "gone", effort: "high", view: "hidden" }, data)).toEqual({ view: "hidden" })
+  expect(supportedChoices({ effort: "low" }, data)).toEqual({ effort: "low" })
+  expect(supportedChoices({ model: "a" }, null)).toEqual({})
 })

@@ -9,11 +9,11 @@ export interface Choices {
   view?: View
 }
 
-const PLACE = "pellucid.choices"
+const STORAGE_KEY = "pellucid.choices"
 
-function kept(): Choices {
+function readStored(): Choices {
   try {
-    const read: unknown = JSON.parse(localStorage.getItem(PLACE) ?? "{}")
+    const read: unknown = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}")
     return typeof read === "object" && read !== null ? (read as Choices) : {}
   } catch {
     return {}
@@ -21,12 +21,12 @@ function kept(): Choices {
 }
 
 export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Choices[Name] | undefined }) => void] {
-  const [choices, setChoices] = useState(kept)
-  const change = useCallback((given: { [Name in keyof Choices]?: Choices[Name] | undefined }) => {
+  const [choices, setChoices] = useState(readStored)
+  const change = useCallback((changes: { [Name in keyof Choices]?: Choices[Name] | undefined }) => {
     setChoices((now) => {
-      const next = Object.fromEntries(Object.entries({ ...now, ...given }).filter(([, value]) => value !== undefined)) as Choices
+      const next = Object.fromEntries(Object.entries({ ...now, ...changes }).filter(([, value]) => value !== undefined)) as Choices
       try {
-        localStorage.setItem(PLACE, JSON.stringify(next))
+        localStorage.setItem(STORAGE_KEY, JSON.stringify(next))
       } catch {
         // A browser that keeps nothing keeps no choices.
       }
@@ -41,12 +41,12 @@ export const chosenModel = (models: readonly ModelInfo[], id: string | undefined
   models.find((one) => one.id === id) ?? models.find((one) => one.default) ?? models[0]
 
 /** What of the choices the server can do; the rest is left to it. */
-export function possible(choices: Choices, models: Models | null): Choices {
+export function supportedChoices(choices: Choices, models: Models | null): Choices {
   if (!models) return {}
-  const asked = chosenModel(models.data, choices.model)
+  const model = chosenModel(models.data, choices.model)
   return {
-    ...(asked && asked.id === choices.model && { model: asked.id }),
-    ...(choices.effort && asked?.efforts.includes(choices.effort) && { effort: choices.effort }),
+    ...(model && model.id === choices.model && { model: model.id }),
+    ...(choices.effort && model?.efforts.includes(choices.effort) && { effort: choices.effort }),
     ...(choices.view && models.views.includes(choices.view) && { view: choices.view }),
   }
 }

@@ -6,7 +6,7 @@ text. Only `keyfile` accesses the disk.
 """
 
 from .attach import AttachedHistory, Opener, attach, make_opener
-from .content import decrypt, decrypt_text, encrypt
+from .encryption import decrypt, decrypt_text, encrypt
 from .items import seal_item
 from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
 from .keys import Key, Keys

@@ -23,7 +23,7 @@ export class ApiError extends Error {
   }
 }
 
-const UNREACHED = "The gateway cannot be reached. Check your connection and try again."
+const UNREACHABLE = "The gateway cannot be reached. Check your connection and try again."
 
 const BY_STATUS: Record<number, string> = {
   401: "You are not signed in, or no longer.",
@@ -36,10 +36,10 @@ const BY_STATUS: Record<number, string> = {
   503: "The gateway is not ready. Try again in a moment.",
 }
 
-async function failure(response: Response): Promise<ApiError> {
-  const said = await response.text().catch(() => "")
+async function toApiError(response: Response): Promise<ApiError> {
+  const text = await response.text().catch(() => "")
   try {
-    const { error } = JSON.parse(said) as { error: { message: string; code?: string; param?: string } }
+    const { error } = JSON.parse(text) as { error: { message: string; code?: string; param?: string } }
     if (typeof error.message === "string") {
       return new ApiError(error.message, response.status, error.code ?? undefined, error.param ?? undefined)
     }
@@ -52,20 +52,20 @@ async function failure(response: Response): Promise<ApiError> {
   )
 }
 
-async function call(path: string, init: RequestInit = {}): Promise<Response> {
+async function request(path: string, init: RequestInit = {}): Promise<Response> {
   let response: Response
   try {
     response = await fetch(path, { credentials: "same-origin", ...init })
   } catch (error) {
     if (init.signal?.aborted) throw error
-    throw new ApiError(UNREACHED, 0)
+    throw new ApiError(UNREACHABLE, 0)
   }
-  if (!response.ok) throw await failure(response)
+  if (!response.ok) throw await toApiError(response)
   return response
 }
 
-async function json<T>(path: string, init: RequestInit = {}): Promise<T> {
-  const response = await call(path, init)
+async function requestJson<T>(path: string, init: RequestInit = {}): Promise<T> {
+  const response = await request(path, init)
   try {
     return (await response.json()) as T
   } catch {
@@ -78,14 +78,14 @@ function withBody(method: string, body: unknown): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) }
 }
 
-function query(values: Record<string, string | number | undefined>): string {
-  const given = new URLSearchParams()
-  for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== "") given.set(name, `${value}`)
-  const text = given.toString()
+function queryString(values: Record<string, string | number | undefined>): string {
+  const params = new URLSearchParams()
+  for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== "") params.set(name, `${value}`)
+  const text = params.toString()
   return text && `?${text}`
 }
 
-const at = encodeURIComponent
+const encoded = encodeURIComponent
 
 /** What an open stream gives besides its bytes. */
 export interface OpenStream {
@@ -94,7 +94,7 @@ export interface OpenStream {
   date: number | null
 }
 
-function opened(response: Response): OpenStream {
+function toOpenStream(response: Response): OpenStream {
   if (!response.body) throw new ApiError("The gateway's answer could not be read.", response.status)
   const date = Date.parse(response.headers.get("date") ?? "")
   return { body: response.body, date: Number.isNaN(date) ? null : date }
@@ -103,30 +103,30 @@ function opened(response: Response): OpenStream {
 const STREAM = { accept: "text/event-stream" }
 
 export const client = {
-  session: () => json<Session>("/api/session"),
-  signIn: (key: string) => json<{ signed_in: boolean }>("/api/session", withBody("POST", { key })),
-  signOut: () => call("/api/session", { method: "DELETE" }),
-  models: () => json<Models>("/api/models"),
-  conversations: (asked: { q?: string; limit?: number; after?: string }) =>
-    json<ConversationPage>(`/api/conversations${query(asked)}`),
+  session: () => requestJson<Session>("/api/session"),
+  signIn: (key: string) => requestJson<{ signed_in: boolean }>("/api/session", withBody("POST", { key })),
+  signOut: () => request("/api/session", { method: "DELETE" }),
+  models: () => requestJson<Models>("/api/models"),
+  conversations: (filter: { q?: string; limit?: number; after?: string }) =>
+    requestJson<ConversationPage>(`/api/conversations${queryString(filter)}`),
   conversation: (id: string, signal?: AbortSignal) =>
-    json<OpenConversation>(`/api/conversations/${at(id)}`, { signal: signal ?? null }),
+    requestJson<OpenConversation>(`/api/conversations/${encoded(id)}`, { signal: signal ?? null }),
   change: (id: string, change: { title?: string; head?: string }) =>
-    json<ConversationInfo>(`/api/conversations/${at(id)}`, withBody("PATCH", change)),
-  remove: (id: string) => json<{ id: string }>(`/api/conversations/${at(id)}`, { method: "DELETE" }),
+    requestJson<ConversationInfo>(`/api/conversations/${encoded(id)}`, withBody("PATCH", change)),
+  remove: (id: string) => requestJson<{ id: string }>(`/api/conversations/${encoded(id)}`, { method: "DELETE" }),
   cancel: (eventId: string) =>
-    json<{ id: string; status: Status }>(`/api/chat/${at(eventId)}/cancel`, { method: "POST" }),
+    requestJson<{ id: string; status: Status }>(`/api/chat/${encoded(eventId)}/cancel`, { method: "POST" }),
 
   /** Ask; the answer is a stream of frames. */
   async ask(body: AskBody, signal: AbortSignal): Promise<OpenStream> {
-    const asked = withBody("POST", body)
-    return opened(await call("/api/chat", { ...asked, headers: { ...asked.headers, ...STREAM }, signal }))
+    const init = withBody("POST", body)
+    return toOpenStream(await request("/api/chat", { ...init, headers: { ...init.headers, ...STREAM }, signal }))
   },
 
   /** The stream of an answer, live or finished, after the frame of that id or from its beginning. */
   async read(eventId: string, after: string | null, signal: AbortSignal): Promise<OpenStream> {
     const headers = after === null ? STREAM : { ...STREAM, "last-event-id": after }
-    return opened(await call(`/api/chat/${at(eventId)}`, { headers, signal, cache: "no-store" }))
+    return toOpenStream(await request(`/api/chat/${encoded(eventId)}`, { headers, signal, cache: "no-store" }))
   },
 }
 

@@ -1,10 +1,10 @@
 // What a screen reader is told of an answer: that the model thinks, that the answer is there; not every word of it.
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/advance"
-import type { Asking } from "../stream/advance"
+import type { PendingAnswer } from "../stream/advance"
 
 interface Props {
-  asking: Asking | null
+  pending: PendingAnswer | null
   /** The status of the answer that came last while the page was open. */
   ended: string | null
 }
@@ -16,18 +16,18 @@ const ENDS: Record<string, string> = {
   cancelled: "The answer was stopped",
 }
 
-export function Announcer({ asking, ended }: Props) {
-  const message = useLiveMessage(asking?.event_id ?? "")
+export function Announcer({ pending, ended }: Props) {
+  const message = useLiveMessage(pending?.event_id ?? "")
   return (
     <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">
-      {said(asking, ended, message !== undefined && message.segments.size + message.parts.size > 0)}
+      {announcement(pending, ended, message !== undefined && message.segments.size + message.parts.size > 0)}
     </div>
   )
 }
 
-function said(asking: Asking | null, ended: string | null, thinks: boolean): string {
-  if (!asking) return ended === null ? "" : (ENDS[ended] ?? "")
-  if (!isLive(asking)) return asking.error ?? "This did not work."
-  if (asking.phase === "reconnecting") return "Reconnecting"
+function announcement(pending: PendingAnswer | null, ended: string | null, thinks: boolean): string {
+  if (!pending) return ended === null ? "" : (ENDS[ended] ?? "")
+  if (!isLive(pending)) return pending.error ?? "This did not work."
+  if (pending.phase === "reconnecting") return "Reconnecting"
   return thinks ? "Thinking" : ""
 }

@@ -5,7 +5,7 @@ import { DownIcon } from "../shell/icons"
 import { questionId } from "../stream/reducer"
 import { isLive } from "../stream/advance"
 import { EventItemSequential } from "./EventItemSequential"
-import { StayContext, useFollowEnd } from "./follow"
+import { StopFollowingContext, useFollowEnd } from "./follow"
 import type { Turn } from "./turns"
 import { UserEvent } from "./UserEvent"
 
@@ -19,23 +19,23 @@ interface Props {
 }
 
 export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props) {
-  const { box, inner, atEnd, toEnd, stay } = useFollowEnd()
+  const { box, inner, atEnd, toEnd, stopFollowing } = useFollowEnd()
 
   // Whoever opens a conversation goes to its end, and so does whoever asks.
-  const asked = turns.findLast((turn) => turn.asking?.question)?.key
+  const newQuestionKey = turns.findLast((turn) => turn.pending?.question)?.key
   const opened = useRef(false)
   useLayoutEffect(() => {
-    if (asked !== undefined || !opened.current) toEnd()
+    if (newQuestionKey !== undefined || !opened.current) toEnd()
     opened.current = true
-  }, [asked, toEnd])
+  }, [newQuestionKey, toEnd])
 
   return (
-    <StayContext value={stay}>
+    <StopFollowingContext value={stopFollowing}>
       <div className="conversation">
         <div className="conversation__scroll" ref={box} data-scroller data-testid="scroller">
           <div className="conversation__column" ref={inner}>
             {turns.map((turn, index) => (
-              <TurnOf key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
+              <TurnView key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
             ))}
           </div>
         </div>
@@ -45,7 +45,7 @@ export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props)
           </button>
         )}
       </div>
-    </StayContext>
+    </StopFollowingContext>
   )
 }
 
@@ -54,9 +54,9 @@ interface TurnProps extends Omit<Props, "turns"> {
   last: boolean
 }
 
-function TurnOf({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
-  const { question, answer, asking, id } = turn
-  const open = asking !== undefined && isLive(asking)
+function TurnView({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
+  const { question, answer, pending, id } = turn
+  const open = pending !== undefined && isLive(pending)
   return (
     <section className="turn">
       <UserEvent
@@ -67,7 +67,7 @@ function TurnOf({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
         onEdit={(text) => onEdit(turn, text)}
         onVersion={onVersion}
       />
-      <EventItemSequential eventId={id} event={answer} asking={asking} last={last} busy={busy} {...(!open && { onRetry: () => onRetry(turn) })} />
+      <EventItemSequential eventId={id} event={answer} pending={pending} last={last} busy={busy} {...(!open && { onRetry: () => onRetry(turn) })} />
     </section>
   )
 }

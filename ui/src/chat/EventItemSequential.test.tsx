@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { Answer, StreamEvent } from "../api/types"
 import { BusContext } from "../stream/hooks"
 import { StreamingBus } from "../stream/streamingBus"
-import type { Asking } from "../stream/advance"
+import type { PendingAnswer } from "../stream/advance"
 import { CHAT, EVENT, record } from "../testing/recorded"
 import { EventItemSequential } from "./EventItemSequential"
 
@@ -17,7 +17,7 @@ const PLAN = [
   { kind: "reasoning" as const, parts: [["Third thought."]] },
   { kind: "text" as const, deltas: ["So ", "it is."] },
 ]
-const ASKING: Asking = { key: "turn-1", phase: "streaming", conversation_id: CHAT, event_id: EVENT, stopping: false, skew: 0 }
+const ASKING: PendingAnswer = { key: "turn-1", phase: "streaming", conversation_id: CHAT, event_id: EVENT, stopping: false, skew: 0 }
 
 let box: HTMLElement
 let root: Root
@@ -38,11 +38,11 @@ afterEach(() => {
   box.remove()
 })
 
-function draw(event?: Answer, asking: Asking = ASKING) {
+function draw(event?: Answer, pending: PendingAnswer = ASKING) {
   act(() =>
     root.render(
       <BusContext value={bus}>
-        <EventItemSequential eventId={EVENT} event={event} asking={event ? undefined : asking} busy={false} last />
+        <EventItemSequential eventId={EVENT} event={event} pending={event ? undefined : pending} busy={false} last />
       </BusContext>,
     ),
   )
@@ -204,7 +204,7 @@ describe("afterwards", () => {
   test("what is whole can be asked again; what is not has its button where it says so", () => {
     let again = 0
     const show = (event: Answer, busy = false) =>
-      act(() => root.render(<EventItemSequential eventId={EVENT} event={event} asking={undefined} busy={busy} last onRetry={() => again++} />))
+      act(() => root.render(<EventItemSequential eventId={EVENT} event={event} pending={undefined} busy={busy} last onRetry={() => again++} />))
     show(record(PLAN).final)
     act(() => all("again")[0]?.click())
     expect(again).toBe(1)

@@ -6,7 +6,7 @@ import type { Answer } from "../api/types"
 import { ViewBadge } from "../shell/Pickers"
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/advance"
-import type { Asking } from "../stream/advance"
+import type { PendingAnswer } from "../stream/advance"
 import { CopyButton } from "../text/CopyButton"
 import { plain } from "../text/visible"
 import { AnswerText } from "./AnswerText"
@@ -14,8 +14,8 @@ import { ErrorState } from "./ErrorState"
 import { Sources } from "./Sources"
 import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
-import { useReserve } from "./useReserve"
-import { answerText, duration } from "./words"
+import { useReservedHeight } from "./useReserve"
+import { answerText, formatDuration } from "./words"
 
 interface Props {
   /** Absent until the gateway has named it. */
@@ -23,7 +23,7 @@ interface Props {
   /** The final event, once it is there. */
   event: Answer | undefined
   /** The session, while there is no final event. */
-  asking: Asking | undefined
+  pending: PendingAnswer | undefined
   /** Whether it is the last of the conversation. */
   last: boolean
   /** Something of this page is being answered: a retry has to wait. */
@@ -31,10 +31,10 @@ interface Props {
   onRetry?: () => void
 }
 
-export function EventItemSequential({ eventId, event, asking, last, busy = false, onRetry }: Props) {
+export function EventItemSequential({ eventId, event, pending, last, busy = false, onRetry }: Props) {
   const element = useRef<HTMLElement>(null)
-  const live = event === undefined && asking !== undefined
-  useReserve(element, live, last)
+  const live = event === undefined && pending !== undefined
+  useReservedHeight(element, live, last)
   return (
     <article
       ref={element}
@@ -43,14 +43,14 @@ export function EventItemSequential({ eventId, event, asking, last, busy = false
       data-event-id={eventId}
       data-status={event?.status ?? "in_progress"}
       aria-label="Answer"
-      aria-busy={live && isLive(asking)}
+      aria-busy={live && isLive(pending)}
     >
       <div className="answer__inner">
-        {eventId !== undefined && <StepsPanel eventId={eventId} event={event} skew={asking?.skew ?? 0} />}
+        {eventId !== undefined && <StepsPanel eventId={eventId} event={event} skew={pending?.skew ?? 0} />}
         {eventId !== undefined && <AnswerText eventId={eventId} event={event} />}
-        {event ? <FinalError event={event} busy={busy} {...(onRetry && { onRetry })} /> : asking && <LiveError eventId={eventId ?? ""} asking={asking} {...(onRetry && { onRetry })} />}
+        {event ? <FinalError event={event} busy={busy} {...(onRetry && { onRetry })} /> : pending && <LiveError eventId={eventId ?? ""} pending={pending} {...(onRetry && { onRetry })} />}
         <Sources event={event} />
-        <div className="answer__foot">{event ? <Foot event={event} busy={busy} {...(onRetry && { onAgain: onRetry })} /> : asking && <Waiting eventId={eventId ?? ""} asking={asking} />}</div>
+        <div className="answer__foot">{event ? <Foot event={event} busy={busy} {...(onRetry && { onAgain: onRetry })} /> : pending && <Waiting eventId={eventId ?? ""} pending={pending} />}</div>
       </div>
     </article>
   )
@@ -68,43 +68,43 @@ function FinalError({ event, busy, onRetry }: { event: Answer; busy: boolean; on
   return <ErrorState title={TITLES[event.status]} busy={busy} {...(message && { message })} {...(onRetry && { onRetry })} />
 }
 
-function LiveError({ eventId, asking, onRetry }: { eventId: string; asking: Asking; onRetry?: () => void }) {
+function LiveError({ eventId, pending, onRetry }: { eventId: string; pending: PendingAnswer; onRetry?: () => void }) {
   const message = useLiveMessage(eventId)
-  if (!isLive(asking)) {
-    return <ErrorState title={failed(asking, message?.error !== undefined)} {...(asking.error && { message: asking.error })} {...(onRetry && { onRetry })} />
+  if (!isLive(pending)) {
+    return <ErrorState title={failureTitle(pending, message?.error !== undefined)} {...(pending.error && { message: pending.error })} {...(onRetry && { onRetry })} />
   }
   if (message?.cancelled) return <ErrorState title={TITLES.cancelled} />
   if (message?.error !== undefined) return <ErrorState title={TITLES.failed} message={message.error} />
   return null
 }
 
-function failed(asking: Asking, told: boolean): string {
-  if (asking.phase === "lost") return "The connection was lost."
-  if (told) return "The answer could not be kept."
-  return asking.event_id === null ? "This could not be asked." : "The answer could not be read on."
+function failureTitle(pending: PendingAnswer, hasModelError: boolean): string {
+  if (pending.phase === "lost") return "The connection was lost."
+  if (hasModelError) return "The answer could not be kept."
+  return pending.event_id === null ? "This could not be asked." : "The answer could not be read on."
 }
 
 /** What is being waited for, where nothing shows it yet. */
-function Waiting({ eventId, asking }: { eventId: string; asking: Asking }) {
+function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer }) {
   const message = useLiveMessage(eventId)
   const nothing = !message || (message.texts.size === 0 && message.parts.size === 0 && message.tools.size === 0 && message.segments.size === 0)
   const over = message !== undefined && (message.cancelled || message.error !== undefined)
-  if (!isLive(asking) || over) return null
-  if (asking.stopping) return <span className="waiting">Stopping…</span>
-  if (asking.phase === "reconnecting") return <span className="waiting">The connection was lost. Reconnecting…</span>
-  if (asking.phase === "queued") return <span className="waiting">Waiting for the model to be free…</span>
+  if (!isLive(pending) || over) return null
+  if (pending.stopping) return <span className="waiting">Stopping…</span>
+  if (pending.phase === "reconnecting") return <span className="waiting">The connection was lost. Reconnecting…</span>
+  if (pending.phase === "queued") return <span className="waiting">Waiting for the model to be free…</span>
   if (!nothing) return null
   return (
     <>
       <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label="Waiting for the answer" />
-      {asking.question && <Seconds since={asking.question.created_at} running least={3} skew={0} />}
+      {pending.question && <Seconds since={pending.question.created_at} running least={3} skew={0} />}
     </>
   )
 }
 
 function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?: () => void }) {
   const text = answerText(event)
-  const took = event.completed_at === undefined ? "" : duration(event.completed_at - event.created_at)
+  const took = event.completed_at === undefined ? "" : formatDuration(event.completed_at - event.created_at)
   return (
     <>
       {text !== "" && <span data-testid="copy"><CopyButton text={text} label="Copy the answer" /></span>}

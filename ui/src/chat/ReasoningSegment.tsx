@@ -4,10 +4,10 @@ import { useId, useState } from "react"
 
 import type { Answer, ReasoningSegment as Segment } from "../api/types"
 import { LongText } from "../text/LongText"
-import { useStay } from "./follow"
+import { useStopFollowing } from "./follow"
 import { Timeline } from "./Timeline"
 import { ToolSegmentOf } from "./ToolSegmentOf"
-import { duration, effortOf, thoughtTime, thoughtTokens, tokens } from "./words"
+import { formatDuration, effortOf, reasoningTime, reasoningTokens, formatTokens } from "./words"
 import type { Step } from "./words"
 
 interface Props {
@@ -19,7 +19,7 @@ interface Props {
 export function ReasoningSegment({ event, steps }: Props) {
   const [open, setOpen] = useState(false)
   const panel = useId()
-  const stay = useStay()
+  const stopFollowing = useStopFollowing()
   const meta = metadata(event)
   return (
     <>
@@ -31,7 +31,7 @@ export function ReasoningSegment({ event, steps }: Props) {
           aria-expanded={open}
           aria-controls={panel}
           onClick={() => {
-            stay()
+            stopFollowing()
             setOpen(!open)
           }}
         >
@@ -85,8 +85,8 @@ function Parts({ segment }: { segment: Segment }) {
 }
 
 function metadata(event: Answer): string[] {
-  const time = thoughtTime(event)
-  const count = thoughtTokens(event)
+  const time = reasoningTime(event)
+  const count = reasoningTokens(event)
   const effort = effortOf(event)
-  return [time === null ? "" : duration(time), count === null ? "" : tokens(count), effort ? `${effort} effort` : ""].filter((word) => word !== "")
+  return [time === null ? "" : formatDuration(time), count === null ? "" : formatTokens(count), effort ? `${effort} effort` : ""].filter((word) => word !== "")
 }

@@ -1,7 +1,7 @@
 // The seconds since a time, counting while it runs; afterwards they stand still.
 import { useEffect, useState } from "react"
 
-import { duration } from "./words"
+import { formatDuration } from "./words"
 
 interface Props {
   since: number
@@ -23,5 +23,5 @@ export function Seconds({ since, running, least = 1, skew }: Props) {
   // What ended before it was seen is not known by its length.
   if (now === null) return null
   const passed = Math.floor((now - skew - since) / 1000)
-  return passed >= least ? <span className="seconds">{duration(passed * 1000)}</span> : null
+  return passed >= least ? <span className="seconds">{formatDuration(passed * 1000)}</span> : null
 }

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest"
 import type { Answer, Citation } from "../api/types"
 import { record } from "../testing/recorded"
 import { draw } from "../text/draw.testkit"
-import { StayContext } from "./follow"
+import { StopFollowingContext } from "./follow"
 import { Sources } from "./Sources"
 
 afterEach(() => {
@@ -68,7 +68,7 @@ describe("sources", () => {
 
   test("whoever reads at the end is not taken along when they come, and is when they are there", () => {
     let stays = 0
-    const of = (event: Answer | undefined) => <StayContext value={() => stays++}><Sources event={event} /></StayContext>
+    const of = (event: Answer | undefined) => <StopFollowingContext value={() => stays++}><Sources event={event} /></StopFollowingContext>
     draw(of(answer(cite("https://a.example"))))
     draw(of(undefined)).again(of(answer()))
     expect(stays).toBe(0)

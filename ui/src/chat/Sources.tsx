@@ -5,7 +5,7 @@ import { useId, useLayoutEffect, useMemo, useRef } from "react"
 import type { Answer } from "../api/types"
 import { visible } from "../text/visible"
 import { WebLink } from "../text/WebLink"
-import { useStay } from "./follow"
+import { useStopFollowing } from "./follow"
 import { sourcesOf } from "./cited"
 
 const MOST = 100
@@ -14,12 +14,12 @@ const MOST = 100
 export function Sources({ event }: { event: Answer | undefined }) {
   const sources = useMemo(() => (event ? sourcesOf(event) : []), [event])
   const name = useId()
-  const stay = useStay()
+  const stopFollowing = useStopFollowing()
   const streamed = useRef(event === undefined)
   useLayoutEffect(() => {
-    if (streamed.current && sources.length > 0) stay()
+    if (streamed.current && sources.length > 0) stopFollowing()
     streamed.current = event === undefined
-  }, [event, sources, stay])
+  }, [event, sources, stopFollowing])
   if (sources.length === 0) return null
   return (
     <div className="sources" data-testid="sources">

@@ -2,7 +2,7 @@
 // bar reads the same as a list.
 import type { Answer } from "../api/types"
 import { plain } from "../text/visible"
-import { duration, isTool, toolName } from "./words"
+import { formatDuration, isTool, toolName } from "./words"
 
 type Kind = "reasoning" | "tool" | "text"
 
@@ -58,7 +58,7 @@ export function Timeline({ event }: { event: Answer }) {
           const width = Math.max(LEAST, scale(part.end) - scale(part.start))
           return (
             <rect key={part.id} className={`timeline__span timeline__span--${part.kind}`} x={Math.min(scale(part.start), WIDTH - width)} y="0" width={width} height="12">
-              <title>{`${part.name}: ${duration(part.end - part.start)}, after ${duration(part.start - from)}`}</title>
+              <title>{`${part.name}: ${formatDuration(part.end - part.start)}, after ${formatDuration(part.start - from)}`}</title>
             </rect>
           )
         })}
@@ -66,15 +66,15 @@ export function Timeline({ event }: { event: Answer }) {
       <figcaption className="timeline__words" aria-hidden="true">
         {kinds.map((kind) => (
           <span key={kind} className={`timeline__key timeline__key--${kind}`}>
-            {NAMES[kind]} {duration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}
+            {NAMES[kind]} {formatDuration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}
           </span>
         ))}
-        {waited >= 500 && <span className="timeline__key timeline__key--waiting">Waited {duration(waited)}</span>}
-        <span className="timeline__total">{duration(length)} in all</span>
+        {waited >= 500 && <span className="timeline__key timeline__key--waiting">Waited {formatDuration(waited)}</span>}
+        <span className="timeline__total">{formatDuration(length)} in all</span>
       </figcaption>
       <ol className="visually-hidden" aria-label="Timeline of the answer">
         {parts.map((part) => (
-          <li key={part.id}>{`${part.name} for ${duration(part.end - part.start)}, beginning ${part.start - from < 500 ? "at once" : `after ${duration(part.start - from)}`}`}</li>
+          <li key={part.id}>{`${part.name} for ${formatDuration(part.end - part.start)}, beginning ${part.start - from < 500 ? "at once" : `after ${formatDuration(part.start - from)}`}`}</li>
         ))}
       </ol>
     </figure>

@@ -3,8 +3,8 @@ import { useId, useState } from "react"
 
 import type { ToolSegment } from "../api/types"
 import { plain, visible } from "../text/visible"
-import { useStay } from "./follow"
-import { preview, shown, toolName, toolStatus } from "./words"
+import { useStopFollowing } from "./follow"
+import { preview, formatJson, toolName, toolStatus } from "./words"
 
 interface Props {
   segment: ToolSegment
@@ -15,7 +15,7 @@ interface Props {
 export function ToolCallSegment({ segment, labels = { args: "Arguments", result: "Result" } }: Props) {
   const [open, setOpen] = useState(false)
   const body = useId()
-  const stay = useStay()
+  const stopFollowing = useStopFollowing()
   return (
     <div className="tool" data-testid="tool-segment" data-call-id={segment.call_id} data-status={segment.status} data-sequence-number={segment.sequence_number}>
       <button
@@ -24,7 +24,7 @@ export function ToolCallSegment({ segment, labels = { args: "Arguments", result:
         aria-expanded={open}
         aria-controls={open ? body : undefined}
         onClick={() => {
-          stay()
+          stopFollowing()
           setOpen(!open)
         }}
       >
@@ -35,8 +35,8 @@ export function ToolCallSegment({ segment, labels = { args: "Arguments", result:
       </button>
       {open && (
         <div className="tool__body" id={body}>
-          <Value name={labels.args} text={shown(segment.args)} />
-          {segment.error === undefined ? <Value name={labels.result} text={shown(segment.result)} /> : <Value name="Error" text={segment.error} />}
+          <Value name={labels.args} text={formatJson(segment.args)} />
+          {segment.error === undefined ? <Value name={labels.result} text={formatJson(segment.result)} /> : <Value name="Error" text={segment.error} />}
         </div>
       )}
     </div>

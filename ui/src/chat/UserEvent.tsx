@@ -1,10 +1,10 @@
 // A question: its text, which can be asked anew in other words; and, where it was, the versions to go back to.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { enters } from "../shell/keys"
+import { isSubmitKey } from "../shell/keys"
 import { CopyButton } from "../text/CopyButton"
 import { visible } from "../text/visible"
-import { useStay } from "./follow"
+import { useStopFollowing } from "./follow"
 
 interface Props {
   /** Absent until the gateway has named it. */
@@ -21,7 +21,7 @@ interface Props {
 
 export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVersion }: Props) {
   const [editing, setEditing] = useState(false)
-  const stay = useStay()
+  const stopFollowing = useStopFollowing()
   const opener = useRef<HTMLButtonElement>(null)
   const close = () => {
     setEditing(false)
@@ -63,7 +63,7 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
                 data-testid="edit"
                 disabled={busy}
                 onClick={() => {
-                  stay()
+                  stopFollowing()
                   setEditing(true)
                 }}
               >
@@ -117,7 +117,7 @@ function Edit({ text, busy, onCancel, onDone }: EditProps) {
             event.preventDefault()
             event.stopPropagation()
             onCancel()
-          } else if (enters(event)) {
+          } else if (isSubmitKey(event)) {
             event.preventDefault()
             if (ready) onDone(draft.trim())
           }

@@ -13,17 +13,17 @@ export interface Source {
 const LONGEST_TITLE = 300
 
 export function sourcesOf(event: Answer): Source[] {
-  const found = new Map<string, Source>()
+  const sources = new Map<string, Source>()
   for (const { url, title } of event.segments.flatMap((segment) => (segment.type === "text" && segment.annotations) || [])) {
     const href = webHref(url)
     if (href === null) continue
     const { host } = new URL(href)
-    const said = title.trim().slice(0, LONGEST_TITLE)
-    const known = found.get(href)?.title
-    found.set(href, { href, host, title: known || (isAddress(said, host, href) ? "" : said) })
+    const shortTitle = title.trim().slice(0, LONGEST_TITLE)
+    const known = sources.get(href)?.title
+    sources.set(href, { href, host, title: known || (repeatsHost(shortTitle, host, href) ? "" : shortTitle) })
   }
-  return [...found.values()]
+  return [...sources.values()]
 }
 
 /** Whether a title says no more than the host does. */
-const isAddress = (title: string, host: string, href: string) => title === host || `www.${title}` === host || title === href
+const repeatsHost = (title: string, host: string, href: string) => title === host || `www.${title}` === host || title === href

@@ -13,7 +13,7 @@ export interface Follow {
   atEnd: boolean
   toEnd: () => void
   /** Something was opened: what grows now is not to be run after. */
-  stay: () => void
+  stopFollowing: () => void
 }
 
 export function useFollowEnd(): Follow {
@@ -29,7 +29,7 @@ export function useFollowEnd(): Follow {
     if (element) element.scrollTop = element.scrollHeight
   }, [])
 
-  const stay = useCallback(() => {
+  const stopFollowing = useCallback(() => {
     following.current = false
   }, [])
 
@@ -63,10 +63,10 @@ export function useFollowEnd(): Follow {
     }
   }, [])
 
-  return { box, inner, atEnd, toEnd, stay }
+  return { box, inner, atEnd, toEnd, stopFollowing }
 }
 
-export const StayContext = createContext<() => void>(() => undefined)
+export const StopFollowingContext = createContext<() => void>(() => undefined)
 
 /** Called before something is opened by hand. */
-export const useStay = () => useContext(StayContext)
+export const useStopFollowing = () => useContext(StopFollowingContext)

@@ -2,16 +2,16 @@ import { describe, expect, test } from "vitest"
 
 import { CHAT, record } from "../testing/recorded"
 import { EMPTY, reduce } from "../stream/reducer"
-import type { Asking } from "../stream/advance"
+import type { PendingAnswer } from "../stream/advance"
 import { turnsOf } from "./turns"
 
-const ASKING: Asking = { key: "turn-9", phase: "streaming", conversation_id: CHAT, event_id: null, stopping: false, skew: 0 }
+const ASKING: PendingAnswer = { key: "turn-9", phase: "streaming", conversation_id: CHAT, event_id: null, stopping: false, skew: 0 }
 const answer = (id: string) => record([{ kind: "text", deltas: ["Because."] }], "completed", id).final
 const store = ["evt_1", "evt_2"].reduce(
   (all, id) => reduce(all, { type: "final", event: answer(id), question: { text: `Question ${id}`, created_at: 1 } }),
   EMPTY,
 )
-const texts = (asking: Asking | null) => turnsOf(store, CHAT, asking, (id) => id).map((turn) => [turn.question.text, turn.answer?.id, turn.asking?.key])
+const texts = (pending: PendingAnswer | null) => turnsOf(store, CHAT, pending, (id) => id).map((turn) => [turn.question.text, turn.answer?.id, turn.pending?.key])
 
 describe("what stands in a conversation", () => {
   test("questions with their answers, in order", () => {
@@ -45,6 +45,6 @@ describe("what stands in a conversation", () => {
       active: "evt_7",
     }
     const opened = reduce(EMPTY, { type: "opened", loaded })
-    expect(turnsOf(opened, CHAT, { ...ASKING, event_id: "evt_7" }, (id) => id)).toMatchObject([{ id: "evt_7", question: { text: "Why?" }, asking: { key: "turn-9" } }])
+    expect(turnsOf(opened, CHAT, { ...ASKING, event_id: "evt_7" }, (id) => id)).toMatchObject([{ id: "evt_7", question: { text: "Why?" }, pending: { key: "turn-9" } }])
   })
 })

@@ -1,8 +1,8 @@
 // What stands in a conversation: its turns, from the store and from the session under way.
 import type { Answer, QuestionEvent } from "../api/types"
-import { answerId, before, questionText, threadOf } from "../stream/reducer"
+import { answerId, threadBefore, questionText, threadOf } from "../stream/reducer"
 import type { Store } from "../stream/reducer"
-import type { Asking } from "../stream/advance"
+import type { PendingAnswer } from "../stream/advance"
 
 /** A question and its answer. */
 export interface Turn {
@@ -12,18 +12,18 @@ export interface Turn {
   question: { text: string; event?: QuestionEvent }
   answer: Answer | undefined
   /** While there is no final event, and this page is after it. */
-  asking: Asking | undefined
+  pending: PendingAnswer | undefined
 }
 
-export function turnsOf(store: Store, conversationId: string | null, asking: Asking | null, keyOf: (id: string) => string): Turn[] {
+export function turnsOf(store: Store, conversationId: string | null, pending: PendingAnswer | null, keyOf: (id: string) => string): Turn[] {
   const thread = conversationId === null ? [] : threadOf(store, conversationId)
-  const here = asking !== null && asking.conversation_id === conversationId ? asking : null
-  const shown = here?.question ? before(thread, here.question.replaces) : thread
+  const here = pending !== null && pending.conversation_id === conversationId ? pending : null
+  const shown = here?.question ? threadBefore(thread, here.question.replaces) : thread
   const turns: Turn[] = []
   for (const id of shown) {
     const event = store.events[id]
     if (event?.role === "user") {
-      turns.push({ key: keyOf(id), id: answerId(id), question: { text: questionText(event), event }, answer: undefined, asking: undefined })
+      turns.push({ key: keyOf(id), id: answerId(id), question: { text: questionText(event), event }, answer: undefined, pending: undefined })
     } else if (event) {
       const last = turns.at(-1)
       if (last?.id === id) last.answer = event
@@ -31,9 +31,9 @@ export function turnsOf(store: Store, conversationId: string | null, asking: Ask
   }
   if (!here) return turns
   const mine = here.event_id === null ? undefined : turns.find((turn) => turn.id === here.event_id)
-  if (mine) mine.asking = mine.answer ? undefined : here
+  if (mine) mine.pending = mine.answer ? undefined : here
   else if (here.question) {
-    turns.push({ key: here.key, id: here.event_id ?? undefined, question: { text: here.question.text }, answer: undefined, asking: here })
+    turns.push({ key: here.key, id: here.event_id ?? undefined, question: { text: here.question.text }, answer: undefined, pending: here })
   }
   return turns
 }

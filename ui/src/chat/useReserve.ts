@@ -3,7 +3,7 @@
 import { useLayoutEffect } from "react"
 import type { RefObject } from "react"
 
-export function useReserve(ref: RefObject<HTMLElement | null>, live: boolean, last: boolean): void {
+export function useReservedHeight(ref: RefObject<HTMLElement | null>, live: boolean, last: boolean): void {
   useLayoutEffect(() => {
     const element = ref.current
     if (!element || !live) return

@@ -27,7 +27,7 @@ export const answerText = (event: { segments: Segment[] }): string =>
     .map((segment) => segment.text)
     .join("\n\n")
 
-export function duration(ms: number): string {
+export function formatDuration(ms: number): string {
   const seconds = Math.round(ms / 1000)
   if (seconds < 1) return "under 1 s"
   if (seconds < 60) return `${seconds} s`
@@ -35,20 +35,20 @@ export function duration(ms: number): string {
   return minutes < 60 ? `${minutes} min ${seconds % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
 }
 
-const whole = new Intl.NumberFormat("en")
-export const tokens = (count: number) => `${whole.format(count)} ${count === 1 ? "token" : "tokens"}`
+const numberFormat = new Intl.NumberFormat("en")
+export const formatTokens = (count: number) => `${numberFormat.format(count)} ${count === 1 ? "token" : "tokens"}`
 
 /** How long it reasoned, where that is known. */
-export function thoughtTime(event: Answer): number | null {
+export function reasoningTime(event: Answer): number | null {
   const reasoning = new Set(event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.id))
   const spans = (event.timeline ?? []).filter((span) => reasoning.has(span.segment_id))
   if (spans.length === 0) return null
   return spans.reduce((sum, span) => sum + Math.max(0, span.ended_at - span.started_at), 0)
 }
 
-export function thoughtTokens(event: Answer): number | null {
-  const told = event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.reasoning_tokens)
-  const sum = told.reduce<number>((all, count) => all + (count ?? 0), 0)
+export function reasoningTokens(event: Answer): number | null {
+  const counts = event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.reasoning_tokens)
+  const sum = counts.reduce<number>((all, count) => all + (count ?? 0), 0)
   return event.usage?.reasoning_tokens ?? (sum > 0 ? sum : null)
 }
 
@@ -56,7 +56,7 @@ export const effortOf = (event: Answer): string | undefined =>
   event.effort_level ?? event.segments.find((segment) => segment.type === "reasoning")?.effort_level
 
 /** A tool's arguments or result, to be read. */
-export function shown(value: Json | undefined): string {
+export function formatJson(value: Json | undefined): string {
   if (value === undefined || value === null) return ""
   return typeof value === "string" ? value : JSON.stringify(value, null, 2)
 }

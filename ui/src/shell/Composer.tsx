@@ -2,7 +2,7 @@
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
 
 import { SendIcon, StopIcon } from "./icons"
-import { enters } from "./keys"
+import { isSubmitKey } from "./keys"
 import type { ComposerProps } from "./props"
 
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
@@ -55,7 +55,7 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
-          if (!enters(event) || event.altKey) return
+          if (!isSubmitKey(event) || event.altKey) return
           event.preventDefault()
           send()
         }}

@@ -7,7 +7,7 @@ import { chosenModel } from "../choices"
 import { plain } from "../text/visible"
 import { CheckIcon, DownIcon } from "./icons"
 import type { PickersProps, ViewBadgeProps } from "./props"
-import { EFFORTS, inForce, VIEWS, VIEW_NAMES } from "./views"
+import { EFFORTS, effectiveView, VIEWS, VIEW_NAMES } from "./views"
 
 interface Choice {
   value: string
@@ -57,7 +57,7 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
 export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView }: PickersProps) {
   const chosen = chosenModel(models, model)
   if (!chosen) return null
-  const force = inForce(view, chosen.view, views)
+  const force = effectiveView(view, chosen.view, views)
   const efforts = EFFORTS.filter(({ value }) => chosen.efforts.includes(value))
   return (
     <>

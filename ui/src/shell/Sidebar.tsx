@@ -11,14 +11,14 @@ import type { SidebarProps } from "./props"
 import { useConversations } from "./useConversations"
 import { useDebounced } from "./useDebounced"
 
-function groups(rows: readonly ConversationInfo[], found: boolean): [string, ConversationInfo[]][] {
-  const made = new Map<string, ConversationInfo[]>()
+function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, ConversationInfo[]][] {
+  const byHeading = new Map<string, ConversationInfo[]>()
   const now = Date.now()
   for (const row of rows) {
-    const name = found ? "Found" : dayGroup(row.updated_at, now)
-    made.set(name, [...(made.get(name) ?? []), row])
+    const name = isSearch ? "Found" : dayGroup(row.updated_at, now)
+    byHeading.set(name, [...(byHeading.get(name) ?? []), row])
   }
-  return [...made]
+  return [...byHeading]
 }
 
 export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner }: SidebarProps) {

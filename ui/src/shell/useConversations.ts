@@ -17,7 +17,7 @@ interface State {
 }
 
 type Action =
-  | { type: "asked" }
+  | { type: "requested" }
   | { type: "page"; rows: ConversationInfo[]; more: boolean; last: string | null; first: boolean; query: string }
   | { type: "failed"; message: string }
   | { type: "renamed"; id: string; title: string }
@@ -27,7 +27,7 @@ const START: State = { rows: [], more: false, last: null, loading: true, error: 
 
 function reduce(state: State, action: Action): State {
   switch (action.type) {
-    case "asked":
+    case "requested":
       return { ...state, loading: true, error: null }
     case "page": {
       const known = new Set(action.first ? [] : state.rows.map((row) => row.id))
@@ -50,7 +50,7 @@ export function useConversations(source: ConversationSource, query: string, vers
   const read = useCallback(
     async (after: string | null) => {
       const mine = ++turn.current
-      dispatch({ type: "asked" })
+      dispatch({ type: "requested" })
       try {
         const page = await source.list({ limit: PAGE, ...(query ? { q: query } : {}), ...(after ? { after } : {}) })
         if (mine !== turn.current) return

@@ -29,7 +29,7 @@ export const EFFORTS: readonly { value: Effort; name: string; note: string }[] =
 const ORDER = VIEWS.map(({ value }) => value)
 
 /** The view in force: what was asked for, but never more than the model gives this reader. */
-export function inForce(asked: View | undefined, most: View, views: readonly View[]): View {
-  const wanted = asked && views.includes(asked) ? asked : most
+export function effectiveView(requested: View | undefined, most: View, views: readonly View[]): View {
+  const wanted = requested && views.includes(requested) ? requested : most
   return ORDER[Math.max(ORDER.indexOf(wanted), ORDER.indexOf(most))] ?? most
 }

@@ -1,13 +1,13 @@
 // The head of a context: folded or open, how it stands, for how long, how sure; folded also what it came to.
 import { Seconds } from "../chat/Seconds"
-import { useStay } from "../chat/follow"
+import { useStopFollowing } from "../chat/follow"
 import { StopIcon } from "../shell/icons"
 import { plain, visible } from "../text/visible"
-import { textAt, wordsOf } from "./envelope"
+import { textAt, textOf } from "./envelope"
 import type { Context } from "./fold"
 import { useNow, useRoom } from "./room"
 import { titleOf } from "./rows"
-import { Flags, goesOn, StatusMark, statusOf, Sure, took, Who } from "./signs"
+import { Flags, isUnderWay, StatusMark, statusText, Confidence, contextDuration, ParticipantName } from "./signs"
 
 interface Props {
   context: Context
@@ -18,7 +18,7 @@ interface Props {
 export function ContextHead({ context, open, owner }: Props) {
   const now = useNow()
   const { toggle, cancel, mayCancel, live, skew, show } = useRoom()
-  const stay = useStay()
+  const stopFollowing = useStopFollowing()
   const running = context.status === "open" && context.start !== null
   const approach = context.start ? textAt(context.start.payload, "approach") : undefined
   const expected = context.start ? textAt(context.start.payload, "estimated_duration") : undefined
@@ -32,7 +32,7 @@ export function ContextHead({ context, open, owner }: Props) {
           data-testid="fold"
           aria-expanded={open}
           onClick={() => {
-            stay()
+            stopFollowing()
             toggle(context.key, !open)
           }}
         >
@@ -47,21 +47,21 @@ export function ContextHead({ context, open, owner }: Props) {
         )}
       </div>
       <div className="context__facts">
-        {context.owner !== owner && <Who id={context.owner} small />}
-        <span className="context__status">{statusOf(context)}</span>
-        {running && now === null ? <Seconds since={context.opened} running skew={skew} least={0} /> : <span className="seconds">{took(context, now ?? 0)}</span>}
+        {context.owner !== owner && <ParticipantName id={context.owner} small />}
+        <span className="context__status">{statusText(context)}</span>
+        {running && now === null ? <Seconds since={context.opened} running skew={skew} least={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {running && expected !== undefined && <span>of about <span dir="auto">{plain(expected)}</span></span>}
-        {context.confidence !== undefined && <Sure confidence={context.confidence} range={context.uncertainty} />}
+        {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.count > 1 && <span>{context.count - 1} {context.count === 2 ? "step" : "steps"}</span>}
         {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
-        {guests.length > 0 && <span className="context__guests">with {guests.slice(0, 4).map((id) => <Who key={id} id={id} small />)}</span>}
+        {guests.length > 0 && <span className="context__guests">with {guests.slice(0, 4).map((id) => <ParticipantName key={id} id={id} small />)}</span>}
         {open && approach !== undefined && <span dir="auto">{plain(approach)}</span>}
         {context.answer && (
           <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>Its answer</button>
         )}
       </div>
       {context.start && <Flags flags={context.start.flags} />}
-      {!open && context.conclusion && <p className="context__outcome" dir="auto">{context.conclusion.erased ? "(erased)" : visible(wordsOf(context.conclusion).slice(0, 400))}</p>}
+      {!open && context.conclusion && <p className="context__outcome" dir="auto">{context.conclusion.erased ? "(erased)" : visible(textOf(context.conclusion).slice(0, 400))}</p>}
     </div>
   )
 }
@@ -75,15 +75,15 @@ export function ContextLine({ context }: { context: Context }) {
     <button type="button" className="thinks" data-testid="thinks" data-status={context.status} onClick={() => show(context)}>
       <span className="thinks__head">
         <StatusMark context={context} />
-        <Who id={context.owner} />
+        <ParticipantName id={context.owner} />
         <span className="thinks__status">
-          {running ? "thinks" : context.status === "open" ? (goesOn(context) ? "is at work" : "worked") : context.status === "concluded" ? "thought" : context.status === "cancelled" ? "was stopped" : "broke off"}
+          {running ? "thinks" : context.status === "open" ? (isUnderWay(context) ? "is at work" : "worked") : context.status === "concluded" ? "thought" : context.status === "cancelled" ? "was stopped" : "broke off"}
         </span>
-        {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{took(context, now ?? 0)}</span>}
-        {context.confidence !== undefined && <Sure confidence={context.confidence} range={context.uncertainty} />}
+        {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
+        {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
       </span>
-      <span className="thinks__words" dir="auto">{visible((context.conclusion ? wordsOf(context.conclusion) : "") || titleOf(context))}</span>
+      <span className="thinks__words" dir="auto">{visible((context.conclusion ? textOf(context.conclusion) : "") || titleOf(context))}</span>
     </button>
   )
 }

@@ -6,12 +6,12 @@ import { familyOf } from "./envelope"
 import { ContextHead, ContextLine } from "./ContextHead"
 import type { Fold, Lane } from "./fold"
 import { useRoom } from "./room"
-import { Rows } from "./Rows"
+import { RowList } from "./Rows"
 import type { Target } from "./Rows"
 import { isNotice, laneRows, mainRows } from "./rows"
 import type { Filter, Folds, Row } from "./rows"
-import { Who } from "./signs"
-import { Act, Message, Notice, Step } from "./Step"
+import { ParticipantName } from "./signs"
+import { ActionMessage, Message, Notice, Step } from "./Step"
 
 interface ConversationProps {
   fold: Fold
@@ -26,8 +26,8 @@ interface ConversationProps {
 
 function drawMain(row: Row): ReactNode {
   if (row.type === "head") return <ContextLine context={row.context} />
-  if (familyOf(row.said.envelope.kind) === "mcp") return <Act said={row.said} />
-  return isNotice(row.said.envelope) || familyOf(row.said.envelope.kind) === "reasoning" ? <Notice envelope={row.said.envelope} {...(row.before && { more: row.before })} /> : <Message said={row.said} />
+  if (familyOf(row.item.envelope.kind) === "mcp") return <ActionMessage item={row.item} />
+  return isNotice(row.item.envelope) || familyOf(row.item.envelope.kind) === "reasoning" ? <Notice envelope={row.item.envelope} {...(row.before && { more: row.before })} /> : <Message item={row.item} />
 }
 
 export function ConversationPane({ fold, rev, filter, target, from, reading, onEarlier, foot }: ConversationProps) {
@@ -35,7 +35,7 @@ export function ConversationPane({ fold, rev, filter, target, from, reading, onE
   const rows = useMemo(() => mainRows(fold.main, filter), [fold, rev, filter])
   return (
     <section className="pane pane--main" data-pane="" aria-label="The conversation" data-testid="conversation">
-      <Rows
+      <RowList
         rows={rows}
         label="What was said to all"
         target={target}
@@ -69,7 +69,7 @@ export const LanePane = memo(function LanePane({ lane, rev, filter, folds, targe
   const draw = useCallback(
     (row: Row) =>
       row.type === "head" ? <ContextHead context={row.context} open={row.open} owner={lane.id} /> : (
-        <Step said={row.said} owner={row.said.context?.owner ?? lane.id} expanded={folds.get(row.said.key) === true} />
+        <Step item={row.item} owner={row.item.context?.owner ?? lane.id} expanded={folds.get(row.item.key) === true} />
       ),
     [lane.id, folds],
   )
@@ -77,10 +77,10 @@ export const LanePane = memo(function LanePane({ lane, rev, filter, folds, targe
   return (
     <section className="pane pane--lane" data-pane={lane.id} data-colour={colourOf(lane.id)} aria-label={lane.id} data-testid="lane">
       <header className="pane__head">
-        <h2 className="pane__name"><Who id={lane.id} /></h2>
+        <h2 className="pane__name"><ParticipantName id={lane.id} /></h2>
         <span className="pane__count">{contexts === 0 ? "" : contexts === 1 ? "1 reasoning" : `${contexts} reasonings`}</span>
       </header>
-      <Rows rows={rows} label={`What ${lane.id} thinks`} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? "Nothing of it here." : "Nothing yet."}</p>} />
+      <RowList rows={rows} label={`What ${lane.id} thinks`} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? "Nothing of it here." : "Nothing yet."}</p>} />
     </section>
   )
 })

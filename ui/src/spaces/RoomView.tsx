@@ -4,21 +4,21 @@ import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, us
 import { SearchIcon } from "../shell/icons"
 import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain, visible } from "../text/visible"
-import { CANCEL, familyOf, mayPerhaps, REQUEST, wordsOf } from "./envelope"
+import { CANCEL, familyOf, mayProbablySend, REQUEST, textOf } from "./envelope"
 import { Filters, ViewSwitch } from "./Filters"
-import type { Item, Said } from "./fold"
+import type { Item, EnvelopeItem } from "./fold"
 import { FilterIcon, LeaveIcon } from "./icons"
 import { ConversationPane, LanePane } from "./Panes"
-import { colours, NowContext, RoomContext } from "./room"
+import { colourAssigner, NowContext, RoomContext } from "./room"
 import type { Room } from "./room"
 import type { Target } from "./Rows"
 import { ALL, placeOf } from "./rows"
 import type { Filter, Folds } from "./rows"
-import { Say } from "./Say"
+import { MessageForm } from "./Say"
 import { Scrubber } from "./Scrubber"
 import { SearchDialog } from "./SearchDialog"
 import type { SpaceSession } from "./session"
-import { Strip } from "./Strip"
+import { ParticipantBar } from "./Strip"
 
 interface Props {
   session: SpaceSession
@@ -37,15 +37,15 @@ export function RoomView({ session, onLeave }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.snapshot)
   const { fold, scrub, head } = state
   const live = scrub.mode === "live"
-  const [colourOf] = useState(colours)
+  const [colourOf] = useState(colourAssigner)
   const [filter, setFilter] = useState<Filter>(ALL)
   const settled = useDeferredValue(filter)
   const [filtering, setFiltering] = useState(false)
   const [searching, setSearching] = useState(false)
   const [folds, setFolds] = useState<Folds>(new Map())
   const [goal, setGoal] = useState<Goal | null>(null)
-  const [wanted, setWanted] = useState<number | null>(null)
-  const [answering, setAnswering] = useState<Said | null>(null)
+  const [pendingSeq, setPendingSeq] = useState<number | null>(null)
+  const [answering, setAnswering] = useState<EnvelopeItem | null>(null)
   const panes = useRef<HTMLDivElement>(null)
 
   useEffect(() => {
@@ -60,7 +60,7 @@ export function RoomView({ session, onLeave }: Props) {
     })
   }, [])
 
-  const toPane = useCallback((pane: string) => {
+  const scrollToPane = useCallback((pane: string) => {
     const element = panes.current?.querySelector<HTMLElement>(`[data-pane="${CSS.escape(pane)}"]`)
     element?.scrollIntoView({ block: "nearest", inline: "center", behavior: "auto" })
   }, [])
@@ -83,35 +83,35 @@ export function RoomView({ session, onLeave }: Props) {
   }, [])
 
   useEffect(() => {
-    if (goal) toPane(goal.pane)
-  }, [goal, toPane])
+    if (goal) scrollToPane(goal.pane)
+  }, [goal, scrollToPane])
 
   // What was looked for by its number is shown as soon as it is here.
   useEffect(() => {
-    if (wanted === null) return
-    const item = fold.find(wanted)
+    if (pendingSeq === null) return
+    const item = fold.find(pendingSeq)
     if (!item) return
-    setWanted(null)
+    setPendingSeq(null)
     show(item)
-  }, [wanted, fold, state, show])
+  }, [pendingSeq, fold, state, show])
 
-  const lookUp = (seq: number) => {
+  const openHit = (seq: number) => {
     setSearching(false)
     if (fold.find(seq) === undefined) session.goTo(seq)
-    setWanted(seq)
+    setPendingSeq(seq)
   }
 
   const { me, capabilities, skew } = state
   const room = useMemo<Room>(
     () => ({
       me, live, skew: -skew, colourOf, show,
-      mayCancel: mayPerhaps(capabilities, CANCEL),
-      mayAsk: mayPerhaps(capabilities, REQUEST),
-      mayChat: mayPerhaps(capabilities, "chat"),
+      mayCancel: mayProbablySend(capabilities, CANCEL),
+      mayAsk: mayProbablySend(capabilities, REQUEST),
+      mayChat: mayProbablySend(capabilities, "chat"),
       toggle: (key, open) => setFolds((now) => new Map(now).set(key, open)),
       cancel: (context) => session.cancel(context),
-      approve: (said) => session.approve(said),
-      refuse: (said) => session.refuse(said),
+      approve: (item) => session.approve(item),
+      refuse: (item) => session.refuse(item),
       reply: setAnswering,
     }),
     [me, live, skew, colourOf, show, capabilities, session],
@@ -119,13 +119,13 @@ export function RoomView({ session, onLeave }: Props) {
 
   const lanes = [...fold.lanes.values()].filter((lane) => lane.works && !settled.without.has(lane.id))
   const shown = settled.view === "main" ? [] : lanes
-  const everybody = useMemo(() => {
+  const participantIds = useMemo(() => {
     const all = new Set(state.people.map(({ id }) => id))
     for (const id of fold.lanes.keys()) if (!id.startsWith("system:")) all.add(id)
     return [...all].toSorted((a, b) => a.localeCompare(b))
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the lanes grow in place
   }, [state.people, fold, fold.lanes.size])
-  for (const id of everybody) colourOf(id)
+  for (const id of participantIds) colourOf(id)
   const filtered = filter.hidden.size + filter.without.size + (filter.text === "" ? 0 : 1)
 
   return (
@@ -142,8 +142,8 @@ export function RoomView({ session, onLeave }: Props) {
               <button type="button" className="icon-button" data-testid="leave" aria-label="Leave the space" title="Leave" onClick={() => onLeave(null)}><LeaveIcon /></button>
             </div>
           </header>
-          {filtering && <Filters filter={filter} people={everybody} onFilter={change} />}
-          <Strip people={state.people} lanes={shown} colourOf={colourOf} onPane={toPane} />
+          {filtering && <Filters filter={filter} people={participantIds} onFilter={change} />}
+          <ParticipantBar people={state.people} lanes={shown} colourOf={colourOf} onPane={scrollToPane} />
           <Banner phase={state.phase} problem={state.problem} onDismiss={() => session.dismiss()} />
           <main className="panes" ref={panes} data-testid="panes">
             <ConversationPane
@@ -155,7 +155,7 @@ export function RoomView({ session, onLeave }: Props) {
               reading={state.reading}
               onEarlier={() => void session.earlier()}
               foot={
-                <Say
+                <MessageForm
                   me={me}
                   people={state.people.filter(({ present }) => present).map(({ id }) => id)}
                   past={!live}
@@ -164,8 +164,8 @@ export function RoomView({ session, onLeave }: Props) {
                   pending={state.pending}
                   answering={answering}
                   onAnswering={setAnswering}
-                  onSay={(text, more) => session.say(text, more)}
-                  onForget={(id) => session.forget(id)}
+                  onSend={(text, more) => session.sendMessage(text, more)}
+                  onDiscard={(id) => session.discard(id)}
                   onLive={() => session.live()}
                 />
               }
@@ -188,11 +188,11 @@ export function RoomView({ session, onLeave }: Props) {
             onPlay={() => session.play()}
             onPause={() => session.pause()}
             onLive={() => session.live()}
-            onSpeed={(speed) => session.pace(speed)}
+            onSpeed={(speed) => session.setSpeed(speed)}
           />
-          <Told state={state} />
+          <RoomAnnouncer state={state} />
         </div>
-        {searching && <SearchDialog search={session.search} onShow={lookUp} onClose={() => setSearching(false)} />}
+        {searching && <SearchDialog search={session.search} onShow={openHit} onClose={() => setSearching(false)} />}
       </NowContext>
     </RoomContext>
   )
@@ -210,8 +210,8 @@ function Banner({ phase, problem, onDismiss }: { phase: string; problem: string 
 }
 
 /** What a screen reader is told: words of the conversation, not every thought. */
-function Told({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
-  const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "said" && familyOf(one.envelope.kind) === "chat") : undefined
-  const words = last?.type === "said" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(wordsOf(last.envelope)).slice(0, 200)}` : ""
+function RoomAnnouncer({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
+  const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "envelope" && familyOf(one.envelope.kind) === "chat") : undefined
+  const words = last?.type === "envelope" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(textOf(last.envelope)).slice(0, 200)}` : ""
   return <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">{state.phase === "open" ? words : ""}</div>
 }

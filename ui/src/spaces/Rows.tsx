@@ -3,7 +3,7 @@
 import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 import type { ReactNode, RefObject } from "react"
 
-import { StayContext, useFollowEnd } from "../chat/follow"
+import { StopFollowingContext, useFollowEnd } from "../chat/follow"
 import { DownIcon } from "../shell/icons"
 import type { Row } from "./rows"
 
@@ -29,9 +29,9 @@ interface Props {
   empty?: ReactNode
 }
 
-export function Rows({ rows, label, target, draw, before, empty }: Props) {
-  const { box, inner, atEnd, toEnd, stay } = useFollowEnd()
-  const watch = useNear(box)
+export function RowList({ rows, label, target, draw, before, empty }: Props) {
+  const { box, inner, atEnd, toEnd, stopFollowing } = useFollowEnd()
+  const watch = useNearViewport(box)
   const groups = useMemo(() => {
     const made: Row[][] = []
     for (let from = 0; from < rows.length; from += GROUP) made.push(rows.slice(from, from + GROUP))
@@ -39,24 +39,24 @@ export function Rows({ rows, label, target, draw, before, empty }: Props) {
   }, [rows])
 
   const wanted = target === null ? -1 : rows.findIndex((row) => row.key === target.key)
-  const gone = useRef(0)
+  const lastTurn = useRef(0)
   const turn = target?.turn ?? 0
   useLayoutEffect(() => {
-    if (wanted < 0 || gone.current === turn) return
+    if (wanted < 0 || lastTurn.current === turn) return
     const row = box.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(target?.key ?? "")}"]`)
     if (!row) return
-    gone.current = turn
-    stay()
+    lastTurn.current = turn
+    stopFollowing()
     row.scrollIntoView({ block: "center", inline: "nearest" })
     row.focus({ preventScroll: true })
     row.classList.remove("row--found")
     // So that it begins anew where it is the same row again.
     void row.offsetWidth
     row.classList.add("row--found")
-  }, [wanted, turn, target?.key, box, stay])
+  }, [wanted, turn, target?.key, box, stopFollowing])
 
   return (
-    <StayContext value={stay}>
+    <StopFollowingContext value={stopFollowing}>
       <div className="rows">
         <div className="rows__scroll" ref={box} data-scroller tabIndex={0} role="region" aria-label={label}>
           <div className="rows__inner" ref={inner}>
@@ -76,31 +76,31 @@ export function Rows({ rows, label, target, draw, before, empty }: Props) {
           </button>
         )}
       </div>
-    </StayContext>
+    </StopFollowingContext>
   )
 }
 
-type Watch = (element: Element, told: (near: boolean, height: number) => void) => () => void
+type Watch = (element: Element, onChange: (near: boolean, height: number) => void) => () => void
 
-function useNear(box: RefObject<HTMLElement | null>): Watch {
+function useNearViewport(box: RefObject<HTMLElement | null>): Watch {
   const [near] = useState(() => {
-    const told = new Map<Element, (near: boolean, height: number) => void>()
+    const callbacks = new Map<Element, (near: boolean, height: number) => void>()
     let observer: IntersectionObserver | null = null
-    const watch: Watch = (element, tell) => {
+    const watch: Watch = (element, onChange) => {
       if (typeof IntersectionObserver === "undefined") {
-        tell(true, 0)
+        onChange(true, 0)
         return () => undefined
       }
       observer ??= new IntersectionObserver(
         (entries) => {
-          for (const entry of entries) told.get(entry.target)?.(entry.isIntersecting, entry.boundingClientRect.height)
+          for (const entry of entries) callbacks.get(entry.target)?.(entry.isIntersecting, entry.boundingClientRect.height)
         },
         { root: box.current, rootMargin: AROUND },
       )
-      told.set(element, tell)
+      callbacks.set(element, onChange)
       observer.observe(element)
       return () => {
-        told.delete(element)
+        callbacks.delete(element)
         observer?.unobserve(element)
       }
     }
@@ -123,7 +123,7 @@ const same = (a: readonly Row[], b: readonly Row[]) =>
   a.every((row, index) => {
     const other = b[index] as Row
     if (row.key !== other.key || row.rev !== other.rev || row.depth !== other.depth || row.type !== other.type) return false
-    return row.type === "head" ? row.open === (other as typeof row).open && row.context === (other as typeof row).context : row.said === (other as typeof row).said
+    return row.type === "head" ? row.open === (other as typeof row).open && row.context === (other as typeof row).context : row.item === (other as typeof row).item
   })
 
 const Group = memo(

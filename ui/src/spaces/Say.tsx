@@ -4,10 +4,10 @@ import { useEffect, useId, useRef, useState } from "react"
 
 import { preview } from "../chat/words"
 import { CloseIcon, SendIcon } from "../shell/icons"
-import { enters } from "../shell/keys"
+import { isSubmitKey } from "../shell/keys"
 import { plain, visible } from "../text/visible"
-import { wordsOf } from "./envelope"
-import type { Said } from "./fold"
+import { textOf } from "./envelope"
+import type { EnvelopeItem } from "./fold"
 import type { Pending } from "./session"
 
 interface Props {
@@ -19,14 +19,14 @@ interface Props {
   mute: boolean
   connected: boolean
   pending: readonly Pending[]
-  answering: Said | null
-  onAnswering: (said: Said | null) => void
-  onSay: (text: string, more: { to?: string; answers?: string }) => void
-  onForget: (id: string) => void
+  answering: EnvelopeItem | null
+  onAnswering: (item: EnvelopeItem | null) => void
+  onSend: (text: string, more: { to?: string; answers?: string }) => void
+  onDiscard: (id: string) => void
   onLive: () => void
 }
 
-export function Say({ me, people, past, mute, connected, pending, answering, onAnswering, onSay, onForget, onLive }: Props) {
+export function MessageForm({ me, people, past, mute, connected, pending, answering, onAnswering, onSend, onDiscard, onLive }: Props) {
   const [text, setText] = useState("")
   const [to, setTo] = useState("")
   const field = useRef<HTMLTextAreaElement>(null)
@@ -38,7 +38,7 @@ export function Say({ me, people, past, mute, connected, pending, answering, onA
   const ready = text.trim() !== "" && connected
   const send = () => {
     if (!ready) return
-    onSay(text.trim(), { ...(to !== "" && { to }), ...(answering && { answers: answering.envelope.id }) })
+    onSend(text.trim(), { ...(to !== "" && { to }), ...(answering && { answers: answering.envelope.id }) })
     setText("")
     onAnswering(null)
   }
@@ -61,8 +61,8 @@ export function Say({ me, people, past, mute, connected, pending, answering, onA
               {one.failure === undefined ? <span className="say__state">Sending…</span> : (
                 <>
                   <span className="say__state say__state--failed" role="alert" dir="auto">{visible(one.failure)}</span>
-                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onForget(one.id); field.current?.focus() }}>Write it anew</button>
-                  <button type="button" className="quiet-button" onClick={() => onForget(one.id)}>Leave it</button>
+                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onDiscard(one.id); field.current?.focus() }}>Write it anew</button>
+                  <button type="button" className="quiet-button" onClick={() => onDiscard(one.id)}>Leave it</button>
                 </>
               )}
             </li>
@@ -73,7 +73,7 @@ export function Say({ me, people, past, mute, connected, pending, answering, onA
         <form className="composer" aria-label="Say something" onSubmit={(event) => { event.preventDefault(); send() }}>
           {answering && (
             <p className="say__answering">
-              <span className="say__words"><span aria-hidden="true">↩ </span>To <bdi>{plain(answering.envelope.from)}</bdi>: <span dir="auto">{plain(preview(wordsOf(answering.envelope)))}</span></span>
+              <span className="say__words"><span aria-hidden="true">↩ </span>To <bdi>{plain(answering.envelope.from)}</bdi>: <span dir="auto">{plain(preview(textOf(answering.envelope)))}</span></span>
               <button type="button" className="icon-button say__close" aria-label="Not in answer to it" onClick={() => onAnswering(null)}><CloseIcon /></button>
             </p>
           )}
@@ -90,7 +90,7 @@ export function Say({ me, people, past, mute, connected, pending, answering, onA
             value={text}
             onChange={(event) => setText(event.target.value)}
             onKeyDown={(event) => {
-              if (!enters(event) || event.altKey) return
+              if (!isSubmitKey(event) || event.altKey) return
               event.preventDefault()
               send()
             }}

@@ -4,12 +4,12 @@ import { useMemo } from "react"
 import type { Envelope } from "./envelope"
 import { PauseIcon, PlayIcon } from "./icons"
 import { useRoom } from "./room"
-import { atOf, bars, SPEEDS } from "./scrub"
-import type { Scrub, Speed } from "./scrub"
-import { At, timeText } from "./signs"
+import { seqAt, activityBars, SPEEDS } from "./scrub"
+import type { Position, Speed } from "./scrub"
+import { Timestamp, formatTime } from "./signs"
 
 interface Props {
-  scrub: Scrub
+  scrub: Position
   head: number
   speed: Speed
   list: readonly Envelope[]
@@ -26,7 +26,7 @@ interface Props {
 const MOST_BARS = 120
 
 export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay, onPause, onLive, onSpeed }: Props) {
-  const at = Math.min(atOf(scrub, head), Math.max(head, 1))
+  const at = Math.min(seqAt(scrub, head), Math.max(head, 1))
   const live = scrub.mode === "live"
   const playing = scrub.mode === "playing"
   return (
@@ -47,7 +47,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
           className="scrubber__range"
           data-testid="scrub"
           aria-label="Where in the history"
-          aria-valuetext={`${at} of ${head}${now > 0 ? `, ${timeText(now)}` : ""}${live ? ", live" : ""}`}
+          aria-valuetext={`${at} of ${head}${now > 0 ? `, ${formatTime(now)}` : ""}${live ? ", live" : ""}`}
           min={1}
           max={Math.max(head, 1)}
           step={1}
@@ -62,7 +62,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
         />
       </div>
       <span className="scrubber__place" data-testid="place">
-        {live ? null : <At ts={now} />}
+        {live ? null : <Timestamp ts={now} />}
         <span className="scrubber__number">{at} / {head}</span>
       </span>
       <button type="button" className="live" data-testid="live" aria-pressed={live} onClick={onLive}>
@@ -80,7 +80,7 @@ function Picture({ list, head, length }: { list: readonly Envelope[]; head: numb
   const step = Math.max(1, Math.floor(head / MOST_BARS / 2))
   const rough = Math.max(count, Math.ceil(head / step) * step)
   // eslint-disable-next-line react-hooks/exhaustive-deps -- the list grows in place
-  const drawn = useMemo(() => bars(list, rough, count), [list, first, rough, count, Math.floor(length / step)])
+  const drawn = useMemo(() => activityBars(list, rough, count), [list, first, rough, count, Math.floor(length / step)])
   return (
     <svg className="scrubber__picture" viewBox={`0 0 ${count} 20`} preserveAspectRatio="none" aria-hidden="true">
       {drawn.map((bar, index) =>

@@ -6,23 +6,23 @@ import { Dialog } from "../shell/Dialog"
 import { CloseIcon, SearchIcon } from "../shell/icons"
 import { useDebounced } from "../shell/useDebounced"
 import { plain, visible } from "../text/visible"
-import type { Results } from "./api"
-import { wordsOf } from "./envelope"
-import { At, Who } from "./signs"
+import type { SearchResults } from "./api"
+import { textOf } from "./envelope"
+import { Timestamp, ParticipantName } from "./signs"
 
 interface Props {
-  search: (query: string, before: number | null, signal: AbortSignal) => Promise<Results>
+  search: (query: string, before: number | null, signal: AbortSignal) => Promise<SearchResults>
   onShow: (seq: number) => void
   onClose: () => void
 }
 
-interface Shown extends Results {
+interface Shown extends SearchResults {
   query: string
   problem?: string
 }
 
-const NONE: Shown = { query: "", found: [], more: false, before: null }
-const said = (error: unknown) => (error instanceof ApiError ? error.message : "The search did not work.")
+const NONE: Shown = { query: "", hits: [], more: false, before: null }
+const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "The search did not work.")
 
 export function SearchDialog({ search, onShow, onClose }: Props) {
   const [query, setQuery] = useState("")
@@ -43,7 +43,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
       (answer) => { setResults({ query: settled, ...answer }); setBusy(false) },
       (error: unknown) => {
         if (abort.signal.aborted) return
-        setResults({ ...NONE, query: settled, problem: said(error) })
+        setResults({ ...NONE, query: settled, problem: errorMessage(error) })
         setBusy(false)
       },
     )
@@ -53,8 +53,8 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
   const more = () => {
     setBusy(true)
     search(results.query, results.before, new AbortController().signal).then(
-      (answer) => { setResults({ ...results, ...answer, found: [...results.found, ...answer.found] }); setBusy(false) },
-      (error: unknown) => { setResults({ ...results, problem: said(error) }); setBusy(false) },
+      (answer) => { setResults({ ...results, ...answer, hits: [...results.hits, ...answer.hits] }); setBusy(false) },
+      (error: unknown) => { setResults({ ...results, problem: errorMessage(error) }); setBusy(false) },
     )
   }
 
@@ -71,14 +71,14 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
         </div>
         <div className="finder__found" aria-busy={busy} role="status">
           {results.problem !== undefined && <p className="form-error">{results.problem}</p>}
-          {results.query !== "" && !busy && results.found.length === 0 && results.problem === undefined && <p className="side__empty">Nothing found.</p>}
-          {results.found.length > 0 && (
+          {results.query !== "" && !busy && results.hits.length === 0 && results.problem === undefined && <p className="side__empty">Nothing found.</p>}
+          {results.hits.length > 0 && (
             <ul className="finder__list">
-              {results.found.map(({ envelope, snippet }) => (
+              {results.hits.map(({ envelope, snippet }) => (
                 <li key={envelope.seq}>
                   <button type="button" className="finder__one" data-testid="found" onClick={() => onShow(envelope.seq)}>
-                    <span className="finder__by"><Who id={envelope.from} small /><span className="step__label">{plain(envelope.kind)}</span><At ts={envelope.ts} full /></span>
-                    <span className="finder__words" dir="auto">{marked(snippet || wordsOf(envelope).slice(0, 300), results.query)}</span>
+                    <span className="finder__by"><ParticipantName id={envelope.from} small /><span className="step__label">{plain(envelope.kind)}</span><Timestamp ts={envelope.ts} full /></span>
+                    <span className="finder__words" dir="auto">{highlighted(snippet || textOf(envelope).slice(0, 300), results.query)}</span>
                   </button>
                 </li>
               ))}
@@ -91,7 +91,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
   )
 }
 
-function marked(text: string, query: string) {
+function highlighted(text: string, query: string) {
   const at = text.toLowerCase().indexOf(query.toLowerCase())
   if (at < 0) return visible(text)
   return <>{visible(text.slice(0, at))}<mark>{visible(text.slice(at, at + query.length))}</mark>{visible(text.slice(at + query.length))}</>

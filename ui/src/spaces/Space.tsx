@@ -15,7 +15,7 @@ import type { Socket } from "./session"
 
 const KEY = "pellucid.space."
 
-function kept(space: string): string | null {
+function storedToken(space: string): string | null {
   try {
     return sessionStorage.getItem(KEY + space)
   } catch {
@@ -23,7 +23,7 @@ function kept(space: string): string | null {
   }
 }
 
-function keep(space: string, token: string | null): void {
+function storeToken(space: string, token: string | null): void {
   try {
     if (token === null) sessionStorage.removeItem(KEY + space)
     else sessionStorage.setItem(KEY + space, token)
@@ -32,7 +32,7 @@ function keep(space: string, token: string | null): void {
   }
 }
 
-function open(space: string): Socket {
+function openSocket(space: string): Socket {
   const url = new URL(`/spaces/${encodeURIComponent(space)}/ws`, location.href)
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:"
   return new WebSocket(url) as unknown as Socket
@@ -40,7 +40,7 @@ function open(space: string): Socket {
 
 export function Space({ name }: { name: string | null }) {
   const [space, setSpace] = useState(name)
-  const [token, setToken] = useState(() => (name === null ? null : kept(name)))
+  const [token, setToken] = useState(() => (name === null ? null : storedToken(name)))
   const [problem, setProblem] = useState<string | null>(null)
   const [session, setSession] = useState<SpaceSession | null>(null)
 
@@ -50,16 +50,16 @@ export function Space({ name }: { name: string | null }) {
 
   useEffect(() => {
     if (space === null || token === null) return
-    const made = new SpaceSession({ space, token, open: () => open(space) })
+    const made = new SpaceSession({ space, token, open: () => openSocket(space) })
     setSession(made)
     made.start()
     const look = () => {
-      if (document.visibilityState === "visible") made.hurry()
+      if (document.visibilityState === "visible") made.reconnectNow()
     }
-    addEventListener("online", made.hurry)
+    addEventListener("online", made.reconnectNow)
     document.addEventListener("visibilitychange", look)
     return () => {
-      removeEventListener("online", made.hurry)
+      removeEventListener("online", made.reconnectNow)
       document.removeEventListener("visibilitychange", look)
       made.leave()
       setSession(null)
@@ -67,7 +67,7 @@ export function Space({ name }: { name: string | null }) {
   }, [space, token])
 
   const leave = useCallback((why: string | null) => {
-    if (space !== null) keep(space, null)
+    if (space !== null) storeToken(space, null)
     setToken(null)
     setProblem(why)
   }, [space])
@@ -79,7 +79,7 @@ export function Space({ name }: { name: string | null }) {
         space={space}
         problem={problem}
         onJoin={(chosen, typed) => {
-          keep(chosen, typed)
+          storeToken(chosen, typed)
           if (chosen !== name) history.replaceState(null, "", `/spaces/${encodeURIComponent(chosen)}`)
           setProblem(null)
           setSpace(chosen)

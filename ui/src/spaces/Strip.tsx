@@ -11,9 +11,9 @@ interface Props {
   onPane: (pane: string) => void
 }
 
-export function Strip({ people, lanes, colourOf, onPane }: Props) {
+export function ParticipantBar({ people, lanes, colourOf, onPane }: Props) {
   const { me } = useRoom()
-  const there = new Map(people.map(({ id, present }) => [id, present]))
+  const presence = new Map(people.map(({ id, present }) => [id, present]))
   const others = people.filter(({ id, present }) => present && id !== me && !lanes.some((lane) => lane.id === id))
   return (
     <nav className="strip" aria-label="Who is here">
@@ -21,14 +21,14 @@ export function Strip({ people, lanes, colourOf, onPane }: Props) {
         <li><button type="button" className="strip__one strip__one--main" data-testid="to-main" onClick={() => onPane("")}>Conversation</button></li>
         {lanes.map((lane) => {
           const thinking = [...lane.open].some((context) => context.start !== null)
-          const here = there.get(lane.id) === true
+          const isPresent = presence.get(lane.id) === true
           return (
             <li key={lane.id}>
-              <button type="button" className="strip__one" data-testid="to-lane" data-colour={colourOf(lane.id)} data-present={here} title={here ? "Here" : "Not here"} onClick={() => onPane(lane.id)}>
+              <button type="button" className="strip__one" data-testid="to-lane" data-colour={colourOf(lane.id)} data-present={isPresent} title={isPresent ? "Here" : "Not here"} onClick={() => onPane(lane.id)}>
                 <span className={thinking ? "strip__dot strip__dot--busy" : "strip__dot"} aria-hidden="true" />
                 <bdi className="strip__name">{plain(lane.id)}</bdi>
                 {thinking && <span className="visually-hidden">, thinking</span>}
-                {!here && <span className="visually-hidden">, not here</span>}
+                {!isPresent && <span className="visually-hidden">, not here</span>}
                 {lane.waiting.size > 0 && <span className="strip__waiting">{lane.waiting.size}<span className="visually-hidden"> waiting</span></span>}
               </button>
             </li>

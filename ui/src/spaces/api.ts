@@ -12,19 +12,19 @@ export interface Page {
   last: number | null
 }
 
-export interface Found {
+export interface SearchHit {
   envelope: Envelope
   /** The words around what was found. */
   snippet: string
 }
 
-export interface Results {
-  found: Found[]
+export interface SearchResults {
+  hits: SearchHit[]
   more: boolean
   before: number | null
 }
 
-export interface Asked {
+export interface PageQuery {
   after?: number
   before?: number
   limit?: number
@@ -32,9 +32,9 @@ export interface Asked {
 }
 
 export interface History {
-  page: (asked: Asked, signal?: AbortSignal) => Promise<Page>
+  page: (query: PageQuery, signal?: AbortSignal) => Promise<Page>
   /** The newest first; older ones are those before `before`. */
-  search: (query: string, before: number | null, signal?: AbortSignal) => Promise<Results>
+  search: (query: string, before: number | null, signal?: AbortSignal) => Promise<SearchResults>
 }
 
 type Obj = Record<string, unknown>
@@ -47,15 +47,15 @@ function rows(body: Obj): unknown[] {
   return []
 }
 
-export function historyOf(space: string, token: string, ask: typeof fetch = (input, init) => fetch(input, init)): History {
+export function historyOf(space: string, token: string, fetchFunction: typeof fetch = (input, init) => fetch(input, init)): History {
   const base = `/spaces/${encodeURIComponent(space)}`
 
   async function get(path: string, query: Record<string, string | number | boolean | undefined>, signal?: AbortSignal): Promise<Obj> {
-    const given = new URLSearchParams()
-    for (const [name, value] of Object.entries(query)) if (value !== undefined) given.set(name, `${value}`)
+    const params = new URLSearchParams()
+    for (const [name, value] of Object.entries(query)) if (value !== undefined) params.set(name, `${value}`)
     let response: Response
     try {
-      response = await ask(`${base}${path}?${given}`, {
+      response = await fetchFunction(`${base}${path}?${params}`, {
         headers: { accept: "application/json", authorization: `Bearer ${token}` },
         credentials: "omit",
         cache: "no-store",
@@ -67,8 +67,8 @@ export function historyOf(space: string, token: string, ask: typeof fetch = (inp
     }
     const body = object(await response.json().catch(() => null))
     if (response.ok) return body
-    const said = object(body["error"])["message"] ?? body["message"]
-    throw new ApiError(typeof said === "string" ? said : `The gateway answered with an error (${response.status}).`, response.status)
+    const message = object(body["error"])["message"] ?? body["message"]
+    throw new ApiError(typeof message === "string" ? message : `The gateway answered with an error (${response.status}).`, response.status)
   }
 
   return {
@@ -85,13 +85,13 @@ export function historyOf(space: string, token: string, ask: typeof fetch = (inp
 
     async search(query, before, signal) {
       const body = await get("/search", { q: query, limit: 40, before_seq: before ?? undefined, dialect: "mew/v0.4" }, signal)
-      const found = rows(body).flatMap((row) => {
+      const hits = rows(body).flatMap((row) => {
         const one = object(row)
         const envelope = readEnvelope(one["envelope"])
         const snippet = one["snippet"]
         return envelope ? [{ envelope, snippet: typeof snippet === "string" ? snippet : "" }] : []
       })
-      return { found, more: body["has_more"] === true, before: number(body["before"]) }
+      return { hits, more: body["has_more"] === true, before: number(body["before"]) }
     },
   }
 }

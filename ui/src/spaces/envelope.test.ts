@@ -2,9 +2,9 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
-import { confidenceOf, mayPerhaps, readEnvelope, readFrame, resultOf, toolOf, uncertaintyOf, wordsOf } from "./envelope"
+import { confidenceOf, mayProbablySend, readEnvelope, readFrame, resultOf, toolOf, uncertaintyOf, textOf } from "./envelope"
 import { Fold } from "./fold"
-import { ALL, laneRows, mainRows, searched, titleOf } from "./rows"
+import { ALL, laneRows, mainRows, searchableText, titleOf } from "./rows"
 
 describe("an envelope", () => {
   it("is read from anything without harm", () => {
@@ -17,7 +17,7 @@ describe("an envelope", () => {
           const fold = Fold.of([envelope])
           for (const row of [...mainRows(fold.main, ALL), ...[...fold.lanes.values()].flatMap((lane) => laneRows(lane.items, ALL, new Map()))]) {
             if (row.type === "head") titleOf(row.context)
-            else for (const of of [wordsOf, toolOf, resultOf, searched]) of(row.said.envelope)
+            else for (const of of [textOf, toolOf, resultOf, searchableText]) of(row.item.envelope)
           }
         }
       }),
@@ -33,7 +33,7 @@ describe("an envelope", () => {
   })
 
   it("says its words in many places", () => {
-    const words = (kind: string, payload: object) => wordsOf({ kind, payload: payload as never })
+    const words = (kind: string, payload: object) => textOf({ kind, payload: payload as never })
     expect(words("chat", { text: "a", message: "b" })).toBe("a")
     expect(words("reasoning/thought", { content: "a" })).toBe("a")
     expect(words("reasoning/thought", { reasoning: "a", action: "b" })).toBe("a")
@@ -51,7 +51,7 @@ describe("an envelope", () => {
 })
 
 it("what somebody may is guessed in their favour, and a plain no is a no", () => {
-  const may = (...capabilities: unknown[]) => mayPerhaps(capabilities, "reasoning/cancel")
+  const may = (...capabilities: unknown[]) => mayProbablySend(capabilities, "reasoning/cancel")
   expect([may("*"), may("reasoning/*"), may("reasoning.*"), may({ kind: ["chat", "**"] }), may("!chat"), may("/^reason/")]).toEqual([true, true, true, true, true, true])
   expect([may(), may("chat", "mcp/*"), may({ kind: "reasoning/start" }), may({}), may(7)]).toEqual([false, false, false, false, false])
 })

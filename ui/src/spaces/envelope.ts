@@ -94,11 +94,11 @@ const WORDS: Record<string, readonly string[]> = {
 const ANY = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
 
 /** What stands in a table under a name that somebody chose: `constructor` stands in none. */
-export const entry = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
+export const ownEntry = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
 
 /** What it says, wherever its sender put that; empty where it says nothing. */
-export function wordsOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): string {
-  for (const name of entry(WORDS, kind) ?? ANY) {
+export function textOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): string {
+  for (const name of ownEntry(WORDS, kind) ?? ANY) {
     const value = payload[name]
     if (typeof value === "string" && value !== "") return value
     const lines = Array.isArray(value) ? texts(value) : []
@@ -118,10 +118,10 @@ export const textsAt = (payload: Payload, name: string): string[] => texts(paylo
 
 export const metadataOf = (payload: Payload): Payload => (isObject(payload["metadata"]) ? (payload["metadata"] as Payload) : {})
 
-const share = (value: unknown) => (typeof value === "number" && value >= 0 && value <= 1 ? value : undefined)
+const fraction = (value: unknown) => (typeof value === "number" && value >= 0 && value <= 1 ? value : undefined)
 
 /** How sure its sender says to be, from 0 to 1. */
-export const confidenceOf = (payload: Payload): number | undefined => share(payload["confidence"]) ?? share(metadataOf(payload)["confidence"])
+export const confidenceOf = (payload: Payload): number | undefined => fraction(payload["confidence"]) ?? fraction(metadataOf(payload)["confidence"])
 
 export interface Range {
   low: number
@@ -130,12 +130,12 @@ export interface Range {
 }
 
 export function uncertaintyOf(payload: Payload): Range | undefined {
-  const said = payload["uncertainty"] ?? metadataOf(payload)["uncertainty"]
-  if (!isObject(said)) return undefined
-  const low = share(said["low"])
-  const high = share(said["high"])
+  const value = payload["uncertainty"] ?? metadataOf(payload)["uncertainty"]
+  if (!isObject(value)) return undefined
+  const low = fraction(value["low"])
+  const high = fraction(value["high"])
   if (low === undefined || high === undefined || low > high) return undefined
-  return { low, high, ...(typeof said["source"] === "string" && { source: said["source"] }) }
+  return { low, high, ...(typeof value["source"] === "string" && { source: value["source"] }) }
 }
 
 /** The tool that it calls or proposes to call, or else the method. */
@@ -165,17 +165,17 @@ export function resultOf({ payload }: Pick<Envelope, "payload">): Json | undefin
   return result
 }
 
-export const failed = ({ payload }: Pick<Envelope, "payload">): boolean => {
+export const isFailure = ({ payload }: Pick<Envelope, "payload">): boolean => {
   const { result, error } = payload
   return (error !== undefined && error !== null) || (isObject(result) && result["isError"] === true)
 }
 
 /** Nobody answers a notification. */
-export const wantsResponse = ({ payload }: Pick<Envelope, "payload">): boolean =>
+export const expectsResponse = ({ payload }: Pick<Envelope, "payload">): boolean =>
   !(typeof payload["method"] === "string" && payload["method"].startsWith("notifications/"))
 
 /** Whether it says that nobody waits any more for the answer to the request that it correlates to. */
-export const givesUp = ({ kind, payload }: Pick<Envelope, "kind" | "payload">): boolean => kind === REQUEST && payload["method"] === "notifications/cancelled"
+export const isRequestCancellation = ({ kind, payload }: Pick<Envelope, "kind" | "payload">): boolean => kind === REQUEST && payload["method"] === "notifications/cancelled"
 
 const REASONS: Readonly<Record<string, string>> = {
   no_longer_needed: "it is no longer needed",
@@ -192,18 +192,18 @@ const REASONS: Readonly<Record<string, string>> = {
 export function reasonOf(payload: Payload): string | undefined {
   const reason = textAt(payload, "reason")
   if (reason === undefined) return undefined
-  return entry(REASONS, reason) ?? (/^[a-z0-9]+(_[a-z0-9]+)+$/.test(reason) ? reason.replaceAll("_", " ") : reason)
+  return ownEntry(REASONS, reason) ?? (/^[a-z0-9]+(_[a-z0-9]+)+$/.test(reason) ? reason.replaceAll("_", " ") : reason)
 }
 
 /** The thoughts that this one stands for. */
-export const compressedBy = ({ payload }: Pick<Envelope, "payload">): string[] => texts(metadataOf(payload)["compresses"])
+export const compressedIds = ({ payload }: Pick<Envelope, "payload">): string[] => texts(metadataOf(payload)["compresses"])
 
 export interface Capability {
   kind?: unknown
 }
 
 /** Whether somebody with these capabilities may send that kind, as far as a page can say: the gateway decides. */
-export function mayPerhaps(capabilities: readonly unknown[], kind: string): boolean {
+export function mayProbablySend(capabilities: readonly unknown[], kind: string): boolean {
   return capabilities.some((one) => {
     const patterns = isObject(one) ? one["kind"] : one
     return (Array.isArray(patterns) ? patterns : [patterns]).some((pattern) => {

@@ -5,9 +5,9 @@ import { draw } from "../text/draw.testkit"
 import { ContextHead } from "./ContextHead"
 import type { Flag } from "./envelope"
 import { Fold } from "./fold"
-import type { Said } from "./fold"
-import { Act, Message, Step } from "./Step"
-import { said } from "./testkit"
+import type { EnvelopeItem } from "./fold"
+import { ActionMessage, Message, Step } from "./Step"
+import { makeEnvelope } from "./testkit"
 
 afterEach(() => {
   document.body.textContent = ""
@@ -16,30 +16,30 @@ afterEach(() => {
 const late: Flag = { code: "after_end", message: "context 'r' has ended <b>\u202ex</b>" }
 const marks = (box: HTMLElement) => [...box.querySelectorAll<HTMLElement>("[data-testid=flag]")]
 
-function found(fold: Fold, seq: number): Said {
+function itemAt(fold: Fold, seq: number): EnvelopeItem {
   const item = fold.find(seq)
-  if (item?.type !== "said") throw new Error("it is not there")
+  if (item?.type !== "envelope") throw new Error("it is not there")
   return item
 }
 
 it("a thought, a word and a call carry their marks, and those of what came back", () => {
   const fold = Fold.of([
-    said({ seq: 1, id: "r", kind: "reasoning/start", flags: [{ code: "unknown_reference", message: "nothing is called 'x'" }] }),
-    said({ seq: 2, kind: "reasoning/thought", context: "r", payload: { message: "Late." }, flags: [late, { code: "other", message: "more" }] }),
-    said({ seq: 3, kind: "chat", payload: { text: "A word." }, flags: [late] }),
-    said({ seq: 4, id: "call", kind: "mcp/request", payload: { method: "tools/list" } }),
-    said({ seq: 5, kind: "mcp/response", correlation: ["call"], from: "ada", flags: [late] }),
-    said({ seq: 6, kind: "chat", payload: { text: "Nothing about it." } }),
+    makeEnvelope({ seq: 1, id: "r", kind: "reasoning/start", flags: [{ code: "unknown_reference", message: "nothing is called 'x'" }] }),
+    makeEnvelope({ seq: 2, kind: "reasoning/thought", context: "r", payload: { message: "Late." }, flags: [late, { code: "other", message: "more" }] }),
+    makeEnvelope({ seq: 3, kind: "chat", payload: { text: "A word." }, flags: [late] }),
+    makeEnvelope({ seq: 4, id: "call", kind: "mcp/request", payload: { method: "tools/list" } }),
+    makeEnvelope({ seq: 5, kind: "mcp/response", correlation: ["call"], from: "ada", flags: [late] }),
+    makeEnvelope({ seq: 6, kind: "chat", payload: { text: "Nothing about it." } }),
   ])
-  const [thought, second] = marks(draw(<Step said={found(fold, 2)} owner="mara" expanded={false} />).box)
+  const [thought, second] = marks(draw(<Step item={itemAt(fold, 2)} owner="mara" expanded={false} />).box)
   expect(thought?.dataset["code"]).toBe("after_end")
   expect(thought?.textContent).toContain("Flagged: context 'r' has ended <b>")
   expect(thought?.textContent).not.toContain("\u202e")
   expect(thought?.querySelector("b")).toBeNull()
   expect(second?.textContent).toBe("⚑ Flagged: more")
-  expect(marks(draw(<Message said={found(fold, 3)} />).box)).toHaveLength(1)
-  expect(marks(draw(<Act said={found(fold, 4)} />).box)).toHaveLength(1)
-  expect(marks(draw(<Message said={found(fold, 6)} />).box)).toHaveLength(0)
+  expect(marks(draw(<Message item={itemAt(fold, 3)} />).box)).toHaveLength(1)
+  expect(marks(draw(<ActionMessage item={itemAt(fold, 4)} />).box)).toHaveLength(1)
+  expect(marks(draw(<Message item={itemAt(fold, 6)} />).box)).toHaveLength(0)
   const context = fold.context("r")
   if (!context) throw new Error("it is not there")
   expect(marks(draw(<ContextHead context={context} open={false} owner="mara" />).box)[0]?.textContent).toContain("nothing is called 'x'")

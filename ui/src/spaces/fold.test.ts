@@ -7,21 +7,21 @@ import { readEnvelope } from "./envelope"
 import type { Envelope } from "./envelope"
 import { Fold, outcomeOf } from "./fold"
 import type { Context, Item } from "./fold"
-import { picture, said, scripts } from "./testkit"
+import { picture, makeEnvelope, scripts } from "./testkit"
 
-interface Told {
+interface ExpectedTree {
   path: string
   owner: string
   status: string
   start: string | null
   answer: string | null
   led_to: string[]
-  steps: (number | Told)[]
+  steps: (number | ExpectedTree)[]
 }
 
-const recorded = JSON.parse(readFileSync("src/spaces/recorded.json", "utf8")) as { said: unknown[]; trees: Told[] }[]
+const recorded = JSON.parse(readFileSync("src/spaces/recorded.json", "utf8")) as { envelopes: unknown[]; trees: ExpectedTree[] }[]
 
-function told(context: Context): Told {
+function treeOf(context: Context): ExpectedTree {
   return {
     path: context.path,
     owner: context.owner,
@@ -29,19 +29,19 @@ function told(context: Context): Told {
     start: context.start?.id ?? null,
     answer: context.answer ? answerId(context) : null,
     led_to: [],
-    steps: context.steps.flatMap((step): (number | Told)[] => (step.type === "context" ? [told(step)] : [step.envelope.seq])),
+    steps: context.steps.flatMap((step): (number | ExpectedTree)[] => (step.type === "context" ? [treeOf(step)] : [step.envelope.seq])),
   }
 }
 
 const answerId = ({ answer }: Context) => answer?.envelope.id ?? null
 
 /** What the gateway says, with what came back to a request at the request: that is where the page shows it. */
-function expected(tree: Told, home: ReadonlyMap<number, number>, ids: ReadonlyMap<string, string>): Told {
+function expected(tree: ExpectedTree, home: ReadonlyMap<number, number>, ids: ReadonlyMap<string, string>): ExpectedTree {
   return {
     ...tree,
     led_to: [],
     answer: tree.answer === null ? null : (ids.get(tree.answer) ?? tree.answer),
-    steps: tree.steps.flatMap((step): (number | Told)[] => (typeof step === "object" ? [expected(step, home, ids)] : home.has(step) ? [] : [step])),
+    steps: tree.steps.flatMap((step): (number | ExpectedTree)[] => (typeof step === "object" ? [expected(step, home, ids)] : home.has(step) ? [] : [step])),
   }
 }
 
@@ -51,19 +51,19 @@ function all(items: readonly Item[]): Item[] {
 
 describe("the page and the gateway", () => {
   it.each(recorded.map((row, index) => [index, row] as const))("agree about conversation %i", (_, row) => {
-    const envelopes = row.said.map(readEnvelope).filter((one) => one !== null)
+    const envelopes = row.envelopes.map(readEnvelope).filter((one) => one !== null)
     const fold = Fold.of(envelopes)
     const home = new Map<number, number>()
     const ids = new Map<string, string>()
     for (const { seq, id } of envelopes) {
       const item = fold.find(seq)
-      if (item?.type === "said" && item.envelope.seq !== seq) {
+      if (item?.type === "envelope" && item.envelope.seq !== seq) {
         home.set(seq, item.envelope.seq)
         ids.set(id, item.envelope.id)
       }
     }
     const roots = fold.main.filter((item) => item.type === "context")
-    expect(roots.map(told)).toEqual(row.trees.map((tree) => expected(tree, home, ids)))
+    expect(roots.map(treeOf)).toEqual(row.trees.map((tree) => expected(tree, home, ids)))
   })
 })
 
@@ -103,7 +103,7 @@ describe("a fold", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
-        const waiting = all(fold.main).filter((item) => item.type === "said" && (outcomeOf(item) === "waiting" || item.proposal?.status === "open"))
+        const waiting = all(fold.main).filter((item) => item.type === "envelope" && (outcomeOf(item) === "waiting" || item.proposal?.status === "open"))
         const counted = [...fold.lanes.values()].flatMap((lane) => [...lane.waiting])
         expect(new Set(counted)).toEqual(new Set(waiting))
         const open = [...fold.openContexts].filter((one) => one.parent === null)
@@ -120,7 +120,7 @@ describe("a fold", () => {
         let before = new Map<Item, [number, string]>()
         for (const envelope of envelopes) {
           fold.feed(envelope)
-          const now = new Map(all(fold.main).map((item) => [item, [item.rev, look(item)] as [number, string]]))
+          const now = new Map(all(fold.main).map((item) => [item, [item.rev, shownFields(item)] as [number, string]]))
           for (const [item, [rev, seen]] of now) {
             const was = before.get(item)
             if (was && was[1] !== seen) expect(rev, `${item.key}: ${was[1]} -> ${seen}`).toBeGreaterThan(was[0])
@@ -133,22 +133,22 @@ describe("a fold", () => {
 })
 
 /** What of an item its own row shows. */
-function look(item: Item): string {
-  if (item.type === "said") return JSON.stringify([item.response?.seq, item.proposal?.status, item.compressed?.key])
+function shownFields(item: Item): string {
+  if (item.type === "envelope") return JSON.stringify([item.response?.seq, item.proposal?.status, item.compressed?.key])
   const { owner, start, status, confidence, count, waiting, conclusion, answer, participants } = item
   return JSON.stringify([owner, start?.seq, status, confidence, count, waiting.size, conclusion?.seq, answer?.key, participants.length])
 }
 
 describe("what became of it", () => {
-  const fold = (...envelopes: Partial<Envelope>[]) => Fold.of(envelopes.map((one, index) => said({ seq: index + 1, ...one })))
+  const fold = (...envelopes: Partial<Envelope>[]) => Fold.of(envelopes.map((one, index) => makeEnvelope({ seq: index + 1, ...one })))
 
   it("a request waits until something comes back", () => {
-    const asked = { id: "r1", kind: "mcp/request", from: "a", context: "s", payload: { method: "tools/call", params: { name: "scan" } } }
-    const open = fold({ id: "s", kind: "reasoning/start", from: "a" }, asked)
+    const requestFields = { id: "r1", kind: "mcp/request", from: "a", context: "s", payload: { method: "tools/call", params: { name: "scan" } } }
+    const open = fold({ id: "s", kind: "reasoning/start", from: "a" }, requestFields)
     expect(open.context("s")?.waiting.size).toBe(1)
-    const done = fold({ id: "s", kind: "reasoning/start", from: "a" }, asked, { kind: "mcp/response", from: "t", correlation: ["r1"], payload: { error: { message: "no" } } })
+    const done = fold({ id: "s", kind: "reasoning/start", from: "a" }, requestFields, { kind: "mcp/response", from: "t", correlation: ["r1"], payload: { error: { message: "no" } } })
     const request = done.find(2)
-    expect(request?.type === "said" && outcomeOf(request)).toBe("failed")
+    expect(request?.type === "envelope" && outcomeOf(request)).toBe("failed")
     expect(done.find(3)).toBe(request)
     expect(done.context("s")?.waiting.size).toBe(0)
   })
@@ -157,7 +157,7 @@ describe("what became of it", () => {
     const proposal = { id: "p", kind: "mcp/proposal", from: "a", payload: { method: "tools/call", params: { name: "deploy" } } }
     for (const [kind, status] of [["mcp/request", "fulfilled"], ["mcp/reject", "rejected"], ["mcp/withdraw", "withdrawn"]] as const) {
       const item = fold(proposal, { kind, from: "b", correlation: ["p"] }).find(1)
-      expect(item?.type === "said" && item.proposal?.status).toBe(status)
+      expect(item?.type === "envelope" && item.proposal?.status).toBe(status)
     }
   })
 
@@ -165,7 +165,7 @@ describe("what became of it", () => {
     for (const about of ["q", "s"]) {
       const page = fold({ id: "q", from: "mara" }, { id: "s", kind: "reasoning/start", from: "a", correlation: ["q"] }, { kind: "reasoning/conclusion", from: "a", context: "s" }, { id: "x", from: "a", correlation: [about] })
       const answer = page.find(4)
-      expect(answer?.type === "said" && answer.from.map(({ path }) => path)).toEqual(["s"])
+      expect(answer?.type === "envelope" && answer.from.map(({ path }) => path)).toEqual(["s"])
       expect(page.context("s")?.answer).toBe(answer)
     }
   })
@@ -178,8 +178,8 @@ describe("what became of it", () => {
       { id: "t3", kind: "reasoning/thought", from: "a", context: "s", payload: { metadata: { compresses: ["t1", "t2", "nobody"] } } },
     )
     const [one, , whole] = [2, 3, 4].map((seq) => page.find(seq))
-    expect(whole?.type === "said" && whole.compresses).toBe(2)
-    expect(one?.type === "said" && one.compressed).toBe(whole)
+    expect(whole?.type === "envelope" && whole.compresses).toBe(2)
+    expect(one?.type === "envelope" && one.compressed).toBe(whole)
   })
 
   it("a history that begins in the middle is read", () => {

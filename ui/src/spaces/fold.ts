@@ -9,7 +9,7 @@
 // at once, from the beginning or from wherever the fold stands, gives the same.
 import {
   CANCEL, CONCLUSION, GATEWAY, PRESENCE, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
-  compressedBy, confidenceOf, entry, familyOf, failed, givesUp, textAt, uncertaintyOf, wantsResponse,
+  compressedIds, confidenceOf, ownEntry, familyOf, isFailure, isRequestCancellation, textAt, uncertaintyOf, expectsResponse,
 } from "./envelope"
 import type { Envelope, Range } from "./envelope"
 
@@ -17,8 +17,8 @@ export type Status = "open" | "concluded" | "cancelled" | "abandoned"
 export type ProposalStatus = "open" | "fulfilled" | "rejected" | "withdrawn"
 
 /** Something that was said, and what became of it. */
-export interface Said {
-  readonly type: "said"
+export interface EnvelopeItem {
+  readonly type: "envelope"
   readonly key: string
   readonly envelope: Envelope
   /** Where it stands; null: in the conversation. */
@@ -26,14 +26,14 @@ export interface Said {
   /** The contexts that it came out of. */
   readonly from: readonly Context[]
   /** What it answers, where that is here. */
-  readonly answers: Said | null
+  readonly answers: EnvelopeItem | null
   /** What came back to a request. */
   response: Envelope | null
   /** That whoever asked waits no more. */
-  givenUp: Envelope | null
+  cancellation: Envelope | null
   proposal: { status: ProposalStatus; by: Envelope | null } | null
   /** The thought that stands for this one. */
-  compressed: Said | null
+  compressed: EnvelopeItem | null
   /** How many thoughts this one stands for. */
   compresses: number
   rev: number
@@ -58,21 +58,21 @@ export interface Context {
   endedBy: Envelope | null
   awaitsConclusion: boolean
   conclusion: Envelope | null
-  answer: Said | null
+  answer: EnvelopeItem | null
   answeredAfterEnd: boolean
-  ledTo: Said[]
+  ledTo: EnvelopeItem[]
   participants: string[]
   confidence: number | undefined
   uncertainty: Range | undefined
   /** How many envelopes stand in it, and in those inside it. */
   count: number
   /** Requests in it, or inside it, to which nothing came back, and proposals that are open. */
-  waiting: Set<Said>
+  waiting: Set<EnvelopeItem>
   steps: Item[]
   rev: number
 }
 
-export type Item = Said | Context
+export type Item = EnvelopeItem | Context
 
 export interface Lane {
   readonly id: string
@@ -81,15 +81,15 @@ export interface Lane {
   /** It reasons or acts, rather than only speaks. */
   works: boolean
   open: Set<Context>
-  waiting: Set<Said>
+  waiting: Set<EnvelopeItem>
   rev: number
 }
 
-type Standing = "unseen" | "implicit" | "open" | "stopped" | "closed"
-type Act = "start" | "step" | "conclusion" | "cancel" | "word"
-type Move = "open" | "nest" | "imply" | "stay" | "conclude" | "cancel" | "close" | "none"
+type ContextState = "unseen" | "implicit" | "open" | "stopped" | "closed"
+type Role = "start" | "step" | "conclusion" | "cancel" | "word"
+type Transition = "open" | "nest" | "imply" | "stay" | "conclude" | "cancel" | "close" | "none"
 
-const MOVES: Record<Standing, Record<Act, Move>> = {
+const TRANSITIONS: Record<ContextState, Record<Role, Transition>> = {
   unseen: { start: "open", step: "imply", conclusion: "imply", cancel: "none", word: "imply" },
   implicit: { start: "open", step: "stay", conclusion: "conclude", cancel: "cancel", word: "stay" },
   open: { start: "nest", step: "stay", conclusion: "conclude", cancel: "cancel", word: "stay" },
@@ -97,7 +97,7 @@ const MOVES: Record<Standing, Record<Act, Move>> = {
   closed: { start: "none", step: "none", conclusion: "none", cancel: "none", word: "none" },
 }
 
-const ACTS: Record<string, Act> = { [START]: "start", [CONCLUSION]: "conclusion", [CANCEL]: "cancel" }
+const ROLES: Record<string, Role> = { [START]: "start", [CONCLUSION]: "conclusion", [CANCEL]: "cancel" }
 const ANSWERS = new Set(["chat", RESPONSE])
 const LINKED = new Set([...ANSWERS, PROPOSAL, REQUEST])
 const SEGMENT = /^[A-Za-z0-9_-][A-Za-z0-9_.:@+~=-]*$/
@@ -107,16 +107,16 @@ const leaf = (path: string) => path.slice(path.lastIndexOf("/") + 1)
 const within = (path: string | null, of: string) => path !== null && (path === of || path.startsWith(`${of}/`))
 
 function ancestors(path: string): string[] {
-  const found: string[] = []
-  for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) found.push(path.slice(0, end))
-  return found
+  const paths: string[] = []
+  for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) paths.push(path.slice(0, end))
+  return paths
 }
 
 /** The one at that path, or the nearest that it stands in. */
 function nearest(among: ReadonlyMap<string, Context>, path: string): Context | null {
   for (const one of [path, ...ancestors(path)]) {
-    const found = among.get(one)
-    if (found) return found
+    const context = among.get(one)
+    if (context) return context
   }
   return null
 }
@@ -137,7 +137,7 @@ export class Fold {
   readonly #trees = new Map<string, Context>()
   readonly #names = new Map<string, string>()
   readonly #triggers = new Map<string, string>()
-  readonly #byId = new Map<string, Said>()
+  readonly #byId = new Map<string, EnvelopeItem>()
   readonly #bySeq = new Map<number, Item>()
   readonly #open = new Set<Context>()
 
@@ -157,7 +157,7 @@ export class Fold {
     return this.#contexts.get(this.#resolve(name))
   }
 
-  said(id: string): Said | undefined {
+  itemById(id: string): EnvelopeItem | undefined {
     return this.#byId.get(id)
   }
 
@@ -171,31 +171,31 @@ export class Fold {
     this.rev++
     if (envelope.kind === PRESENCE) this.#presence(envelope)
 
-    const act = entry(ACTS, envelope.kind) ?? (familyOf(envelope.kind) === "reasoning" && envelope.from !== GATEWAY ? "step" : "word")
+    const role = ownEntry(ROLES, envelope.kind) ?? (familyOf(envelope.kind) === "reasoning" && envelope.from !== GATEWAY ? "step" : "word")
     const path = envelope.context === null ? null : this.#resolve(envelope.context)
-    const [standing, found] = path === null ? (["unseen", undefined] as const) : this.#standing(path)
-    const move = path === null && act !== "start" ? "none" : MOVES[standing][act]
+    const [state, current] = path === null ? (["unseen", undefined] as const) : this.#stateOf(path)
+    const transition = path === null && role !== "start" ? "none" : TRANSITIONS[state][role]
     const links = this.#links(envelope, path)
 
     let context: Context | null = null
-    if (act === "start" && (path !== null || SEGMENT.test(envelope.id))) {
-      const opens = path === null ? envelope.id : standing === "unseen" || standing === "implicit" ? path : `${path}/${envelope.id}`
-      context = this.#opened(opens, envelope)
+    if (role === "start" && (path !== null || SEGMENT.test(envelope.id))) {
+      const opens = path === null ? envelope.id : state === "unseen" || state === "implicit" ? path : `${path}/${envelope.id}`
+      context = this.#openContext(opens, envelope)
       this.#bySeq.set(envelope.seq, context)
-      this.#touch(context, envelope)
+      this.#recordActivity(context, envelope)
       return
     }
     if (path !== null) {
-      if (move === "imply") context = this.#plant(path, envelope, null)
+      if (transition === "imply") context = this.#createContext(path, envelope, null)
       else context = nearest(this.#trees, path)
-      if (move === "conclude" && found) this.#end(found, envelope.payload["cancelled"] === true ? "cancelled" : envelope.from === GATEWAY ? "abandoned" : "concluded", envelope)
-      else if (move === "imply" && act === "conclusion" && context) this.#end(context, "concluded", envelope)
-      else if (move === "cancel" && found) this.#end(found, envelope.from === GATEWAY ? "abandoned" : "cancelled", envelope)
-      else if (move === "close" && found) found.awaitsConclusion = false
+      if (transition === "conclude" && current) this.#end(current, envelope.payload["cancelled"] === true ? "cancelled" : envelope.from === GATEWAY ? "abandoned" : "concluded", envelope)
+      else if (transition === "imply" && role === "conclusion" && context) this.#end(context, "concluded", envelope)
+      else if (transition === "cancel" && current) this.#end(current, envelope.from === GATEWAY ? "abandoned" : "cancelled", envelope)
+      else if (transition === "close" && current) current.awaitsConclusion = false
     }
-    const said = this.#say(envelope, context, links)
-    if (context) this.#touch(context, envelope)
-    this.#link(said, links)
+    const item = this.#addItem(envelope, context, links)
+    if (context) this.#recordActivity(context, envelope)
+    this.#link(item, links)
   }
 
   // --- contexts
@@ -210,7 +210,7 @@ export class Fold {
     return written
   }
 
-  #standing(path: string): [Standing, Context | undefined] {
+  #stateOf(path: string): [ContextState, Context | undefined] {
     const own = this.#contexts.get(path)
     if (own) {
       if (own.status !== "open") return [own.awaitsConclusion ? "stopped" : "closed", own]
@@ -220,10 +220,10 @@ export class Fold {
     return [above && above.status !== "open" ? "closed" : "unseen", above ?? undefined]
   }
 
-  #opened(path: string, start: Envelope): Context {
+  #openContext(path: string, start: Envelope): Context {
     const before = this.#contexts.get(path)
     const implicit = before && before.start === null && before.status === "open" ? before : null
-    const context = implicit ?? this.#plant(path, start, start)
+    const context = implicit ?? this.#createContext(path, start, start)
     if (implicit) {
       if (implicit.parent === null && implicit.owner !== start.from) {
         const lane = this.#lane(implicit.owner)
@@ -252,7 +252,7 @@ export class Fold {
     return context
   }
 
-  #plant(path: string, by: Envelope, start: Envelope | null): Context {
+  #createContext(path: string, by: Envelope, start: Envelope | null): Context {
     const above = path.lastIndexOf("/")
     const parent = above < 0 ? null : nearest(this.#trees, path.slice(0, above))
     const context: Context = {
@@ -302,31 +302,31 @@ export class Fold {
     return context
   }
 
-  #end(found: Context, status: Status, by: Envelope): void {
+  #end(context: Context, status: Status, by: Envelope): void {
     for (const one of this.#open) {
-      if (one === found || !one.path.startsWith(`${found.path}/`)) continue
+      if (one === context || !one.path.startsWith(`${context.path}/`)) continue
       if (one.start === null) {
         // It was never begun, and does not end otherwise: it is over with what it stands in.
         this.#contexts.delete(one.path)
-        this.#over(one, by)
+        this.#markEnded(one, by)
         continue
       }
       this.#close(one, status === "cancelled" ? "cancelled" : "abandoned", by, true)
     }
-    this.#close(found, status, by, by.kind === CANCEL)
+    this.#close(context, status, by, by.kind === CANCEL)
   }
 
   #close(context: Context, status: Status, by: Envelope, awaitsConclusion: boolean): void {
     context.status = status
     context.awaitsConclusion = awaitsConclusion
-    this.#over(context, by)
+    this.#markEnded(context, by)
   }
 
-  #over(context: Context, by: Envelope): void {
+  #markEnded(context: Context, by: Envelope): void {
     context.ended = Math.max(context.opened, by.ts)
     context.endedBy = by
     this.#open.delete(context)
-    this.#changed(context)
+    this.#markChanged(context)
     if (context.parent === null) {
       const lane = this.#lane(context.owner)
       lane.open.delete(context)
@@ -334,7 +334,7 @@ export class Fold {
   }
 
   /** Something was said in it. */
-  #touch(context: Context, envelope: Envelope): void {
+  #recordActivity(context: Context, envelope: Envelope): void {
     if (envelope.kind === CONCLUSION) context.conclusion = envelope
     // Who only did what it was asked for did not think along.
     const thinks = envelope.kind !== RESPONSE && envelope.from !== GATEWAY
@@ -348,11 +348,11 @@ export class Fold {
       one.active = Math.max(one.active, envelope.ts)
       one.count++
     }
-    this.#changed(context)
+    this.#markChanged(context)
   }
 
   /** It and what it stands in are to be drawn anew. */
-  #changed(context: Context): void {
+  #markChanged(context: Context): void {
     let root = context
     for (let one: Context | null = context; one; one = one.parent) {
       one.rev++
@@ -369,103 +369,103 @@ export class Fold {
     return lane
   }
 
-  #say(envelope: Envelope, context: Context | null, links: readonly Context[]): Said {
-    const meant = envelope.correlation.map((id) => this.#byId.get(id)).filter((one) => one !== undefined)
+  #addItem(envelope: Envelope, context: Context | null, links: readonly Context[]): EnvelopeItem {
+    const referenced = envelope.correlation.map((id) => this.#byId.get(id)).filter((one) => one !== undefined)
     if (envelope.kind === RESPONSE) {
-      const request = meant.find((one) => one.envelope.kind === REQUEST && one.response === null)
+      const request = referenced.find((one) => one.envelope.kind === REQUEST && one.response === null)
       if (request) {
         request.response = envelope
-        this.#settled(request)
+        this.#removeWaiting(request)
         this.#bySeq.set(envelope.seq, request)
-        this.#remember(envelope, request)
+        this.#registerId(envelope, request)
         return request
       }
     }
-    if (givesUp(envelope)) {
-      const request = meant.find((one) => one.envelope.kind === REQUEST && one.envelope.from === envelope.from && outcomeOf(one) === "waiting")
+    if (isRequestCancellation(envelope)) {
+      const request = referenced.find((one) => one.envelope.kind === REQUEST && one.envelope.from === envelope.from && outcomeOf(one) === "waiting")
       if (request) {
-        request.givenUp = envelope
-        this.#settled(request)
+        request.cancellation = envelope
+        this.#removeWaiting(request)
         this.#bySeq.set(envelope.seq, request)
         return request
       }
     }
     if (envelope.kind === WITHDRAW || envelope.kind === REJECT) {
-      const proposal = meant.find((one) => one.proposal?.status === "open")
+      const proposal = referenced.find((one) => one.proposal?.status === "open")
       if (proposal) {
-        this.#settle(proposal, envelope.kind === REJECT ? "rejected" : "withdrawn", envelope)
+        this.#resolveProposal(proposal, envelope.kind === REJECT ? "rejected" : "withdrawn", envelope)
         this.#bySeq.set(envelope.seq, proposal)
         return proposal
       }
     }
-    const said: Said = {
-      type: "said",
+    const item: EnvelopeItem = {
+      type: "envelope",
       key: `${envelope.seq}`,
       envelope,
       context,
       from: links,
-      answers: meant.find((one) => one.envelope.from !== envelope.from || one.envelope.kind === PROPOSAL) ?? null,
+      answers: referenced.find((one) => one.envelope.from !== envelope.from || one.envelope.kind === PROPOSAL) ?? null,
       response: null,
-      givenUp: null,
+      cancellation: null,
       proposal: envelope.kind === PROPOSAL ? { status: "open", by: null } : null,
       compressed: null,
       compresses: 0,
       rev: 0,
     }
-    this.#bySeq.set(envelope.seq, said)
-    if (envelope.id !== "") this.#byId.set(envelope.id, said)
-    if (envelope.kind === REQUEST) for (const one of meant) if (one.proposal?.status === "open") this.#settle(one, "fulfilled", envelope)
-    for (const id of compressedBy(envelope)) {
+    this.#bySeq.set(envelope.seq, item)
+    if (envelope.id !== "") this.#byId.set(envelope.id, item)
+    if (envelope.kind === REQUEST) for (const one of referenced) if (one.proposal?.status === "open") this.#resolveProposal(one, "fulfilled", envelope)
+    for (const id of compressedIds(envelope)) {
       const source = this.#byId.get(id)
-      if (!source || source === said || source.compressed || source.context !== context || !context) continue
-      source.compressed = said
+      if (!source || source === item || source.compressed || source.context !== context || !context) continue
+      source.compressed = item
       source.rev++
-      said.compresses++
+      item.compresses++
     }
     if (context) {
-      context.steps.push(said)
+      context.steps.push(item)
     } else {
-      this.main.push(said)
+      this.main.push(item)
       const lane = this.#lane(envelope.from)
       const family = familyOf(envelope.kind)
       if (family === "chat" || family === "mcp") {
-        lane.items.push(said)
+        lane.items.push(item)
         lane.rev++
       }
       if (envelope.kind === REQUEST || envelope.kind === PROPOSAL) lane.works = true
     }
-    if ((envelope.kind === REQUEST && wantsResponse(envelope)) || envelope.kind === PROPOSAL) this.#waits(said)
-    return said
+    if ((envelope.kind === REQUEST && expectsResponse(envelope)) || envelope.kind === PROPOSAL) this.#addWaiting(item)
+    return item
   }
 
   /** The response to what fulfilled a proposal is known by its own id too. */
-  #remember(envelope: Envelope, as: Said): void {
-    if (envelope.id !== "" && !this.#byId.has(envelope.id)) this.#byId.set(envelope.id, as)
+  #registerId(envelope: Envelope, item: EnvelopeItem): void {
+    if (envelope.id !== "" && !this.#byId.has(envelope.id)) this.#byId.set(envelope.id, item)
   }
 
-  #settle(proposal: Said, status: ProposalStatus, by: Envelope): void {
+  #resolveProposal(proposal: EnvelopeItem, status: ProposalStatus, by: Envelope): void {
     proposal.proposal = { status, by }
-    this.#settled(proposal)
+    this.#removeWaiting(proposal)
   }
 
-  #root(said: Said): Lane {
-    let root = said.context
+  #laneOf(item: EnvelopeItem): Lane {
+    let root = item.context
     while (root?.parent) root = root.parent
-    return this.#lane(root?.owner ?? said.envelope.from)
+    return this.#lane(root?.owner ?? item.envelope.from)
   }
 
-  #waits(said: Said): void {
-    for (let one = said.context; one; one = one.parent) one.waiting.add(said)
-    this.#root(said).waiting.add(said)
+  #addWaiting(item: EnvelopeItem): void {
+    for (let one = item.context; one; one = one.parent) one.waiting.add(item)
+    this.#laneOf(item).waiting.add(item)
   }
 
-  #settled(said: Said): void {
-    said.rev++
-    for (let one = said.context; one; one = one.parent) one.waiting.delete(said)
-    const lane = this.#root(said)
-    lane.waiting.delete(said)
+  #removeWaiting(item: EnvelopeItem): void {
+    item.rev++
+    for (let one = item.context; one; one = one.parent) one.waiting.delete(item)
+    const lane = this.#laneOf(item)
+    lane.waiting.delete(item)
     lane.rev++
-    if (said.context) this.#changed(said.context)
+    if (item.context) this.#markChanged(item.context)
   }
 
   #presence(envelope: Envelope): void {
@@ -481,30 +481,30 @@ export class Fold {
     const links: Context[] = []
     for (const name of envelope.correlation) {
       const triggered = this.#triggers.get(`${envelope.from}\n${name}`)
-      for (const found of [this.#contexts.get(this.#names.get(name) ?? name), triggered === undefined ? undefined : this.#contexts.get(triggered)]) {
-        if (!found || (found.start === null && found.status === "open") || found.owner !== envelope.from || links.includes(found)) continue
-        if (!within(path, found.path)) links.push(found)
+      for (const context of [this.#contexts.get(this.#names.get(name) ?? name), triggered === undefined ? undefined : this.#contexts.get(triggered)]) {
+        if (!context || (context.start === null && context.status === "open") || context.owner !== envelope.from || links.includes(context)) continue
+        if (!within(path, context.path)) links.push(context)
         break
       }
     }
     return links
   }
 
-  #link(said: Said, links: readonly Context[]): void {
-    for (const found of links) {
-      found.ledTo.push(said)
-      if (ANSWERS.has(said.envelope.kind) && !found.answeredAfterEnd) {
-        found.answer = said
-        found.answeredAfterEnd = found.status !== "open"
+  #link(item: EnvelopeItem, links: readonly Context[]): void {
+    for (const context of links) {
+      context.ledTo.push(item)
+      if (ANSWERS.has(item.envelope.kind) && !context.answeredAfterEnd) {
+        context.answer = item
+        context.answeredAfterEnd = context.status !== "open"
       }
-      this.#changed(found)
+      this.#markChanged(context)
     }
   }
 }
 
 /** Whether anything came back, and how it went. */
-export function outcomeOf(said: Said): "waiting" | "done" | "failed" | "given-up" | "none" {
-  if (said.response) return failed(said.response) ? "failed" : "done"
-  if (said.givenUp) return "given-up"
-  return said.envelope.kind === REQUEST && wantsResponse(said.envelope) ? "waiting" : "none"
+export function outcomeOf(item: EnvelopeItem): "waiting" | "done" | "failed" | "given-up" | "none" {
+  if (item.response) return isFailure(item.response) ? "failed" : "done"
+  if (item.cancellation) return "given-up"
+  return item.envelope.kind === REQUEST && expectsResponse(item.envelope) ? "waiting" : "none"
 }

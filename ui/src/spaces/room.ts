@@ -1,7 +1,7 @@
 // What every row of a space needs to know, and may do.
 import { createContext, useContext } from "react"
 
-import type { Context, Item, Said } from "./fold"
+import type { Context, Item, EnvelopeItem } from "./fold"
 
 export interface Room {
   me: string | null
@@ -17,18 +17,18 @@ export interface Room {
   /** Open whatever it stands in, and go there. */
   show: (item: Item) => void
   cancel: (context: Context) => void
-  approve: (proposal: Said) => void
-  refuse: (proposal: Said) => void
-  reply: (said: Said) => void
+  approve: (proposal: EnvelopeItem) => void
+  refuse: (proposal: EnvelopeItem) => void
+  reply: (item: EnvelopeItem) => void
 }
 
-const NOBODY: Room = {
+const NO_ROOM: Room = {
   me: null, live: false, skew: 0, mayCancel: false, mayAsk: false, mayChat: false,
   colourOf: () => 0,
   toggle: () => undefined, show: () => undefined, cancel: () => undefined, approve: () => undefined, refuse: () => undefined, reply: () => undefined,
 }
 
-export const RoomContext = createContext(NOBODY)
+export const RoomContext = createContext(NO_ROOM)
 export const useRoom = () => useContext(RoomContext)
 
 /** The time at which the page stands, where that is not now. */
@@ -38,17 +38,17 @@ export const useNow = () => useContext(NowContext)
 const COLOURS = 8
 
 /** A colour for each of them: the same for as long as the page is open, and as a rule the next time. */
-export function colours(): (who: string) => number {
-  const given = new Map<string, number>()
+export function colourAssigner(): (who: string) => number {
+  const assigned = new Map<string, number>()
   const taken = new Set<number>()
   return (who) => {
-    const known = given.get(who)
+    const known = assigned.get(who)
     if (known !== undefined) return known
     let sum = 0
     for (const character of who) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) >>> 0
     let colour = sum % COLOURS
     if (taken.size < COLOURS) while (taken.has(colour)) colour = (colour + 1) % COLOURS
-    given.set(who, colour)
+    assigned.set(who, colour)
     taken.add(colour)
     return colour
   }

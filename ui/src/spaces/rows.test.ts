@@ -4,27 +4,27 @@ import { describe, expect, it } from "vitest"
 
 import { outcomeOf, Fold } from "./fold"
 import type { Context, Item } from "./fold"
-import { ALL, GROUPS, groupOf, laneRows, mainRows, placeOf, searched } from "./rows"
+import { ALL, GROUPS, groupOf, laneRows, mainRows, placeOf, searchableText } from "./rows"
 import type { Filter, Row } from "./rows"
-import { said, scripts } from "./testkit"
+import { makeEnvelope, scripts } from "./testkit"
 
 const lanes = (fold: Fold, filter: Filter, folds = new Map<string, boolean>()): Row[] =>
   [...fold.lanes.values()].flatMap((lane) => laneRows(lane.items, filter, folds))
 
-const item = (row: Row): Item => (row.type === "head" ? row.context : row.said)
+const itemOf = (row: Row): Item => (row.type === "head" ? row.context : row.item)
 
 function contexts(fold: Fold): Context[] {
-  const found: Context[] = []
+  const result: Context[] = []
   const look = (items: readonly Item[]) => {
     for (const one of items) {
       if (one.type === "context") {
-        found.push(one)
+        result.push(one)
         look(one.steps)
       }
     }
   }
   look(fold.main)
-  return found
+  return result
 }
 
 const filters = fc.record({
@@ -42,10 +42,10 @@ describe("the rows", () => {
         for (const rows of [mainRows(fold.main, filter), lanes(fold, filter)]) {
           expect(new Set(rows.map(({ key }) => key)).size).toBe(rows.length)
           for (const row of rows) {
-            if (row.type !== "said") continue
-            expect(filter.hidden.has(groupOf(row.said.envelope.kind))).toBe(false)
-            expect(filter.without.has(row.said.envelope.from)).toBe(false)
-            const words = [row.said.envelope, row.said.response].flatMap((one) => (one ? [searched(one)] : [])).join()
+            if (row.type !== "item") continue
+            expect(filter.hidden.has(groupOf(row.item.envelope.kind))).toBe(false)
+            expect(filter.without.has(row.item.envelope.from)).toBe(false)
+            const words = [row.item.envelope, row.item.response].flatMap((one) => (one ? [searchableText(one)] : [])).join()
             expect(words).toContain(filter.text)
           }
         }
@@ -61,12 +61,12 @@ describe("the rows", () => {
         const folds = new Map<string, boolean>(all.map(({ key }) => [key, true]))
         for (const { seq } of envelopes) folds.set(`${seq}`, true)
         const rows = lanes(fold, ALL, folds)
-        const shown = new Set(rows.map(item))
+        const shown = new Set(rows.map(itemOf))
         for (const context of all) {
           expect(shown.has(context)).toBe(true)
           for (const step of context.steps) expect(shown.has(step)).toBe(true)
         }
-        const depths = new Map(rows.map((row) => [item(row), row.depth]))
+        const depths = new Map(rows.map((row) => [itemOf(row), row.depth]))
         for (const context of all) for (const step of context.steps) expect(depths.get(step)).toBe((depths.get(context) ?? 0) + 1)
       }),
     )
@@ -77,7 +77,7 @@ describe("the rows", () => {
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
         const rows = lanes(fold, { ...ALL, view: "folded" })
-        const shown = new Set(rows.map(item))
+        const shown = new Set(rows.map(itemOf))
         for (const lane of fold.lanes.values()) {
           for (const waiting of lane.waiting) {
             if (waiting.compressed) continue
@@ -94,12 +94,12 @@ describe("the rows", () => {
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
         for (const { seq } of envelopes) {
-          const found = fold.find(seq) as Item
-          const { key, lane, within } = placeOf(found)
+          const target = fold.find(seq) as Item
+          const { key, lane, within } = placeOf(target)
           const folds = new Map(within.map((one) => [one.key, true]))
-          if (found.type === "said" && found.compressed) folds.set(found.compressed.key, true)
+          if (target.type === "envelope" && target.compressed) folds.set(target.compressed.key, true)
           const rows = lane === null ? mainRows(fold.main, ALL) : laneRows(fold.lanes.get(lane)?.items ?? [], ALL, folds)
-          const keys = rows.flatMap((row) => [row.key, ...(row.type === "said" ? (row.before ?? []).map((one) => one.key) : [])])
+          const keys = rows.flatMap((row) => [row.key, ...(row.type === "item" ? (row.before ?? []).map((one) => one.key) : [])])
           expect(keys).toContain(key)
         }
       }),
@@ -107,15 +107,15 @@ describe("the rows", () => {
   })
 
   it("say in one line that several came", () => {
-    const came = (seq: number, id: string) => said({ seq, from: "system:gateway", kind: "system/presence", payload: { event: "join", participant: { id } } })
-    const rows = mainRows(Fold.of([came(1, "a"), came(2, "b"), said({ seq: 3 }), came(4, "c")]).main, ALL)
-    expect(rows.map((row) => row.type === "said" && (row.before ?? []).length)).toEqual([1, 0, 0])
+    const came = (seq: number, id: string) => makeEnvelope({ seq, from: "system:gateway", kind: "system/presence", payload: { event: "join", participant: { id } } })
+    const rows = mainRows(Fold.of([came(1, "a"), came(2, "b"), makeEnvelope({ seq: 3 }), came(4, "c")]).main, ALL)
+    expect(rows.map((row) => row.type === "item" && (row.before ?? []).length)).toEqual([1, 0, 0])
   })
 
   it("say in one line that somebody came and went, however often", () => {
-    const told = (seq: number, id: string, event: string) => said({ seq, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } })
-    const often = Array.from({ length: 60 }, (_, index) => told(index + 1, "alice", index % 2 === 0 ? "leave" : "join"))
-    const rows = mainRows(Fold.of([...often, told(61, "bob", "invited"), said({ seq: 62 })]).main, ALL)
-    expect(rows.map((row) => row.type === "said" && (row.before ?? []).length)).toEqual([59, 0, 0])
+    const presence = (seq: number, id: string, event: string) => makeEnvelope({ seq, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } })
+    const often = Array.from({ length: 60 }, (_, index) => presence(index + 1, "alice", index % 2 === 0 ? "leave" : "join"))
+    const rows = mainRows(Fold.of([...often, presence(61, "bob", "invited"), makeEnvelope({ seq: 62 })]).main, ALL)
+    expect(rows.map((row) => row.type === "item" && (row.before ?? []).length)).toEqual([59, 0, 0])
   })
 })

@@ -1,9 +1,9 @@
 // What is drawn of a lane or of the conversation: its items as a flat list of rows, by what is folded and filtered. Flat,
 // so that only those near the screen need to be drawn, however deep the trees are.
-import { alike, personOf } from "./comings"
-import { CANCEL, CONCLUSION, entry, familyOf, textAt, wordsOf } from "./envelope"
+import { mayShareLine, participantOf } from "./comings"
+import { CANCEL, CONCLUSION, ownEntry, familyOf, textAt, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
-import type { Context, Item, Said } from "./fold"
+import type { Context, Item, EnvelopeItem } from "./fold"
 
 /** `full`: everything. `folded`: a line or two for each context. `main`: the conversation alone. */
 export type SpaceView = "full" | "folded" | "main"
@@ -20,7 +20,7 @@ const GROUP_OF: Record<string, Group> = {
 }
 
 export function groupOf(kind: string): Group {
-  const own = entry(GROUP_OF, kind)
+  const own = ownEntry(GROUP_OF, kind)
   if (own) return own
   const family = familyOf(kind)
   return family === "reasoning" ? "thoughts" : family === "mcp" ? "tools" : family === "chat" ? "chat" : "notices"
@@ -44,17 +44,17 @@ export type Folds = ReadonlyMap<string, boolean>
 export type Row =
   | { type: "head"; key: string; context: Context; depth: number; open: boolean; rev: number }
   | {
-      type: "said"
+      type: "item"
       key: string
-      said: Said
+      item: EnvelopeItem
       depth: number
       rev: number
       /** Others who came or went right before: one line says it of all. */
-      before?: readonly Said[]
+      before?: readonly EnvelopeItem[]
     }
 
 /** All the words of an envelope that a reader sees, in lower case. */
-export function searched(envelope: Envelope): string {
+export function searchableText(envelope: Envelope): string {
   return `${envelope.from} ${envelope.kind} ${strings(envelope.payload).join(" ")}`.toLowerCase()
 }
 
@@ -64,13 +64,13 @@ function strings(value: unknown, depth = 0): string[] {
   return Object.values(value).flatMap((one) => strings(one, depth + 1))
 }
 
-const matches = (said: Said, text: string) =>
-  text === "" || searched(said.envelope).includes(text) || (said.response !== null && searched(said.response).includes(text))
+const matches = (item: EnvelopeItem, text: string) =>
+  text === "" || searchableText(item.envelope).includes(text) || (item.response !== null && searchableText(item.response).includes(text))
 
-const isHit = (context: Context, text: string) => context.start !== null && searched(context.start).includes(text)
+const startMatches = (context: Context, text: string) => context.start !== null && searchableText(context.start).includes(text)
 
 /** Whether a context is open that nobody folded or opened by hand. */
-function byItself(context: Context, last: boolean, filter: Filter): boolean {
+function isOpenByDefault(context: Context, last: boolean, filter: Filter): boolean {
   if (filter.text !== "") return true
   if (filter.view !== "full") return false
   return context.status === "open" ? true : context.parent === null ? last : true
@@ -81,8 +81,8 @@ export function laneRows(items: readonly Item[], filter: Filter, folds: Folds): 
   const rows: Row[] = []
   const last = items.findLast((item) => item.type === "context")
   for (const item of items) {
-    if (item.type === "said") add(rows, item, 0, filter, folds)
-    else grow(rows, item, 0, item === last, filter, folds)
+    if (item.type === "envelope") addItem(rows, item, 0, filter, folds)
+    else addContext(rows, item, 0, item === last, filter, folds)
   }
   return rows
 }
@@ -91,9 +91,9 @@ export function laneRows(items: readonly Item[], filter: Filter, folds: Folds): 
 export function mainRows(items: readonly Item[], filter: Filter): Row[] {
   const rows: Row[] = []
   for (const item of items) {
-    if (item.type === "said") {
-      if (add(rows, item, 0, filter, NO_FOLDS)) gather(rows)
-    } else if (filter.view !== "main" && !filter.without.has(item.owner) && (filter.text === "" || isHit(item, filter.text))) {
+    if (item.type === "envelope") {
+      if (addItem(rows, item, 0, filter, NO_FOLDS)) mergePresence(rows)
+    } else if (filter.view !== "main" && !filter.without.has(item.owner) && (filter.text === "" || startMatches(item, filter.text))) {
       rows.push({ type: "head", key: item.key, context: item, depth: 0, open: false, rev: item.rev })
     }
   }
@@ -105,56 +105,56 @@ const MOST_GATHERED = 100
 const MOST_NAMED = 12
 
 /** The last two rows become one where both say that somebody came or went. */
-function gather(rows: Row[]): void {
+function mergePresence(rows: Row[]): void {
   const [before, last] = rows.slice(-2)
-  if (before?.type !== "said" || last?.type !== "said") return
-  const [a, b] = [before.said.envelope, last.said.envelope]
-  if (!alike(a, b)) return
-  const gathered = [...(before.before ?? []), before.said]
-  const who = new Set(gathered.map((one) => personOf(one.envelope)))
-  if (gathered.length >= MOST_GATHERED || who.add(personOf(b)).size > MOST_NAMED) return
+  if (before?.type !== "item" || last?.type !== "item") return
+  const [a, b] = [before.item.envelope, last.item.envelope]
+  if (!mayShareLine(a, b)) return
+  const gathered = [...(before.before ?? []), before.item]
+  const who = new Set(gathered.map((one) => participantOf(one.envelope)))
+  if (gathered.length >= MOST_GATHERED || who.add(participantOf(b)).size > MOST_NAMED) return
   rows.splice(-2, 2, { ...last, before: gathered, rev: last.rev + gathered.length })
 }
 
-function add(rows: Row[], said: Said, depth: number, filter: Filter, folds: Folds): boolean {
-  const { envelope } = said
-  if (filter.without.has(envelope.from) || filter.hidden.has(groupOf(envelope.kind)) || !matches(said, filter.text)) return false
-  if (said.compressed && filter.text === "" && folds.get(said.compressed.key) !== true) return false
-  rows.push({ type: "said", key: said.key, said, depth, rev: said.rev })
+function addItem(rows: Row[], item: EnvelopeItem, depth: number, filter: Filter, folds: Folds): boolean {
+  const { envelope } = item
+  if (filter.without.has(envelope.from) || filter.hidden.has(groupOf(envelope.kind)) || !matches(item, filter.text)) return false
+  if (item.compressed && filter.text === "" && folds.get(item.compressed.key) !== true) return false
+  rows.push({ type: "item", key: item.key, item, depth, rev: item.rev })
   return true
 }
 
 /** Whether there is anything of it to be seen. */
-function grow(rows: Row[], context: Context, depth: number, last: boolean, filter: Filter, folds: Folds): boolean {
-  const open = folds.get(context.key) ?? byItself(context, last, filter)
+function addContext(rows: Row[], context: Context, depth: number, last: boolean, filter: Filter, folds: Folds): boolean {
+  const open = folds.get(context.key) ?? isOpenByDefault(context, last, filter)
   const place = rows.length
   rows.push({ type: "head", key: context.key, context, depth, open, rev: context.rev })
   let any = false
   if (open) {
     for (const step of context.steps) {
-      const shown = step.type === "said" ? add(rows, step, depth + 1, filter, folds) : grow(rows, step, depth + 1, true, filter, folds)
+      const shown = step.type === "envelope" ? addItem(rows, step, depth + 1, filter, folds) : addContext(rows, step, depth + 1, true, filter, folds)
       any = any || shown
     }
   } else {
     // Whatever somebody has to act on is in sight, folded or not.
-    for (const said of context.waiting) any = add(rows, said, depth + 1, filter, folds) || any
+    for (const waiting of context.waiting) any = addItem(rows, waiting, depth + 1, filter, folds) || any
     // What is folded and has the words is found all the same.
-    if (filter.text !== "" && !any) any = holds(context, filter.text)
+    if (filter.text !== "" && !any) any = containsText(context, filter.text)
   }
-  if (filter.text !== "" && !any && !isHit(context, filter.text)) {
+  if (filter.text !== "" && !any && !startMatches(context, filter.text)) {
     rows.length = place
     return false
   }
   return true
 }
 
-const holds = (context: Context, text: string): boolean =>
-  context.steps.some((step) => (step.type === "said" ? matches(step, text) : isHit(step, text) || holds(step, text)))
+const containsText = (context: Context, text: string): boolean =>
+  context.steps.some((step) => (step.type === "envelope" ? matches(step, text) : startMatches(step, text) || containsText(step, text)))
 
 /** The key of the row in which an item stands, and those of the contexts that must be open for it to be seen. */
 export function placeOf(item: Item): { key: string; lane: string | null; within: Context[] } {
   const chain: Context[] = []
-  for (let one = item.type === "said" ? item.context : item.parent; one; one = one.parent) chain.push(one)
+  for (let one = item.type === "envelope" ? item.context : item.parent; one; one = one.parent) chain.push(one)
   const root = chain.at(-1) ?? (item.type === "context" ? item : null)
   return { key: item.key, lane: root?.owner ?? null, within: chain }
 }
@@ -162,8 +162,8 @@ export function placeOf(item: Item): { key: string; lane: string | null; within:
 /** What a context is called: what its start says, or where it stands. */
 export function titleOf(context: Context): string {
   if (context.start?.erased) return "(erased)"
-  const said = context.start ? wordsOf(context.start) || (textAt(context.start.payload, "goal") ?? "") : ""
-  return said.split("\n", 1)[0]?.slice(0, 300) || context.path.slice(context.path.lastIndexOf("/") + 1)
+  const text = context.start ? textOf(context.start) || (textAt(context.start.payload, "goal") ?? "") : ""
+  return text.split("\n", 1)[0]?.slice(0, 300) || context.path.slice(context.path.lastIndexOf("/") + 1)
 }
 
 export const isNotice = (envelope: Envelope) => groupOf(envelope.kind) === "notices"

@@ -4,13 +4,13 @@ import { describe, expect, it } from "vitest"
 
 import type { Envelope } from "./envelope"
 import { Log } from "./log"
-import { atOf, bars, LIVE, LONGEST_PAUSE, played, stepped } from "./scrub"
-import type { Scrub } from "./scrub"
-import { said, scripts } from "./testkit"
+import { seqAt, activityBars, LIVE, LONGEST_PAUSE, advancePlayback, nextSeq } from "./scrub"
+import type { Position } from "./scrub"
+import { makeEnvelope, scripts } from "./testkit"
 
 /** Played through in pieces of time. */
-function through(list: readonly Envelope[], pieces: readonly number[], speed: number): Scrub {
-  return pieces.reduce<Scrub>((scrub, passed) => played(scrub, list, passed, speed).scrub, { mode: "playing", at: 0, waited: 0 })
+function through(list: readonly Envelope[], pieces: readonly number[], speed: number): Position {
+  return pieces.reduce<Position>((scrub, passed) => advancePlayback(scrub, list, passed, speed).scrub, { mode: "playing", at: 0, waited: 0 })
 }
 
 describe("playing", () => {
@@ -22,7 +22,7 @@ describe("playing", () => {
         expect(split).toEqual(whole)
         let before = 0
         for (let count = 0; count <= pieces.length; count++) {
-          const at = atOf(through(list, pieces.slice(0, count), speed), 0)
+          const at = seqAt(through(list, pieces.slice(0, count), speed), 0)
           expect(at).toBeGreaterThanOrEqual(before)
           before = at
         }
@@ -32,23 +32,23 @@ describe("playing", () => {
   })
 
   it("keeps the pauses, up to the longest one", () => {
-    const list = [said({ seq: 1, ts: 0 }), said({ seq: 2, ts: 1_000 }), said({ seq: 3, ts: 86_400_000 }), said({ seq: 4, ts: 5 })]
-    const at = (ms: number, speed = 1) => atOf(through(list, [ms], speed), 0)
+    const list = [makeEnvelope({ seq: 1, ts: 0 }), makeEnvelope({ seq: 2, ts: 1_000 }), makeEnvelope({ seq: 3, ts: 86_400_000 }), makeEnvelope({ seq: 4, ts: 5 })]
+    const at = (ms: number, speed = 1) => seqAt(through(list, [ms], speed), 0)
     expect([at(0), at(999), at(1_000), at(1_000 + LONGEST_PAUSE - 1)]).toEqual([1, 1, 2, 2])
     // A clock that went back is no pause.
     expect(at(1_000 + LONGEST_PAUSE)).toBe(4)
     expect([at(499, 2), at(500, 2)]).toEqual([1, 2])
-    expect(played({ mode: "playing", at: 4, waited: 0 }, list, 1, 1).ended).toBe(true)
-    expect(played(LIVE, list, 10_000, 1)).toEqual({ scrub: LIVE, ended: false })
+    expect(advancePlayback({ mode: "playing", at: 4, waited: 0 }, list, 1, 1).ended).toBe(true)
+    expect(advancePlayback(LIVE, list, 10_000, 1)).toEqual({ scrub: LIVE, ended: false })
   })
 
   it("goes one by one, and back", () => {
     fc.assert(
       fc.property(scripts, (list) => {
         let at = 0
-        for (const { seq } of list) expect((at = stepped(at, list, 1))).toBe(seq)
-        expect(stepped(at, list, 1)).toBe(at)
-        for (const { seq } of list.toReversed().slice(1)) expect((at = stepped(at, list, -1))).toBe(seq)
+        for (const { seq } of list) expect((at = nextSeq(at, list, 1))).toBe(seq)
+        expect(nextSeq(at, list, 1)).toBe(at)
+        for (const { seq } of list.toReversed().slice(1)) expect((at = nextSeq(at, list, -1))).toBe(seq)
       }),
     )
   })
@@ -58,7 +58,7 @@ it("the picture of it has a bar for each piece, none too high", () => {
   fc.assert(
     fc.property(scripts, fc.integer({ min: 1, max: 50 }), (list, count) => {
       const head = list.at(-1)?.seq ?? 0
-      const drawn = bars(list, head, count)
+      const drawn = activityBars(list, head, count)
       expect(drawn).toHaveLength(count)
       for (const { who, height } of drawn) {
         expect(height).toBeGreaterThanOrEqual(0)
@@ -88,6 +88,6 @@ describe("a log", () => {
   })
 
   it("takes no envelope without a number", () => {
-    expect(new Log().put([said({ seq: 0 })])).toBe("nothing")
+    expect(new Log().put([makeEnvelope({ seq: 0 })])).toBe("nothing")
   })
 })

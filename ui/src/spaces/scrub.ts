@@ -5,21 +5,21 @@ import type { Envelope } from "./envelope"
 export const SPEEDS = [1, 2, 5, 20] as const
 export type Speed = (typeof SPEEDS)[number]
 
-export type Scrub =
+export type Position =
   | { mode: "live" }
   | { mode: "paused"; at: number }
   /** `waited`: of the pause before the next envelope, in its own time. */
   | { mode: "playing"; at: number; waited: number }
 
-export const LIVE: Scrub = { mode: "live" }
+export const LIVE: Position = { mode: "live" }
 
 /** A pause is no longer than this, in milliseconds of the history: nobody watches a night go by. */
 export const LONGEST_PAUSE = 4_000
 
-export const atOf = (scrub: Scrub, head: number) => (scrub.mode === "live" ? head : scrub.at)
+export const seqAt = (scrub: Position, head: number) => (scrub.mode === "live" ? head : scrub.at)
 
 /** The index of the first one after `at`. */
-function next(list: readonly Envelope[], at: number): number {
+function indexAfter(list: readonly Envelope[], at: number): number {
   let low = 0
   let high = list.length
   while (low < high) {
@@ -31,20 +31,20 @@ function next(list: readonly Envelope[], at: number): number {
 }
 
 /** How long the pause before the envelope at `index` is. */
-function pause(list: readonly Envelope[], index: number): number {
+function pauseBefore(list: readonly Envelope[], index: number): number {
   const before = list[index - 1]
   const after = list[index]
   return before && after ? Math.min(Math.max(after.ts - before.ts, 0), LONGEST_PAUSE) : 0
 }
 
 /** `passed` milliseconds later. Where nothing more is here it waits; `ended` says that it is at the end of the list. */
-export function played(scrub: Scrub, list: readonly Envelope[], passed: number, speed: number): { scrub: Scrub; ended: boolean } {
+export function advancePlayback(scrub: Position, list: readonly Envelope[], passed: number, speed: number): { scrub: Position; ended: boolean } {
   if (scrub.mode !== "playing") return { scrub, ended: false }
-  let index = next(list, scrub.at)
+  let index = indexAfter(list, scrub.at)
   let left = scrub.waited + Math.max(passed, 0) * speed
   let at = scrub.at
   while (index < list.length) {
-    const wait = pause(list, index)
+    const wait = pauseBefore(list, index)
     if (left < wait) return { scrub: { mode: "playing", at, waited: left }, ended: false }
     left -= wait
     at = (list[index] as Envelope).seq
@@ -54,8 +54,8 @@ export function played(scrub: Scrub, list: readonly Envelope[], passed: number, 
 }
 
 /** One envelope on, or back. */
-export function stepped(at: number, list: readonly Envelope[], by: 1 | -1): number {
-  const index = next(list, at)
+export function nextSeq(at: number, list: readonly Envelope[], by: 1 | -1): number {
+  const index = indexAfter(list, at)
   return by > 0 ? (list[index]?.seq ?? at) : (list[index - 2]?.seq ?? list[0]?.seq ?? at)
 }
 
@@ -67,7 +67,7 @@ export interface Bar {
 }
 
 /** The history in so many bars, by number: how much of it is reasoning or talk, and whose. */
-export function bars(list: readonly Envelope[], head: number, count: number): Bar[] {
+export function activityBars(list: readonly Envelope[], head: number, count: number): Bar[] {
   const most: Map<string, number>[] = Array.from({ length: count }, () => new Map<string, number>())
   const chars = new Array<number>(count).fill(0)
   for (const { seq, from, payload } of list) {

@@ -7,7 +7,7 @@ import type { Envelope } from "./envelope"
 import { Fold } from "./fold"
 import { SpaceSession } from "./session"
 import type { Socket } from "./session"
-import { picture, said, scripts } from "./testkit"
+import { picture, makeEnvelope, scripts } from "./testkit"
 
 class Wire implements Socket {
   onopen: ((event: never) => void) | null = null
@@ -29,27 +29,27 @@ class Wire implements Socket {
 }
 
 /** A gateway of which a reader gets pages of so many. */
-function kept(all: readonly Envelope[], size: number): History {
+function pagedHistory(all: readonly Envelope[], size: number): History {
   return {
     page: ({ after = 0, before = Number.POSITIVE_INFINITY, newest = false }) => {
-      const found = all.filter(({ seq }) => seq > after && seq < before)
-      const envelopes = newest ? found.slice(-size) : found.slice(0, size)
+      const matching = all.filter(({ seq }) => seq > after && seq < before)
+      const envelopes = newest ? matching.slice(-size) : matching.slice(0, size)
       return Promise.resolve({
         envelopes,
-        more: found.length > envelopes.length,
+        more: matching.length > envelopes.length,
         first: envelopes[0]?.seq ?? null,
         last: envelopes.at(-1)?.seq ?? null,
       })
     },
-    search: () => Promise.resolve({ found: [], more: false, before: null }),
+    search: () => Promise.resolve({ hits: [], more: false, before: null }),
   }
 }
 
-function sitting(all: readonly Envelope[] = [], size = 7) {
+function startSession(all: readonly Envelope[] = [], size = 7) {
   const wires: Wire[] = []
   let count = 0
   const session = new SpaceSession({
-    space: "s", token: "secret", gather: 0, history: kept(all, size), random: () => `mine-${++count}`,
+    space: "s", token: "secret", gather: 0, history: pagedHistory(all, size), random: () => `mine-${++count}`,
     open: () => {
       wires.push(new Wire())
       return wires.at(-1) as Wire
@@ -66,8 +66,8 @@ afterEach(() => void vi.useRealTimers())
 
 describe("a sitting", () => {
   it("joins by its first frame, and has the end of the history", async () => {
-    const all = Array.from({ length: 40 }, (_, index) => said({ seq: index + 1 }))
-    const { session, wire } = sitting(all)
+    const all = Array.from({ length: 40 }, (_, index) => makeEnvelope({ seq: index + 1 }))
+    const { session, wire } = startSession(all)
     wire().welcome(40)
     await settle()
     expect(wire().sent).toEqual([{ type: "join", space: "s", token: "secret", view: "full", dialect: "mew/v0.4" }])
@@ -81,32 +81,32 @@ describe("a sitting", () => {
     await fc.assert(
       fc.asyncProperty(scripts, fc.array(fc.nat(6), { minLength: 1 }), fc.nat(), async (all, pieces, start) => {
         const head = all.length === 0 ? 0 : start % all.length
-        let told = all.slice(0, head)
-        const history: History = { ...kept(all, 3), page: (asked) => kept(told, 3).page(asked) }
+        let stored = all.slice(0, head)
+        const history: History = { ...pagedHistory(all, 3), page: (query) => pagedHistory(stored, 3).page(query) }
         const wires: Wire[] = []
         const session = new SpaceSession({ space: "s", token: "t", gather: 0, history, open: () => (wires.push(new Wire()), wires.at(-1) as Wire) })
         session.start()
-        wires[0]?.welcome(told.at(-1)?.seq ?? 0)
+        wires[0]?.welcome(stored.at(-1)?.seq ?? 0)
         let index = head
         for (const [turn, piece] of pieces.entries()) {
           const wire = wires.at(-1) as Wire
           for (const one of all.slice(index, index + piece)) wire.say(one)
           index = Math.min(all.length, index + piece)
-          told = all.slice(0, index)
+          stored = all.slice(0, index)
           if (turn % 3 === 2) {
             wire.onclose?.({ code: 1006, reason: "" })
             await vi.advanceTimersByTimeAsync(30_000)
             const next = wires.at(-1) as Wire
-            next.welcome(told.at(-1)?.seq ?? 0)
+            next.welcome(stored.at(-1)?.seq ?? 0)
             const after = Number(next.sent[0]?.["after_seq"])
-            for (const one of told) if (one.seq > after) next.say(one)
+            for (const one of stored) if (one.seq > after) next.say(one)
           }
           await settle()
         }
-        while (session.snapshot().from > 1 && told.length > 0) await session.earlier()
+        while (session.snapshot().from > 1 && stored.length > 0) await session.earlier()
         await settle()
-        expect(session.snapshot().list).toEqual(told)
-        expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(told)))
+        expect(session.snapshot().list).toEqual(stored)
+        expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(stored)))
         session.leave()
       }),
       { numRuns: 40 },
@@ -114,8 +114,8 @@ describe("a sitting", () => {
   })
 
   it("reads what it was too slow for", async () => {
-    const all = Array.from({ length: 30 }, (_, index) => said({ seq: index + 1 }))
-    const { session, wire } = sitting(all)
+    const all = Array.from({ length: 30 }, (_, index) => makeEnvelope({ seq: index + 1 }))
+    const { session, wire } = startSession(all)
     wire().welcome(4)
     for (const one of all.slice(4, 8)) wire().say(one)
     wire().say({ kind: "system/gap", payload: { after_seq: 8, before_seq: 28, missed: 19 } })
@@ -126,19 +126,19 @@ describe("a sitting", () => {
   })
 
   it("begins anew where the space is another by its name, and says so once", async () => {
-    const before = Array.from({ length: 9 }, (_, index) => said({ seq: index + 1, id: `old-${index}` }))
-    const told = [...before]
+    const before = Array.from({ length: 9 }, (_, index) => makeEnvelope({ seq: index + 1, id: `old-${index}` }))
+    const stored = [...before]
     const wires: Wire[] = []
-    const history: History = { ...kept([], 7), page: (asked) => kept(told, 7).page(asked) }
+    const history: History = { ...pagedHistory([], 7), page: (query) => pagedHistory(stored, 7).page(query) }
     const session = new SpaceSession({ space: "s", token: "t", gather: 0, history, open: () => (wires.push(new Wire()), wires.at(-1) as Wire) })
     session.start()
     wires[0]?.welcome(9)
     await settle()
     session.goTo(4)
-    const after = [1, 2].map((seq) => said({ seq, id: `new-${seq}` }))
-    told.splice(0, told.length, ...after)
+    const after = [1, 2].map((seq) => makeEnvelope({ seq, id: `new-${seq}` }))
+    stored.splice(0, stored.length, ...after)
     wires[0]?.onclose?.({ code: 1006, reason: "" })
-    session.hurry()
+    session.reconnectNow()
     const wire = wires.at(-1) as Wire
     wire.onopen?.(undefined as never)
     expect(wire.sent[0]).toMatchObject({ after_seq: 9 })
@@ -150,7 +150,7 @@ describe("a sitting", () => {
     expect(session.snapshot().list.map(({ id }) => id)).toEqual(["new-1", "new-2"])
     expect(session.snapshot().problem).toMatch(/another one/)
     expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(after)))
-    wire.say(said({ seq: 3 }))
+    wire.say(makeEnvelope({ seq: 3 }))
     wire.say({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, head: 3 } })
     await settle()
     expect(session.snapshot()).toMatchObject({ head: 3, problem: null })
@@ -158,7 +158,7 @@ describe("a sitting", () => {
   })
 
   it("does not try again with a token that is not taken, and says why", async () => {
-    const { session, wires, wire } = sitting()
+    const { session, wires, wire } = startSession()
     wire().onopen?.(undefined as never)
     wire().say({ kind: "system/error", payload: { error: "unauthorized", message: "no such space or token" } })
     wire().onclose?.({ code: 4401, reason: "invalid_token" })
@@ -172,7 +172,7 @@ describe("the page at any number", () => {
   it("is what it would be if nothing had been said since, on whatever way one comes there", async () => {
     await fc.assert(
       fc.asyncProperty(scripts, fc.array(fc.nat(), { maxLength: 8 }), async (all, jumps) => {
-        const { session, wire } = sitting(all, 5)
+        const { session, wire } = startSession(all, 5)
         const head = all.at(-1)?.seq ?? 0
         wire().welcome(head)
         await settle()
@@ -193,8 +193,8 @@ describe("the page at any number", () => {
   })
 
   it("far from what is here, is read there, and plays on until it meets the rest", async () => {
-    const all = Array.from({ length: 9_000 }, (_, index) => said({ seq: index + 1, ts: 1_000 }))
-    const { session, wire } = sitting(all, 500)
+    const all = Array.from({ length: 9_000 }, (_, index) => makeEnvelope({ seq: index + 1, ts: 1_000 }))
+    const { session, wire } = startSession(all, 500)
     wire().welcome(9_000)
     await settle()
     expect(session.snapshot().from).toBe(8_001)
@@ -210,12 +210,12 @@ describe("the page at any number", () => {
   })
 
   it("goes on living behind a page that stands still", async () => {
-    const all = Array.from({ length: 5 }, (_, index) => said({ seq: index + 1 }))
-    const { session, wire } = sitting(all)
+    const all = Array.from({ length: 5 }, (_, index) => makeEnvelope({ seq: index + 1 }))
+    const { session, wire } = startSession(all)
     wire().welcome(5)
     await settle()
     session.goTo(3)
-    wire().say(said({ seq: 6 }))
+    wire().say(makeEnvelope({ seq: 6 }))
     await settle()
     expect(session.snapshot()).toMatchObject({ head: 6, fold: { at: 3 } })
     session.live()
@@ -226,46 +226,46 @@ describe("the page at any number", () => {
 
 describe("what is said", () => {
   it("waits for its echo, is sent again after a break under the same id, and is told of when it is refused", async () => {
-    const { session, wires, wire } = sitting()
+    const { session, wires, wire } = startSession()
     wire().welcome(0)
     await settle()
-    session.say("hello", { to: "ada", answers: "q" })
+    session.sendMessage("hello", { to: "ada", answers: "q" })
     expect(wire().sent.at(-1)).toMatchObject({ id: "mine-1", kind: "chat", to: ["ada"], correlation_id: ["q"], payload: { text: "hello" } })
     expect(session.snapshot().pending).toEqual([{ id: "mine-1", text: "hello" }])
     const first = wire().sent.at(-1)
     wire().onclose?.({ code: 1006, reason: "" })
     expect(session.snapshot().phase).toBe("reconnecting")
-    session.hurry()
+    session.reconnectNow()
     wire().welcome(0)
     expect(wires).toHaveLength(2)
     expect(wire().sent.slice(1)).toEqual([first])
-    wire().say(said({ seq: 1, id: "mine-1", from: "mara" }))
+    wire().say(makeEnvelope({ seq: 1, id: "mine-1", from: "mara" }))
     await settle()
     expect(session.snapshot().pending).toEqual([])
-    session.say("again")
+    session.sendMessage("again")
     wire().say({ kind: "system/error", correlation: ["mine-2"], payload: { error: "rate_limited", message: "too fast" } })
     expect(session.snapshot().pending).toEqual([{ id: "mine-2", text: "again", failure: "too fast" }])
-    session.say("short")
-    session.say("the longest of all")
+    session.sendMessage("short")
+    session.sendMessage("the longest of all")
     wire().say({ kind: "system/error", correlation: ["mine-3"], payload: { error: "too_large", code: "too_large", message: "too long" } })
     expect(session.snapshot().pending.filter(({ failure }) => failure === "too long")).toMatchObject([{ id: "mine-3" }])
     wire().say({ kind: "system/error", payload: { error: "too_large", code: "too_large", message: "too long" } })
     expect(session.snapshot().pending.filter(({ failure }) => failure === "too long")).toMatchObject([{ id: "mine-3" }, { id: "mine-4" }])
-    session.forget("mine-3")
-    session.forget("mine-4")
-    session.forget("mine-2")
+    session.discard("mine-3")
+    session.discard("mine-4")
+    session.discard("mine-2")
     expect(session.snapshot().pending).toEqual([])
     session.leave()
   })
 
   it("a cancel names the context, an approval asks for what was proposed", async () => {
-    const { session, wire } = sitting()
+    const { session, wire } = startSession()
     wire().welcome(0)
-    wire().say(said({ seq: 1, id: "s", kind: "reasoning/start", from: "ada" }))
-    wire().say(said({ seq: 2, id: "p", kind: "mcp/proposal", from: "ada", payload: { method: "tools/call", params: { name: "deploy" } } }))
+    wire().say(makeEnvelope({ seq: 1, id: "s", kind: "reasoning/start", from: "ada" }))
+    wire().say(makeEnvelope({ seq: 2, id: "p", kind: "mcp/proposal", from: "ada", payload: { method: "tools/call", params: { name: "deploy" } } }))
     await settle()
     const { fold } = session.snapshot()
-    const [context, proposal] = [fold.context("s"), fold.said("p")]
+    const [context, proposal] = [fold.context("s"), fold.itemById("p")]
     if (!context || !proposal) throw new Error("neither is there")
     session.cancel(context)
     expect(wire().sent.at(-1)).toMatchObject({ kind: "reasoning/cancel", context: "s" })

@@ -9,14 +9,14 @@
 import { ApiError } from "../api/client"
 import type { Json } from "../api/types"
 import { historyOf } from "./api"
-import type { History, Results } from "./api"
-import { CANCEL, PRESENCE, REJECT, REQUEST, WITHDRAW, readFrame, wordsOf } from "./envelope"
+import type { History, SearchResults } from "./api"
+import { CANCEL, PRESENCE, REJECT, REQUEST, WITHDRAW, readFrame, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import { Fold } from "./fold"
-import type { Context, Said } from "./fold"
+import type { Context, EnvelopeItem } from "./fold"
 import { Log } from "./log"
-import { atOf, LIVE, played, stepped } from "./scrub"
-import type { Scrub, Speed } from "./scrub"
+import { seqAt, LIVE, advancePlayback, nextSeq } from "./scrub"
+import type { Position, Speed } from "./scrub"
 
 /** What of a WebSocket is used here. */
 export interface Socket {
@@ -50,7 +50,7 @@ export interface Snapshot {
   /** From which number on all is here. */
   from: number
   reading: boolean
-  scrub: Scrub
+  scrub: Position
   speed: Speed
   fold: Fold
   /** What the fold is of; for the picture of it. */
@@ -60,7 +60,7 @@ export interface Snapshot {
   skew: number
 }
 
-export interface Parts {
+export interface Options {
   space: string
   token: string
   open: () => Socket
@@ -73,13 +73,13 @@ export interface Parts {
 /** What the gateway gives at once, and how far back is read without a jump. */
 const PAGE = 500
 const NEAR = 8 * PAGE
-const SLOWEST = 10_000
-const TICK = 50
+const MAX_RETRY_MS = 10_000
+const TICK_MS = 50
 /** Why nothing is tried again: no frame it took for a join, a token that is not taken, sent away, no such space. */
 const FINAL = new Set([4400, 4401, 4403, 4404])
 
-const LOST = "What was said earlier could not be read."
-const ANEW = "The space that was here before is gone. This is another one by its name."
+const HISTORY_FAILED = "What was said earlier could not be read."
+const REPLACED = "The space that was here before is gone. This is another one by its name."
 
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
@@ -88,41 +88,41 @@ export function newId(): string {
 
 export class SpaceSession {
   readonly space: string
-  readonly #parts: Parts
+  readonly #options: Options
   readonly #history: History
   #log = new Log()
   /** A piece of the history far from what is here, while the page stands in it. */
-  #away: Log | null = null
+  #distantLog: Log | null = null
   #fold = new Fold()
-  #then: { fold: Fold; log: Log } | null = null
+  #past: { fold: Fold; log: Log } | null = null
   #socket: Socket | null = null
   #frames: Envelope[] = []
-  #flush: ReturnType<typeof setTimeout> | undefined
-  #again: ReturnType<typeof setTimeout> | undefined
+  #flushTimer: ReturnType<typeof setTimeout> | undefined
+  #reconnectTimer: ReturnType<typeof setTimeout> | undefined
   #ticker: ReturnType<typeof setInterval> | undefined
   #tries = 0
   #joined = false
   #left = false
   #reading = 0
-  #asked = 0
+  #generation = 0
   #people = new Map<string, boolean>()
   #sent = new Map<string, string>()
   #listeners = new Set<() => void>()
   #state: Snapshot
 
-  constructor(parts: Parts) {
-    this.#parts = parts
-    this.space = parts.space
-    this.#history = parts.history ?? historyOf(parts.space, parts.token)
+  constructor(options: Options) {
+    this.#options = options
+    this.space = options.space
+    this.#history = options.history ?? historyOf(options.space, options.token)
     this.#state = {
       phase: "joining", problem: null, me: null, capabilities: [], people: [], head: 0, from: Number.POSITIVE_INFINITY,
       reading: false, scrub: LIVE, speed: 1, fold: this.#fold, list: this.#log.list, pending: [], skew: 0,
     }
   }
 
-  readonly subscribe = (told: () => void) => {
-    this.#listeners.add(told)
-    return () => void this.#listeners.delete(told)
+  readonly subscribe = (listener: () => void) => {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
   }
 
   readonly snapshot = () => this.#state
@@ -134,8 +134,8 @@ export class SpaceSession {
 
   leave(): void {
     this.#left = true
-    for (const timer of [this.#flush, this.#again, this.#ticker]) clearTimeout(timer)
-    this.#asked++
+    for (const timer of [this.#flushTimer, this.#reconnectTimer, this.#ticker]) clearTimeout(timer)
+    this.#generation++
     const socket = this.#socket
     this.#socket = null
     socket?.close()
@@ -144,50 +144,50 @@ export class SpaceSession {
   // --- where the page stands
 
   live(): void {
-    this.#away = null
-    this.#stand(LIVE)
+    this.#distantLog = null
+    this.#moveTo(LIVE)
   }
 
   /** Stand still at that number. What is not here is read. */
   goTo(seq: number): void {
     const at = Math.max(1, Math.min(seq, this.#state.head))
-    this.#stand({ mode: "paused", at })
-    void this.#reach(at)
+    this.#moveTo({ mode: "paused", at })
+    void this.#loadAround(at)
   }
 
   step(by: 1 | -1): void {
-    const at = stepped(atOf(this.#state.scrub, this.#state.head), this.#here.list, by)
+    const at = nextSeq(seqAt(this.#state.scrub, this.#state.head), this.#currentLog.list, by)
     if (by > 0 && at >= this.#state.head) this.live()
     else this.goTo(at)
   }
 
   play(): void {
     const { scrub, head } = this.#state
-    const at = scrub.mode === "live" || scrub.at >= head ? Math.max(0, (this.#here.list[0]?.seq ?? 1) - 1) : scrub.at
-    this.#stand({ mode: "playing", at, waited: 0 })
+    const at = scrub.mode === "live" || scrub.at >= head ? Math.max(0, (this.#currentLog.list[0]?.seq ?? 1) - 1) : scrub.at
+    this.#moveTo({ mode: "playing", at, waited: 0 })
   }
 
   pause(): void {
     const { scrub, head } = this.#state
-    this.#stand({ mode: "paused", at: Math.max(1, atOf(scrub, head)) })
+    this.#moveTo({ mode: "paused", at: Math.max(1, seqAt(scrub, head)) })
   }
 
-  pace(speed: Speed): void {
-    this.#tell({ speed })
+  setSpeed(speed: Speed): void {
+    this.#update({ speed })
   }
 
   /** Read what was said before the first that is here. */
   async earlier(): Promise<void> {
-    const log = this.#here
+    const log = this.#currentLog
     if (this.#reading > 0 || log.from <= 1) return
-    await this.#read(() => this.#before(log))
+    await this.#whileReading(() => this.#loadBefore(log))
   }
 
-  get #here(): Log {
-    return this.#away ?? this.#log
+  get #currentLog(): Log {
+    return this.#distantLog ?? this.#log
   }
 
-  #stand(scrub: Scrub): void {
+  #moveTo(scrub: Position): void {
     clearInterval(this.#ticker)
     if (scrub.mode === "playing") {
       let before = performance.now()
@@ -195,129 +195,129 @@ export class SpaceSession {
         const now = performance.now()
         this.#tick(now - before)
         before = now
-      }, TICK)
+      }, TICK_MS)
     }
-    this.#tell({ scrub })
+    this.#update({ scrub })
   }
 
   #tick(passed: number): void {
     if (this.#reading > 0) return
-    const log = this.#here
-    const { scrub, ended } = played(this.#state.scrub, log.list, passed, this.#state.speed)
-    if (ended && this.#away) void this.#on(this.#away)
+    const log = this.#currentLog
+    const { scrub, ended } = advancePlayback(this.#state.scrub, log.list, passed, this.#state.speed)
+    if (ended && this.#distantLog) void this.#loadAfter(this.#distantLog)
     else if (ended) return this.live()
     if (scrub.mode !== "live" && this.#state.scrub.mode !== "live" && scrub.at === this.#state.scrub.at) {
       // Nothing to be seen of it, but the pause goes on.
       this.#state = { ...this.#state, scrub }
       return
     }
-    this.#tell({ scrub })
+    this.#update({ scrub })
   }
 
-  async #reach(at: number): Promise<void> {
-    const mine = ++this.#asked
+  async #loadAround(at: number): Promise<void> {
+    const generation = ++this.#generation
     if (at >= this.#log.from) {
-      if (this.#away) {
-        this.#away = null
-        this.#tell({})
+      if (this.#distantLog) {
+        this.#distantLog = null
+        this.#update({})
       }
       return
     }
-    const away = this.#away
-    if (away && at >= away.from && at <= away.to) return
-    await this.#read(async () => {
+    const distant = this.#distantLog
+    if (distant && at >= distant.from && at <= distant.to) return
+    await this.#whileReading(async () => {
       if (this.#log.from - at <= NEAR) {
-        this.#away = null
-        while (at < this.#log.from && this.#log.from > 1 && mine === this.#asked) await this.#before(this.#log)
+        this.#distantLog = null
+        while (at < this.#log.from && this.#log.from > 1 && generation === this.#generation) await this.#loadBefore(this.#log)
         return
       }
       const log = new Log()
       const page = await this.#history.page({ before: at + 1, limit: PAGE, newest: true })
-      if (mine !== this.#asked) return
+      if (generation !== this.#generation) return
       log.put(page.envelopes)
       log.from = page.more ? (page.first ?? page.envelopes[0]?.seq ?? at) : 1
       log.to = at
-      this.#away = log
+      this.#distantLog = log
     })
   }
 
   /** The end of the history: so much that contexts have their beginnings, as a rule. */
-  async #begin(): Promise<void> {
-    await this.#before(this.#log)
-    if (this.#log.from > 1) await this.#before(this.#log)
+  async #loadEnd(): Promise<void> {
+    await this.#loadBefore(this.#log)
+    if (this.#log.from > 1) await this.#loadBefore(this.#log)
   }
 
   /** One page before the first that is here. */
-  async #before(log: Log): Promise<void> {
+  async #loadBefore(log: Log): Promise<void> {
     const page = await this.#history.page({ before: Number.isFinite(log.from) ? log.from : this.#state.head + 1, limit: PAGE, newest: true })
-    if (log.put(page.envelopes) !== "nothing") this.#again_(log)
+    if (log.put(page.envelopes) !== "nothing") this.#invalidate(log)
     log.from = page.more ? Math.min(log.from, page.first ?? page.envelopes[0]?.seq ?? 1) : 1
   }
 
   /** One page after the last of a piece that is far away, until it meets the rest. */
-  async #on(log: Log): Promise<void> {
-    await this.#read(async () => {
+  async #loadAfter(log: Log): Promise<void> {
+    await this.#whileReading(async () => {
       const page = await this.#history.page({ after: log.to, limit: PAGE })
       log.put(page.envelopes)
       log.to = Math.max(log.to, page.last ?? log.to)
       if (!page.more || log.to >= this.#log.from - 1) {
-        if (this.#log.put(log.list) !== "nothing") this.#again_(this.#log)
+        if (this.#log.put(log.list) !== "nothing") this.#invalidate(this.#log)
         this.#log.from = Math.min(this.#log.from, log.from)
-        if (this.#away === log) this.#away = null
+        if (this.#distantLog === log) this.#distantLog = null
       }
     })
   }
 
   /** Envelopes came that do not stand at the end: what was folded is of no use. */
-  #again_(log: Log): void {
+  #invalidate(log: Log): void {
     if (log === this.#log) this.#fold = Fold.of(log.list)
-    if (this.#then?.log === log) this.#then = null
+    if (this.#past?.log === log) this.#past = null
   }
 
-  async #read(work: () => Promise<void>): Promise<void> {
+  async #whileReading(work: () => Promise<void>): Promise<void> {
     this.#reading++
-    this.#tell({})
+    this.#update({})
     try {
       await work()
     } catch (error) {
-      if (!this.#left) this.#tell({ problem: error instanceof ApiError ? `${LOST} ${error.message}` : LOST })
+      if (!this.#left) this.#update({ problem: error instanceof ApiError ? `${HISTORY_FAILED} ${error.message}` : HISTORY_FAILED })
     } finally {
       this.#reading--
-      if (!this.#left) this.#tell({})
+      if (!this.#left) this.#update({})
     }
   }
 
   /** The page as it was, or is, where it stands. */
-  #shown(scrub: Scrub): Fold {
+  #foldAt(scrub: Position): Fold {
     if (scrub.mode === "live") {
-      this.#then = null
+      this.#past = null
       return this.#fold
     }
-    const log = this.#here
+    const log = this.#currentLog
     const upTo = log.count(scrub.at)
-    const then = this.#then
-    if (then && then.log === log && then.fold.at <= scrub.at) {
-      for (let index = log.count(then.fold.at); index < upTo; index++) then.fold.feed(log.list[index] as Envelope)
-      return then.fold
+    const past = this.#past
+    if (past && past.log === log && past.fold.at <= scrub.at) {
+      for (let index = log.count(past.fold.at); index < upTo; index++) past.fold.feed(log.list[index] as Envelope)
+      return past.fold
     }
     const fold = Fold.of(log.list.slice(0, upTo))
-    this.#then = { fold, log }
+    this.#past = { fold, log }
     return fold
   }
 
   // --- the socket
 
   #connect(): void {
-    clearTimeout(this.#again)
+    clearTimeout(this.#reconnectTimer)
     if (this.#left || this.#socket) return
-    const socket = this.#parts.open()
+    const socket = this.#options.open()
     this.#socket = socket
     const after = this.#joined ? { after_seq: Math.max(this.#log.to, 0) } : {}
     socket.onopen = () =>
-      socket.send(JSON.stringify({ type: "join", space: this.space, token: this.#parts.token, view: "full", dialect: "mew/v0.4", ...after }))
+      socket.send(JSON.stringify({ type: "join", space: this.space, token: this.#options.token, view: "full", dialect: "mew/v0.4", ...after }))
     socket.onmessage = ({ data }) => {
       const envelope = typeof data === "string" ? readFrame(data) : null
-      if (envelope && this.#socket === socket) this.#hear(envelope)
+      if (envelope && this.#socket === socket) this.#receive(envelope)
     }
     socket.onclose = ({ code, reason }) => {
       if (this.#socket !== socket) return
@@ -327,38 +327,38 @@ export class SpaceSession {
       if (FINAL.has(code)) {
         // Before it was in, the gateway said why; afterwards the reason is a sentence.
         const why = this.#joined ? reason : (this.#state.problem ?? reason)
-        this.#tell({ phase: "refused", problem: why || "The gateway did not take this token." })
+        this.#update({ phase: "refused", problem: why || "The gateway did not take this token." })
         return
       }
-      this.#tell({ phase: this.#joined ? "reconnecting" : "joining", ...(this.#joined ? {} : { problem: "The gateway cannot be reached. Trying again …" }) })
-      const wait = Math.min(SLOWEST, 400 * 2 ** this.#tries++) * (0.7 + Math.random() * 0.6)
-      this.#again = setTimeout(() => this.#connect(), wait)
+      this.#update({ phase: this.#joined ? "reconnecting" : "joining", ...(this.#joined ? {} : { problem: "The gateway cannot be reached. Trying again …" }) })
+      const wait = Math.min(MAX_RETRY_MS, 400 * 2 ** this.#tries++) * (0.7 + Math.random() * 0.6)
+      this.#reconnectTimer = setTimeout(() => this.#connect(), wait)
     }
   }
 
   /** Now, not when its time has come: the network is there again, or somebody looks. */
-  readonly hurry = () => {
+  readonly reconnectNow = () => {
     if (!this.#left && !this.#socket && this.#state.phase !== "refused") this.#connect()
   }
 
-  #hear(envelope: Envelope): void {
+  #receive(envelope: Envelope): void {
     if (envelope.kind === "system/welcome") return this.#welcome(envelope)
-    if (envelope.kind === "system/error") return this.#wrong(envelope)
+    if (envelope.kind === "system/error") return this.#handleError(envelope)
     if (envelope.kind === "system/gap") return this.#gap(envelope)
     if (envelope.seq === 0) return
     this.#frames.push(envelope)
-    this.#flush ??= setTimeout(() => this.#flushNow(), this.#parts.gather ?? 40)
+    this.#flushTimer ??= setTimeout(() => this.#flushNow(), this.#options.gather ?? 40)
   }
 
   #welcome({ payload, ts }: Envelope): void {
     const you = payload["you"] as { id?: unknown; capabilities?: unknown } | undefined
     const people = Array.isArray(payload["participants"]) ? payload["participants"] : []
     const head = payload["head"]
-    const fresh = this.#state.phase !== "open"
+    const isNewConnection = this.#state.phase !== "open"
     this.#joined = true
     this.#tries = 0
-    const anew = payload["unknown_after_seq"] !== undefined
-    if (anew) this.#forget()
+    const isReplaced = payload["unknown_after_seq"] !== undefined
+    if (isReplaced) this.#reset()
     const me = typeof you?.id === "string" ? you.id : this.#state.me
     this.#people.clear()
     if (me !== null) this.#people.set(me, true)
@@ -367,42 +367,42 @@ export class SpaceSession {
       const present = (one as { present?: unknown } | null)?.present
       if (typeof id === "string") this.#people.set(id, present !== false)
     }
-    this.#tell({
+    this.#update({
       phase: "open",
-      problem: anew ? ANEW : null,
+      problem: isReplaced ? REPLACED : null,
       me,
       capabilities: Array.isArray(you?.capabilities) ? you.capabilities : [],
       head: Math.max(this.#state.head, typeof head === "number" ? head : 0),
       skew: ts > 0 ? ts - Date.now() : 0,
     })
     // A welcome that only says that somebody may do more brings nothing else.
-    if (fresh) for (const text of this.#sent.values()) this.#socket?.send(text)
-    if (!Number.isFinite(this.#log.from)) void this.#read(() => this.#begin())
+    if (isNewConnection) for (const text of this.#sent.values()) this.#socket?.send(text)
+    if (!Number.isFinite(this.#log.from)) void this.#whileReading(() => this.#loadEnd())
   }
 
   /** Nothing of what was here is of this space. */
-  #forget(): void {
-    this.#asked++
+  #reset(): void {
+    this.#generation++
     this.#log = new Log()
     this.#fold = new Fold()
-    this.#away = this.#then = null
+    this.#distantLog = this.#past = null
     this.#frames = []
     this.#state = { ...this.#state, head: 0 }
     if (this.#state.scrub.mode !== "live") this.live()
   }
 
-  #wrong(envelope: Envelope): void {
-    const message = wordsOf(envelope) || "The gateway refused this."
+  #handleError(envelope: Envelope): void {
+    const message = textOf(envelope) || "The gateway refused this."
     // Of what is too large, only the beginning is looked into: if its id is not there, its size tells which it was.
     const about = envelope.correlation.find((id) => this.#sent.has(id)) ?? (envelope.payload["code"] === "too_large" ? this.#largest() : undefined)
     if (about === undefined) {
-      this.#tell({ problem: message })
+      this.#update({ problem: message })
       return
     }
     this.#sent.delete(about)
     const pending = this.#state.pending.map((one) => (one.id === about ? { ...one, failure: message } : one))
     // What has no words of its own (a cancel, say) is told of where everything is.
-    this.#tell(pending.some((one) => one.id === about) ? { pending } : { problem: message })
+    this.#update(pending.some((one) => one.id === about) ? { pending } : { problem: message })
   }
 
   #largest(): string | undefined {
@@ -412,10 +412,10 @@ export class SpaceSession {
   #gap({ payload }: Envelope): void {
     const { after_seq: after, before_seq: before } = payload
     if (typeof after !== "number" || typeof before !== "number") return
-    void this.#read(async () => {
+    void this.#whileReading(async () => {
       for (let from = after; ; ) {
         const page = await this.#history.page({ after: from, before, limit: PAGE })
-        if (this.#log.put(page.envelopes) !== "nothing") this.#again_(this.#log)
+        if (this.#log.put(page.envelopes) !== "nothing") this.#invalidate(this.#log)
         const last = page.last ?? page.envelopes.at(-1)?.seq
         if (!page.more || last === undefined || last <= from) return
         from = last
@@ -424,23 +424,23 @@ export class SpaceSession {
   }
 
   #flushNow(): void {
-    clearTimeout(this.#flush)
-    this.#flush = undefined
+    clearTimeout(this.#flushTimer)
+    this.#flushTimer = undefined
     const batch = this.#frames
     if (batch.length === 0) return
     this.#frames = []
     const known = this.#log.list.length
     const put = this.#log.put(batch)
     if (put === "appended") for (const envelope of this.#log.list.slice(known)) this.#fold.feed(envelope)
-    else if (put === "rebuilt") this.#again_(this.#log)
-    let heard = false
+    else if (put === "rebuilt") this.#invalidate(this.#log)
+    let isEchoed = false
     for (const envelope of batch) {
       if (envelope.kind === PRESENCE) this.#presence(envelope)
-      if (envelope.from === this.#state.me && this.#sent.delete(envelope.id)) heard = true
+      if (envelope.from === this.#state.me && this.#sent.delete(envelope.id)) isEchoed = true
     }
-    this.#tell({
+    this.#update({
       head: Math.max(this.#state.head, this.#log.to),
-      ...(heard && { pending: this.#state.pending.filter((one) => this.#sent.has(one.id) || one.failure !== undefined) }),
+      ...(isEchoed && { pending: this.#state.pending.filter((one) => this.#sent.has(one.id) || one.failure !== undefined) }),
     })
   }
 
@@ -451,24 +451,24 @@ export class SpaceSession {
 
   // --- saying something
 
-  say(text: string, more: { to?: string; answers?: string } = {}): void {
+  sendMessage(text: string, more: { to?: string; answers?: string } = {}): void {
     const id = this.#send("chat", { text }, { ...(more.to && { to: [more.to] }), ...(more.answers && { correlation_id: [more.answers] }) })
-    this.#tell({ pending: [...this.#state.pending, { id, text }] })
+    this.#update({ pending: [...this.#state.pending, { id, text }] })
   }
 
   /** What failed is taken away again. */
-  forget(id: string): void {
-    this.#tell({ pending: this.#state.pending.filter((one) => one.id !== id) })
+  discard(id: string): void {
+    this.#update({ pending: this.#state.pending.filter((one) => one.id !== id) })
   }
 
   cancel(context: Context, reason = "Cancelled by a reader"): void {
     this.#send(CANCEL, { reason }, { context: context.path })
   }
 
-  approve(proposal: Said): void {
+  approve(proposal: EnvelopeItem): void {
     const { envelope } = proposal
     const { method, params } = envelope.payload
-    const id = this.#parts.random?.() ?? newId()
+    const id = this.#options.random?.() ?? newId()
     this.#send(
       REQUEST,
       { jsonrpc: "2.0", id, ...(method !== undefined && { method }), ...(params !== undefined && { params }) },
@@ -477,14 +477,14 @@ export class SpaceSession {
     )
   }
 
-  refuse(proposal: Said): void {
+  refuse(proposal: EnvelopeItem): void {
     const { envelope } = proposal
     const mine = envelope.from === this.#state.me
     this.#send(mine ? WITHDRAW : REJECT, { reason: mine ? "no_longer_needed" : "disagree" }, { correlation_id: [envelope.id] })
   }
 
   dismiss(): void {
-    this.#tell({ problem: null })
+    this.#update({ problem: null })
   }
 
   #others({ to }: Envelope): { to?: string[] } {
@@ -492,28 +492,28 @@ export class SpaceSession {
     return others.length > 0 ? { to: others } : {}
   }
 
-  #send(kind: string, payload: Record<string, Json>, more: Record<string, Json>, id = this.#parts.random?.() ?? newId()): string {
+  #send(kind: string, payload: Record<string, Json>, more: Record<string, Json>, id = this.#options.random?.() ?? newId()): string {
     const text = JSON.stringify({ protocol: "mew/v0.4", id, ts: new Date(Date.now() + this.#state.skew).toISOString(), kind, ...more, payload })
     this.#sent.set(id, text)
     if (this.#state.phase === "open") this.#socket?.send(text)
     return id
   }
 
-  readonly search = (query: string, before: number | null, signal: AbortSignal): Promise<Results> =>
+  readonly search = (query: string, before: number | null, signal: AbortSignal): Promise<SearchResults> =>
     this.#history.search(query, before, signal)
 
-  #tell(change: Partial<Snapshot>): void {
+  #update(change: Partial<Snapshot>): void {
     const next = { ...this.#state, ...change }
-    const log = next.scrub.mode === "live" ? this.#log : this.#here
+    const log = next.scrub.mode === "live" ? this.#log : this.#currentLog
     this.#state = {
       ...next,
-      fold: this.#shown(next.scrub),
+      fold: this.#foldAt(next.scrub),
       list: log.list,
       from: log.from,
       reading: this.#reading > 0,
-      people: people(this.#people, next.scrub.mode === "live" ? null : this.#shown(next.scrub)),
+      people: people(this.#people, next.scrub.mode === "live" ? null : this.#foldAt(next.scrub)),
     }
-    for (const told of this.#listeners) told()
+    for (const listener of this.#listeners) listener()
   }
 }
 

@@ -1,7 +1,7 @@
 // The small signs of a space: who, how it stands, how sure.
 import { CheckIcon, CloseIcon } from "../shell/icons"
 import { plain, visible } from "../text/visible"
-import { duration } from "../chat/words"
+import { formatDuration } from "../chat/words"
 import type { Flag, Range } from "./envelope"
 import type { Context, Status } from "./fold"
 import { useRoom } from "./room"
@@ -9,7 +9,7 @@ import { useRoom } from "./room"
 /** The first letter or digit of a name. */
 const initial = (who: string) => (/[\p{L}\p{N}]/u.exec(who)?.[0] ?? "?").toUpperCase()
 
-export function Who({ id, small = false }: { id: string; small?: boolean }) {
+export function ParticipantName({ id, small = false }: { id: string; small?: boolean }) {
   const { colourOf, me } = useRoom()
   return (
     <span className={small ? "who who--small" : "who"} data-colour={colourOf(id)}>
@@ -20,17 +20,17 @@ export function Who({ id, small = false }: { id: string; small?: boolean }) {
   )
 }
 
-const WORDS: Record<Status, string> = { open: "Thinking", concluded: "Concluded", cancelled: "Cancelled", abandoned: "Abandoned" }
+const STATUS_TEXTS: Record<Status, string> = { open: "Thinking", concluded: "Concluded", cancelled: "Cancelled", abandoned: "Abandoned" }
 
 /** It goes on, as far as anybody knows: nobody says of an implicit one that it is over. */
-export const goesOn = (context: Context) => context.status === "open" && context.ended === null
+export const isUnderWay = (context: Context) => context.status === "open" && context.ended === null
 
-export const statusOf = (context: Context) =>
-  context.status !== "open" || context.start !== null ? WORDS[context.status] : goesOn(context) ? "Under way" : "Over"
+export const statusText = (context: Context) =>
+  context.status !== "open" || context.start !== null ? STATUS_TEXTS[context.status] : isUnderWay(context) ? "Under way" : "Over"
 
 export function StatusMark({ context }: { context: Context }) {
   const { status, start } = context
-  const label = statusOf(context)
+  const label = statusText(context)
   return (
     <span className={`status status--${status === "open" && start === null ? "implicit" : status}`} role="img" aria-label={label} title={label} data-testid="status">
       {status === "concluded" ? <CheckIcon /> : status === "cancelled" ? <CloseIcon /> : null}
@@ -40,7 +40,7 @@ export function StatusMark({ context }: { context: Context }) {
 
 export const percent = (share: number) => `${Math.round(share * 100)} %`
 
-export function Sure({ confidence, range }: { confidence: number; range?: Range | undefined }) {
+export function Confidence({ confidence, range }: { confidence: number; range?: Range | undefined }) {
   const words = `${percent(confidence)} sure${range ? `, between ${percent(range.low)} and ${percent(range.high)}${range.source ? ` (${plain(range.source)})` : ""}` : ""}`
   return (
     <span className="sure" title={words} data-testid="confidence">
@@ -63,15 +63,15 @@ export function Flags({ flags }: { flags: readonly Flag[] }) {
   ))
 }
 
-export const took = (context: Context, now: number) => duration(Math.max(0, (context.ended ?? Math.max(now, context.active)) - context.opened))
+export const contextDuration = (context: Context, now: number) => formatDuration(Math.max(0, (context.ended ?? Math.max(now, context.active)) - context.opened))
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" })
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" })
 
-export function At({ ts, full = false }: { ts: number; full?: boolean }) {
+export function Timestamp({ ts, full = false }: { ts: number; full?: boolean }) {
   if (ts <= 0 || ts > 8.64e15) return null
   const when = new Date(ts)
   return <time className="at" dateTime={when.toISOString()} title={day.format(when)}>{(full ? day : clock).format(when)}</time>
 }
 
-export const timeText = (ts: number) => (ts > 0 && ts <= 8.64e15 ? day.format(new Date(ts)) : "")
+export const formatTime = (ts: number) => (ts > 0 && ts <= 8.64e15 ? day.format(new Date(ts)) : "")

@@ -4,8 +4,8 @@ import fc from "fast-check"
 import type { Envelope, Payload } from "./envelope"
 import type { Fold, Item } from "./fold"
 
-export const said = (given: Partial<Envelope>): Envelope => ({
-  seq: 1, id: `id-${given.seq ?? 1}`, ts: (given.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], erased: false, ...given,
+export const makeEnvelope = (fields: Partial<Envelope>): Envelope => ({
+  seq: 1, id: `id-${fields.seq ?? 1}`, ts: (fields.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], erased: false, ...fields,
 })
 
 const KINDS = [
@@ -29,12 +29,12 @@ const one = fc.record({
 export const scripts: fc.Arbitrary<Envelope[]> = fc.array(one, { maxLength: 40 }).map((rows) => {
   let seq = 0
   let ts = 1_700_000_000_000
-  return rows.map(({ after, hole, ...row }) => said({ ...row, seq: (seq += 1 + hole), ts: (ts += after) }))
+  return rows.map(({ after, hole, ...row }) => makeEnvelope({ ...row, seq: (seq += 1 + hole), ts: (ts += after) }))
 })
 
 const drawn = (item: Item): unknown =>
-  item.type === "said"
-    ? [item.key, item.response?.seq, item.givenUp?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
+  item.type === "envelope"
+    ? [item.key, item.response?.seq, item.cancellation?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
     : [item.key, item.owner, item.start?.seq, item.status, item.ended, item.confidence, item.count, item.answer?.key, item.ledTo.map(({ key }) => key), item.waiting.size, item.participants, item.steps.map(drawn)]
 
 /** All that a fold says, as data. */

@@ -3,24 +3,24 @@
 import { afterEach, describe, expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"
-import { comings } from "./comings"
+import { presenceLines } from "./comings"
 import { ContextHead } from "./ContextHead"
 import { readEnvelope } from "./envelope"
 import { Fold, outcomeOf } from "./fold"
-import type { Said } from "./fold"
+import type { EnvelopeItem } from "./fold"
 import { RoomContext } from "./room"
 import type { Room } from "./room"
-import { Act, Message, Notice, Step } from "./Step"
-import { Strip } from "./Strip"
-import { said } from "./testkit"
+import { ActionMessage, Message, Notice, Step } from "./Step"
+import { ParticipantBar } from "./Strip"
+import { makeEnvelope } from "./testkit"
 
 afterEach(() => {
   document.body.textContent = ""
 })
 
-function found(fold: Fold, seq: number): Said {
+function itemAt(fold: Fold, seq: number): EnvelopeItem {
   const item = fold.find(seq)
-  if (item?.type !== "said") throw new Error("it is not there")
+  if (item?.type !== "envelope") throw new Error("it is not there")
   return item
 }
 
@@ -32,36 +32,36 @@ describe("what was erased", () => {
 
   it("says so, in the conversation and in reasoning", () => {
     const fold = Fold.of([
-      said({ seq: 1, erased: true }),
-      said({ seq: 2, id: "r", kind: "reasoning/start", erased: true }),
-      ...["reasoning/thought", "reasoning/question", "reasoning/hypothesis", "mcp/request", "mcp/proposal", "chat", "reasoning/conclusion"].map((kind, index) => said({ seq: index + 3, kind, context: "r", erased: true })),
-      said({ seq: 20, from: "bob" }),
+      makeEnvelope({ seq: 1, erased: true }),
+      makeEnvelope({ seq: 2, id: "r", kind: "reasoning/start", erased: true }),
+      ...["reasoning/thought", "reasoning/question", "reasoning/hypothesis", "mcp/request", "mcp/proposal", "chat", "reasoning/conclusion"].map((kind, index) => makeEnvelope({ seq: index + 3, kind, context: "r", erased: true })),
+      makeEnvelope({ seq: 20, from: "bob" }),
     ])
-    expect(draw(<Message said={found(fold, 1)} />).box.textContent).toContain("(erased)")
-    for (let seq = 3; seq <= 9; seq++) expect(draw(<Step said={found(fold, seq)} owner="mara" expanded={false} />).box.textContent, `${seq}`).toBe("(erased)")
+    expect(draw(<Message item={itemAt(fold, 1)} />).box.textContent).toContain("(erased)")
+    for (let seq = 3; seq <= 9; seq++) expect(draw(<Step item={itemAt(fold, seq)} owner="mara" expanded={false} />).box.textContent, `${seq}`).toBe("(erased)")
     const context = fold.context("r")
     if (!context) throw new Error("it is not there")
     const head = draw(<ContextHead context={context} open={false} owner="mara" />).box
     expect([head.querySelector(".context__title")?.textContent, head.querySelector(".context__outcome")?.textContent]).toEqual(["(erased)", "(erased)"])
-    expect(draw(<Message said={found(fold, 20)} />).box.textContent).not.toContain("(erased)")
+    expect(draw(<Message item={itemAt(fold, 20)} />).box.textContent).not.toContain("(erased)")
   })
 })
 
 describe("comings and goings", () => {
-  const told = (id: string, ...events: string[]) => events.map((event, index) => said({ seq: index + 1, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } }))
+  const presence = (id: string, ...events: string[]) => events.map((event, index) => makeEnvelope({ seq: index + 1, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } }))
   it.each([
-    [told("a", "join"), ["a came in"]],
-    [[...told("a", "join"), ...told("b", "join"), ...told("c", "leave")], ["a, b came in", "c left"]],
-    [told("a", "leave", "join", "leave", "join", "leave", "join"), ["a left and came back, 3 times"]],
-    [[...told("a", "leave"), ...told("b", "join", "leave"), ...told("a", "join")], ["a left and came back", "b came in and left"]],
-    [told("a", "join", "join", "leave", "join"), ["a came in, left and came back"]],
-    [told("a", "leave", "join", "leave", "join", "leave"), ["a left, came back and left, 2 times"]],
-    [told("a", "invited"), ["a was invited"]],
+    [presence("a", "join"), ["a came in"]],
+    [[...presence("a", "join"), ...presence("b", "join"), ...presence("c", "leave")], ["a, b came in", "c left"]],
+    [presence("a", "leave", "join", "leave", "join", "leave", "join"), ["a left and came back, 3 times"]],
+    [[...presence("a", "leave"), ...presence("b", "join", "leave"), ...presence("a", "join")], ["a left and came back", "b came in and left"]],
+    [presence("a", "join", "join", "leave", "join"), ["a came in, left and came back"]],
+    [presence("a", "leave", "join", "leave", "join", "leave"), ["a left, came back and left, 2 times"]],
+    [presence("a", "invited"), ["a was invited"]],
   ])("are one line for each", (envelopes, lines) => {
-    expect(comings(envelopes).map(({ who, did }) => `${who.join(", ")} ${did}`)).toEqual(lines)
+    expect(presenceLines(envelopes).map(({ who, action }) => `${who.join(", ")} ${action}`)).toEqual(lines)
     const [last, ...before] = envelopes.toReversed()
     if (!last) throw new Error("nothing is told")
-    const more = before.toReversed().map((one) => found(Fold.of([one]), one.seq))
+    const more = before.toReversed().map((one) => itemAt(Fold.of([one]), one.seq))
     expect(draw(<Notice envelope={last} more={more} />).box.textContent).toBe(lines.join(" · "))
   })
 })
@@ -73,10 +73,10 @@ it.each([
   [undefined, "Withdrawn by mara"],
 ])("why a proposal was withdrawn is said in words", (reason, line) => {
   const fold = Fold.of([
-    said({ seq: 1, id: "p", kind: "mcp/proposal" }),
-    said({ seq: 2, kind: "mcp/withdraw", correlation: ["p"], payload: reason === undefined ? {} : { reason } }),
+    makeEnvelope({ seq: 1, id: "p", kind: "mcp/proposal" }),
+    makeEnvelope({ seq: 2, kind: "mcp/withdraw", correlation: ["p"], payload: reason === undefined ? {} : { reason } }),
   ])
-  const by = draw(<Act said={found(fold, 1)} />).box.querySelector(".proposal__by")
+  const by = draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".proposal__by")
   for (const mark of by?.querySelectorAll("[aria-hidden]") ?? []) mark.remove()
   expect(by?.textContent).toBe(line)
   // Whatever stands beside another thing in this line stands apart from it.
@@ -84,28 +84,28 @@ it.each([
 })
 
 describe("a request whose asker waits no more", () => {
-  const request = said({ seq: 1, id: "c", kind: "mcp/request", payload: { method: "tools/call" } })
-  const cancelled = (from: string) => said({ seq: 2, from, kind: "mcp/request", correlation: ["c"], payload: { method: "notifications/cancelled" } })
+  const request = makeEnvelope({ seq: 1, id: "c", kind: "mcp/request", payload: { method: "tools/call" } })
+  const cancelled = (from: string) => makeEnvelope({ seq: 2, from, kind: "mcp/request", correlation: ["c"], payload: { method: "notifications/cancelled" } })
 
   it("is given up, and no step of its own", () => {
     const fold = Fold.of([request, cancelled("mara")])
-    expect([outcomeOf(found(fold, 1)), fold.lanes.get("mara")?.waiting.size, fold.main.length, fold.find(2)]).toEqual(["given-up", 0, 1, fold.find(1)])
-    expect(draw(<Act said={found(fold, 1)} />).box.querySelector(".call__outcome")?.textContent).toBe("Given up")
+    expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size, fold.main.length, fold.find(2)]).toEqual(["given-up", 0, 1, fold.find(1)])
+    expect(draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".call__outcome")?.textContent).toBe("Given up")
   })
 
   it("is done all the same where an answer comes late", () => {
-    expect(outcomeOf(found(Fold.of([request, cancelled("mara"), said({ seq: 3, from: "bob", kind: "mcp/response", correlation: ["c"] })]), 1))).toBe("done")
+    expect(outcomeOf(itemAt(Fold.of([request, cancelled("mara"), makeEnvelope({ seq: 3, from: "bob", kind: "mcp/response", correlation: ["c"] })]), 1))).toBe("done")
   })
 
   it("is given up by nobody else", () => {
     const fold = Fold.of([request, cancelled("bob")])
-    expect([outcomeOf(found(fold, 1)), fold.lanes.get("mara")?.waiting.size]).toEqual(["waiting", 1])
+    expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size]).toEqual(["waiting", 1])
   })
 })
 
 it("also here is nobody who looks", () => {
   const people = ["mara", "bob"].map((id) => ({ id, present: true }))
-  const strip = (me: string) => draw(<RoomContext value={{ me } as Room}><Strip people={people as never} lanes={[]} colourOf={() => 0} onPane={() => undefined} /></RoomContext>).box
+  const strip = (me: string) => draw(<RoomContext value={{ me } as Room}><ParticipantBar people={people as never} lanes={[]} colourOf={() => 0} onPane={() => undefined} /></RoomContext>).box
   expect(strip("mara").querySelector(".strip__others")?.textContent).toBe("also here: bob")
   expect(strip("someone").querySelector(".strip__others")?.textContent).toBe("also here: mara, bob")
 })

@@ -139,16 +139,16 @@ describe("the session", () => {
 
   test("a page that was reloaded reads from the beginning", async () => {
     const recorded = record(PLAN)
-    const asked: (string | null)[] = []
+    const resumedAfter: (string | null)[] = []
     const one = setUp({
       read: (_, after) => {
-        asked.push(after)
+        resumedAfter.push(after)
         return Promise.resolve(stream(recorded.frames))
       },
     })
     one.manager.resume(CHAT, EVENT)
     await settled(() => one.commits.length > 0)
-    expect(asked).toEqual([null])
+    expect(resumedAfter).toEqual([null])
     expect(one.commits).toEqual([{ type: "final", event: recorded.final }])
     expect(one.overlays).toEqual((await whole(recorded)).overlays)
   })
@@ -201,10 +201,10 @@ describe("the session", () => {
 
   test("an error with nothing after it: the answer could not be kept, and a retry asks in its place", async () => {
     const { frames } = record(PLAN, "failed")
-    const asked: unknown[] = []
+    const bodies: unknown[] = []
     const one = setUp({
-      ask: (given) => {
-        asked.push(given)
+      ask: (body) => {
+        bodies.push(body)
         return Promise.resolve(stream(frames.slice(0, -1)))
       },
       read: () => Promise.resolve(stream([])),
@@ -214,7 +214,7 @@ describe("the session", () => {
     expect(one.manager.current()?.error).toBe("The model broke.")
     expect(one.manager.streaming).toBe(false)
     one.manager.retry()
-    expect(asked[1]).toEqual({ text: "Why?", conversation_id: CHAT, replaces: EVENT })
+    expect(bodies[1]).toEqual({ text: "Why?", conversation_id: CHAT, replaces: EVENT })
   })
 
   test("a question that is not taken says why; a retry asks again", async () => {
@@ -283,12 +283,12 @@ describe("the session", () => {
   ])("a retry looks first whether the answer came unheard: one %s", async (_, has, times) => {
     const recorded = record(PLAN)
     let up = false
-    const asked = recorded.final.id.replace("evt_", "ask_")
+    const questionEventId = recorded.final.id.replace("evt_", "ask_")
     const ask = vi.fn(() => (up ? Promise.resolve(stream(recorded.frames)) : Promise.reject(new ApiError("away", 0))))
     const loaded: OpenConversation = {
       conversation: { id: CHAT, title: "Rain", created_at: 1, updated_at: 1 },
       events: [
-        { id: asked, conversation_id: CHAT, role: "user", created_at: 1, status: "completed", segments: [{ id: "t", type: "text", text: "Why?" }] },
+        { id: questionEventId, conversation_id: CHAT, role: "user", created_at: 1, status: "completed", segments: [{ id: "t", type: "text", text: "Why?" }] },
         recorded.final,
       ],
       active: null,

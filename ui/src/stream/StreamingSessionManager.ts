@@ -5,9 +5,9 @@ import { ApiError } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
 import { advance, isLive } from "./advance"
-import type { Happened, Asking } from "./advance"
-import { answerFrames, waited } from "./answerFrames"
-import type { Heard } from "./answerFrames"
+import type { AnswerEvent, PendingAnswer } from "./advance"
+import { answerFrames, waitUntilOnline } from "./answerFrames"
+import type { ConnectionEvent } from "./answerFrames"
 import { answerId, questionId, questionText } from "./reducer"
 import type { Action, Question } from "./reducer"
 import type { StreamingBus } from "./streamingBus"
@@ -37,12 +37,12 @@ export interface Page {
 
 /** The reading of one answer; it stands still while a retry is offered. */
 interface Reading {
-  frames: AsyncGenerator<Heard, void>
+  frames: AsyncGenerator<ConnectionEvent, void>
   abort: AbortController
 }
 
 export class StreamingSessionManager {
-  private asking: Asking | null = null
+  private pending: PendingAnswer | null = null
   private page: Page | null = null
   private reading: Reading | null = null
   private readonly listeners = new Set<() => void>()
@@ -65,10 +65,10 @@ export class StreamingSessionManager {
     return () => this.listeners.delete(listener)
   }
 
-  readonly current = (): Asking | null => this.asking
+  readonly current = (): PendingAnswer | null => this.pending
 
   get streaming(): boolean {
-    return this.asking !== null && isLive(this.asking)
+    return this.pending !== null && isLive(this.pending)
   }
 
   /** What an event's place on the page is called; the same before and after its final event. */
@@ -80,12 +80,12 @@ export class StreamingSessionManager {
   // --- what people do
 
   ask(body: AskBody): void {
-    this.put(body, (signal) => this.options.client.ask(body, signal))
+    this.start(body, (signal) => this.options.client.ask(body, signal))
   }
 
   /** Takes up an answer that was found under way. */
   resume(conversation_id: string, event_id: string): void {
-    if (this.streaming && this.asking?.event_id === event_id) return
+    if (this.streaming && this.pending?.event_id === event_id) return
     this.leave()
     this.set({ key: this.keyOf(event_id), phase: "streaming", conversation_id, event_id, stopping: false, skew: 0 })
     this.begin((signal) => this.options.client.read(event_id, null, signal))
@@ -93,41 +93,41 @@ export class StreamingSessionManager {
 
   /** After a failure of the connection or of the question itself. */
   retry(): void {
-    const asking = this.asking
-    if (!asking || isLive(asking)) return
-    if (asking.event_id !== null && (asking.phase === "lost" || !asking.body)) {
-      this.happened({ type: "retried" })
+    const pending = this.pending
+    if (!pending || isLive(pending)) return
+    if (pending.event_id !== null && (pending.phase === "lost" || !pending.body)) {
+      this.apply({ type: "retried" })
       if (this.reading) void this.follow(this.reading)
-    } else if (asking.body) {
-      const { follows: before, ...again } = asking.body
-      const replaces = asking.event_id ?? again.replaces
-      const follows = asking.conversation_id === null ? before : this.page?.newest?.(asking.conversation_id)
+    } else if (pending.body) {
+      const { follows: before, ...again } = pending.body
+      const replaces = pending.event_id ?? again.replaces
+      const follows = pending.conversation_id === null ? before : this.page?.newest?.(pending.conversation_id)
       const body: AskBody = {
         ...again,
-        ...(asking.conversation_id && { conversation_id: asking.conversation_id }),
+        ...(pending.conversation_id && { conversation_id: pending.conversation_id }),
         ...(replaces ? { replaces } : follows && { follows }),
       }
-      if (asking.event_id === null) this.askAgain(body)
+      if (pending.event_id === null) this.askUnlessTaken(body)
       else this.ask(body)
     }
   }
 
   stop(): void {
-    this.happened({ type: "stopped" })
+    this.apply({ type: "stopped" })
   }
 
   /** Stops reading; the answer goes on without this page. */
   leave(): void {
     this.reading?.abort.abort()
     this.reading = null
-    const eventId = this.asking?.event_id
+    const eventId = this.pending?.event_id
     this.set(null)
     if (eventId) this.options.bus.clear(eventId)
   }
 
   // --- how it is read
 
-  private put(body: AskBody, open: (signal: AbortSignal) => Promise<OpenStream>): void {
+  private start(body: AskBody, open: (signal: AbortSignal) => Promise<OpenStream>): void {
     this.leave()
     const question: Question = { text: body.text, created_at: this.now(), ...(body.replaces && { replaces: body.replaces }) }
     const conversation_id = body.conversation_id ?? null
@@ -136,12 +136,12 @@ export class StreamingSessionManager {
   }
 
   /** The gateway may have taken it the first time, unheard: then its answer is read, and nothing is asked twice. */
-  private askAgain(body: AskBody): void {
-    this.put(body, async (signal) => {
-      const event_id = this.asking && (await this.find(this.asking, signal))
+  private askUnlessTaken(body: AskBody): void {
+    this.start(body, async (signal) => {
+      const event_id = this.pending && (await this.findTaken(this.pending, signal))
       signal.throwIfAborted()
       if (event_id === null) return this.options.client.ask(body, signal)
-      this.happened({ type: "found", event_id })
+      this.apply({ type: "located", event_id })
       return this.options.client.read(event_id, null, signal)
     })
   }
@@ -154,13 +154,13 @@ export class StreamingSessionManager {
       const stream = await one()
       if (signal.aborted) void stream.body.cancel().catch(() => undefined)
       signal.throwIfAborted()
-      this.clock(stream.date)
+      this.updateSkew(stream.date)
       return stream
     }
     const frames = answerFrames(
       () => connect(() => open(signal)),
-      (after) => connect(() => this.options.client.read(this.asking?.event_id ?? "", after, signal)),
-      (ms) => (this.options.wait ?? waited)(ms, signal),
+      (after) => connect(() => this.options.client.read(this.pending?.event_id ?? "", after, signal)),
+      (ms) => (this.options.wait ?? waitUntilOnline)(ms, signal),
     )
     this.reading = { frames, abort }
     void this.follow(this.reading)
@@ -168,68 +168,68 @@ export class StreamingSessionManager {
 
   /** Until it is over, or nothing more comes by itself. */
   private async follow({ frames, abort: { signal } }: Reading): Promise<void> {
-    let heard = await frames.next()
-    while (!heard.done && !signal.aborted) {
+    let next = await frames.next()
+    while (!next.done && !signal.aborted) {
       let failure: unknown
       try {
-        if (await this.hear(heard.value, signal)) break
+        if (await this.handle(next.value, signal)) break
       } catch (error) {
         failure = error
       }
       if (signal.aborted) break
       if (!this.streaming) return
       // A frame that could not be taken is a lost connection: it is read on after it.
-      heard = await (failure === undefined ? frames.next() : frames.throw(failure))
+      next = await (failure === undefined ? frames.next() : frames.throw(failure))
     }
     await frames.return()
   }
 
   /** Whether it was the end. */
-  private async hear(heard: Heard, signal: AbortSignal): Promise<boolean> {
-    switch (heard.kind) {
+  private async handle(event: ConnectionEvent, signal: AbortSignal): Promise<boolean> {
+    switch (event.kind) {
       case "frame":
-        return this.take(heard.data)
+        return this.takeFrame(event.data)
       case "comment":
-        if (heard.text === "queued") this.happened({ type: "queued" })
+        if (event.text === "queued") this.apply({ type: "queued" })
         return false
       case "broken":
-        await this.broken(heard.failure, heard.fresh, signal)
+        await this.handleBroken(event.failure, event.fresh, signal)
         return false
       case "lost":
-        this.happened({ type: "lost" })
+        this.apply({ type: "lost" })
         return false
       case "refused":
-        this.refused(heard.failure)
+        this.handleRefused(event.failure)
         return false
     }
   }
 
   /** Whether it was the end. */
-  private take(data: string): boolean {
+  private takeFrame(data: string): boolean {
     let event: StreamEvent
     try {
       event = JSON.parse(data) as StreamEvent
     } catch {
       return false
     }
-    const asking = this.asking
-    if (!asking || typeof event !== "object" || event === null) return false
+    const pending = this.pending
+    if (!pending || typeof event !== "object" || event === null) return false
     if (event.type === "message_final") {
       this.finish(event.event)
       return true
     }
     if (event.type === "message_started") {
-      this.keys.set(questionId(event.event_id), asking.key)
-      this.happened({ type: "started", event_id: event.event_id, conversation_id: event.conversation_id })
+      this.keys.set(questionId(event.event_id), pending.key)
+      this.apply({ type: "started", event_id: event.event_id, conversation_id: event.conversation_id })
       this.page?.onConversation?.(event.conversation_id)
-    } else this.happened({ type: "told" })
+    } else this.apply({ type: "delta" })
     this.options.bus.push(event)
     return false
   }
 
   private finish(event: Extract<StreamEvent, { type: "message_final" }>["event"]) {
-    const question = this.asking?.question
-    if (this.asking) this.keys.set(questionId(event.id), this.asking.key)
+    const question = this.pending?.question
+    if (this.pending) this.keys.set(questionId(event.id), this.pending.key)
     this.page?.commit({ type: "final", event, ...(question && { question }) })
     this.reading = null
     this.set(null)
@@ -237,78 +237,78 @@ export class StreamingSessionManager {
     this.page?.onConversation?.(event.conversation_id)
   }
 
-  private async broken(failure: unknown, fresh: boolean, signal: AbortSignal): Promise<void> {
-    const asking = this.asking
-    if (!asking || signal.aborted) return
-    if (asking.event_id === null) {
-      const event_id = await this.find(asking, signal)
+  private async handleBroken(failure: unknown, fresh: boolean, signal: AbortSignal): Promise<void> {
+    const pending = this.pending
+    if (!pending || signal.aborted) return
+    if (pending.event_id === null) {
+      const event_id = await this.findTaken(pending, signal)
       if (signal.aborted) return
-      if (event_id === null) return this.refused(failure)
-      this.happened({ type: "found", event_id })
+      if (event_id === null) return this.handleRefused(failure)
+      this.apply({ type: "located", event_id })
     } else {
       // Nothing follows the error: the answer could not be kept.
-      const error = this.options.bus.message(asking.event_id)?.error
-      if (failure === null && !fresh && error !== undefined) return this.happened({ type: "refused", error })
+      const error = this.options.bus.message(pending.event_id)?.error
+      if (failure === null && !fresh && error !== undefined) return this.apply({ type: "refused", error })
     }
-    this.happened({ type: "broken" })
+    this.apply({ type: "broken" })
   }
 
   /** The question was sent, but no answer came back: has the gateway taken it? */
-  private async find(asking: Asking, signal: AbortSignal): Promise<string | null> {
-    if (asking.conversation_id === null) return null
+  private async findTaken(pending: PendingAnswer, signal: AbortSignal): Promise<string | null> {
+    if (pending.conversation_id === null) return null
     let loaded: OpenConversation
     try {
-      loaded = await this.options.client.conversation(asking.conversation_id, signal)
+      loaded = await this.options.client.conversation(pending.conversation_id, signal)
     } catch {
       return null
     }
-    const asked = loaded.events.findLast((one) => one.role === "user")
-    if (asked?.role !== "user" || questionText(asked) !== asking.question?.text) return null
-    const answer = answerId(asked.id)
+    const lastQuestion = loaded.events.findLast((one) => one.role === "user")
+    if (lastQuestion?.role !== "user" || questionText(lastQuestion) !== pending.question?.text) return null
+    const answer = answerId(lastQuestion.id)
     // One that the page has is of an earlier question, which said the same.
     return loaded.active === answer || this.page?.has?.(answer) === false ? answer : null
   }
 
-  private refused(failure: unknown) {
+  private handleRefused(failure: unknown) {
     if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
-    const there = this.asking?.conversation_id
+    const there = this.pending?.conversation_id
     if (failure instanceof ApiError && failure.status === 409 && there) this.page?.onMoved?.(there)
     const error = failure instanceof ApiError ? failure.message : "The connection was lost before the answer began."
-    this.happened({ type: "refused", error })
+    this.apply({ type: "refused", error })
   }
 
   private async cancel(eventId: string): Promise<void> {
     try {
       await this.options.client.cancel(eventId)
     } catch {
-      if (this.asking?.event_id === eventId) this.happened({ type: "unstopped" })
+      if (this.pending?.event_id === eventId) this.apply({ type: "unstopped" })
     }
   }
 
-  private clock(date: number | null) {
+  private updateSkew(date: number | null) {
     const skew = date === null ? 0 : this.now() - date
-    if (Math.abs(skew) > 2000) this.happened({ type: "clock", skew })
+    if (Math.abs(skew) > 2000) this.apply({ type: "clock", skew })
   }
 
   private now(): number {
     return (this.options.now ?? Date.now)()
   }
 
-  private happened(happened: Happened) {
-    const before = this.asking
+  private apply(event: AnswerEvent) {
+    const before = this.pending
     if (!before) return
-    const now = advance(before, happened)
+    const now = advance(before, event)
     this.set(now)
     // What was to be stopped before it had a name can be stopped as soon as it has one.
-    if (toStop(now) && !toStop(before)) void this.cancel(toStop(now))
+    if (answerToStop(now) && !answerToStop(before)) void this.cancel(answerToStop(now))
   }
 
-  private set(asking: Asking | null) {
-    if (this.asking === asking) return
-    this.asking = asking
+  private set(pending: PendingAnswer | null) {
+    if (this.pending === pending) return
+    this.pending = pending
     for (const listener of this.listeners) listener()
   }
 }
 
 /** The answer that is to be stopped, once it has a name; else empty. */
-const toStop = (asking: Asking) => (asking.stopping && asking.event_id) || ""
+const answerToStop = (pending: PendingAnswer) => (pending.stopping && pending.event_id) || ""

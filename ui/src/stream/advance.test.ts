@@ -2,15 +2,15 @@
 import { describe, expect, test } from "vitest"
 
 import { advance, isLive } from "./advance"
-import type { Happened, Phase, Asking } from "./advance"
+import type { AnswerEvent, Phase, PendingAnswer } from "./advance"
 
-const ASKING: Asking = { key: "turn-1", phase: "asking", conversation_id: null, event_id: null, stopping: false, skew: 0 }
-const at = (phase: Phase, fields: Partial<Asking> = {}): Asking => ({ ...ASKING, phase, ...fields })
+const ASKING: PendingAnswer = { key: "turn-1", phase: "asking", conversation_id: null, event_id: null, stopping: false, skew: 0 }
+const at = (phase: Phase, fields: Partial<PendingAnswer> = {}): PendingAnswer => ({ ...ASKING, phase, ...fields })
 
-const STEPS: Record<string, Happened> = {
+const STEPS: Record<string, AnswerEvent> = {
   queued: { type: "queued" },
   started: { type: "started", event_id: "evt_1", conversation_id: "chat_1" },
-  told: { type: "told" },
+  delta: { type: "delta" },
   broken: { type: "broken" },
   lost: { type: "lost" },
   refused: { type: "refused", error: "No." },
@@ -40,15 +40,15 @@ describe("an answer under way", () => {
   })
 
   test.each(ROWS)("%s, %s: %s", (from, step, to) => {
-    const asking = at(from)
-    const next = advance(asking, STEPS[step] as Happened)
-    if (to === "-") expect(next).toBe(asking)
+    const pending = at(from)
+    const next = advance(pending, STEPS[step] as AnswerEvent)
+    if (to === "-") expect(next).toBe(pending)
     else expect(next.phase).toBe(to)
   })
 
   test("has its names from its start, or from where it was found", () => {
-    expect(advance(ASKING, STEPS.started as Happened)).toMatchObject({ event_id: "evt_1", conversation_id: "chat_1" })
-    expect(advance(at("asking", { conversation_id: "chat_1" }), { type: "found", event_id: "evt_1" })).toEqual(
+    expect(advance(ASKING, STEPS.started as AnswerEvent)).toMatchObject({ event_id: "evt_1", conversation_id: "chat_1" })
+    expect(advance(at("asking", { conversation_id: "chat_1" }), { type: "located", event_id: "evt_1" })).toEqual(
       at("asking", { conversation_id: "chat_1", event_id: "evt_1" }),
     )
   })
@@ -61,17 +61,17 @@ describe("an answer under way", () => {
   })
 
   test.each(PHASES)("%s: is stopped once, while something may still come", (phase) => {
-    const asking = at(phase)
-    const stopped = advance(asking, { type: "stopped" })
-    expect(stopped).toEqual(isLive(asking) ? at(phase, { stopping: true }) : asking)
+    const pending = at(phase)
+    const stopped = advance(pending, { type: "stopped" })
+    expect(stopped).toEqual(isLive(pending) ? at(phase, { stopping: true }) : pending)
     expect(advance(stopped, { type: "stopped" })).toBe(stopped)
-    expect(advance(stopped, { type: "unstopped" })).toEqual(asking)
-    expect(advance(asking, { type: "unstopped" })).toBe(asking)
+    expect(advance(stopped, { type: "unstopped" })).toEqual(pending)
+    expect(advance(pending, { type: "unstopped" })).toBe(pending)
   })
 
   test("keeps what the server's clock is behind ours", () => {
-    const asking = advance(ASKING, { type: "clock", skew: 5000 })
-    expect(asking.skew).toBe(5000)
-    expect(advance(asking, { type: "clock", skew: 5000 })).toBe(asking)
+    const pending = advance(ASKING, { type: "clock", skew: 5000 })
+    expect(pending.skew).toBe(5000)
+    expect(advance(pending, { type: "clock", skew: 5000 })).toBe(pending)
   })
 })

@@ -15,14 +15,14 @@ export type Phase =
   | "refused"
 
 /** What leads from phase to phase. */
-type Step = "queued" | "started" | "told" | "broken" | "lost" | "refused" | "retried"
+type Step = "queued" | "started" | "delta" | "broken" | "lost" | "refused" | "retried"
 
 /** What a phase does not name changes nothing in it. */
 const PHASES: Record<Phase, Partial<Record<Step, Phase>>> = {
-  asking: { queued: "queued", started: "streaming", told: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
-  queued: { started: "streaming", told: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
+  asking: { queued: "queued", started: "streaming", delta: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
+  queued: { started: "streaming", delta: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
   streaming: { started: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
-  reconnecting: { started: "streaming", told: "streaming", lost: "lost", refused: "refused" },
+  reconnecting: { started: "streaming", delta: "streaming", lost: "lost", refused: "refused" },
   lost: { retried: "reconnecting" },
   refused: { retried: "reconnecting" },
 }
@@ -30,7 +30,7 @@ const PHASES: Record<Phase, Partial<Record<Step, Phase>>> = {
 const LIVE: ReadonlySet<Phase> = new Set(["asking", "queued", "streaming", "reconnecting"])
 
 /** The turn under way, as this page goes after its answer. */
-export interface Asking {
+export interface PendingAnswer {
   /** Stays the same from the question to the final event and after. */
   key: string
   phase: Phase
@@ -46,14 +46,14 @@ export interface Asking {
   skew: number
 }
 
-export type Happened =
+export type AnswerEvent =
   | { type: "queued" }
   /** The answer has its name … */
   | { type: "started"; event_id: string; conversation_id: string }
   /** … or it was found under way, by looking for it. */
-  | { type: "found"; event_id: string }
+  | { type: "located"; event_id: string }
   /** Something of the answer came. */
-  | { type: "told" }
+  | { type: "delta" }
   /** The connection. */
   | { type: "broken" }
   | { type: "lost" }
@@ -66,31 +66,31 @@ export type Happened =
   | { type: "clock"; skew: number }
 
 /** Whether its answer may still come by itself; otherwise a retry is offered. */
-export const isLive = (asking: Asking): boolean => LIVE.has(asking.phase)
+export const isLive = (pending: PendingAnswer): boolean => LIVE.has(pending.phase)
 
 /** The same object, where that changes nothing. */
-export function advance(asking: Asking, happened: Happened): Asking {
-  switch (happened.type) {
-    case "found":
-      return { ...asking, event_id: happened.event_id }
+export function advance(pending: PendingAnswer, event: AnswerEvent): PendingAnswer {
+  switch (event.type) {
+    case "located":
+      return { ...pending, event_id: event.event_id }
     case "stopped":
-      return isLive(asking) && !asking.stopping ? { ...asking, stopping: true } : asking
+      return isLive(pending) && !pending.stopping ? { ...pending, stopping: true } : pending
     case "unstopped":
-      return asking.stopping ? { ...asking, stopping: false } : asking
+      return pending.stopping ? { ...pending, stopping: false } : pending
     case "clock":
-      return asking.skew === happened.skew ? asking : { ...asking, skew: happened.skew }
+      return pending.skew === event.skew ? pending : { ...pending, skew: event.skew }
   }
-  const phase = PHASES[asking.phase][happened.type]
-  if (phase === undefined) return asking
-  switch (happened.type) {
+  const phase = PHASES[pending.phase][event.type]
+  if (phase === undefined) return pending
+  switch (event.type) {
     case "started":
-      return { ...asking, phase, event_id: happened.event_id, conversation_id: happened.conversation_id }
+      return { ...pending, phase, event_id: event.event_id, conversation_id: event.conversation_id }
     case "lost":
-      return { ...asking, phase, error: "The connection to the gateway was lost." }
+      return { ...pending, phase, error: "The connection to the gateway was lost." }
     case "refused":
-      return { ...asking, phase, error: happened.error }
+      return { ...pending, phase, error: event.error }
     default: {
-      const { error: _, ...rest } = asking
+      const { error: _, ...rest } = pending
       return { ...rest, phase }
     }
   }

@@ -5,20 +5,20 @@ import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import { body, frame } from "../testing/recorded"
 import { answerFrames } from "./answerFrames"
-import type { Heard } from "./answerFrames"
+import type { ConnectionEvent } from "./answerFrames"
 
 const say = (id: number) => frame({ type: "text_delta", event_id: "evt_1", text_delta: `${id}`, output_index: 0 }, id)
 const brought = (...ids: number[]) => Promise.resolve<OpenStream>({ body: body(ids.map(say)), date: null })
-const word = (heard: Heard | void) => (heard?.kind === "frame" ? Number(heard.id) : heard?.kind)
+const word = (event: ConnectionEvent | void) => (event?.kind === "frame" ? Number(event.id) : event?.kind)
 
 function reading(open: () => Promise<OpenStream>, read: (after: string | null) => Promise<OpenStream>) {
   const waits: number[] = []
   const wait = (ms: number) => Promise.resolve(void waits.push(ms))
   const frames = answerFrames(open, read, wait)
   const next = async (count: number) => {
-    const heard = []
-    for (let n = 0; n < count; n++) heard.push(word((await frames.next()).value))
-    return heard
+    const seen = []
+    for (let n = 0; n < count; n++) seen.push(word((await frames.next()).value))
+    return seen
   }
   return { frames, next, waits }
 }

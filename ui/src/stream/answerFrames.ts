@@ -5,7 +5,7 @@ import type { OpenStream } from "../api/client"
 import { frames } from "../api/sse"
 import type { Comment, Frame } from "../api/sse"
 
-export type Heard =
+export type ConnectionEvent =
   | Frame
   | Comment
   /** The connection ended, by a failure or (null) by itself; `fresh`: it had brought frames that were not seen before.
@@ -25,7 +25,7 @@ export async function* answerFrames(
   open: () => Promise<OpenStream>,
   read: (after: string | null) => Promise<OpenStream>,
   wait: (ms: number) => Promise<void>,
-): AsyncGenerator<Heard, void> {
+): AsyncGenerator<ConnectionEvent, void> {
   let last: string | null = null
   let failures = 0
   let connect = open
@@ -71,7 +71,7 @@ const isFinal = (status: number) => status >= 400 && status < 500 && status !== 
 const backoff = (failures: number) => Math.min(8000, 250 * 2 ** failures) * (0.75 + Math.random() / 2)
 
 /** That long, or until the machine is on line again. */
-export function waited(ms: number, signal: AbortSignal): Promise<void> {
+export function waitUntilOnline(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer)

@@ -11,7 +11,7 @@ const useBus = () => useContext(BusContext)
 /** Draws again whenever the topic changed. */
 export function useTopic(topic: string): number {
   const bus = useBus()
-  const subscribe = useCallback((told: () => void) => bus.subscribe(topic, told), [bus, topic])
+  const subscribe = useCallback((listener: () => void) => bus.subscribe(topic, listener), [bus, topic])
   return useSyncExternalStore(subscribe, () => bus.version(topic))
 }
 

@@ -1,12 +1,12 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
 
-import { Pieces } from "./pieces"
+import { TextBuffer } from "./pieces"
 
 test("a growing text is its pieces, however and whenever it is read", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.string(), fc.boolean(), fc.nat(20))), (steps) => {
-      const pieces = new Pieces()
+      const pieces = new TextBuffer()
       let text = ""
       for (const [piece, look, tail] of steps) {
         pieces.append(piece)
@@ -22,7 +22,7 @@ test("a growing text is its pieces, however and whenever it is read", () => {
 })
 
 test("appending to a long text takes no longer than to a short one", () => {
-  const pieces = new Pieces()
+  const pieces = new TextBuffer()
   for (let n = 0; n < 1_000_000; n++) pieces.append("word ")
   expect(pieces.text).toHaveLength(5_000_000)
 })

@@ -1,6 +1,6 @@
 // A growing text: appending costs the same however long it is, and what was joined once is not joined again.
 
-export class Pieces {
+export class TextBuffer {
   private readonly pieces: string[] = []
   private joined = ""
   private joinedTo = 0

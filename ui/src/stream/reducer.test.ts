@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 
 import type { Answer, OpenConversation, QuestionEvent } from "../api/types"
 import { CHAT, record } from "../testing/recorded"
-import { before, EMPTY, reduce } from "./reducer"
+import { threadBefore, EMPTY, reduce } from "./reducer"
 import type { Store } from "./reducer"
 
 const conversation = { id: CHAT, title: "Rain", created_at: 1, updated_at: 2 }
@@ -35,8 +35,8 @@ describe("the store", () => {
 
   test("an edited question stands in the old one's place, and knows its versions", () => {
     const store = opened([question("ask_1", "Why?"), answer("evt_1"), question("ask_2", "And?"), answer("evt_2")])
-    expect(before(thread(store) ?? [], "evt_1")).toEqual([])
-    expect(before(thread(store) ?? [], "ask_2")).toEqual(["ask_1", "evt_1"])
+    expect(threadBefore(thread(store) ?? [], "evt_1")).toEqual([])
+    expect(threadBefore(thread(store) ?? [], "ask_2")).toEqual(["ask_1", "evt_1"])
     const edited = reduce(store, { type: "final", event: answer("evt_3"), question: { text: "Then?", created_at: 5, replaces: "ask_2" } })
     expect(thread(edited)).toEqual(["ask_1", "evt_1", "ask_3", "evt_3"])
     expect(edited.events["ask_3"]).toMatchObject({ versions: ["evt_2", "evt_3"] })
@@ -54,11 +54,11 @@ describe("the store", () => {
 
   test("nothing is changed in place", () => {
     const store = opened([question("ask_1", "Why?"), answer("evt_1")])
-    const kept = JSON.stringify(store)
+    const snapshot = JSON.stringify(store)
     Object.freeze(store.events)
     Object.freeze(store.threads)
     reduce(store, { type: "final", event: answer("evt_2"), question: { text: "And?", created_at: 5 } })
     reduce(store, { type: "changed", conversation: { ...conversation, title: "Snow" } })
-    expect(JSON.stringify(store)).toBe(kept)
+    expect(JSON.stringify(store)).toBe(snapshot)
   })
 })

@@ -37,27 +37,27 @@ export const questionText = (event: QuestionEvent) => event.segments.map((segmen
 export function reduce(store: Store, action: Action): Store {
   switch (action.type) {
     case "opened":
-      return opened(store, action.loaded)
+      return withLoaded(store, action.loaded)
     case "changed":
       return {
         ...store,
         conversations: { ...store.conversations, [action.conversation.id]: action.conversation },
       }
     case "gone":
-      return gone(store, action.conversation_id)
+      return withoutConversation(store, action.conversation_id)
     case "final":
-      return final(store, action.event, action.question)
+      return withFinal(store, action.event, action.question)
   }
 }
 
 /** The part of a thread that stays when that event is asked anew. */
-export function before(thread: readonly string[], replaces: string | undefined): readonly string[] {
+export function threadBefore(thread: readonly string[], replaces: string | undefined): readonly string[] {
   if (replaces === undefined) return thread
   const at = thread.indexOf(questionId(replaces))
   return at < 0 ? thread : thread.slice(0, at)
 }
 
-function opened(store: Store, { conversation, events, active }: OpenConversation): Store {
+function withLoaded(store: Store, { conversation, events, active }: OpenConversation): Store {
   const done = events.filter((event) => event.status !== "in_progress" && event.id !== active)
   const byId: Record<string, ChatEvent> = { ...store.events }
   for (const event of done) byId[event.id] = event
@@ -68,7 +68,7 @@ function opened(store: Store, { conversation, events, active }: OpenConversation
   }
 }
 
-function gone(store: Store, id: string): Store {
+function withoutConversation(store: Store, id: string): Store {
   const { [id]: conversation, ...conversations } = store.conversations
   const { [id]: thread, ...threads } = store.threads
   if (!conversation && !thread) return store
@@ -76,21 +76,21 @@ function gone(store: Store, id: string): Store {
   return { conversations, threads, events }
 }
 
-function final(store: Store, event: Answer, question: Question | undefined): Store {
+function withFinal(store: Store, event: Answer, question: Question | undefined): Store {
   const id = event.conversation_id
-  const asked = questionId(event.id)
+  const askId = questionId(event.id)
   const known = threadOf(store, id)
-  const kept = known.includes(asked) ? known.filter((one) => one !== event.id) : before(known, question?.replaces)
+  const earlier = known.includes(askId) ? known.filter((one) => one !== event.id) : threadBefore(known, question?.replaces)
   const events = { ...store.events, [event.id]: event }
-  const thread = [...kept]
-  if (question && !events[asked]) events[asked] = told(store, event, question)
-  if (events[asked] && !thread.includes(asked)) thread.push(asked)
-  const place = thread.indexOf(asked)
+  const thread = [...earlier]
+  if (question && !events[askId]) events[askId] = questionEvent(store, event, question)
+  if (events[askId] && !thread.includes(askId)) thread.push(askId)
+  const place = thread.indexOf(askId)
   thread.splice(place < 0 ? thread.length : place + 1, 0, event.id)
   return { ...store, events, threads: { ...store.threads, [id]: thread } }
 }
 
-function told(store: Store, answer: Answer, question: Question): QuestionEvent {
+function questionEvent(store: Store, answer: Answer, question: Question): QuestionEvent {
   const event: QuestionEvent = {
     id: questionId(answer.id),
     conversation_id: answer.conversation_id,

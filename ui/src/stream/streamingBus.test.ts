@@ -105,24 +105,24 @@ describe("the streaming bus", () => {
     const { bus: one, frame } = bus()
     for (const event of record([{ kind: "reasoning", parts: [["a"], ["b"]] }]).events) one.push(event)
     frame()
-    const heard: string[] = []
-    one.subscribe(topics.part(EVENT, "rs_0", 0), () => heard.push("first"))
-    one.subscribe(topics.part(EVENT, "rs_0", 1), () => heard.push("second"))
-    one.subscribe(topics.steps(EVENT), () => heard.push("steps"))
+    const calls: string[] = []
+    one.subscribe(topics.part(EVENT, "rs_0", 0), () => calls.push("first"))
+    one.subscribe(topics.part(EVENT, "rs_0", 1), () => calls.push("second"))
+    one.subscribe(topics.steps(EVENT), () => calls.push("steps"))
     one.push({ type: "reasoning_part_delta", event_id: EVENT, segment_id: "rs_0", summary_index: 1, text_delta: "c" })
     frame()
-    expect(heard).toEqual(["second"])
+    expect(calls).toEqual(["second"])
   })
 
   test("what is cleared is gone, and its listeners hear of it", () => {
     const { bus: one, frame } = bus()
     for (const event of record([{ kind: "reasoning", parts: [["a"]] }, { kind: "text", deltas: ["b"] }]).events) one.push(event)
-    const heard = vi.fn()
-    one.subscribe(topics.text(EVENT), heard)
+    const listener = vi.fn()
+    one.subscribe(topics.text(EVENT), listener)
     one.clear(EVENT)
     expect(one.message(EVENT)).toBeUndefined()
     frame()
-    expect(heard).toHaveBeenCalledTimes(1)
+    expect(listener).toHaveBeenCalledTimes(1)
   })
 
   test("what comes between a look and a subscription is seen", () => {
@@ -144,18 +144,18 @@ describe("the streaming bus", () => {
       frame()
       if (n !== 1) leave()
     }
-    const kept = one as unknown as Record<string, { size: number }>
-    for (const name of ["messages", "listeners", "versions", "dirty", "cleared"]) expect(kept[name]?.size).toBe(0)
+    const internals = one as unknown as Record<string, { size: number }>
+    for (const name of ["messages", "listeners", "versions", "dirty", "cleared"]) expect(internals[name]?.size).toBe(0)
   })
 
   test("a listener that left hears no more, and a later kind of event is not a fault", () => {
     const { bus: one, frame } = bus()
-    const heard = vi.fn()
-    one.subscribe(topics.text(EVENT), heard)()
+    const listener = vi.fn()
+    one.subscribe(topics.text(EVENT), listener)()
     one.push({ type: "text_delta", event_id: EVENT, text_delta: "x", output_index: 0 })
     one.push({ type: "something_new", event_id: EVENT } as unknown as StreamEvent)
     frame()
-    expect(heard).not.toHaveBeenCalled()
+    expect(listener).not.toHaveBeenCalled()
     expect(shown(one).texts).toEqual(["x"])
   })
 })

@@ -2,7 +2,7 @@
 // tools by call_id, of its text by event_id; and who wants to hear of them. A listener hears of what it listens to at
 // most once in an animation frame. Nothing here is ever written to the store; message_final clears it.
 import type { Json, StreamEvent, ToolResult, ToolStarted, ToolUpdate } from "../api/types"
-import { Pieces } from "./pieces"
+import { TextBuffer } from "./pieces"
 
 export interface LivePart {
   kind: "part"
@@ -12,7 +12,7 @@ export interface LivePart {
   sequence_number: number
   created_at: number
   complete: boolean
-  text: Pieces
+  text: TextBuffer
 }
 
 export interface LiveSegment {
@@ -32,7 +32,7 @@ export interface LiveTool {
   /** `arguments` → `running` → `completed` or `failed`, and whatever else the server says between. */
   status: string
   progress: number | null
-  logs: Pieces
+  logs: TextBuffer
   result: Json | undefined
   error: string | undefined
   sequence_number: number
@@ -51,7 +51,7 @@ export type LiveStep = LivePart | LiveTool | LiveSealed
 
 export interface LiveText {
   output_index: number
-  text: Pieces
+  text: TextBuffer
 }
 
 export interface LiveMessage {
@@ -127,7 +127,7 @@ export class StreamingBus {
         return
       case "message_started":
         this.open(event.event_id)
-        return this.touch(topics.steps(event.event_id))
+        return this.markDirty(topics.steps(event.event_id))
       case "reasoning_part_started": {
         const message = this.open(event.event_id)
         this.part(message, event.segment_id, event.summary_index, event.sequence_number, event.created_at)
@@ -136,37 +136,37 @@ export class StreamingBus {
       case "reasoning_part_delta": {
         const part = this.part(this.open(event.event_id), event.segment_id, event.summary_index)
         part.text.append(event.text_delta)
-        return this.touch(topics.part(event.event_id, event.segment_id, event.summary_index))
+        return this.markDirty(topics.part(event.event_id, event.segment_id, event.summary_index))
       }
       case "reasoning_part_completed": {
         const part = this.part(this.open(event.event_id), event.segment_id, event.summary_index)
         if (part.text.length === 0 && event.final_text) part.text.append(event.final_text)
         part.complete = true
-        this.touch(topics.part(event.event_id, event.segment_id, event.summary_index))
-        return this.touch(topics.steps(event.event_id))
+        this.markDirty(topics.part(event.event_id, event.segment_id, event.summary_index))
+        return this.markDirty(topics.steps(event.event_id))
       }
       case "reasoning_segment_meta": {
         const segment = this.segment(this.open(event.event_id), event.segment_id)
         segment.sequence_number = event.sequence_number ?? segment.sequence_number
         segment.created_at = event.created_at ?? segment.created_at
-        return this.touch(topics.steps(event.event_id))
+        return this.markDirty(topics.steps(event.event_id))
       }
       case "text_delta": {
         const message = this.open(event.event_id)
         let live = message.texts.get(event.output_index)
         if (!live) {
-          message.texts.set(event.output_index, (live = { output_index: event.output_index, text: new Pieces() }))
-          this.touch(topics.steps(event.event_id))
+          message.texts.set(event.output_index, (live = { output_index: event.output_index, text: new TextBuffer() }))
+          this.markDirty(topics.steps(event.event_id))
         }
         live.text.append(event.text_delta)
-        return this.touch(topics.text(event.event_id))
+        return this.markDirty(topics.text(event.event_id))
       }
       case "message_error":
         this.open(event.event_id).error = event.message
-        return this.touch(topics.steps(event.event_id))
+        return this.markDirty(topics.steps(event.event_id))
       case "message_cancelled":
         this.open(event.event_id).cancelled = true
-        return this.touch(topics.steps(event.event_id))
+        return this.markDirty(topics.steps(event.event_id))
       default:
         return this.pushTool(event)
     }
@@ -181,15 +181,15 @@ export class StreamingBus {
     for (const part of message.parts.values()) gone.push(topics.part(eventId, part.segment_id, part.summary_index))
     for (const tool of message.tools.values()) gone.push(topics.tool(eventId, tool.call_id))
     for (const topic of gone) {
-      this.touch(topic)
+      this.markDirty(topic)
       this.cleared.add(topic)
     }
   }
 
   private pushTool(event: ToolStarted | ToolUpdate | ToolResult) {
-    const told = TOOL_EVENT.exec(event.type)
-    if (!told) return // A later server may say more than this page knows.
-    const type = `${told[1]}_call` as ToolKind
+    const match = TOOL_EVENT.exec(event.type)
+    if (!match) return // A later server may say more than this page knows.
+    const type = `${match[1]}_call` as ToolKind
     const message = this.open(event.event_id)
     let tool = message.tools.get(event.call_id)
     if (!tool) {
@@ -201,21 +201,21 @@ export class StreamingBus {
         args_preview: "",
         status: "arguments",
         progress: null,
-        logs: new Pieces(),
+        logs: new TextBuffer(),
         result: undefined,
         error: undefined,
         sequence_number: Number.MAX_SAFE_INTEGER,
         created_at: 0,
       }
       message.tools.set(event.call_id, tool)
-      this.touch(topics.steps(event.event_id))
+      this.markDirty(topics.steps(event.event_id))
     }
     if ("sequence_number" in event) {
       tool.name = event.name
       tool.args_preview = event.args_preview
       tool.sequence_number = event.sequence_number
       tool.created_at = event.created_at
-      this.touch(topics.steps(event.event_id))
+      this.markDirty(topics.steps(event.event_id))
     } else if ("status" in event) {
       tool.status = event.status
       tool.progress = event.progress
@@ -226,7 +226,7 @@ export class StreamingBus {
       tool.error = event.error
       tool.status = event.error === undefined ? "completed" : "failed"
     }
-    this.touch(topics.tool(event.event_id, event.call_id))
+    this.markDirty(topics.tool(event.event_id, event.call_id))
   }
 
   private open(eventId: string): LiveMessage {
@@ -268,15 +268,15 @@ export class StreamingBus {
         sequence_number: sequence ?? Number.MAX_SAFE_INTEGER,
         created_at: createdAt ?? 0,
         complete: false,
-        text: new Pieces(),
+        text: new TextBuffer(),
       }
       message.parts.set(key, part)
-      this.touch(topics.steps(message.event_id))
+      this.markDirty(topics.steps(message.event_id))
     }
     return part
   }
 
-  private touch(topic: string) {
+  private markDirty(topic: string) {
     this.dirty.add(topic)
     this.cleared.delete(topic)
     if (this.scheduled) return
@@ -286,16 +286,16 @@ export class StreamingBus {
 
   private flush() {
     this.scheduled = false
-    const told = new Set<Listener>()
+    const pending = new Set<Listener>()
     for (const topic of this.dirty) {
       const those = this.listeners.get(topic)
       // Counted also where nobody listens yet: who is about to must see that something came since it looked.
       if (those || !this.cleared.delete(topic)) this.versions.set(topic, this.version(topic) + 1)
       else this.versions.delete(topic)
-      for (const listener of those ?? []) told.add(listener)
+      for (const listener of those ?? []) pending.add(listener)
     }
     this.dirty.clear()
-    for (const listener of told) listener()
+    for (const listener of pending) listener()
   }
 }
 

@@ -2,11 +2,11 @@
 import { memo, useMemo } from "react"
 
 import { CopyButton } from "./CopyButton"
-import { lazily } from "./lazily"
+import { lazyModule } from "./lazily"
 import { LIMITS } from "./limits"
 import { plain, visible } from "./visible"
 
-const useColours = lazily(() => import("./colours"))
+const useColours = lazyModule(() => import("./colours"))
 const NO_COLOURS = new Set(["", "text", "txt", "plain", "plaintext", "none"])
 
 interface Props {
@@ -19,7 +19,7 @@ interface Props {
 export const CodeBlock = memo(function CodeBlock({ code, language, open = false }: Props) {
   const wanted = !NO_COLOURS.has(language) && code.length <= (open ? LIMITS.colouredGrowing : LIMITS.coloured)
   const colours = useColours(wanted)
-  const drawn = useMemo(() => colours?.colours(code, language) ?? visible(code), [colours, code, language])
+  const drawn = useMemo(() => colours?.highlight(code, language) ?? visible(code), [colours, code, language])
   const label = plain(language).slice(0, 40)
   return (
     <figure className="code" dir="ltr">

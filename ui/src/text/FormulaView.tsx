@@ -1,11 +1,11 @@
 // A formula: MathML once it is loaded, the TeX as it is written until then and where it is wrong.
 import { memo, useMemo } from "react"
 
-import { lazily } from "./lazily"
+import { lazyModule } from "./lazily"
 import { LIMITS } from "./limits"
 import { visible } from "./visible"
 
-const useFormulas = lazily(() => import("./formula"))
+const useFormulas = lazyModule(() => import("./formula"))
 
 export const FormulaView = memo(function FormulaView({ tex, display }: { tex: string; display: boolean }) {
   const formulas = useFormulas(tex.length <= LIMITS.formula)

@@ -6,7 +6,7 @@ import { draw } from "./draw.testkit"
 import { LongText } from "./LongText"
 import { hiddenHost, safeHref } from "./links"
 import { Markdown } from "./Markdown"
-import { mend } from "./mend"
+import { closeOpenSyntax } from "./mend"
 
 afterEach(() => {
   document.body.textContent = ""
@@ -234,7 +234,7 @@ describe("a text that is still written", () => {
   })
 
   it("leaves half a formula as it is", () => {
-    expect(mend("so $$\\frac{a*b}{**c")).toBe("so $$\\frac{a*b}{**c")
+    expect(closeOpenSyntax("so $$\\frac{a*b}{**c")).toBe("so $$\\frac{a*b}{**c")
   })
 })
 

@@ -3,11 +3,11 @@
 import type { Links } from "marked"
 import { memo, useMemo, useRef } from "react"
 
-import { advance, NOTHING, openFence } from "./split"
+import { continueSplit, EMPTY_SPLIT, openFence } from "./split"
 import type { Block, Split } from "./split"
 import { Blocks, Plain } from "./Blocks"
 import { readBlocks } from "./grammar"
-import { mend } from "./mend"
+import { closeOpenSyntax } from "./mend"
 
 interface Props {
   text: string
@@ -17,7 +17,7 @@ interface Props {
 
 const Piece = memo(
   function Piece({ block, links, growing }: { block: Block; links: Links; growing: boolean }) {
-    const shown = growing && !block.plain && !openFence(block.raw) ? mend(block.raw) : block.raw
+    const shown = growing && !block.plain && !openFence(block.raw) ? closeOpenSyntax(block.raw) : block.raw
     const tokens = useMemo(() => (block.plain ? null : readBlocks(shown, links)?.tokens), [shown, links, block.plain])
     return tokens ? <Blocks tokens={tokens} links={links} /> : <Plain text={block.raw} />
   },
@@ -25,11 +25,11 @@ const Piece = memo(
 )
 
 export const Markdown = memo(function Markdown({ text, streaming = false }: Props) {
-  const known = useRef<Split>(NOTHING)
+  const known = useRef<Split>(EMPTY_SPLIT)
   const split = useMemo(() => {
     const whole = text.includes("\r") || text.includes("\u2028") ? text.replace(/\r\n?|\u2028|\u2029/g, "\n") : text
     // What was known is only a shorter way to the same result, so a render that is thrown away does no harm.
-    known.current = advance(known.current, whole, streaming)
+    known.current = continueSplit(known.current, whole, streaming)
     return known.current
   }, [text, streaming])
   return (

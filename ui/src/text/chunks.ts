@@ -18,7 +18,7 @@ function fencedAfter({ text, fenced }: Chunk): boolean {
 }
 
 /** Where the first chunk of `rest` ends; its length where it is the last one. */
-function end(rest: string): number {
+function chunkEnd(rest: string): number {
   if (rest.length <= SIZE) return rest.length
   const paragraph = rest.indexOf("\n\n", SIZE)
   if (paragraph !== -1 && paragraph + 2 <= MOST) return paragraph + 2
@@ -33,19 +33,19 @@ function end(rest: string): number {
 
 /** The chunks of `text`; those of the text that it continues are used again. */
 export function cutChunks(before: readonly Chunk[], text: string): readonly Chunk[] {
-  const kept: Chunk[] = []
+  const chunks: Chunk[] = []
   let at = 0
   for (const known of before.slice(0, -1)) {
     if (!text.startsWith(known.text, at)) break
-    kept.push(known)
+    chunks.push(known)
     at += known.text.length
   }
   do {
-    const last = kept.at(-1)
+    const last = chunks.at(-1)
     const rest = text.slice(at, at + MOST + 2)
-    const length = at + rest.length < text.length ? Math.min(end(rest), MOST) : end(rest)
-    kept.push({ text: rest.slice(0, length), fenced: last ? fencedAfter(last) : false })
+    const length = at + rest.length < text.length ? Math.min(chunkEnd(rest), MOST) : chunkEnd(rest)
+    chunks.push({ text: rest.slice(0, length), fenced: last ? fencedAfter(last) : false })
     at += length
   } while (at < text.length)
-  return kept
+  return chunks
 }

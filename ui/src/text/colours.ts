@@ -45,7 +45,7 @@ function draw(node: RootContent, key: number): ReactNode {
 }
 
 /** The code as coloured elements, or null for a language that is not known. */
-export function colours(code: string, language: string): ReactNode {
+export function highlight(code: string, language: string): ReactNode {
   if (!lowlight.registered(language)) return null
   try {
     return lowlight.highlight(language, code).children.map(draw)

@@ -19,14 +19,14 @@ const ATTRIBUTES = new Set(
 const STYLES = /^(?:padding|margin|border|width|min-width|height|text-align|vertical-align|display|font-style|font-weight|color|background-color|line-height|transform)(?:-(?:left|right|top|bottom))?$/
 
 function styles(text: string): CSSProperties {
-  const found: Record<string, string> = {}
+  const result: Record<string, string> = {}
   for (const declaration of text.split(";")) {
     const [name = "", value = ""] = declaration.split(/:(.*)/s).map((side) => side.trim())
     if (STYLES.test(name) && /^[\w\s.%#+-]{1,60}$/.test(value)) {
-      found[name.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())] = value
+      result[name.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())] = value
     }
   }
-  return found
+  return result
 }
 
 function copy(node: Node, key: number): ReactNode {

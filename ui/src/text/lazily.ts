@@ -3,9 +3,9 @@
 import { useEffect, useSyncExternalStore } from "react"
 
 /** A hook that gives the module, or null while it is not there (or not wanted). */
-export function lazily<Module>(load: () => Promise<Module>): (wanted: boolean) => Module | null {
+export function lazyModule<Module>(load: () => Promise<Module>): (wanted: boolean) => Module | null {
   let module: Module | null = null
-  let asked = false
+  let isLoading = false
   const listeners = new Set<() => void>()
   const subscribe = (listener: () => void) => {
     listeners.add(listener)
@@ -15,8 +15,8 @@ export function lazily<Module>(load: () => Promise<Module>): (wanted: boolean) =
   return (wanted) => {
     const present = useSyncExternalStore(subscribe, () => module)
     useEffect(() => {
-      if (!wanted || asked) return
-      asked = true
+      if (!wanted || isLoading) return
+      isLoading = true
       load().then(
         (loaded) => {
           module = loaded
@@ -24,7 +24,7 @@ export function lazily<Module>(load: () => Promise<Module>): (wanted: boolean) =
         },
         () => {
           // Without it the text stands as it is written; the next one that needs it asks again.
-          asked = false
+          isLoading = false
         },
       )
     }, [wanted])

@@ -27,7 +27,7 @@ function rule(header: string): string {
 }
 
 /** The last block of a growing text, as it should look now. */
-export function mend(raw: string): string {
+export function closeOpenSyntax(raw: string): string {
   const text = raw.trimEnd()
   if (ROW.test(text)) return text.length > 1 ? `${text}\n${rule(text)}` : ""
   const half = HALF_RULE.exec(raw)

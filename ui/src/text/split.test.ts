@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest"
 
 import { cutChunks, NO_CHUNKS } from "./chunks"
 import { LIMITS } from "./limits"
-import { advance, NOTHING, openFence } from "./split"
+import { continueSplit, EMPTY_SPLIT, openFence } from "./split"
 import type { Split } from "./split"
 
 const FRAGMENTS = [
@@ -16,9 +16,9 @@ const FRAGMENTS = [
 const document = fc.array(fc.constantFrom(...FRAGMENTS), { maxLength: 40 }).map((pieces) => pieces.join(""))
 
 function grow(text: string, cuts: readonly number[]): Split {
-  let split = NOTHING
-  for (const at of cuts) split = advance(split, text.slice(0, at))
-  return advance(split, text)
+  let split = EMPTY_SPLIT
+  for (const at of cuts) split = continueSplit(split, text.slice(0, at))
+  return continueSplit(split, text)
 }
 
 const shape = (split: Split) => split.blocks.map(({ start, raw, plain }) => ({ start, raw: raw.trimEnd(), plain }))
@@ -28,7 +28,7 @@ describe("blocks", () => {
     fc.assert(
       fc.property(document, fc.array(fc.nat(400), { maxLength: 30 }), (text, places) => {
         const cuts = places.filter((at) => at < text.length).toSorted((a, b) => a - b)
-        const whole = advance(NOTHING, text)
+        const whole = continueSplit(EMPTY_SPLIT, text)
         const grown = grow(text, cuts)
         expect(shape(grown)).toEqual(shape(whole))
         expect(grown.blocks.map(({ raw }) => raw).join("")).toBe(text)
@@ -42,15 +42,15 @@ describe("blocks", () => {
   it("are the same character by character", () => {
     fc.assert(
       fc.property(document, (text) => {
-        expect(shape(grow(text, Array.from({ length: text.length }, (_, at) => at)))).toEqual(shape(advance(NOTHING, text)))
+        expect(shape(grow(text, Array.from({ length: text.length }, (_, at) => at)))).toEqual(shape(continueSplit(EMPTY_SPLIT, text)))
       }),
       { numRuns: 800 },
     )
   })
 
   it("that another one follows keep their place in memory, so that they are not drawn again", () => {
-    const before = advance(NOTHING, "one\n\ntwo\n\nthree")
-    const after = advance(before, "one\n\ntwo\n\nthree and more\n\nfour")
+    const before = continueSplit(EMPTY_SPLIT, "one\n\ntwo\n\nthree")
+    const after = continueSplit(before, "one\n\ntwo\n\nthree and more\n\nfour")
     expect(after.blocks[0]).toBe(before.blocks[0])
     expect(after.blocks[1]).toBe(before.blocks[1])
   })
@@ -64,17 +64,17 @@ describe("blocks", () => {
 
   it("of an open fence of a megabyte grow without being read again", () => {
     let text = `\`\`\`\n${"x = 1\n".repeat(170_000)}`
-    let split = advance(NOTHING, text)
+    let split = continueSplit(EMPTY_SPLIT, text)
     for (let turn = 0; turn < 100; turn++) {
       text += "y = 2\n"
-      split = advance(split, text, true)
+      split = continueSplit(split, text, true)
     }
     expect(split.blocks).toHaveLength(1)
   })
 
   it("nested beyond reading stay plain, and those around them are read", () => {
     for (const deep of [">".repeat(100_000), "- ".repeat(5_000), Array.from({ length: 400 }, (_, at) => `${" ".repeat(at * 2)}- a`).join("\n")]) {
-      const split = advance(NOTHING, `# Before\n\n${deep}\n\nAfter **all**.`)
+      const split = continueSplit(EMPTY_SPLIT, `# Before\n\n${deep}\n\nAfter **all**.`)
       expect(split.blocks.map(({ raw }) => raw).join("")).toBe(`# Before\n\n${deep}\n\nAfter **all**.`)
       expect(split.blocks.some(({ plain }) => plain)).toBe(true)
       expect(split.blocks.at(-1)?.plain).toBe(false)
@@ -82,7 +82,7 @@ describe("blocks", () => {
   })
 
   it("longer than anybody reads stay plain", () => {
-    expect(advance(NOTHING, "a".repeat(LIMITS.block + 1)).blocks[0]?.plain).toBe(true)
+    expect(continueSplit(EMPTY_SPLIT, "a".repeat(LIMITS.block + 1)).blocks[0]?.plain).toBe(true)
   })
 })
 

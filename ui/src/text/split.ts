@@ -22,7 +22,7 @@ export interface Split {
 
 const REACH = 3
 
-export const NOTHING: Split = { text: "", blocks: [], links: {} }
+export const EMPTY_SPLIT: Split = { text: "", blocks: [], links: {} }
 
 const FENCE = /^ {0,3}(`{3,}(?=[^`\n]*(?:\n|$))|~{3,})/
 
@@ -91,7 +91,7 @@ function continues(before: string, text: string, growing: boolean): boolean {
 }
 
 /** The blocks of `text`, using what is known of the text that it continues. */
-export function advance(before: Split, text: string, growing = false): Split {
+export function continueSplit(before: Split, text: string, growing = false): Split {
   if (text === before.text) return before
   const last = before.blocks.at(-1)
   if (!last || !continues(before.text, text, growing)) return { text, ...cut(text, 0, {}) }
