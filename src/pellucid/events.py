@@ -40,7 +40,8 @@ from .parts import (
 )
 
 Cause = Literal["eof", "error", "cancelled"]
-"""Why a machine ends: the bytes are complete, the transport failed, or the receiver has gone."""
+"""Why the stream that a decoder reads ends: it is complete, the transport failed, or the receiver has gone. It is the
+argument of `end` of `Emitter` and of the decoders."""
 
 ItemKind = Literal["reasoning", "message", "tool_call", "builtin_tool", "file", "compaction", "opaque"]
 ItemStatus = Literal["completed", "incomplete"]
@@ -94,7 +95,14 @@ class ResponseEndEvent(_Event, tag="response_end", frozen=True):
 
 
 class ItemStartEvent(_Event, tag="item_start", frozen=True):
-    """An item begins. `index` counts items within the turn; `id` is the public id, which the run assigns."""
+    """An item begins.
+
+    Attributes:
+        index: The number of the item within the turn, from 0.
+        kind: The kind of its parts.
+        id: The public id, which the run assigns.
+        native_id: The provider's id, which is sent to that provider only.
+    """
 
     event_kind: ClassVar[Literal["item_start"]] = "item_start"
     index: int
@@ -135,7 +143,7 @@ class PartStartEvent(_Event, tag="part_start", frozen=True):
 
 
 class PartDeltaEvent(_Event, tag="part_delta", frozen=True):
-    """An addition to the open part."""
+    """More of the open part: text, arguments, opaque data."""
 
     event_kind: ClassVar[Literal["part_delta"]] = "part_delta"
     index: int
@@ -143,7 +151,7 @@ class PartDeltaEvent(_Event, tag="part_delta", frozen=True):
 
 
 class PartEndEvent(_Event, tag="part_end", frozen=True):
-    """A part ends; `part` is the whole part."""
+    """A part ends. `part` has all that its start and its deltas brought."""
 
     event_kind: ClassVar[Literal["part_end"]] = "part_end"
     index: int
@@ -151,7 +159,7 @@ class PartEndEvent(_Event, tag="part_end", frozen=True):
 
 
 class ErrorEvent(_Event, tag="error", frozen=True):
-    """A failure. Within a turn it comes after everything open is closed, and before ResponseEnd."""
+    """A turn fails. Everything that was open is closed before it, and `ResponseEndEvent` follows."""
 
     event_kind: ClassVar[Literal["error"]] = "error"
     error: ErrorInfo

@@ -302,7 +302,7 @@ def test_a_run_belongs_to_its_tenant_and_each_key_has_its_view(upstream: Upstrea
         mine = "/ag-ui?threadId=t&runId=mine"
         for method, where in (("GET", mine), ("DELETE", mine), ("POST", mine.replace("?", "/cancel?"))):
             assert error_of(callers["other"].do(method, where), 404)[0] == "run_not_found"
-        assert callers["other"].do("POST", path, body).status == 200, "another tenant's ids are no concern of ours"
+        assert callers["other"].do("POST", path, body).status == 200, "ids of another tenant must not conflict"
 
         replies = {view: callers[f"acme/{view}"].do("GET", mine) for view in ("raw", "sealed", "hidden")}
         replies["asked"] = callers["acme/raw"].do("GET", f"{mine}&view=sealed")
@@ -310,7 +310,7 @@ def test_a_run_belongs_to_its_tenant_and_each_key_has_its_view(upstream: Upstrea
         assert all(word in streams["raw"] for word in ("Let ", "An earlier thought.", "encryptedValue"))
         for view in ("sealed", "hidden", "asked"):
             assert "Let " not in streams[view]
-            assert "An earlier thought." not in streams[view], "what came before is thought as well"
+            assert "An earlier thought." not in streams[view], "reasoning of earlier turns is redacted, too"
             assert ("encryptedValue" in streams[view]) is (view != "hidden")
             assert "42." in streams[view]
         code, _, words = error_of(callers["acme/sealed"].do("GET", f"{mine}&view=raw"), 403)

@@ -103,7 +103,7 @@ def test_an_agent_s_side_events_leave_without_its_model_s_reasoning(gateway: Ser
         assert ("ACTIVITY_SNAPSHOT" in kinds) is (dialect != "thinking")
         assert texts(streamed(reply, dialect), "TEXT_MESSAGE") == "The answer."
     raw = post(gateway, STATEFUL.name, dialect=dialect).body
-    assert raw.count(SECRET.encode()) >= 6, "it is there to be heard"
+    assert raw.count(SECRET.encode()) >= 6, "the raw view has the content"
 
 
 def test_the_allow_list_names_fields_of_side_events() -> None:

@@ -31,7 +31,7 @@ KIB = 1024
 
 
 class Encoder:
-    """Encoder of each event as a line of the length that its text names."""
+    """Encoder that writes each event as one line of the size in its value."""
 
     def start(self, *, queued: bool = False) -> bytes:
         return b"begin\n"
@@ -76,7 +76,7 @@ class Server:
 
     async def send(self, message: Any) -> None:
         assert message["type"] == "http.response.body"
-        assert not self._sending, "two at a time"
+        assert not self._sending, "two concurrent calls of send"
         assert not self.ended
         self._sending = True
         try:

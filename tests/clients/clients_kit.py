@@ -1,4 +1,4 @@
-"""What the models behind the gateway do, for every client alike."""
+"""Scripts of the models behind the gateway, for the tests of all clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def calls(city: str, thought: str = "Ask the weather.", id: str = "call_1") -> S
 
 
 def waits(until: threading.Event) -> Script:
-    """A script that thinks, and answers when it may."""
+    """Return a script that thinks, and answers when the event is set."""
 
     async def script(call: Call) -> None:
         await call.head()

@@ -1,4 +1,4 @@
-"""One gateway for the official clients: open on one side, and on the other behind a key that may do little."""
+"""Gateways for the official clients: one without keys, and one with a key whose policy is narrow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.scripted.gateway import Served
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
-    """Its default model is the upstream's `unused`; any other name goes there as well. `gone:…` answers nobody."""
+    """Gateway whose models are the upstream's, by default `unused`. The upstream of `gone:…` does not respond."""
     vllm = {"profile": "vllm", "base_url": upstream.url}
     gone = {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1", "models": ["nobody"], "limits": {"retries": 0}}
     with serve({"limits": {"retries": 0}, "providers": {"vllm": vllm, "gone": gone}}) as running:
@@ -24,7 +24,7 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def guarded(upstream: Upstream) -> Iterator[Served]:
-    """With a key, whose policy knows three models and two requests a minute."""
+    """Gateway with a key whose policy allows three models and two requests a minute."""
     policy = {"models": ["model-*", "vllm:*", "missing"], "requests_per_minute": 2, "view": "summary"}
     config = {
         "access": {"key_env": ENV, "key_owner": "acme", "key_policy": "small", "policies": {"small": policy}},

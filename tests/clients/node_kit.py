@@ -17,7 +17,7 @@ SECONDS = 110
 
 
 class Node:
-    """Runs functions of the modules here, in a directory where they find what they import."""
+    """Runner of functions of the modules here, in a directory with their packages."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -32,7 +32,7 @@ class Node:
         arguments: Mapping[str, Any],
         on_progress: Callable[[str], None] = lambda what: None,
     ) -> Any:
-        """What the function gives; what it tells meanwhile goes to `told`."""
+        """Run the function and return its result; pass its progress messages to `on_progress`."""
         command = ["node", "run.mjs", module, function, json.dumps(arguments)]
         with subprocess.Popen(
             command, cwd=self._directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -42,7 +42,7 @@ def ai_sdk(node: Node, gateway: Served) -> Client:
 
 
 def thoughts_of(upstream: Upstream, model: str, call: int) -> list[str]:
-    """The reasoning that the upstream was given back."""
+    """Return the reasoning that the upstream received in its history."""
     messages = upstream.calls(model)[call].body["messages"]
     return [
         thought for message in messages if (thought := message.get("reasoning_content") or message.get("reasoning"))
@@ -164,5 +164,5 @@ def test_the_ai_sdk_raises_its_own_errors(ai_sdk: Client, guarded: Served, upstr
     unknown, forbidden = ai_sdk("fails", url=f"{guarded.url}/v1", requests=denied)
     assert (unknown["statusCode"], unknown["isRetryable"]) == (401, False)
     assert (forbidden["statusCode"], forbidden["isRetryable"]) == (403, False)
-    # It reads the message of errors that name a parameter; the specification's `"param": null` it cannot read.
+    # The SDK reads the message of errors with a parameter; it cannot read the specification's `"param": null`.
     assert "you may not use 'gpt-5'" in forbidden["message"]

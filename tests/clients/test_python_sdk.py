@@ -1,4 +1,4 @@
-"""OpenAI's client for Python: everything of it that this gateway has an answer for."""
+"""OpenAI's client for Python: all its calls that this gateway supports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def result(call: Any, output: str) -> dict[str, str]:
 
 
 def reasoning_of(upstream: Upstream, model: str, call: int) -> list[str | None]:
-    """What the upstream was given back of its reasoning."""
+    """Return the reasoning that the upstream received in its history."""
     return [m.get("reasoning_content") or m.get("reasoning") for m in upstream.calls(model)[call].body["messages"]]
 
 
@@ -201,7 +201,7 @@ def test_a_response_is_cancelled(client: openai.OpenAI, upstream: Upstream) -> N
         client.responses.cancel(client.responses.create(model=upstream.plays(thinks), input="Why?").id)
 
 
-# --- what is kept -----------------------------------------------------------------------------------------------------
+# --- stored responses and conversations -------------------------------------------------------------------------------
 
 
 def test_a_response_is_read_and_deleted(client: openai.OpenAI, upstream: Upstream) -> None:
@@ -239,7 +239,7 @@ def test_conversations_are_created_changed_and_listed(client: openai.OpenAI, ups
     assert [m["role"] for m in messages] == ["user", "user", "assistant", "user"]
     assert all(text in str(m["content"]) for m, text in zip(messages, ["Ada", "Why?", ANSWER, "And?"], strict=True))
     stored_items = list(client.conversations.items.list(conversation.id, limit=2, order="asc"))
-    turn_types = ["message", "reasoning", "message"]  # what was asked, thought and answered
+    turn_types = ["message", "reasoning", "message"]  # question, thought and answer
     assert [item.type for item in stored_items] == ["message", *turn_types, *turn_types]
     added = client.conversations.items.create(conversation.id, items=items)
     id = added.data[0].id

@@ -1,4 +1,4 @@
-"""What is fetched on somebody else's word, and what is not: real servers, and a table in place of the name service."""
+"""Which URLs are fetched for others, and which are not: real servers, and a table in place of the name service."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Names:
 
     def __init__(self, **table: list[Sequence[str]]) -> None:
         self.table = {name.replace("_", "."): answers for name, answers in table.items()}
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     async def __call__(self, host: str) -> Sequence[str]:
-        self.asked.append(host)
+        self.lookups.append(host)
         answers = self.table.get(host)
         if answers is None:
             raise OSError("no such name")
@@ -223,13 +223,13 @@ def test_any_text_is_a_url_that_may_be_fetched_or_a_refusal(text: str) -> None:
         assert url.raw_host
 
 
-def test_an_unknown_host_and_a_private_one_are_told_apart_to_nobody() -> None:
-    async def told(host: str) -> str:
+def test_an_unknown_and_a_private_host_give_the_same_error() -> None:
+    async def error_of(host: str) -> str:
         with pytest.raises(EgressError) as raised:
             await EgressPolicy(resolve=Names(private_test=[["10.0.0.1"]])).allowed_addresses(host)
         return raised.value.info.message.replace(host, "?")
 
-    assert asyncio.run(told("private.test")) == asyncio.run(told("unknown.test"))
+    assert asyncio.run(error_of("private.test")) == asyncio.run(error_of("unknown.test"))
 
 
 async def test_a_message_quotes_neither_path_nor_query(server: Server) -> None:
@@ -282,7 +282,7 @@ def test_an_entry_that_is_nothing_is_named() -> None:
 async def test_what_was_judged_is_what_is_connected_to(server: Server) -> None:
     names = Names(rebind_test=[["127.0.0.1"], ["127.0.0.2"]])
     await get(EgressPolicy(["127.0.0.1"], resolve=names), server.url("/image", "rebind.test"))
-    assert names.asked == ["rebind.test"]
+    assert names.lookups == ["rebind.test"]
     assert server.requests[0].transport is None or server.requests[0].headers["Host"].startswith("rebind.test:")
 
 

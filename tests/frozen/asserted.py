@@ -1,4 +1,4 @@
-"""The codes of errors that tests and docs speak of, each with the places where they do."""
+"""The error codes in tests and docs, each with its locations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 
 def codes_in_tests() -> dict[str, set[str]]:
-    """What an error's code is compared with, and the columns called `code` of parametrised tests."""
+    """Return the constants compared with an error's code, and the columns named `code` of parametrised tests."""
     codes: dict[str, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -26,7 +26,7 @@ def codes_in_tests() -> dict[str, set[str]]:
 
 
 def codes_in_docs() -> dict[str, set[str]]:
-    """Columns of tables that are called `code`, what stands in an example as one, and "the code `x`"."""
+    """Return the columns named `code` of tables, the codes in examples, and those in the phrase "the code `x`"."""
     locations: dict[str, set[str]] = defaultdict(set)
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         column = None
@@ -60,7 +60,7 @@ def _is_code(node: ast.expr) -> bool:
 
 
 def _column(node: ast.AST) -> Iterator[ast.expr]:
-    """Of `parametrize(("body", "code"), [(…, "missing"), …])`: what stands under `code`."""
+    """Yield the column `code` of `parametrize(("body", "code"), [(…, "missing"), …])`."""
     if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize" and len(node.args) > 1):
         return
     names, rows = node.args[:2]

@@ -1,9 +1,8 @@
 """The names that users depend on, as this version has them, a line each: `python -m tests.frozen.names`.
 
-`KINDS` has a row for each kind of names. They are taken from what the product says of itself while it runs (the
-OpenAPI document, click's commands, the configuration's structs, the metrics' registry, a migrated database, the spans
-of a run); what no running part lists is read from the source (`source`), wherever it stands there. No line depends on
-the name of a class or of a module.
+`KINDS` has a row for each kind of names. They are read from the running product (the OpenAPI document, click's
+commands, the configuration's structs, the metrics' registry, a migrated database, the spans of a run); names that no
+running part lists are read from the source (`source`). No line depends on the name of a class or of a module.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ _FROM_PROTOCOLS = "pellucid.protocols."
 
 @cache
 def current_names() -> tuple[str, ...]:
-    """Every name, as `KIND NAME`, sorted."""
+    """Return every name as `KIND NAME`, sorted."""
     names = set(_openapi()) | set(observed_names())
     for kind, rows in KINDS.items():
         names |= {f"{kind} {row}" for row in rows()}
     return tuple(sorted(names))
 
 
-# --- what the operator writes and reads ------------------------------------------------------------------------------
+# --- the operator's interface ----------------------------------------------------------------------------------------
 
 
 def _openapi() -> Iterator[str]:
@@ -62,7 +61,7 @@ def _config() -> Iterator[str]:
 
 
 def _environment() -> Iterator[str]:
-    """Names in capitals that the package reads, or that tools of others use for the same."""
+    """Yield the environment variables that the package reads."""
     for row in builtin_profiles().values():
         yield from (*row.api_key_env, *row.base_url_env)
     usual = r"(PELLUCID|OTEL|XDG|AWS|HF|PROMETHEUS)_[A-Z0-9_]*[A-Z0-9]"
@@ -110,7 +109,7 @@ def _metrics() -> Iterator[str]:
 
 
 def _attributes() -> Iterator[str]:
-    """Attributes of spans, those among them that one run does not show. ASGI's messages and files look alike."""
+    """Yield the attributes of spans that one run does not show, without ASGI message types and file names."""
     others = r"http\.(disconnect|response\.(start|body))|pellucid\.(frames|sqlite|toml)"
     candidates = {
         text for text in constants() if re.fullmatch(r"(gen_ai|pellucid|http|server|error)(\.[a-z_]+)+", text)
@@ -123,9 +122,9 @@ def _attributes() -> Iterator[str]:
 
 
 def _codes() -> Iterator[str]:
-    """The codes of errors. An error without one has its kind in its place.
+    """Yield the codes of errors, and the kinds, which are the codes of errors without one.
 
-    `{}` is what is put in while it runs.
+    `{}` stands for a value that is known at run time only.
     """
     yield from ERROR_KINDS
     yield from (code for code in code_values() if isinstance(code, str) and re.fullmatch(r"[a-z][a-z0-9_{}]+", code))
@@ -136,7 +135,7 @@ def _kinds() -> Iterator[str]:
 
 
 def _close_codes() -> Iterator[str]:
-    """What a WebSocket is closed with: RFC 6455's codes, and ours from 4400."""
+    """Yield the close codes of WebSockets: those of RFC 6455, and ours from 4400."""
     yield from (str(code) for code in code_values() if code in range(1000, 1016) or code in range(4400, 4500))
     yield from (str(code) for code in named_numbers() if code in range(1001, 1016) or code in range(4400, 4500))
 
@@ -145,7 +144,7 @@ def _close_codes() -> Iterator[str]:
 
 
 def _headers() -> Iterator[str]:
-    """Headers that are not HTTP's: ours, and those that others began with an `X-`; and such names in OpenAPI."""
+    """Yield headers that are not HTTP's: ours, those that begin with `X-`, and such names in OpenAPI."""
     for text in constants():
         for one in re.split(r",\s*", text):
             if re.fullmatch(r"(x|pellucid|openresponses|ag-?ui|last-event)-[a-z%{}-]*[a-z}]", one, re.IGNORECASE):
@@ -153,7 +152,7 @@ def _headers() -> Iterator[str]:
 
 
 def _queries() -> Iterator[str]:
-    """Parameters of queries that are read and that the OpenAPI document does not have."""
+    """Yield query parameters that are read and are not in the OpenAPI document."""
     known = set(constants())
     yield from (name for name in ("include", "iss", "pace", "protocol") if name in known)
 
@@ -166,7 +165,7 @@ def _cookies() -> Iterator[str]:
 
 
 def protocol_structs() -> dict[str, list[Struct]]:
-    """The structs of client protocols, by the protocol's package."""
+    """Return the structs of client protocols, by the protocol's package."""
     for module in pkgutil.walk_packages(protocols.__path__, _FROM_PROTOCOLS):
         importlib.import_module(module.name)
     structs: dict[str, list[Struct]] = {}
@@ -185,7 +184,7 @@ def _subclasses(cls: type[msgspec.Struct]) -> Iterator[Struct]:
 
 
 def request_roots() -> dict[str, dict[str, Struct]]:
-    """What each protocol reads whole, by the name it has in this list."""
+    """Return the request structs of each protocol, by their name in this list."""
     from pellucid.protocols.agui.interrupts import Approval
     from pellucid.protocols.agui.messages import RunAgentInput
     from pellucid.protocols.agui.request import Options
@@ -211,7 +210,7 @@ def request_roots() -> dict[str, dict[str, Struct]]:
 
 
 def answer_roots() -> dict[str, dict[str, Struct]]:
-    """What each protocol writes whole, by the name it has in this list: events by their types."""
+    """Return the response structs of each protocol, by their name in this list; events by their types."""
     from pellucid.protocols.chat.types import Answer, Question
     from pellucid.protocols.chat_completions.types import ChatCompletion, ChatCompletionChunk
     from pellucid.protocols.openresponses.types import CompactedResponse, Response
@@ -236,23 +235,23 @@ def _requests() -> Iterator[str]:
 
 def _events() -> Iterator[str]:
     for package, roots in answer_roots().items():
-        # The name of a private base class is not on the wire; its fields are those of the classes made from it.
+        # The name of a private base class is not on the wire; its fields are those of its subclasses.
         public = {name: struct for name, struct in roots.items() if not name.startswith("_")}
         yield from (f"{package} {name}" for name in struct_names(public))
 
 
 def _envelopes() -> Iterator[str]:
-    """Kinds of envelopes, with what their payloads hold."""
+    """Yield the kinds of envelopes, with the fields of their payloads."""
     yield from struct_names({name: row.payload for name, row in kinds.KINDS.items()})
     families = "|".join(sorted({kind.partition("/")[0] for kind in kinds.KINDS}))
     yield from (text for text in constants() if re.fullmatch(rf"({families})(/[a-z-]+)+", text))
 
 
-# --- what is kept ----------------------------------------------------------------------------------------------------
+# --- storage ---------------------------------------------------------------------------------------------------------
 
 
 def _tables() -> Iterator[str]:
-    """The tables of a new database, with their columns, and its indexes."""
+    """Yield the tables of a new database, with their columns, and its indexes."""
     with sqlite3.connect(":memory:") as database:
         for statement in migration_statements("sqlite", None):
             database.execute(statement)
@@ -275,7 +274,7 @@ def _migrations() -> Iterator[str]:
 
 
 def _redis() -> Iterator[str]:
-    """Keys, as `PREFIX:NAME`, and the fields of what they hold."""
+    """Yield the Redis keys as `PREFIX:NAME`, and the fields of their values."""
     yield DEFAULT_PREFIX
     keys = "|".join(re.findall(r"^    ([a-z]+)(?::NAME)? ", scripts.__doc__ or "", re.MULTILINE))
     yield from (text for text in constants() if re.fullmatch(keys, text))
@@ -285,7 +284,7 @@ def _redis() -> Iterator[str]:
 
 
 def _scopes() -> Iterator[str]:
-    """Names that are made of a word and somebody's name: logs, buckets, rolls, scopes of the record, tools of hosts."""
+    """Yield names with a prefix and a name of a user or tenant: logs, buckets, rolls, record scopes, host tools."""
     yield from (text for text in constants() if re.fullmatch(r"[a-z]+:\{\}(:\{\})?", text))
 
 

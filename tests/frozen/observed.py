@@ -1,7 +1,7 @@
-"""What a running gateway writes for its operator: spans with their attributes, and log lines with their fields.
+"""Telemetry of a running gateway: spans with their attributes, and log lines with their fields.
 
-They are those of a run with calls of tools, one of which fails, of a run in the background, of runs whose upstream
-refuses them or breaks off, and of a request that is wrong.
+They are those of a run with tool calls, one of which fails, of a background run, of runs whose upstream refuses them
+or breaks off, and of an invalid request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def observed_names() -> Iterator[str]:
             gateway.ask(broken, stream=True)
             gateway.ask("no-such-model")
             gateway.ask(later, background=True)
-            wait_until(lambda: [line["what"] for line in captured.lines].count("request") == 5, "every request is told")
+            wait_until(
+                lambda: [line["what"] for line in captured.lines].count("request") == 5, "every request has a log line"
+            )
             answered.set()  # the run in the background outlives its request
             wait_until(lambda: any(line["what"] == "run" for line in captured.lines), "the run in the background ended")
             gateway.idle()

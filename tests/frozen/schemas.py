@@ -1,7 +1,7 @@
-"""The names in two kinds of schemas: OpenAPI's, and msgspec's structs. Neither says what a class or a module is called.
+"""The names in OpenAPI schemas and in msgspec structs. No name depends on a class or a module.
 
-A place is written as a path: `.output[].content`, with `[]` for the entries of a list and `*` for a name that anybody
-may choose; ` = "x"` is a value that may stand there.
+A location is written as a path: `.output[].content`, with `[]` for the entries of a list and `*` for a name that users
+choose; ` = "x"` is an allowed value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Struct = type[msgspec.Struct]
 
 
 def openapi_names(document: Json) -> Iterator[str]:
-    """Operations with their parameters, bodies and answers, and the document's named schemas."""
+    """Yield the operations with their parameters, bodies and responses, and the document's named schemas."""
     for path, methods in document["paths"].items():
         shared = methods.get("parameters", [])
         for method, operation in methods.items():
@@ -51,7 +51,7 @@ def openapi_names(document: Json) -> Iterator[str]:
 
 
 def _contents(body: Json, at: str) -> Iterator[str]:
-    """The media types of a body, each with what stands in it."""
+    """Yield the media types of a body, each with the fields of its schema."""
     for media, content in body.get("content", {}).items():
         places = list(_places(content.get("schema", {}), ""))
         yield from (f"{at} {media}{place}" if place[0] == ":" else f"{at} {media} {place}" for place in places)
@@ -69,7 +69,7 @@ def _resolved(document: Json, node: Json) -> Json:
 
 
 def _places(schema: Any, at: str) -> Iterator[str]:
-    """What may stand in a schema: its properties, those that are required, its constants, and what it refers to."""
+    """Yield the contents of a schema: its properties, the required ones, its constants, and its references."""
     if not isinstance(schema, dict):
         return
     if "$ref" in schema:
@@ -95,10 +95,10 @@ def _places(schema: Any, at: str) -> Iterator[str]:
 
 
 def struct_names(roots: Mapping[str, Struct]) -> Iterator[str]:
-    """What can stand in the objects that are read or written whole, by a name for each.
+    """Yield the fields of the objects that are read or written as a whole, by a name for each.
 
-    Every object has the name of its role: that of a root, or the value of the field that says what it is (`type`,
-    `object`, `role`). One that says nothing, or the same as another, stands in the objects that hold it.
+    Every object has the name of its role: that of a root, or the value of its tag field (`type`, `object`, `role`). The
+    fields of an object without a tag, or with the tag of another one, are listed in the objects that contain it.
     """
     reached = _reached(roots.values())
     tags = Counter(_tag(one) for one in reached)
@@ -123,7 +123,7 @@ def struct_names(roots: Mapping[str, Struct]) -> Iterator[str]:
 
 
 def tagged(structs: Iterable[Struct], besides: Mapping[str, Struct]) -> dict[str, Struct]:
-    """Those that say what they are and that nothing reaches from `besides`, or from one another."""
+    """Return the structs with a tag that are reachable neither from `besides` nor from one another, by their tag."""
     known = set(_reached(besides.values()))
     own = [one for one in structs if one.__struct_config__.tag is not None and one not in known]
     held = {inner for one in own for inner in _reached([one]) if inner is not one}
@@ -131,7 +131,7 @@ def tagged(structs: Iterable[Struct], besides: Mapping[str, Struct]) -> dict[str
 
 
 def unreached(structs: Iterable[Struct], roots: Iterable[Struct]) -> set[Struct]:
-    """The structs that no root reaches, without those that others are built on."""
+    """Return the structs that no root reaches, without untagged base classes."""
     candidates = set(structs) - set(_reached(roots))
     return {one for one in candidates if one.__struct_config__.tag is not None or not one.__subclasses__()}
 
@@ -156,7 +156,7 @@ def _structs_of(type_: Any) -> Iterator[Struct]:
 
 
 def _tag(struct: Struct) -> str | None:
-    """What the object says that it is."""
+    """Return the value of the object's tag field."""
     tag = struct.__struct_config__.tag
     if tag is not None:
         return str(tag)
@@ -180,7 +180,7 @@ def _literals(type_: Any) -> Iterator[Any]:
 
 
 def setting_names(type_: Any, prefix: str = "") -> Iterator[str]:
-    """The keys below a type with their defaults and choices; `*` for names that the operator chooses."""
+    """Yield the keys below a type with their defaults and choices; `*` for names that the operator chooses."""
     if is_typeddict(type_):
         for name, value in get_type_hints(type_).items():
             yield f"{prefix}{name}"

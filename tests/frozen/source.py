@@ -1,7 +1,7 @@
-"""What the package's source says: its string constants, and which of them come to stand where an error's code does.
+"""String constants in the package's source, and those of them that are used as the code of an error.
 
-Nothing here knows a module or a class of the package. A value is followed from the place where it is used back to
-where it is written: through parameters of functions, fields of classes, variables, constants and tables.
+This module names no module or class of the package. A value is traced from its use back to its constant: through
+parameters of functions, fields of classes, variables, constants and tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Assigned: TypeAlias = dict[str, list[ast.expr]]
 
 
 class Parameter(NamedTuple):
-    """Where a callable of this name takes a value.
+    """A parameter of a callable.
 
     Attributes:
         place: its index among the positional arguments; None: by keyword alone.
@@ -38,7 +38,7 @@ class Parameter(NamedTuple):
 
 
 class Module:
-    """One file, with what is needed to find where a value in it comes from."""
+    """One parsed file, with its assignments, functions and calls."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -55,7 +55,7 @@ class Module:
         self.imported = {one.asname or one.name for node in imports for one in node.names}
 
     def _visit(self, node: ast.AST, scope: Scope | None, of: str | None) -> None:
-        """Collect what is below a node; `of`: the class whose body it stands in."""
+        """Collect the nodes below a node; `of`: the class that directly contains it."""
         for one in ast.iter_child_nodes(node):
             if isinstance(one, ast.Name | ast.expr_context):
                 continue
@@ -75,7 +75,7 @@ class Module:
 
     @cached_property
     def parameters(self) -> list[Parameter]:
-        """What functions take, and classes that are made of their annotated fields."""
+        """Return the parameters of functions, and the annotated fields of classes."""
         parameters = [one for name, function, bound in self.functions for one in self._taken(name, function, bound)]
         for node in self.nodes:
             if isinstance(node, ast.ClassDef):
@@ -86,7 +86,7 @@ class Module:
 
     @cached_property
     def defaults(self) -> list[ast.expr]:
-        """The defaults of parameters that are called `code`."""
+        """Return the defaults of parameters named `code`."""
         defaults = []
         for _, function, _ in self.functions:
             arguments, default_values = [*function.args.posonlyargs, *function.args.args], function.args.defaults
@@ -105,14 +105,14 @@ class Module:
 
 
 class Scope(NamedTuple):
-    """A function: what it takes, and what stands in it."""
+    """A function: its parameters and the nodes of its body."""
 
     parameters: list[Parameter]
     nodes: list[ast.AST]
 
 
 def _assigned(nodes: Sequence[ast.AST]) -> Assigned:
-    """What is assigned to each name and attribute."""
+    """Return the values assigned to each name and attribute."""
     assigned: Assigned = defaultdict(list)
 
     def assign(target: ast.expr, value: ast.expr) -> None:
@@ -143,7 +143,7 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def _named_constants() -> Assigned:
-    """What is assigned to names in capitals, in any module."""
+    """Return the values assigned to names in capitals, in any module."""
     constants_by_name: Assigned = defaultdict(list)
     for module in modules():
         for name, values in module.assigned.items():
@@ -154,7 +154,7 @@ def _named_constants() -> Assigned:
 
 @cache
 def _subclasses() -> dict[str, set[tuple[str, str]]]:
-    """The classes that are made as another one is, by the other's name: each with its module's name."""
+    """Return the subclasses that inherit a constructor, by the base class's name, each with its module's name."""
     subclasses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for module in modules():
         for node in module.nodes:
@@ -167,7 +167,7 @@ def _subclasses() -> dict[str, set[tuple[str, str]]]:
 
 
 def _inherited(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
-    """The parameters, and those that classes have from the ones they are built on."""
+    """Yield the parameters, and those that subclasses inherit."""
     for one in parameters:
         yield one
         for name, module in _subclasses().get(one.callee, ()):
@@ -180,7 +180,7 @@ def _all_parameters() -> Iterator[Parameter]:
 
 
 def constants() -> Iterator[str]:
-    """Every string that the source holds, as text; what is formatted has `{}` in the place of its values."""
+    """Yield every string constant of the source; an f-string has `{}` in the place of each value."""
     for module in modules():
         for node in module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
@@ -190,16 +190,16 @@ def constants() -> Iterator[str]:
 
 
 def _pattern(text: ast.JoinedStr) -> str:
-    """A formatted text, with `{}` in the place of each value."""
+    """Return an f-string with `{}` in the place of each value."""
     return "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in text.values)
 
 
 @cache
 def code_values() -> frozenset[str | int]:
-    """The constants that are given as a `code`: words as errors' codes, numbers as codes that sockets close with.
+    """Return the constants used as a `code`: strings as codes of errors, numbers as close codes of WebSockets.
 
     They are: arguments for a parameter or a field of that name, or for a parameter that is passed on to one;
-    assignments and entries of that name; and the values of types and constants that are called codes.
+    assignments and entries of that name; and the values of types and constants whose name ends in "code".
     """
     sinks = {one for one in [*_all_parameters()] if one.name == "code"}
     codes: set[str | int] = set()
@@ -230,7 +230,7 @@ def code_values() -> frozenset[str | int]:
 
 
 def named_numbers() -> Iterator[int]:
-    """The numbers that have a name in capitals."""
+    """Yield the numbers assigned to names in capitals."""
     for values in _named_constants().values():
         for value in values:
             if isinstance(value, ast.Constant) and type(value.value) is int:
@@ -238,7 +238,7 @@ def named_numbers() -> Iterator[int]:
 
 
 def _code_arguments(module: Module, call: ast.Call, sinks: Mapping[str, set[Parameter]]) -> Iterator[ast.expr]:
-    """What a call gives as a code. A parameter of another name counts where it is clear whose it is."""
+    """Yield the arguments of a call that are a code. A parameter of another name needs an unambiguous callee."""
     callee = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
     taken = sinks.get(callee, set())
     if callee in module.defined:
@@ -253,7 +253,7 @@ def _code_arguments(module: Module, call: ast.Call, sinks: Mapping[str, set[Para
 
 
 def _branches(value: ast.expr) -> Iterator[ast.expr]:
-    """The expressions of which one is the value."""
+    """Yield the alternatives of a conditional expression."""
     if isinstance(value, ast.IfExp):
         yield from (*_branches(value.body), *_branches(value.orelse))
     elif isinstance(value, ast.BoolOp):
@@ -264,7 +264,7 @@ def _branches(value: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values(value: ast.expr, near: Assigned, far: Assigned, depth: int = 4) -> set[str | int]:
-    """The constants that an expression can come to: in a function, with what is assigned there, and in its module."""
+    """Return the constants that an expression can evaluate to, given the assignments of its function and module."""
     constants: set[str | int] = set()
     for one in _branches(value) if depth else ():
         further: list[ast.expr] = []
@@ -288,7 +288,7 @@ def _values(value: ast.expr, near: Assigned, far: Assigned, depth: int = 4) -> s
 
 
 def _looked_up(table: ast.expr, far: Assigned, depth: int) -> set[str | int]:
-    """The constants in a table of the module: its values, and what stands in those that are rows."""
+    """Return the constants in a table of the module: its values, and the cells of values that are rows."""
     constants: set[str | int] = set()
     for one in far.get(table.id, []) if isinstance(table, ast.Name) else [table]:
         for value in one.values if isinstance(one, ast.Dict) else []:
@@ -298,13 +298,13 @@ def _looked_up(table: ast.expr, far: Assigned, depth: int) -> set[str | int]:
 
 
 def _constant(node: ast.AST) -> str | int | None:
-    """The text or the whole number that stands here."""
+    """Return the string or the integer of a constant node, or None."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 def _entries(module: Module) -> Iterator[ast.expr]:
-    """What stands under `"code"` in tables that are written out."""
+    """Yield the values of the key `"code"` in dict literals."""
     for node in module.nodes:
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):

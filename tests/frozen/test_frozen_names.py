@@ -1,9 +1,9 @@
 """Names that users depend on change only with a line in the changelog.
 
-`names.txt` has the names of the last release (or, before the first, of the version from which they are kept). A name
-that is new or gone is listed in CHANGELOG.md, under "Unreleased", in the section "Names": in backticks, as
-`tests/frozen/names.py` writes it, or with a `*` at its end for all that begin so. At a release, the list is written
-anew (`python -m tests.frozen.names > tests/frozen/names.txt`) and the section stays with the release.
+`names.txt` has the names of the last release (or, before the first, of the version from which they are frozen). A new
+or removed name is listed in CHANGELOG.md, under "Unreleased", in the section "Names": in backticks, as
+`tests/frozen/names.py` writes it, or with a `*` at its end as a prefix. At a release, the list is generated again
+(`python -m tests.frozen.names > tests/frozen/names.txt`) and the section stays with the release.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_OTHERS = frozenset({"bad_thing", "context_closed", "rate_limit"})
 
 
 def _listed(what: str) -> list[str]:
-    """The patterns in backticks on the changelog's lines that begin with this word."""
+    """Return the patterns in backticks on the changelog's lines that begin with this word."""
     unreleased = CHANGELOG.partition("\n## Unreleased\n")[2].partition("\n## ")[0]
     section = unreleased.partition("\n### Names\n")[2].partition("\n### ")[0]
     lines = [line for line in re.split(r"\n(?=- )", section) if line.startswith(f"- {what}")]
@@ -63,14 +63,14 @@ def test_every_code_in_tests_and_docs_is_listed() -> None:
         if code not in OF_OTHERS and not any(fnmatchcase(code, pattern) for pattern in listed)
     }
     assert not unlisted
-    assert len(spoken) > 100, "they are looked for where they do not stand any more"
+    assert len(spoken) > 100, "the search does not find the codes any more"
 
 
 def test_every_object_of_a_client_protocol_is_listed() -> None:
     read, written = request_roots(), answer_roots()
     for package, structs in protocol_structs().items():
         roots = [*read.get(package, {}).values(), *written.get(package, {}).values()]
-        left = unreached(structs, roots) - {DeferredCall, Dialect, Violation}  # which stand on no wire
+        left = unreached(structs, roots) - {DeferredCall, Dialect, Violation}  # which are on no wire
         assert not left, f"name them in `request_roots` or `answer_roots`: {left}"
 
 

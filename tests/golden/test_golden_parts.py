@@ -1,4 +1,4 @@
-"""The parts of the golden comparison that decide what counts as a difference."""
+"""The parts of the golden comparison that define a difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the golden comparison sees of a run: its pace, the ids of its provider, how its times relate, its shapes."""
+"""The golden comparison of runs: their pace, the ids of the provider, relations of times, response shapes."""
 
 from __future__ import annotations
 

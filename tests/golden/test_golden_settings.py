@@ -1,4 +1,4 @@
-"""The settings group of the golden comparison covers the profiles and the protocols that there are."""
+"""The settings group of the golden comparison covers every profile and every protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_model_pattern_has_a_matching_model() -> None:
         for name, profile in builtin_profiles().items():
             patterns = tuple(row["match"] for row in profile.models)
             if not patterns or first.setdefault(patterns, name) != name:
-                continue  # a row that has its models from another one
+                continue  # a row with the models of another row
             models = [ROWS[name].model, *ROWS[name].others]
             fitting = {next((p for p in patterns if fnmatchcase(model, p.lower())), "") for model in models}
             for pattern in patterns:

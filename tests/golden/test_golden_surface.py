@@ -1,4 +1,4 @@
-"""What the golden comparison knows of the product's surface, and the helpers of its longer cases."""
+"""The golden comparison's coverage of the product's surface, and the helpers of its longer cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any message of ours, and any message of Pydantic AI's: strategies for hypothesis."""
+"""Hypothesis strategies for any message of ours and any message of Pydantic AI."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ links_cited = st.builds(
 
 
 def optional(kind: type[msgspec.Struct], **known: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Any instance of one of our structs: each field that it has, by the field's name."""
+    """Return a strategy for instances of one of our structs, with a strategy for each field by its name."""
     fields = {name: FIELDS[name] for name in kind.__struct_fields__ if name not in known} | known
     return st.builds(kind, **fields)
 

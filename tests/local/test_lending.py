@@ -53,7 +53,7 @@ class Worker:
 
 
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 4), requests=st.integers(1, 20))
-def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests: int) -> None:
+def test_requests_run_one_at_a_time_and_all_are_served(seed: int, workers: int, requests: int) -> None:
     dice = random.Random(seed)
 
     async def main() -> None:
@@ -76,17 +76,17 @@ def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests
                     holding.remove(worker)
                     worker.engine.queue.release()
 
-        asked = [(worker, asyncio.create_task(ask(worker))) for worker in dice.choices(crew, k=requests)]
+        requests_of_workers = [(worker, asyncio.create_task(ask(worker))) for worker in dice.choices(crew, k=requests)]
         await loop_turns(dice.randrange(40))
-        for _, task in asked:
+        for _, task in requests_of_workers:
             if dice.random() < 0.2:
                 task.cancel()
         if workers > 1 and dice.random() < 0.5:
             crew[0].die()
-        alive = [task for worker, task in asked if worker is not crew[0] or not worker.dead]
+        alive = [task for worker, task in requests_of_workers if worker is not crew[0] or not worker.dead]
         await asyncio.wait_for(asyncio.gather(*alive, return_exceptions=True), LIMIT_SECONDS)
         assert not [task for task in alive if not task.cancelled() and task.exception()]
-        for worker, task in asked:
+        for worker, task in requests_of_workers:
             if worker.dead:
                 task.cancel()
         await loop_turns(20)

@@ -14,14 +14,14 @@ from tests.waiting import LIMIT_SECONDS, loop_turns
 pytestmark = pytest.mark.anyio
 
 
-async def test_places_are_told_and_order_is_kept() -> None:
+async def test_positions_are_reported_and_requests_run_in_order() -> None:
     queue = EngineQueue()
-    told: dict[str, list[int]] = {name: [] for name in "abc"}
+    positions: dict[str, list[int]] = {name: [] for name in "abc"}
     order: list[str] = []
     gates = {name: asyncio.Event() for name in "abc"}
 
     async def request(name: str) -> None:
-        async with queue.slot(told[name].append):
+        async with queue.slot(positions[name].append):
             order.append(name)
             await gates[name].wait()
 
@@ -35,7 +35,7 @@ async def test_places_are_told_and_order_is_kept() -> None:
         await loop_turns()
     await asyncio.gather(*tasks)
     assert order == ["a", "b", "c"]
-    assert told == {"a": [], "b": [1, 0], "c": [2, 1, 0]}
+    assert positions == {"a": [], "b": [1, 0], "c": [2, 1, 0]}
     assert (queue.running, queue.waiting) == (0, 0)
 
 

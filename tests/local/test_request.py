@@ -45,7 +45,7 @@ def test_a_begun_reply_is_gone_on_with_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("more", [{"tools": TOOLS}, {"response_format": JSON}])
-def test_the_engine_takes_no_grammar_beside_tools_or_a_format(more: dict[str, Any]) -> None:
+def test_no_grammar_is_sent_together_with_tools_or_a_format(more: dict[str, Any]) -> None:
     out = ask(**more)
     assert "grammar" not in out
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
@@ -60,9 +60,9 @@ def test_a_model_that_needs_no_grammar_gets_none() -> None:
 
 
 def lines(grammar: str) -> tuple[int, ...]:
-    found = re.search(r"line\{(\d+),(\d+)\}[\s\S]*inline\{7,(\d+)\}", grammar)
-    assert found
-    return tuple(int(n) for n in found.groups())
+    match = re.search(r"line\{(\d+),(\d+)\}[\s\S]*inline\{7,(\d+)\}", grammar)
+    assert match
+    return tuple(int(n) for n in match.groups())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ UP = 'print(json.dumps({"event": "ready", "port": 4000 + life}), flush=True); sy
 
 
 class Make(Protocol):
-    """An engine whose child runs `body`; `life` counts its lives from 1, `spec` is what it was told."""
+    """An engine whose child runs `body`; `life` counts its starts from 1, `spec` is the settings that it got."""
 
     def __call__(
         self,
@@ -101,13 +101,13 @@ async def test_start_returns_at_once_and_ready_waits(make: Make) -> None:
         os.kill(pid, 0)
 
 
-async def test_the_child_is_told_all_and_its_key_is_in_no_process_list(make: Make, tmp_path: Path) -> None:
+async def test_the_child_gets_its_settings_and_no_process_list_shows_its_key(make: Make, tmp_path: Path) -> None:
     engine = make(f"pathlib.Path({str(tmp_path / 'spec')!r}).write_text(json.dumps([spec, sys.argv])); {UP}", threads=3)
     async with engine:
         await engine.wait_ready(LIMIT_SECONDS)
-        said = (tmp_path / "spec").read_text()
-        assert '"threads": 3' in said
-        assert said.count(engine.api_key) == 1
+        spec_text = (tmp_path / "spec").read_text()
+        assert '"threads": 3' in spec_text
+        assert spec_text.count(engine.api_key) == 1
     assert len(engine.api_key) >= 32
 
 
@@ -164,7 +164,7 @@ async def test_a_signal_is_put_into_words(make: Make, name: str, code: str, says
         assert caught.value.info.code == code
 
 
-async def test_a_log_that_cannot_be_written_is_said(make: Make, tmp_path: Path) -> None:
+async def test_the_error_for_a_log_that_cannot_be_written(make: Make, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with make(UP, log=tmp_path / "file" / "engine.log") as engine:
         with pytest.raises(EngineError, match=r"file/engine\.log cannot be written"):

@@ -85,7 +85,7 @@ def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, model_scri
 def test_without_a_model_it_says_what_is_missing(tab: Tab) -> None:
     tab.page.route("**/api/models", lambda route: route.fulfill(json={"data": [], "views": ["raw"]}))
     tab.page.goto(tab.url + "/")
-    expect(tab.there("empty")).to_contain_text("There is no model to ask here yet.")
+    expect(tab.there("empty")).to_contain_text("No model is available yet.")
     expect(tab.there("empty").get_by_role("button")).to_have_count(0)
     tab.there("composer").fill("Why?")
     expect(tab.there("send")).to_be_disabled()

@@ -291,7 +291,7 @@ def test_what_is_refused_says_why_and_is_not_lost(tab: Tab, voices: Voices, spac
     tab.there("send").click()
     refused = tab.there("pending")
     expect(refused).to_have_attribute("data-failed", "true")
-    refused.get_by_role("button", name="Write it anew").click()
+    refused.get_by_role("button", name="Edit and resend").click()
     expect(refused).to_have_count(0)
     assert len(tab.there("say").input_value()) == 30_000
 
@@ -301,7 +301,7 @@ def test_whoever_may_only_read_is_told_so(tab: Tab, voices: Voices, space: str) 
     tab.page.goto(f"{tab.url}/spaces/{space}")
     tab.there("join-token").fill(token(space, "reader"))
     tab.there("join-send").click()
-    expect(tab.page.get_by_text("You may read here")).to_be_visible()
+    expect(tab.page.get_by_text("You can read here")).to_be_visible()
     expect(tab.there("lane")).to_have_count(4)
     for what in ("say", "cancel", "approve"):
         expect(tab.there(what)).to_have_count(0)
@@ -348,7 +348,7 @@ def test_after_a_break_nothing_is_missing_and_nothing_is_twice(
     voices.say("ops", "chat", text="one")
     expect(tab.there("message")).to_have_count(1)
     cable.cut()
-    expect(tab.there("banner")).to_contain_text("broke")
+    expect(tab.there("banner")).to_contain_text("was lost")
     tab.there("say").fill("mine")
     tab.there("send").click()
     expect(tab.there("pending")).to_have_count(1)

@@ -110,7 +110,7 @@ def picture(tree: Tree) -> dict[str, Any]:
 
 def recorded() -> str:
     rows = [
-        {"said": [write(one, "mew/v0.4") for one in script], "trees": [picture(tree) for tree in build_trees(script)]}
+        {"envelopes": [write(one, "mew/v0.4") for one in script], "trees": [picture(tree) for tree in build_trees(script)]}
         for script in scripts()
         if script
     ]

@@ -1,4 +1,4 @@
-"""Keys, items and strategies that these tests share."""
+"""Keys, items and strategies of the sealing tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys: made once, changed one at a time, read by nobody else."""
+"""Seal keys: created once, changed by one process at a time, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_concurrent_starts_create_one_key(file: Path) -> None:
 def test_concurrent_processes_open_each_others_tokens(file: Path) -> None:
     code = (
         "import sys; from pellucid.sealing import *; from pellucid.parts import *\n"
-        "sys.stdin.read(1)\n"  # all have come so far before any goes on
+        "sys.stdin.read(1)\n"  # wait until every process is here
         "o = Origin('p', 'w', 'm'); sealer = Sealer(ensure_keys(sys.argv[1]))\n"
         "print(sealer.seal(Sealed([ThinkingPart('why', origin=o)], o), tenant='a'))"
     )

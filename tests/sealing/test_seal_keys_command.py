@@ -1,4 +1,4 @@
-"""`pellucid seal-keys`: what each command prints and does. None of them prints a key."""
+"""`pellucid seal-keys`: the output and the effect of each command. No command prints a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide's example runs, and its commands and codes are those that there are."""
+"""The guide's example runs, and its commands and codes exist."""
 
 from __future__ import annotations
 

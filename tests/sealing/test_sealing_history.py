@@ -1,7 +1,7 @@
-"""Item, seal, token, client, history: to its maker everything comes back, to others nothing that only its maker reads.
+"""Item, seal, token, client, history: opaque data returns to its provider completely, and to no other provider.
 
-What a wire would send for the conversation that the server kept is compared with what it sends for the one that a
-client gave back, who has seen no more than text and calls.
+The request of a wire for the conversation that the server stored is compared with the request for the conversation
+that a client returned, which has seen text and calls only.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ def items(response: ModelResponse) -> list[tuple[ItemStartEvent, list[ModelRespo
 
 
 def client_part(part: ModelResponsePart) -> ModelResponsePart | None:
-    """What a client has of the part and gives back."""
+    """Return the part as a client has it and returns it."""
     match part:
         case TextPart():
             return TextPart(part.content, complete=part.complete, item_id=part.item_id)
         case RefusalPart():
             return RefusalPart(part.content, complete=part.complete, item_id=part.item_id)
         case ToolCallPart():
-            # As one that has parsed the arguments and written them again.
+            # A client that parsed the arguments and serialised them again.
             args = json.dumps(json.loads(part.args_as_json().replace("1.0", "1")), indent=1)
             return ToolCallPart(part.tool_name, args, part.tool_call_id, complete=part.complete, item_id=part.item_id)
         case _:
@@ -119,7 +119,7 @@ def client_part(part: ModelResponsePart) -> ModelResponsePart | None:
 
 
 def client_response(response: ModelResponse, *, first: bool = False, thoughts: bool = False) -> ModelResponse:
-    """The response as a client gives it back: carriers after their items, or before; with visible reasoning or not."""
+    """Return the response as a client returns it: carriers after or before their items, with or without reasoning."""
     back: list[ModelResponsePart] = []
     assert response.origin is not None
     for start, parts, end in items(response):
@@ -154,14 +154,14 @@ def numbered(parts: list[ModelResponsePart]) -> list[ModelResponsePart]:
 
 
 def bare(parts: list[ModelResponsePart]) -> list[Any]:
-    """Parts as values, less whose they are and the form of their arguments."""
+    """Return the parts as values, without their origin and the form of their arguments."""
     out = []
     for part in parts:
         value = {**msgspec.to_builtins(part), "origin": None}
         if isinstance(part, ToolCallPart):
             value["args"] = json.loads(part.args_as_json())
         if isinstance(part, VisiblePart) and not has_opaque_content(part):
-            # An id alone is nothing that has to come back.
+            # An id alone does not have to be returned.
             value = {name: field for name, field in value.items() if not name.startswith("provider_") and name != "id"}
         out.append(value)
     return out
@@ -178,7 +178,7 @@ def body(wire: str, response: ModelResponse) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """With arguments as values: clients write them in their own way."""
+    """Parse the arguments in the body: clients may serialise them differently."""
     if isinstance(value, dict):
         return {name: parsed(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -239,7 +239,7 @@ def test_any_response_survives(parts: list[ModelResponsePart], first: bool) -> N
         replace(part, tool_call_id=f"c{place}", args={"n": place}) if isinstance(part, ToolCallPart) else part
         for place, part in enumerate(parts)
     ]
-    # Log-probabilities go back to nobody; what has nothing opaque is not sealed; what is empty is not said.
+    # Log-probabilities are never returned; parts without opaque data are not sealed; empty parts are not sent.
     plain = [replace(part, logprobs=None) if isinstance(part, TextPart) else part for part in named]
     full = [
         replace(part, signature="s", provider_details={"x": 1}) if hasattr(part, "signature") else part
@@ -307,7 +307,7 @@ def test_parts_without_opaque_data_are_not_sealed(parts: list[ModelResponsePart]
     assert seal_item(parts, ItemStartEvent(0, kind, "x"), end, ELSEWHERE, 0) is None
 
 
-# --- what a client did to it -------------------------------------------------------------------------------------
+# --- changes by a client -----------------------------------------------------------------------------------------
 
 
 TEXT = TextPart("so", signature="s1", item_id="msg_1")
@@ -317,7 +317,7 @@ STORED = ModelResponse([THOUGHT, TEXT, CALL], origin=ELSEWHERE)
 
 
 def after(edit: Any) -> AttachedHistory:
-    """What is attached after `edit` had its way with every part that a client gives back."""
+    """Attach the history of a client that applied `edit` to every part."""
     edited = [part for returned_part in client_response(STORED).parts if (part := edit(returned_part)) is not None]
     return attach([ModelResponse(edited)], opened)
 

@@ -1,4 +1,4 @@
-"""Tokens: what comes out is what went in, for nobody else and from no other string."""
+"""Tokens: the opened content is the sealed one, for the bound tenant only and from the unchanged string only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEALER = Sealer(KEYS)
 
 
 def refused(token: str, sealer: Sealer = SEALER, *, tenant: str = "a", **bound: Any) -> str | None:
-    """The code with which a token is refused."""
+    """Return the error code of a refused token, or None."""
     with pytest.raises(SealError) as wrong:
         sealer.open(token, tenant=tenant, **bound)
     info = wrong.value.info
@@ -122,7 +122,7 @@ def test_any_header_is_refused(header: bytes) -> None:
     assert refused(f"{packed(header)}..{packed(b'i' * 12)}.{packed(b'c')}.{packed(b't' * 16)}") == "seal_broken"
 
 
-# --- for whom ----------------------------------------------------------------------------------------------------
+# --- tenant, thread and entity -----------------------------------------------------------------------------------
 
 
 @given(BOUNDS, BOUNDS)
@@ -151,7 +151,7 @@ def test_nothing_about_the_tenant_or_the_content_is_readable() -> None:
     for token in tokens:
         assert b"marker" not in b"".join(unpacked(piece) for piece in token.split("."))
         headers.append(json.loads(unpacked(token.split(".")[0])))
-    # Two tokens for the same have nothing in common but the form and the key's name.
+    # Two tokens of the same content share only their format and the key's id.
     assert not set(headers[0]["to"]) & set(headers[1]["to"])
     assert headers[0]["salt"] != headers[1]["salt"]
 
@@ -240,7 +240,7 @@ def test_deeply_nested_content_is_refused(depth: int, fits: bool, text: str) -> 
         with pytest.raises(SealError) as wrong:
             SEALER.seal(sealed, tenant="a")
         assert wrong.value.info.code == "seal_too_large"
-    # Taken apart by hand: a list this deep is more than the interpreter takes apart by itself.
+    # The list is taken apart by hand: the interpreter cannot deallocate a list of this depth.
     while isinstance(native, list):
         native = native.pop()
 
@@ -260,7 +260,7 @@ def test_many_brackets_are_not_deep() -> None:
     assert SEALER.open(SEALER.seal(sealed, tenant="a"), tenant="a") == sealed
 
 
-# --- an application's own ----------------------------------------------------------------------------------------
+# --- content of an application -----------------------------------------------------------------------------------
 
 
 @given(st.text() | st.binary(), st.text(), st.none() | st.text())
@@ -285,12 +285,12 @@ def test_application_content_and_sealed_items_are_separate() -> None:
         decrypt_text(encrypt(b"\xff", KEYS), KEYS)
 
 
-# --- what it costs -----------------------------------------------------------------------------------------------
+# --- cost --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("size", "most"), [(2_000, 2_000), (100_000, 15_000)])
 def test_cost_of_sealing_and_opening(size: int, most: int) -> None:
-    """In time of this thread on a processor, which a busy machine does not change; docs/sealing.md has the figures."""
+    """Measure CPU time of this thread, which other load does not change; docs/sealing.md has the figures."""
     sealed = replace(SEALED, parts=[ThinkingPart("thought " * (size // 8), origin=Origin("p", "w", "m"))])
     best = 1e9
     for _ in range(20):

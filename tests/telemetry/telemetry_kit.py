@@ -1,4 +1,4 @@
-"""A gateway whose every word is listened to: its log at level debug, its metrics, its spans."""
+"""A gateway with captured telemetry: its log at level debug, its metrics, its spans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def broken(words: str) -> str:
 
 
 class CapturedTelemetry(logging.Handler):
-    """All that a gateway tells about itself."""
+    """Handler that collects the log lines and the spans of a gateway."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -80,7 +80,7 @@ def config_of(upstream: Upstream, *models: str, **more: Any) -> dict[str, Any]:
 
 
 def calls(name: str, arguments: str) -> Script:
-    """A model that thinks, and calls a function."""
+    """Return a script that thinks and calls a function."""
 
     async def script(call: Call) -> None:
         await call.head(x_request_id="up-1")
@@ -97,7 +97,7 @@ def calls(name: str, arguments: str) -> Script:
 
 
 def metrics(gateway: Served, headers: dict[str, str] | None = None) -> dict[str, float]:
-    """Every number, by its name and labels."""
+    """Return the value of every metric, by its name and labels."""
     body = gateway.request("GET", "/metrics", headers=headers).body.decode()
     samples = re.findall(r"^(\S+(?:\{.*\})?) (\S+)$", body, re.MULTILINE)
     return {name: float(value) for name, value in samples}

@@ -1,5 +1,5 @@
-"""`pellucid serve`, told to stop: those who ask whether it is ready hear first, who comes is refused in words, and what
-was begun ends as if nothing had happened; what does not end in time says why."""
+"""Shutdown of `pellucid serve`: readiness fails first, then new requests are refused with an error, and open runs are
+completed; a run that does not end in time ends with an error that names the shutdown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(upstream: Upstream, log: str = "json", **server: object) -> str:
 
 
 class Tap:
-    """A model that says one word, and the rest when it is told to."""
+    """Model that writes one word, and the rest when the test releases it."""
 
     def __init__(self, upstream: Upstream) -> None:
         self.open = threading.Event()
@@ -46,7 +46,10 @@ class Tap:
 
 
 def ready(gateway: Gateway) -> int | None:
-    """A connection that has asked nothing when the server begins to stop is closed: whoever opened it asks again."""
+    """Return the status of `/ready`, or None.
+
+    A connection without a request is closed when the server begins to stop; its client has to connect again.
+    """
     try:
         return gateway.request("GET", "/ready").status
     except (ConnectionError, HTTPException):
@@ -87,7 +90,7 @@ def test_streams_are_completed_and_new_requests_are_refused(serve: ServeThread, 
 
 
 class Clock:
-    """A clock that can be put forward."""
+    """A clock that the test can advance."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -99,7 +102,7 @@ class Clock:
 def test_readiness_fails_before_requests_are_refused(
     process_state: pytest.MonkeyPatch, serve: ServeThread, upstream: Upstream
 ) -> None:
-    """Until whoever sends requests has looked again, they come, and are served."""
+    """Until the load balancer has seen that the server is not ready, requests arrive and are served."""
     tap, clock = Tap(upstream), Clock()
     tap.open.set()
     process_state.setattr("pellucid.cli.http_server.time", clock)

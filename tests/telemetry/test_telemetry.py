@@ -1,4 +1,4 @@
-"""What is told of requests, runs, turns and tools: the numbers are those of what happened."""
+"""Metrics, spans and log lines of requests, runs, turns and tools agree with the requests of the test."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_disconnect_and_a_shutdown_are_no_failures_of_the_model(upstream: Upst
 
 
 def test_labels_are_bounded(upstream: Upstream) -> None:
-    """However many names clients make up."""
+    """Unknown model names of clients add no label values."""
     upstream.plays(say())
     config = {"providers": {"vllm": {"base_url": upstream.url}}}
     with serve(config) as gateway:
@@ -139,7 +139,7 @@ def test_labels_are_bounded(upstream: Upstream) -> None:
         numbers = metrics(gateway)
     assert "made-up" not in str(numbers)
     assert numbers['pellucid_upstream_turns_total{model="other",provider="vllm"}'] == 21
-    # Two routes and one method more, each with one status, and their times.
+    # Two more routes and one more method, each with one status, and their durations.
     assert len(numbers) - before < 100
 
 

@@ -1,5 +1,5 @@
-"""The canary of the views, heard by everybody who is told anything: in no line of any log at level debug, no metric, no
-span. What reasoned is on every wire; who asked may see all of it, and each lesser view."""
+"""The canary of the views is in no log line at level debug, no metric and no span: for every wire, in the raw view and
+in each lesser view."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def talks_nonsense(call: Call) -> None:
 
 
 def all_telemetry(captured: CapturedTelemetry, gateway: Served) -> str:
-    """All that was told."""
+    """Return the log lines, the spans and the metrics as one text."""
     lines = "\n".join(captured.written)
     spans = "\n".join(span.to_json() for span in captured.spans)
     return lines + spans + gateway.request("GET", "/metrics").body.decode()
@@ -74,7 +74,7 @@ def test_no_reasoning_is_in_logs_metrics_or_spans(upstream: Upstream, stream: bo
             everything = all_telemetry(captured, gateway)
     finally:
         upstream._scripts = original
-    assert sung >= len(CANARIES) // 2, "it sings to those who may hear it"
+    assert sung >= len(CANARIES) // 2, "the raw view has the canary"
     assert len(captured.lines) >= len(scripts) * 5
     assert len(captured.named("chat ")) == len(scripts) * 5
     for secret in SECRETS:
@@ -83,7 +83,7 @@ def test_no_reasoning_is_in_logs_metrics_or_spans(upstream: Upstream, stream: bo
 
 
 class _Always(dict[str, Script]):
-    """One script for every name."""
+    """Scripts in which every name has the same script."""
 
     def __init__(self, script: Script) -> None:
         super().__init__()

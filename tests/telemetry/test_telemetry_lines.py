@@ -1,4 +1,4 @@
-"""A line is one line, whatever stands in it, and says whose request it belongs to."""
+"""A log record is one line, for any values in it, and has the id of its request."""
 
 from __future__ import annotations
 

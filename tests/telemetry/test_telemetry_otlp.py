@@ -1,4 +1,4 @@
-"""Spans get to a collector, over HTTP, the last of them when the gateway stops."""
+"""Spans are exported to a collector over HTTP, the last ones when the gateway stops."""
 
 from __future__ import annotations
 

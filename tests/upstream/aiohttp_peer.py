@@ -1,7 +1,7 @@
 """aiohttp behind the interface of the upstream client: a second opinion on HTTP, for tests alone.
 
 It uses what aiohttp documents and nothing else, and the project's own errors and tries. What it cannot do without
-private attributes it does not do: the end of silence is looked for while somebody reads, and a connection is not kept
+private attributes it does not do: the end of silence is looked for while a read waits, and a connection is not kept
 after `finish`.
 """
 

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.anyio
 
 
 def address(host: str, port: int) -> AddrInfoType:
-    [found] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    return found
+    [address_info] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return address_info
 
 
 async def exchange(client: UpstreamClient, server: RawServer, url: str) -> bytes:
@@ -66,7 +66,7 @@ async def test_an_address_that_refuses_is_passed_over(server: RawServer) -> None
     await client.aclose()
 
 
-async def test_an_address_that_does_not_answer_holds_up_nobody(
+async def test_an_address_that_does_not_answer_delays_no_request(
     server: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pellucid.upstream.connector._ATTEMPT_DELAY_SECONDS", 0.01)
@@ -334,16 +334,16 @@ async def test_a_connection_is_kept_as_long_as_the_server_says(
     pool = Pool()
     await served(pool, server, OK.replace(b"OK\r\n", b"OK\r\n" + header))
     ahead[0] = seconds - 0.1
-    kept = pool.acquire(endpoint)
-    assert kept is not None
-    pool.release(kept)
+    pooled = pool.acquire(endpoint)
+    assert pooled is not None
+    pool.release(pooled)
     ahead[0] = seconds
     assert pool.acquire(endpoint) is None
     await server.peers[-1].left()
     pool.close()
 
 
-async def test_what_is_old_is_closed_though_nobody_asks_for_it(
+async def test_expired_connections_are_closed_without_a_request(
     server: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pellucid.upstream.connector._SWEEP_SECONDS", 0.01)

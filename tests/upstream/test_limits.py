@@ -80,7 +80,7 @@ def test_every_byte_begins_the_limit_of_silence_again(body: Body) -> None:
     assert body.errors[0].message == "the upstream sent nothing within 20 s"
 
 
-def test_silence_counts_only_while_somebody_waits(body: Body) -> None:
+def test_silence_counts_only_while_data_is_awaited(body: Body) -> None:
     body.watch.is_awaited = True
     body.body_bytes = 1
     body.wait(1)

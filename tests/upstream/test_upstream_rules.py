@@ -108,13 +108,13 @@ async def test_silence_is_not_tried_again(client: Client, upstream: Upstream) ->
 
 
 @pytest.mark.parametrize("url", ["http://", "http://nowhere.invalid/v1", "http://127.0.0.1:1/v1"])
-async def test_an_address_where_nobody_is(client: Client, url: str) -> None:
+async def test_an_address_without_a_server(client: Client, url: str) -> None:
     with pytest.raises(ModelError) as caught:
         await client.open(url, {}, b"{}")
     assert caught.value.info.message
 
 
-async def test_what_is_secret_in_an_address_is_not_told(client: Client) -> None:
+async def test_secrets_in_an_address_are_in_no_message(client: Client) -> None:
     with pytest.raises(ModelError) as caught:
         await client.open("http://user:hunter2@127.0.0.1:1/v1?key=hunter2", {}, b"{}")
     assert "hunter2" not in caught.value.info.message
@@ -144,9 +144,9 @@ async def test_or_a_date(client: Client, upstream: Upstream) -> None:
         answer.close()
 
 
-@pytest.mark.parametrize("said", ["", "soon", "nan", "inf", "-1", "1e999", "Mon, 99 Jan 2026 00:00:00 GMT"])
-async def test_or_it_is_not_said(client: Client, upstream: Upstream, said: str) -> None:
-    model = upstream.plays(asks_to_wait(said))
+@pytest.mark.parametrize("header", ["", "soon", "nan", "inf", "-1", "1e999", "Mon, 99 Jan 2026 00:00:00 GMT"])
+async def test_an_invalid_retry_after_is_ignored(client: Client, upstream: Upstream, header: str) -> None:
+    model = upstream.plays(asks_to_wait(header))
     answer = await post(client, upstream, model, retries=1)
     assert answer.retry_after is None
     assert len(upstream.calls(model)) == 2
@@ -166,7 +166,7 @@ async def test_the_first_byte_is_the_bodys(client: Client, upstream: Upstream) -
         await answer.read()
 
 
-async def test_time_in_which_nobody_reads_is_not_the_upstreams(client: Client, upstream: Upstream) -> None:
+async def test_time_without_a_reader_does_not_count_as_silence(client: Client, upstream: Upstream) -> None:
     goes_on, sent = threading.Event(), threading.Event()
 
     async def script(call: Call) -> None:
@@ -247,7 +247,7 @@ async def test_cookies_and_redirects_are_nobodys_business(client: Client, upstre
     assert all("cookie" not in call.headers for call in upstream.calls(model))
 
 
-async def test_nothing_is_read_that_nobody_asked_for(client: Client, upstream: Upstream) -> None:
+async def test_nothing_is_read_without_a_request_for_it(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         while True:

@@ -1,4 +1,4 @@
-"""An answer on every wire with a marker in each of its reasoning carriers: texts, signatures, ids, what is unknown."""
+"""An answer on every wire with a marker in each reasoning carrier: texts, signatures, ids, unknown fields."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _claude(thought: str) -> list[dict[str, Any]]:
     ]
 
 
-_CLAUDE = _claude(SUMMARY)  # what Claude shows of its thought is a summary already
+_CLAUDE = _claude(SUMMARY)  # the text of Claude's thinking blocks is a summary already
 _ANTHROPIC = [
     Canary(
         "stream",

@@ -34,7 +34,7 @@ ROWS = builtin_profiles()
 
 
 def run_of(row_name: str, body: bytes, content_type: str = "", model: str = "m") -> list[Event]:
-    """The run that these bytes give, with a seal on every item."""
+    """Decode the bytes to a run, with a seal on every item."""
     row = ROWS[row_name].for_model(model)
     decoder = WIRES[row.wire].decoder(row, Origin(row_name, row.wire, model), content_type)
     run = Run(ModelCall(model, []), Minter(b"seed"))
@@ -57,7 +57,7 @@ def test_there_is_a_canary_for_every_wire() -> None:
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: f"{canary.row} {canary.name}")
 def test_the_canary_is_in_the_raw_view_only(canary: Canary) -> None:
     events = run_of(canary.row, canary.body, canary.content_type, canary.model)
-    assert leaks(events), "it sings"
+    assert leaks(events), "the unredacted run has the canary"
     response = fold(events).messages[0]
     assert isinstance(response, ModelResponse)
     assert response.text == (ANSWER if canary.answers else None)
@@ -72,7 +72,7 @@ def test_the_canary_is_in_the_raw_view_only(canary: Canary) -> None:
             assert SUMMARY.encode() not in stream
         if reader.view == "hidden":
             assert not leaks(visible, SEAL)
-        # The answer and its calls are all there.
+        # The answer and its calls are complete.
         left = fold(visible).messages[0]
         assert isinstance(left, ModelResponse)
         assert left.text == response.text
@@ -91,7 +91,7 @@ def test_an_upstream_error_is_not_quoted(status: int) -> None:
             assert (visible.kind, visible.retry_after) == (error.kind, 2)
 
 
-# --- what real models thought ----------------------------------------------------------------------------------------
+# --- recorded models -------------------------------------------------------------------------------------------------
 
 LESSER_VIEWS: tuple[View, ...] = ("summary", "sealed", "hidden")
 LONG = 24
@@ -103,7 +103,7 @@ def stretches(text: str) -> Iterator[str]:
 
 
 def carried(events: list[Event]) -> tuple[set[str], set[str]]:
-    """Stretches of what was thought or is opaque; and those of summaries."""
+    """Return the stretches of thoughts and opaque data, and the stretches of summaries."""
     secret: set[str] = set()
     summaries: set[str] = set()
     for event in events:
@@ -143,13 +143,13 @@ def assert_no_lesser_view_has_thought(row: str, body: bytes) -> None:
         shown = encoded(visible).decode() + msgspec.json.encode(visible).decode()
         for stretch in secret | (summaries if view != "summary" else set()):
             written = json.dumps(stretch, ensure_ascii=False)[1:-1]
-            # A model that says what it thought has said it.
+            # Text that the model repeats in its answer is visible.
             assert stretch in answer or written not in shown, stretch
         assert isinstance(visible[-1], RunEndEvent)
 
 
 def _answer(events: list[Event], view: str) -> str:
-    """All that may be read: the answer, calls and what they returned, and summaries where they may be seen."""
+    """Return the visible text: the answer, calls and their results, and summaries if the view has them."""
     parts: list[Any] = [event.part for event in events if isinstance(event, PartEndEvent)]
     readable = [part for part in parts if not isinstance(part, ThinkingPart) or (view, part.form) == ("summary",) * 2]
     return "\n".join(

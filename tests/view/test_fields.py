@@ -1,4 +1,4 @@
-"""The allow-list: every field of the vocabulary is decided on, and what is not named does not leave."""
+"""The allow-list: every field of the vocabulary has a rule, and a field without a rule is withheld."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_table_covers_every_struct() -> None:
 
 
 def test_every_field_has_one_rule() -> None:
-    """A new field fails here: decide in `view/fields.py` whether it leaves a view that is less than raw."""
+    """A new field fails here: add a rule to `view/fields.py` for the views that are less than raw."""
     with Cases() as case:
         for cls in STRUCTS:
             with case(cls.__name__):
@@ -58,7 +58,7 @@ def test_a_required_field_needs_a_rule() -> None:
 
 
 def test_withheld_fields_are_removed() -> None:
-    """Whatever stands in the withheld fields, what leaves says what a struct without them says."""
+    """The redacted struct does not depend on the values of withheld fields."""
     with Cases() as case:
         for cls in STRUCT_REDACTORS:
             with case(cls.__name__):

@@ -1,4 +1,4 @@
-"""What leaves is a legal stream for every reader, says what the reader may know, and nothing of the rest."""
+"""A redacted stream is legal for every viewer, and has exactly the content that the viewer may see."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ lesser_readers = st.sampled_from(LESSER)
 def test_a_redacted_stream_is_legal_and_numbered_without_gaps(events: list[Event], reader: Viewer) -> None:
     fold(events)  # the run itself is legal
     visible = redacted(events, reader)
-    folded = fold(visible)  # refuses gaps, and whatever is left open
+    folded = fold(visible)  # refuses gaps, and open parts
     assert folded.run_end is not None
     assert folded.snapshot() is None
     last: str | None = None
@@ -161,7 +161,7 @@ def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> N
 
     sealed = redacted(events, Viewer("sealed"))
     whole = reasoning(events)
-    # What has nothing but its seal left is told as reasoning, too.
+    # An item of which only the seal is left is reasoning, too.
     assert [one for one in reasoning(sealed) if one in whole] == whole
     assert all(seal for one in reasoning(sealed) if one not in whole for seal in one[2:])
     assert not any(isinstance(event, PartStartEvent) and event.part.part_kind == "thinking" for event in sealed)
@@ -191,7 +191,7 @@ def test_our_summaries_are_parts_of_their_item(events: list[Event], view: Any) -
     assert by_item(visible) == by_item(events)
 
 
-# --- what each view shows --------------------------------------------------------------------------------------------
+# --- the content of each view ----------------------------------------------------------------------------------------
 
 A_RUN = run_of(
     [
@@ -227,7 +227,7 @@ def test_items_in_each_view() -> None:
     assert by_view["sealed"] == ["reasoning", "sealed", *rest, *call, *second]
     answer = ["message", "[text]", "end", "file", "[file]", "end", "tool_call", "[tool-call]", "end"]
     assert by_view["hidden"] == [*answer, "message", "[text]", "end"]
-    # Without a seal, what has nothing left does not exist.
+    # Without a seal, an item without content is dropped.
     assert kinds(redacted(A_RUN, Viewer("sealed"))).count("reasoning") == 3
 
 
@@ -245,7 +245,7 @@ def test_our_summaries_need_a_request_for_them() -> None:
 
 
 def _live(*texts: str) -> list[Event]:
-    """A thought that is summed up while it goes on, and an answer."""
+    """Return a run with a thought that is summarised while it is streamed, and an answer."""
     out: list[Event] = [ResponseStartEvent(ORIGIN), ItemStartEvent(0, "reasoning", "rs_1")]
     out.append(PartStartEvent(0, ThinkingPart("")))
     for text in texts:
@@ -270,7 +270,7 @@ def test_a_summary_is_streamed_live_in_the_summary_view() -> None:
     assert response is not None
     summaries = [ThinkingPart(text, form="summary", item_id="rs_1") for text in ("First.", "Second.")]
     assert response.parts[:2] == summaries
-    # It is written where it came, not at the end of the thought.
+    # The summary is at the position where it arrived, not at the end of the thought.
     redactor = Redactor(Viewer("summary"))
     at = next(at for at, event in enumerate(events) if isinstance(event, SummaryEvent))
     redactor.feed(events[:at])

@@ -1,4 +1,4 @@
-"""What the tests of the views share: runs with a marker in everything that carries reasoning, and readers of them."""
+"""Helpers of the view tests: runs with a marker in every reasoning carrier, and readers of redacted runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LESSER = [reader for reader in READERS if reader.view != "raw"]
 
 
 def leaks(value: Any, marker: str = SECRET) -> bool:
-    """Whether the marker is in what this is as JSON, or in how it shows itself."""
+    """Return whether the marker is in the value's JSON or in its representation."""
     return marker.encode() in msgspec.json.encode(value) or marker in repr(value)
 
 
@@ -155,7 +155,7 @@ def turn_of(script: list[Call], cause: Cause = "eof", reason: Any = "stop") -> l
 
 
 def run_of(script: list[Turn]) -> list[Event]:
-    """The run of these turns: two of the functions are called by us, the others are the caller's."""
+    """Return the run of these turns: two of the functions are the server's, the others the caller's."""
     run = Run(ModelCall("m", [ModelRequest([UserPromptPart("Hi")])]), Minter(b"seed"), server_tools={"f0", "f1"})
     effects = run.start()
     out: list[Event] = []
@@ -192,11 +192,11 @@ NEWS = [
     SideEvent("agui", "TOOL_CALL_CHUNK", {"toolCallId": "c", "toolCallName": "f", "delta": SECRET}),
     SideEvent("pydantic_ai", "event", {"x": SECRET}),
 ]
-"""What is said beside a model, with the marker wherever it does not leave."""
+"""Side events, with the marker in every field that is withheld."""
 
 
 def enriched(events: list[Event], dice: random.Random) -> list[Event]:
-    """The run with what enrichment writes into it: seals, summaries, and news of a queue."""
+    """Add the events of the stages to a run: seals, summaries, and queue positions."""
     out: list[Event] = []
     item: ItemStartEvent | None = None
     for event in events:
@@ -217,7 +217,7 @@ def enriched(events: list[Event], dice: random.Random) -> list[Event]:
 
 
 def plain(events: list[Event]) -> list[Event]:
-    """The same without what no message holds."""
+    """Return the events without those that are in no message."""
     return [
         replace(event, seal=None) if isinstance(event, ItemEndEvent) else event
         for event in events
@@ -229,11 +229,11 @@ runs = st.builds(run_of, turns)
 rich_runs = st.builds(enriched, runs, st.randoms(use_true_random=False))
 
 
-# --- reading it ------------------------------------------------------------------------------------------------------
+# --- reading runs ----------------------------------------------------------------------------------------------------
 
 
 def redacted(events: list[Event], reader: Viewer, places: Iterable[int] = ()) -> list[Event]:
-    """What the reader gets, when the run comes in batches that end at these places."""
+    """Return the events for the viewer, of a run in batches that end at these indexes."""
     redactor = Redactor(reader)
     edges = sorted({min(place, len(events)) for place in places} | {0, len(events)})
     return [event for a, b in pairwise(edges) for event in redactor.feed(events[a:b])]
@@ -244,7 +244,7 @@ def one_by_one(events: list[Event], reader: Viewer) -> list[Event]:
 
 
 def kinds(events: list[Event]) -> list[str]:
-    """The events in short: items by their kind, parts by theirs, in pairs of start and end."""
+    """Abbreviate the events: items and parts by their kind, in pairs of start and end."""
     out: list[str] = []
     for event in events:
         if isinstance(event, ItemStartEvent):
@@ -259,7 +259,7 @@ def kinds(events: list[Event]) -> list[str]:
 def texts(
     messages: list[ModelMessage], kind: type[TextPart] | type[RefusalPart] | type[BuiltinToolReturnPart]
 ) -> list[object]:
-    """What the parts of this kind say."""
+    """Return the contents of the parts of this kind."""
     return [
         part.content
         for message in messages

@@ -1,7 +1,7 @@
 // The page: who is there, which conversation or space the address names, and what is done with it.
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react"
 
-import { spaceIn } from "./address"
+import { spaceIn } from "./routes"
 import { ApiError, client } from "./api/client"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
@@ -30,7 +30,7 @@ function ChatApp() {
     try {
       setSession(await client.session())
     } catch (error) {
-      setFailure(error instanceof ApiError ? error.message : "The page could not be opened.")
+      setFailure(error instanceof ApiError ? error.message : "The page could not be loaded.")
     }
   }, [])
   useEffect(() => void loadSession(), [loadSession])
@@ -43,7 +43,7 @@ function ChatApp() {
   if (failure !== null) {
     return (
       <main className="page-failure">
-        <ErrorState title="Pellucid cannot be opened." message={failure} onRetry={() => void loadSession()} />
+        <ErrorState title="Pellucid could not be loaded." message={failure} onRetry={() => void loadSession()} />
       </main>
     )
   }

@@ -16,9 +16,9 @@ export class Boundary extends Component<{ children: ReactNode }, { failed: boole
     return (
       <main className="page-failure">
         <ErrorState
-          title="This page failed."
-          message="Nothing is lost: what was asked and answered is kept by the gateway."
-          retry="Load it again"
+          title="Something went wrong on this page."
+          message="Nothing is lost: the gateway stores your questions and the answers."
+          retry="Reload"
           onRetry={() => location.reload()}
         />
       </main>

@@ -11,7 +11,7 @@ for all of them; `translate` reads and writes the others. The rules:
   interpreted.
 * Only the gateway sends kinds under `system/*`.
 * Ids of envelopes and participants are printable and have at most 255 characters. Participant ids also have no blanks,
-  because people type them and they stand in lists.
+  because people type them, and lists of them are separated by blanks.
 
 The JSON of an `Envelope` (`msgspec.json`) is what is stored. Decoding it gives an equal envelope.
 """
@@ -40,7 +40,7 @@ ERASED: dict[str, Any] = {"erased": True}
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """A remark of the gateway about an envelope that it accepted."""
+    """The gateway's note on an envelope that it accepted: a broken rule, or a reference to something unknown."""
 
     code: str
     message: str
@@ -71,9 +71,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     extra: dict[str, Any] = {}
     """Unknown fields of the envelope, as they were written."""
     replayed: bool = False
-    """Whether it is sent again from the history. Receivers may look at it and must not act on it."""
+    """Whether it is sent again from the history. Receivers must not act on a replayed envelope."""
     flags: tuple[Flag, ...] = ()
-    """Remarks of the gateway. They are delivered with the envelope and not stored in it."""
+    """Notes of the gateway. They are delivered with the envelope and not stored in it."""
 
     @property
     def family(self) -> str:
@@ -144,7 +144,7 @@ def check_id(value: Any, at: str) -> str:
     """Return the id if it is valid.
 
     Args:
-        value: The value to check.
+        value: The id, of any type.
         at: Where the value stands, for the error.
 
     Raises:
@@ -156,7 +156,7 @@ def check_id(value: Any, at: str) -> str:
         raise EnvelopeError(f"{at}: must be a string, not {json_type_name(value)}", code="invalid_type", param=at)
     if len(value) > MAX_ID_LENGTH:
         raise EnvelopeError(f"{at}: at most {MAX_ID_LENGTH} characters, not {len(value)}", code="too_long", param=at)
-    what = "must not be empty" if not value else "must have no control characters, and no blanks but spaces"
+    what = "must not be empty" if not value else "must not contain control characters, tabs or line breaks"
     raise EnvelopeError(f"{at}: {what}", param=at)
 
 
@@ -164,7 +164,7 @@ def check_ids(value: Any, at: str) -> tuple[str, ...]:
     """Return the ids of a field that holds one id, a list of ids, or nothing.
 
     Raises:
-        EnvelopeError: If the value is neither, or if one id is not valid.
+        EnvelopeError: If the value has another type, or if an id is not valid.
     """
     if value is None:
         return ()

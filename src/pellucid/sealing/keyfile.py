@@ -16,7 +16,7 @@ from .keys import Keys
 ENV = "PELLUCID_SEAL_KEYS"
 """The environment variable that may hold the keys, as the JSON of `Keys`."""
 
-_SECRET_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` makes them once", ENV)
+_SECRET_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` creates them when it starts", ENV)
 
 _FileStamp = tuple[int, int, int]
 
@@ -105,7 +105,7 @@ class KeyFile:
         try:
             stamp = _file_stamp(os.stat(self.path))
         except OSError:
-            stamp = (0, 0, 0)
+            stamp = (0, 0, 0)  # a missing file differs from every other, so it is reported below
         if stamp != self._stamp:
             self._stamp = stamp
             try:

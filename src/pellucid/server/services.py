@@ -1,7 +1,7 @@
 """The services that live as long as the server, and the creation of runs.
 
 `Services` is opened when the server starts and closed when it stops. Endpoints get models, tools, stored data and runs
-from it. They do not know which back end stores or carries them.
+from it, and do not depend on which database or relay is behind it.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Services:
         await self._exit_stack.aclose()
 
     async def _finish_background_runs(self) -> None:
-        """Let background runs use the rest of the shutdown time, then end them."""
+        """Let detached runs use the rest of the shutdown time, end them, and stop the embedded engine."""
         elapsed_seconds = time.monotonic() - self._closing_since if self._closing_since is not None else 0.0
         await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - elapsed_seconds), STOPPING)
         if self.local is not None:
@@ -269,12 +269,12 @@ class Services:
         """Create a run, which the code that serves it drives.
 
         Args:
-            model: the model.
-            call: the call of the model.
-            mint: makes ids.
+            model: the model that is called.
+            call: the request of the first turn.
+            mint: creates the public ids.
             principal: the caller, whose limits apply.
             tools: those that the server executes.
-            mcp_servers: MCP servers that the request names; the call and the tools are planned when they are connected.
+            mcp_servers: MCP servers that the request names. Their tools join the call when they are connected.
             with_seals: whether reasoning is sealed.
             thread_id: the thread to which seals are bound.
             with_summaries: whether summaries are made for reasoning that has none.
@@ -356,8 +356,9 @@ class Services:
 class CheckpointSigner:
     """Signs checkpoints of what this process recorded.
 
-    It signs `seconds` after the first new entry, or when there are `entries` of them. As often, it signs what a replica
-    left that died. `run` continues until it is cancelled; `sign_remaining` signs the rest.
+    It signs when `seconds` have passed since the last checkpoint, or when there are `entries` new entries. At the same
+    interval it signs entries that a dead replica left unsigned. `run` continues until it is cancelled;
+    `sign_remaining` signs the rest.
     """
 
     def __init__(self, store: Store, config: RecordConfig) -> None:
@@ -406,7 +407,7 @@ _header_decoder = msgspec.json.Decoder(_RunHeader)
 
 
 def protocol_of(header: bytes) -> str:
-    """Return the protocol in which a stored header is written. Every header names it."""
+    """Return the protocol of the request for which a stored run was created."""
     return _header_decoder.decode(header).protocol
 
 

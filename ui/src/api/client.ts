@@ -26,12 +26,12 @@ export class ApiError extends Error {
 const UNREACHABLE = "The gateway cannot be reached. Check your connection and try again."
 
 const BY_STATUS: Record<number, string> = {
-  401: "You are not signed in, or no longer.",
-  403: "This is not yours to see.",
-  404: "This does not exist, or no longer.",
-  409: "This chat went on elsewhere, or is still being answered.",
-  413: "This is too long for the gateway.",
-  429: "Too much was asked in a short time. Wait a moment and try again.",
+  401: "You are not signed in, or your session has ended.",
+  403: "You do not have access to this.",
+  404: "This does not exist, or it was deleted.",
+  409: "This chat was continued elsewhere, or an answer is still being written.",
+  413: "This message is too long.",
+  429: "Too many requests. Wait a moment and try again.",
   502: "The gateway could not reach the model.",
   503: "The gateway is not ready. Try again in a moment.",
 }
@@ -70,7 +70,7 @@ async function requestJson<T>(path: string, init: RequestInit = {}): Promise<T> 
     return (await response.json()) as T
   } catch {
     if (init.signal?.aborted) throw new DOMException("aborted", "AbortError")
-    throw new ApiError("The gateway's answer could not be read.", response.status)
+    throw new ApiError("The gateway's response could not be read.", response.status)
   }
 }
 
@@ -95,7 +95,7 @@ export interface OpenStream {
 }
 
 function toOpenStream(response: Response): OpenStream {
-  if (!response.body) throw new ApiError("The gateway's answer could not be read.", response.status)
+  if (!response.body) throw new ApiError("The gateway's response could not be read.", response.status)
   const date = Date.parse(response.headers.get("date") ?? "")
   return { body: response.body, date: Number.isNaN(date) ? null : date }
 }

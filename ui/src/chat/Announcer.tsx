@@ -1,7 +1,7 @@
 // What a screen reader is told of an answer: that the model thinks, that the answer is there; not every word of it.
 import { useLiveMessage } from "../stream/hooks"
-import { isLive } from "../stream/advance"
-import type { PendingAnswer } from "../stream/advance"
+import { isLive } from "../stream/pendingAnswer"
+import type { PendingAnswer } from "../stream/pendingAnswer"
 
 interface Props {
   pending: PendingAnswer | null
@@ -27,7 +27,7 @@ export function Announcer({ pending, ended }: Props) {
 
 function announcement(pending: PendingAnswer | null, ended: string | null, thinks: boolean): string {
   if (!pending) return ended === null ? "" : (ENDS[ended] ?? "")
-  if (!isLive(pending)) return pending.error ?? "This did not work."
+  if (!isLive(pending)) return pending.error ?? "The request failed."
   if (pending.phase === "reconnecting") return "Reconnecting"
   return thinks ? "Thinking" : ""
 }

@@ -8,7 +8,7 @@ import { safeHref } from "../text/links"
 import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
 import { WebLink } from "../text/WebLink"
-import { contentOf } from "./words"
+import { contentOf } from "./format"
 
 interface Props {
   eventId: string

@@ -3,9 +3,9 @@ import { useLayoutEffect, useRef } from "react"
 
 import { DownIcon } from "../shell/icons"
 import { questionId } from "../stream/reducer"
-import { isLive } from "../stream/advance"
+import { isLive } from "../stream/pendingAnswer"
 import { EventItemSequential } from "./EventItemSequential"
-import { StopFollowingContext, useFollowEnd } from "./follow"
+import { StopFollowingContext, useFollowEnd } from "./followEnd"
 import type { Turn } from "./turns"
 import { UserEvent } from "./UserEvent"
 
@@ -40,7 +40,7 @@ export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props)
           </div>
         </div>
         {!atEnd && (
-          <button type="button" className="jump-down" data-testid="jump-down" aria-label="To the end" title="To the end" onClick={toEnd}>
+          <button type="button" className="jump-down" data-testid="jump-down" aria-label="Scroll to the end" title="Scroll to the end" onClick={toEnd}>
             <DownIcon />
           </button>
         )}

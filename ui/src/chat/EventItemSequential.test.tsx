@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { Answer, StreamEvent } from "../api/types"
 import { BusContext } from "../stream/hooks"
 import { StreamingBus } from "../stream/streamingBus"
-import type { PendingAnswer } from "../stream/advance"
+import type { PendingAnswer } from "../stream/pendingAnswer"
 import { CHAT, EVENT, record } from "../testing/recorded"
 import { EventItemSequential } from "./EventItemSequential"
 
@@ -178,10 +178,10 @@ describe("afterwards", () => {
     expect(all("timeline")).toHaveLength(0)
     act(() => all("show-reasoning")[0]?.click())
     expect([...(all("timeline")[0]?.querySelectorAll("li") ?? [])].map((item) => item.textContent)).toEqual([
-      "Reasoned for 3 s, beginning at once",
-      "Called look for 2 s, beginning after 3 s",
-      "Reasoned for 2 s, beginning after 5 s",
-      "Wrote for 1 s, beginning after 7 s",
+      "Reasoned for 3 s, starting immediately",
+      "Called look for 2 s, starting after 3 s",
+      "Reasoned for 2 s, starting after 5 s",
+      "Wrote for 1 s, starting after 7 s",
     ])
     expect(keys()).toEqual(["Reasoned 5 s", "Called tools 2 s", "Wrote 1 s"])
   })

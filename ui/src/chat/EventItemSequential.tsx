@@ -5,8 +5,8 @@ import { useRef } from "react"
 import type { Answer } from "../api/types"
 import { ViewBadge } from "../shell/Pickers"
 import { useLiveMessage } from "../stream/hooks"
-import { isLive } from "../stream/advance"
-import type { PendingAnswer } from "../stream/advance"
+import { isLive } from "../stream/pendingAnswer"
+import type { PendingAnswer } from "../stream/pendingAnswer"
 import { CopyButton } from "../text/CopyButton"
 import { plain } from "../text/visible"
 import { AnswerText } from "./AnswerText"
@@ -14,8 +14,8 @@ import { ErrorState } from "./ErrorState"
 import { Sources } from "./Sources"
 import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
-import { useReservedHeight } from "./useReserve"
-import { answerText, formatDuration } from "./words"
+import { useReservedHeight } from "./useReservedHeight"
+import { answerText, formatDuration } from "./format"
 
 interface Props {
   /** Absent until the gateway has named it. */
@@ -80,8 +80,8 @@ function LiveError({ eventId, pending, onRetry }: { eventId: string; pending: Pe
 
 function failureTitle(pending: PendingAnswer, hasModelError: boolean): string {
   if (pending.phase === "lost") return "The connection was lost."
-  if (hasModelError) return "The answer could not be kept."
-  return pending.event_id === null ? "This could not be asked." : "The answer could not be read on."
+  if (hasModelError) return "The answer could not be saved."
+  return pending.event_id === null ? "The question could not be sent." : "The rest of the answer could not be loaded."
 }
 
 /** What is being waited for, where nothing shows it yet. */

@@ -4,11 +4,11 @@ import { useId, useState } from "react"
 
 import type { Answer, ReasoningSegment as Segment } from "../api/types"
 import { LongText } from "../text/LongText"
-import { useStopFollowing } from "./follow"
+import { useStopFollowing } from "./followEnd"
 import { Timeline } from "./Timeline"
 import { ToolSegmentOf } from "./ToolSegmentOf"
-import { formatDuration, effortOf, reasoningTime, reasoningTokens, formatTokens } from "./words"
-import type { Step } from "./words"
+import { formatDuration, effortOf, reasoningTime, reasoningTokens, formatTokens } from "./format"
+import type { Step } from "./format"
 
 interface Props {
   event: Answer
@@ -64,7 +64,7 @@ export function ReasoningSegment({ event, steps }: Props) {
 
 function Parts({ segment }: { segment: Segment }) {
   const parts = segment.parts.toSorted((a, b) => a.summary_index - b.summary_index)
-  if (parts.length === 0) return <p className="reasoning__sealed" data-testid="reasoning-sealed">The model reasoned here. What it thought is sealed.</p>
+  if (parts.length === 0) return <p className="reasoning__sealed" data-testid="reasoning-sealed">The model reasoned here. Its thoughts are sealed.</p>
   return (
     <>
       {parts.map((part) => (

@@ -1,7 +1,7 @@
 // The seconds since a time, counting while it runs; afterwards they stand still.
 import { useEffect, useState } from "react"
 
-import { formatDuration } from "./words"
+import { formatDuration } from "./format"
 
 interface Props {
   since: number

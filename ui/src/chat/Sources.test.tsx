@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest"
 import type { Answer, Citation } from "../api/types"
 import { record } from "../testing/recorded"
 import { draw } from "../text/draw.testkit"
-import { StopFollowingContext } from "./follow"
+import { StopFollowingContext } from "./followEnd"
 import { Sources } from "./Sources"
 
 afterEach(() => {

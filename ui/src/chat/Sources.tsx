@@ -5,8 +5,8 @@ import { useId, useLayoutEffect, useMemo, useRef } from "react"
 import type { Answer } from "../api/types"
 import { visible } from "../text/visible"
 import { WebLink } from "../text/WebLink"
-import { useStopFollowing } from "./follow"
-import { sourcesOf } from "./cited"
+import { useStopFollowing } from "./followEnd"
+import { sourcesOf } from "./citations"
 
 const MOST = 100
 

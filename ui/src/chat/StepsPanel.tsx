@@ -4,12 +4,12 @@ import type { Answer } from "../api/types"
 import { useLiveMessage } from "../stream/hooks"
 import { liveSteps } from "../stream/streamingBus"
 import type { LiveMessage, LivePart, LiveSealed, LiveStep, LiveTool } from "../stream/streamingBus"
-import { useFollowEnd } from "./follow"
+import { useFollowEnd } from "./followEnd"
 import { ReasoningSegment } from "./ReasoningSegment"
 import { StreamingReasoningOverlay } from "./StreamingReasoningOverlay"
 import { StreamingToolsOverlay } from "./StreamingToolsOverlay"
 import { ToolSegmentOf } from "./ToolSegmentOf"
-import { isTool, stepsOf } from "./words"
+import { isTool, stepsOf } from "./format"
 
 interface Props {
   eventId: string

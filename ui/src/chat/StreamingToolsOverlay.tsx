@@ -4,7 +4,7 @@ import { memo } from "react"
 import { useLiveTool } from "../stream/hooks"
 import type { LiveTool } from "../stream/streamingBus"
 import { plain, visible } from "../text/visible"
-import { preview, toolIsOver, toolName, toolStatus } from "./words"
+import { preview, toolIsOver, toolName, toolStatus } from "./format"
 
 interface ToolProps {
   eventId: string

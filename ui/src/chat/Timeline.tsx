@@ -2,7 +2,7 @@
 // bar reads the same as a list.
 import type { Answer } from "../api/types"
 import { plain } from "../text/visible"
-import { formatDuration, isTool, toolName } from "./words"
+import { formatDuration, isTool, toolName } from "./format"
 
 type Kind = "reasoning" | "tool" | "text"
 
@@ -70,11 +70,11 @@ export function Timeline({ event }: { event: Answer }) {
           </span>
         ))}
         {waited >= 500 && <span className="timeline__key timeline__key--waiting">Waited {formatDuration(waited)}</span>}
-        <span className="timeline__total">{formatDuration(length)} in all</span>
+        <span className="timeline__total">{formatDuration(length)} in total</span>
       </figcaption>
       <ol className="visually-hidden" aria-label="Timeline of the answer">
         {parts.map((part) => (
-          <li key={part.id}>{`${part.name} for ${formatDuration(part.end - part.start)}, beginning ${part.start - from < 500 ? "at once" : `after ${formatDuration(part.start - from)}`}`}</li>
+          <li key={part.id}>{`${part.name} for ${formatDuration(part.end - part.start)}, starting ${part.start - from < 500 ? "immediately" : `after ${formatDuration(part.start - from)}`}`}</li>
         ))}
       </ol>
     </figure>

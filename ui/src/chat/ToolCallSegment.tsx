@@ -3,8 +3,8 @@ import { useId, useState } from "react"
 
 import type { ToolSegment } from "../api/types"
 import { plain, visible } from "../text/visible"
-import { useStopFollowing } from "./follow"
-import { preview, formatJson, toolName, toolStatus } from "./words"
+import { useStopFollowing } from "./followEnd"
+import { preview, formatJson, toolName, toolStatus } from "./format"
 
 interface Props {
   segment: ToolSegment

@@ -1,10 +1,10 @@
 // A question: its text, which can be asked anew in other words; and, where it was, the versions to go back to.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { isSubmitKey } from "../shell/keys"
+import { isSubmitKey } from "../shell/keyboard"
 import { CopyButton } from "../text/CopyButton"
 import { visible } from "../text/visible"
-import { useStopFollowing } from "./follow"
+import { useStopFollowing } from "./followEnd"
 
 interface Props {
   /** Absent until the gateway has named it. */
@@ -106,7 +106,7 @@ function Edit({ text, busy, onCancel, onDone }: EditProps) {
         ref={field}
         className="question__field"
         data-testid="edit-field"
-        aria-label="Your question, to be asked anew"
+        aria-label="Edit your question"
         aria-describedby={hint}
         dir="auto"
         rows={Math.min(12, draft.split("\n").length + 1)}
@@ -127,7 +127,7 @@ function Edit({ text, busy, onCancel, onDone }: EditProps) {
         <button type="button" className="button" onClick={onCancel}>Cancel</button>
         <button type="submit" className="button button--first" data-testid="edit-send" disabled={!ready}>Ask again</button>
       </div>
-      <span id={hint} className="visually-hidden">Enter asks again, Escape leaves it as it was.</span>
+      <span id={hint} className="visually-hidden">Press Enter to ask again, Escape to cancel.</span>
     </form>
   )
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 
 import { CHAT, record } from "../testing/recorded"
 import { EMPTY, reduce } from "../stream/reducer"
-import type { PendingAnswer } from "../stream/advance"
+import type { PendingAnswer } from "../stream/pendingAnswer"
 import { turnsOf } from "./turns"
 
 const ASKING: PendingAnswer = { key: "turn-9", phase: "streaming", conversation_id: CHAT, event_id: null, stopping: false, skew: 0 }

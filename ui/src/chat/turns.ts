@@ -2,7 +2,7 @@
 import type { Answer, QuestionEvent } from "../api/types"
 import { answerId, threadBefore, questionText, threadOf } from "../stream/reducer"
 import type { Store } from "../stream/reducer"
-import type { PendingAnswer } from "../stream/advance"
+import type { PendingAnswer } from "../stream/pendingAnswer"
 
 /** A question and its answer. */
 export interface Turn {

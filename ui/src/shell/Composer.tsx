@@ -2,7 +2,7 @@
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
 
 import { SendIcon, StopIcon } from "./icons"
-import { isSubmitKey } from "./keys"
+import { isSubmitKey } from "./keyboard"
 import type { ComposerProps } from "./props"
 
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
@@ -72,7 +72,7 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
           </button>
         )}
       </div>
-      <span id={hint} className="visually-hidden">Enter sends, Shift and Enter begins a new line.</span>
+      <span id={hint} className="visually-hidden">Press Enter to send, Shift+Enter for a new line.</span>
     </form>
   )
 }

@@ -80,7 +80,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
       >
         <span className="chats__title" dir="auto">{plain(row.title) || "Untitled"}</span>
         {row.snippet && <span className="chats__snippet" dir="auto">{plain(row.snippet)}</span>}
-        {failed && <span className="chats__failed">Not renamed</span>}
+        {failed && <span className="chats__failed">Could not be renamed</span>}
       </a>
       <Menu.Root modal={false}>
         <Menu.Trigger ref={opener} className="icon-button chats__more" aria-label={`Rename or delete ${plain(row.title)}`}>

@@ -16,7 +16,7 @@ export function DeleteDialog({ title, onDelete, onClose }: Props) {
     <Dialog className="dialog" label="Delete this chat?" onClose={onClose}>
       <div className="dialog__inner">
         <h2 className="dialog__title">Delete this chat?</h2>
-        <p dir="auto">“{plain(title) || "Untitled"}” and all its answers will be gone for good.</p>
+        <p dir="auto">“{plain(title) || "Untitled"}” and all its answers will be deleted permanently.</p>
         {state === "failed" && <p className="form-error" role="alert">It could not be deleted. Please try again.</p>}
         <div className="dialog__actions">
           <button type="button" className="button" onClick={onClose}>Keep it</button>

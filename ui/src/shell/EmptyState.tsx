@@ -12,11 +12,11 @@ export function EmptyState({ model, none = false, onAsk }: EmptyStateProps) {
   return (
     <div className="empty" data-testid="empty">
       <div className="empty__inner">
-        <h2 className="empty__title">What shall we think about?</h2>
+        <h2 className="empty__title">What would you like to ask?</h2>
         <p className="empty__lead">
-          {none && "There is no model to ask here yet. Whoever runs this gateway can name one: with --upstream-model, or in its configuration."}
+          {none && "No model is available yet. The operator of this gateway can add one with --upstream-model or in the configuration."}
           {none ? null : model ? <><strong>{plain(model.id)}</strong> answers, and you can watch it think.</> : "Ask, and watch it think."}
-          {model?.embedded && " It runs on this machine: nothing that you write leaves it."}
+          {model?.embedded && " It runs on this machine: nothing you write leaves it."}
         </p>
         <ul className="empty__questions">
           {!none && QUESTIONS.map((question) => (

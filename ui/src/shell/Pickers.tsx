@@ -75,10 +75,10 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
       {efforts.length > 0 && (
         <Pick
           testId="effort-picker"
-          label={`Effort: ${effort ?? "the model’s own"}`}
-          heading="How hard it thinks"
+          label={`Effort: ${effort ?? "default"}`}
+          heading="Reasoning effort"
           value={effort ?? ""}
-          choices={[{ value: "", name: "Default", note: "As the model has it" }, ...efforts]}
+          choices={[{ value: "", name: "Default", note: "The model’s own setting" }, ...efforts]}
           onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
         >
           {effort ? <span><span className="pick__lead">Effort: </span>{EFFORTS.find(({ value }) => value === effort)?.name}</span> : "Effort"}
@@ -87,11 +87,11 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
       <Pick
         testId="view-badge"
         label={`Reasoning: ${VIEW_NAMES[force]}`}
-        heading="How its reasoning is shown to you"
+        heading="How reasoning is shown"
         value={force}
         choices={VIEWS.map(({ value, name, note }) => {
           const allowed = views.includes(value)
-          return { value, name, note: allowed ? note : `${note} Not open to you here.`, disabled: !allowed }
+          return { value, name, note: allowed ? note : `${note} Not available to you here.`, disabled: !allowed }
         })}
         className={`pick pick--view pick--${force}`}
         onPick={(value) => onView(value as View)}

@@ -4,7 +4,7 @@ import { useState } from "react"
 import type { ConversationInfo } from "../api/types"
 import { plain } from "../text/visible"
 import { ConversationItem } from "./ConversationItem"
-import { dayGroup } from "./days"
+import { dayGroup } from "./dateGroups"
 import { DeleteDialog } from "./DeleteDialog"
 import { Mark, PlusIcon, SearchIcon } from "./icons"
 import type { SidebarProps } from "./props"
@@ -15,7 +15,7 @@ function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, 
   const byHeading = new Map<string, ConversationInfo[]>()
   const now = Date.now()
   for (const row of rows) {
-    const name = isSearch ? "Found" : dayGroup(row.updated_at, now)
+    const name = isSearch ? "Search results" : dayGroup(row.updated_at, now)
     byHeading.set(name, [...(byHeading.get(name) ?? []), row])
   }
   return [...byHeading]
@@ -38,7 +38,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
       </button>
       <label className="search">
         <SearchIcon />
-        <span className="visually-hidden">Search the chats</span>
+        <span className="visually-hidden">Search chats</span>
         <input
           type="search"
           className="search__field"
@@ -78,7 +78,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
         )}
         {list.more && (
           <button type="button" className="text-button side__more" disabled={list.loading} onClick={list.readMore}>
-            {list.loading ? "Reading…" : "Show earlier chats"}
+            {list.loading ? "Loading…" : "Show earlier chats"}
           </button>
         )}
       </nav>

@@ -33,7 +33,7 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
               setTrying(true)
               setFailure("")
               onKey(key.trim())
-                .catch((reason: unknown) => setFailure(reason instanceof Error ? reason.message : "Signing in did not work."))
+                .catch((reason: unknown) => setFailure(reason instanceof Error ? reason.message : "Sign-in failed."))
                 .finally(() => setTrying(false))
             }}
           >
@@ -59,7 +59,7 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
           </form>
         )}
         {failure && <p id={message} className="form-error" role="alert">{failure}</p>}
-        {ways.includes("key") && <p className="sign-in__note">Whoever runs this server gives out keys (<code>pellucid keys create</code>). Yours stays in a cookie that scripts cannot read.</p>}
+        {ways.includes("key") && <p className="sign-in__note">The operator of this server issues keys (<code>pellucid keys create</code>). Yours is kept in a cookie that scripts cannot read.</p>}
       </div>
     </main>
   )

@@ -3,7 +3,7 @@ import { HalfIcon, MoonIcon, SunIcon } from "./icons"
 import { setTheme, useTheme } from "./theme"
 
 const ICONS = { system: HalfIcon, light: SunIcon, dark: MoonIcon }
-const NAMES = { system: "as the system", light: "light", dark: "dark" }
+const NAMES = { system: "same as the system", light: "light", dark: "dark" }
 
 export function ThemeToggle() {
   const { theme, next } = useTheme()

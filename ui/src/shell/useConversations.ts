@@ -56,7 +56,7 @@ export function useConversations(source: ConversationSource, query: string, vers
         if (mine !== turn.current) return
         dispatch({ type: "page", rows: page.data, more: page.has_more, last: page.last_id ?? null, first: after === null, query })
       } catch (error) {
-        if (mine === turn.current) dispatch({ type: "failed", message: error instanceof Error ? error.message : "The list could not be read." })
+        if (mine === turn.current) dispatch({ type: "failed", message: error instanceof Error ? error.message : "The list could not be loaded." })
       }
     },
     [source, query],

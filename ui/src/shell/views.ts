@@ -4,8 +4,8 @@ import type { Effort, View } from "../api/types"
 /** From the most that is seen to the least. */
 export const VIEWS: readonly { value: View; name: string; note: string }[] = [
   { value: "raw", name: "Raw", note: "The model’s own thoughts, word for word." },
-  { value: "summary", name: "Summary", note: "A short account of its thoughts, not the thoughts themselves." },
-  { value: "sealed", name: "Sealed", note: "You see that it thinks and how long; the words stay locked." },
+  { value: "summary", name: "Summary", note: "A summary of its thoughts, not the thoughts themselves." },
+  { value: "sealed", name: "Sealed", note: "You see that it thinks and for how long, but not the text." },
   { value: "hidden", name: "Hidden", note: "Only the answer." },
 ]
 
@@ -17,13 +17,13 @@ export const VIEW_NAMES: Record<View, string> = {
 }
 
 export const EFFORTS: readonly { value: Effort; name: string; note: string }[] = [
-  { value: "off", name: "Off", note: "Answers at once" },
-  { value: "minimal", name: "Minimal", note: "A glance" },
-  { value: "low", name: "Low", note: "A short thought" },
-  { value: "medium", name: "Medium", note: "Takes its time" },
+  { value: "off", name: "Off", note: "Answers immediately" },
+  { value: "minimal", name: "Minimal", note: "Thinks very briefly" },
+  { value: "low", name: "Low", note: "Thinks briefly" },
+  { value: "medium", name: "Medium", note: "Thinks for a while" },
   { value: "high", name: "High", note: "Thinks hard" },
-  { value: "xhigh", name: "Higher", note: "Thinks very hard" },
-  { value: "max", name: "Most", note: "As long as it takes" },
+  { value: "xhigh", name: "Extra high", note: "Thinks very hard" },
+  { value: "max", name: "Maximum", note: "Thinks as long as needed" },
 ]
 
 const ORDER = VIEWS.map(({ value }) => value)

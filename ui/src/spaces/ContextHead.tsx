@@ -1,13 +1,13 @@
 // The head of a context: folded or open, how it stands, for how long, how sure; folded also what it came to.
 import { Seconds } from "../chat/Seconds"
-import { useStopFollowing } from "../chat/follow"
+import { useStopFollowing } from "../chat/followEnd"
 import { StopIcon } from "../shell/icons"
 import { plain, visible } from "../text/visible"
 import { textAt, textOf } from "./envelope"
 import type { Context } from "./fold"
 import { useNow, useRoom } from "./room"
 import { titleOf } from "./rows"
-import { Flags, isUnderWay, StatusMark, statusText, Confidence, contextDuration, ParticipantName } from "./signs"
+import { Flags, isUnderWay, StatusMark, statusText, Confidence, contextDuration, ParticipantName } from "./badges"
 
 interface Props {
   context: Context
@@ -77,7 +77,7 @@ export function ContextLine({ context }: { context: Context }) {
         <StatusMark context={context} />
         <ParticipantName id={context.owner} />
         <span className="thinks__status">
-          {running ? "thinks" : context.status === "open" ? (isUnderWay(context) ? "is at work" : "worked") : context.status === "concluded" ? "thought" : context.status === "cancelled" ? "was stopped" : "broke off"}
+          {running ? "is thinking" : context.status === "open" ? (isUnderWay(context) ? "is working" : "worked") : context.status === "concluded" ? "has finished thinking" : context.status === "cancelled" ? "was stopped" : "was abandoned"}
         </span>
         {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}

@@ -5,9 +5,9 @@ import { GROUPS } from "./rows"
 import type { Filter, Group, SpaceView } from "./rows"
 
 export const VIEWS: readonly { value: SpaceView; name: string; note: string }[] = [
-  { value: "full", name: "Everything", note: "Each thought" },
-  { value: "folded", name: "Folded", note: "A line or two for each context" },
-  { value: "main", name: "Conversation", note: "Only what is said to all" },
+  { value: "full", name: "Everything", note: "Every thought" },
+  { value: "folded", name: "Folded", note: "One or two lines for each context" },
+  { value: "main", name: "Conversation", note: "Only messages to everyone" },
 ]
 
 const NAMES: Record<Group, string> = {
@@ -29,7 +29,7 @@ const toggled = <T,>(set: ReadonlySet<T>, one: T): ReadonlySet<T> => {
 
 export function ViewSwitch({ filter, onFilter }: Omit<Props, "people">) {
   return (
-    <div className="segments" role="group" aria-label="How much is shown">
+    <div className="segments" role="group" aria-label="Level of detail">
       {VIEWS.map(({ value, name, note }) => (
         <button key={value} type="button" className="segments__one" data-testid={`view-${value}`} title={note} aria-pressed={filter.view === value} onClick={() => onFilter({ ...filter, view: value })}>
           {name}
@@ -44,19 +44,19 @@ export function Filters({ filter, people, onFilter }: Props) {
   return (
     <section className="filters" aria-label="Filter" data-testid="filters">
       <label className="search filters__text">
-        <span className="visually-hidden">Only what has these words</span>
+        <span className="visually-hidden">Filter by text</span>
         <input
           type="search"
           className="search__field"
           data-testid="filter-text"
-          placeholder="Only what has these words"
+          placeholder="Filter by text"
           dir="auto"
           defaultValue={filter.text}
           onChange={(event) => onFilter({ ...filter, text: event.target.value.trim().toLowerCase() })}
         />
       </label>
       {people.length > 0 && (
-        <div className="filters__row" role="group" aria-label="Whose">
+        <div className="filters__row" role="group" aria-label="Participants">
           {people.map((id) => (
             <button key={id} type="button" className="pill" data-colour={colourOf(id)} aria-pressed={!filter.without.has(id)} onClick={() => onFilter({ ...filter, without: toggled(filter.without, id) })}>
               <span className="pill__dot" aria-hidden="true" /><bdi>{plain(id)}</bdi>
@@ -64,7 +64,7 @@ export function Filters({ filter, people, onFilter }: Props) {
           ))}
         </div>
       )}
-      <div className="filters__row" role="group" aria-label="What">
+      <div className="filters__row" role="group" aria-label="Kinds">
         {GROUPS.map((group) => (
           <button key={group} type="button" className="pill" aria-pressed={!filter.hidden.has(group)} onClick={() => onFilter({ ...filter, hidden: toggled(filter.hidden, group) })}>
             {NAMES[group]}

@@ -28,7 +28,7 @@ export function Join({ space, problem, onJoin }: Props) {
       <div className="sign-in__card">
         <Mark />
         <h1 className="sign-in__title" dir="auto">{space === null ? "A space" : plain(space)}</h1>
-        <p className="sign-in__lead">Agents and people in one room, and what each of them thinks. Come in with your token.</p>
+        <p className="sign-in__lead">Agents and people in one room, with the reasoning of each. Join with your token.</p>
         <form className="sign-in__form" onSubmit={(event) => { event.preventDefault(); if (ready) onJoin(name.trim(), token.trim()) }}>
           {space === null && (
             <label className="sign-in__label">
@@ -53,10 +53,10 @@ export function Join({ space, problem, onJoin }: Props) {
               onChange={(event) => setToken(event.target.value)}
             />
           </label>
-          <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>Come in</button>
+          <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>Join</button>
         </form>
         {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
-        <p className="sign-in__note">Each participant has a token of its own (<code>pellucid space create</code>). Yours is kept in this tab, until it is closed.</p>
+        <p className="sign-in__note">Each participant has its own token (<code>pellucid space create</code>). Yours is kept in this tab until you close it.</p>
       </div>
     </main>
   )

@@ -6,11 +6,11 @@ import { familyOf } from "./envelope"
 import { ContextHead, ContextLine } from "./ContextHead"
 import type { Fold, Lane } from "./fold"
 import { useRoom } from "./room"
-import { RowList } from "./Rows"
-import type { Target } from "./Rows"
+import { RowList } from "./RowList"
+import type { Target } from "./RowList"
 import { isNotice, laneRows, mainRows } from "./rows"
 import type { Filter, Folds, Row } from "./rows"
-import { ParticipantName } from "./signs"
+import { ParticipantName } from "./badges"
 import { ActionMessage, Message, Notice, Step } from "./Step"
 
 interface ConversationProps {
@@ -34,20 +34,20 @@ export function ConversationPane({ fold, rev, filter, target, from, reading, onE
   // eslint-disable-next-line react-hooks/exhaustive-deps -- the fold changes in place
   const rows = useMemo(() => mainRows(fold.main, filter), [fold, rev, filter])
   return (
-    <section className="pane pane--main" data-pane="" aria-label="The conversation" data-testid="conversation">
+    <section className="pane pane--main" data-pane="" aria-label="Conversation" data-testid="conversation">
       <RowList
         rows={rows}
-        label="What was said to all"
+        label="Messages to everyone"
         target={target}
         draw={drawMain}
         before={
           from > 1 && Number.isFinite(from) ? (
             <button type="button" className="text-button pane__earlier" data-testid="earlier" disabled={reading} onClick={onEarlier}>
-              {reading ? "Reading…" : "Show what was said before"}
+              {reading ? "Loading…" : "Show earlier messages"}
             </button>
           ) : null
         }
-        empty={<p className="pane__empty">{reading ? "Reading…" : filter.text !== "" ? "Nothing of it here." : "Nothing has been said yet."}</p>}
+        empty={<p className="pane__empty">{reading ? "Loading…" : filter.text !== "" ? "No matches." : "No messages yet."}</p>}
       />
       <div className="pane__foot">{foot}</div>
     </section>
@@ -78,9 +78,9 @@ export const LanePane = memo(function LanePane({ lane, rev, filter, folds, targe
     <section className="pane pane--lane" data-pane={lane.id} data-colour={colourOf(lane.id)} aria-label={lane.id} data-testid="lane">
       <header className="pane__head">
         <h2 className="pane__name"><ParticipantName id={lane.id} /></h2>
-        <span className="pane__count">{contexts === 0 ? "" : contexts === 1 ? "1 reasoning" : `${contexts} reasonings`}</span>
+        <span className="pane__count">{contexts === 0 ? "" : contexts === 1 ? "1 context" : `${contexts} contexts`}</span>
       </header>
-      <RowList rows={rows} label={`What ${lane.id} thinks`} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? "Nothing of it here." : "Nothing yet."}</p>} />
+      <RowList rows={rows} label={`Reasoning of ${lane.id}`} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? "No matches." : "Nothing yet."}</p>} />
     </section>
   )
 })

@@ -11,14 +11,14 @@ import { FilterIcon, LeaveIcon } from "./icons"
 import { ConversationPane, LanePane } from "./Panes"
 import { colourAssigner, NowContext, RoomContext } from "./room"
 import type { Room } from "./room"
-import type { Target } from "./Rows"
+import type { Target } from "./RowList"
 import { ALL, placeOf } from "./rows"
 import type { Filter, Folds } from "./rows"
-import { MessageForm } from "./Say"
+import { MessageForm } from "./MessageForm"
 import { Scrubber } from "./Scrubber"
 import { SearchDialog } from "./SearchDialog"
 import type { SpaceSession } from "./session"
-import { ParticipantBar } from "./Strip"
+import { ParticipantBar } from "./ParticipantBar"
 
 interface Props {
   session: SpaceSession
@@ -137,7 +137,7 @@ export function RoomView({ session, onLeave }: Props) {
             <ViewSwitch filter={filter} onFilter={change} />
             <div className="room__actions">
               <button type="button" className="icon-button" data-testid="open-search" aria-label="Search the space" title="Search" onClick={() => setSearching(true)}><SearchIcon /></button>
-              <button type="button" className="icon-button room__filter" data-testid="open-filter" aria-label={filtered > 0 ? `Filter (${filtered} set)` : "Filter"} title="Filter" aria-expanded={filtering} data-set={filtered > 0} onClick={() => setFiltering(!filtering)}><FilterIcon /></button>
+              <button type="button" className="icon-button room__filter" data-testid="open-filter" aria-label={filtered > 0 ? `Filter (${filtered} active)` : "Filter"} title="Filter" aria-expanded={filtering} data-set={filtered > 0} onClick={() => setFiltering(!filtering)}><FilterIcon /></button>
               <ThemeToggle />
               <button type="button" className="icon-button" data-testid="leave" aria-label="Leave the space" title="Leave" onClick={() => onLeave(null)}><LeaveIcon /></button>
             </div>
@@ -174,7 +174,7 @@ export function RoomView({ session, onLeave }: Props) {
               <LanePane key={lane.id} lane={lane} rev={lane.rev} filter={settled} folds={folds} target={goal?.pane === lane.id ? goal : null} />
             ))}
             {settled.view !== "main" && shown.length === 0 && (
-              <div className="panes__none"><p>Nobody has reasoned here yet. Each agent that does gets a lane of its own.</p></div>
+              <div className="panes__none"><p>No agent has reasoned here yet. Each agent that does gets its own lane.</p></div>
             )}
           </main>
           <Scrubber
@@ -199,12 +199,12 @@ export function RoomView({ session, onLeave }: Props) {
 }
 
 function Banner({ phase, problem, onDismiss }: { phase: string; problem: string | null; onDismiss: () => void }) {
-  if (phase === "reconnecting") return <p className="banner" data-testid="banner" role="status">The connection broke. Connecting again; nothing will be missing.</p>
+  if (phase === "reconnecting") return <p className="banner" data-testid="banner" role="status">The connection was lost. Reconnecting; nothing will be missing.</p>
   if (problem === null) return null
   return (
     <p className="banner banner--grave" data-testid="banner" role="alert">
       <span dir="auto">{visible(problem)}</span>
-      {phase === "open" && <button type="button" className="text-button" onClick={onDismiss}>All right</button>}
+      {phase === "open" && <button type="button" className="text-button" onClick={onDismiss}>OK</button>}
     </p>
   )
 }

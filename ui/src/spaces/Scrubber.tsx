@@ -4,9 +4,9 @@ import { useMemo } from "react"
 import type { Envelope } from "./envelope"
 import { PauseIcon, PlayIcon } from "./icons"
 import { useRoom } from "./room"
-import { seqAt, activityBars, SPEEDS } from "./scrub"
-import type { Position, Speed } from "./scrub"
-import { Timestamp, formatTime } from "./signs"
+import { seqAt, activityBars, SPEEDS } from "./playback"
+import type { Position, Speed } from "./playback"
+import { Timestamp, formatTime } from "./badges"
 
 interface Props {
   scrub: Position
@@ -30,7 +30,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
   const live = scrub.mode === "live"
   const playing = scrub.mode === "playing"
   return (
-    <section className="scrubber" aria-label="The history" data-testid="scrubber" data-mode={scrub.mode} aria-busy={reading}>
+    <section className="scrubber" aria-label="History" data-testid="scrubber" data-mode={scrub.mode} aria-busy={reading}>
       <button type="button" className="icon-button" data-testid="play" aria-label={playing ? "Pause" : "Play the history"} title={playing ? "Pause" : "Play"} disabled={head === 0} onClick={playing ? onPause : onPlay}>
         {playing ? <PauseIcon /> : <PlayIcon />}
       </button>
@@ -46,7 +46,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
           type="range"
           className="scrubber__range"
           data-testid="scrub"
-          aria-label="Where in the history"
+          aria-label="Position in the history"
           aria-valuetext={`${at} of ${head}${now > 0 ? `, ${formatTime(now)}` : ""}${live ? ", live" : ""}`}
           min={1}
           max={Math.max(head, 1)}

@@ -8,7 +8,7 @@ import { useDebounced } from "../shell/useDebounced"
 import { plain, visible } from "../text/visible"
 import type { SearchResults } from "./api"
 import { textOf } from "./envelope"
-import { Timestamp, ParticipantName } from "./signs"
+import { Timestamp, ParticipantName } from "./badges"
 
 interface Props {
   search: (query: string, before: number | null, signal: AbortSignal) => Promise<SearchResults>
@@ -22,7 +22,7 @@ interface Shown extends SearchResults {
 }
 
 const NONE: Shown = { query: "", hits: [], more: false, before: null }
-const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "The search did not work.")
+const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "The search failed.")
 
 export function SearchDialog({ search, onShow, onClose }: Props) {
   const [query, setQuery] = useState("")
@@ -64,8 +64,8 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
         <div className="finder__head">
           <label className="search finder__field">
             <SearchIcon />
-            <span className="visually-hidden">Search in all that was said</span>
-            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder="Search in all that was said" dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
+            <span className="visually-hidden">Search all messages</span>
+            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder="Search all messages" dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
           </label>
           <button type="button" className="icon-button" aria-label="Close the search" onClick={onClose}><CloseIcon /></button>
         </div>
@@ -84,7 +84,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
               ))}
             </ul>
           )}
-          {results.more && <button type="button" className="text-button side__more" disabled={busy} onClick={more}>{busy ? "Reading…" : "Show earlier"}</button>}
+          {results.more && <button type="button" className="text-button side__more" disabled={busy} onClick={more}>{busy ? "Loading…" : "Show earlier results"}</button>}
         </div>
       </div>
     </Dialog>

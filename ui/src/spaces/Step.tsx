@@ -4,12 +4,12 @@ import { useState } from "react"
 import type { ReactNode } from "react"
 
 import type { Json } from "../api/types"
-import { useStopFollowing } from "../chat/follow"
-import { preview, formatJson } from "../chat/words"
+import { useStopFollowing } from "../chat/followEnd"
+import { preview, formatJson } from "../chat/format"
 import { LongText } from "../text/LongText"
 import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
-import { presenceLines } from "./comings"
+import { presenceLines } from "./presence"
 import {
   argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, PRESENCE, PROPOSAL, reasonOf, REQUEST, RESPONSE, resultOf, isFailure,
   textAt, textsAt, toolOf, uncertaintyOf, textOf,
@@ -19,7 +19,7 @@ import { outcomeOf } from "./fold"
 import type { EnvelopeItem } from "./fold"
 import { useRoom } from "./room"
 import { titleOf } from "./rows"
-import { Timestamp, Flags, Confidence, ParticipantName } from "./signs"
+import { Timestamp, Flags, Confidence, ParticipantName } from "./badges"
 
 /** In a lane: whose it is shows by where it stands, unless it is somebody else's. */
 export function Step({ item, owner, expanded }: { item: EnvelopeItem; owner: string; expanded: boolean }) {
@@ -78,7 +78,7 @@ const Label = ({ children }: { children: ReactNode }) => <span className="step__
 function EnvelopeText({ envelope }: { envelope: Envelope }) {
   const words = textOf(envelope)
   if (words !== "") return <LongText text={words} />
-  return Object.keys(envelope.payload).length > 0 ? <Value value={envelope.payload as Json} /> : <p className="step__nothing">(no words)</p>
+  return Object.keys(envelope.payload).length > 0 ? <Value value={envelope.payload as Json} /> : <p className="step__nothing">(no text)</p>
 }
 
 function Value({ value }: { value: Json | undefined }) {
@@ -161,9 +161,9 @@ function Conclusion({ envelope }: { envelope: Envelope }) {
       </span>
       {words !== "" && <LongText text={words} />}
       {decision !== undefined && decision !== words && <Details name="Decision" value={decision} />}
-      <Details name="Because of" value={payload["key_factors"]} />
+      <Details name="Key factors" value={payload["key_factors"]} />
       {recommendation !== words && <Details name="Recommendation" value={recommendation} />}
-      {words === "" && decision === undefined && <p className="step__nothing">It came to an end.</p>}
+      {words === "" && decision === undefined && <p className="step__nothing">The reasoning ended.</p>}
     </div>
   )
 }
@@ -178,7 +178,7 @@ function Cancelled({ envelope }: { envelope: Envelope }) {
   )
 }
 
-const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", "given-up": "Given up", none: "Sent" }
+const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", "given-up": "Cancelled", none: "Sent" }
 
 /** A call: what is asked of whom, and what came back. */
 function Request({ item }: { item: EnvelopeItem }) {
@@ -197,11 +197,11 @@ function Request({ item }: { item: EnvelopeItem }) {
       </button>
       {open && (
         <div className="call__body">
-          {envelope.to.length > 0 && <p className="call__to">Asked of {envelope.to.map((id) => <ParticipantName key={id} id={id} small />)}</p>}
-          {args !== undefined && <div><p className="tool__label">With</p><Value value={args} /></div>}
+          {envelope.to.length > 0 && <p className="call__to">Sent to {envelope.to.map((id) => <ParticipantName key={id} id={id} small />)}</p>}
+          {args !== undefined && <div><p className="tool__label">Arguments</p><Value value={args} /></div>}
           {response && (
             <div>
-              <p className="tool__label">{isFailure(response) ? "Went wrong, says" : "Came back from"} <ParticipantName id={response.from} small /></p>
+              <p className="tool__label">{isFailure(response) ? "Error from" : "Result from"} <ParticipantName id={response.from} small /></p>
               {response.erased ? <Erased /> : <Value value={resultOf(response)} />}
             </div>
           )}
@@ -247,7 +247,7 @@ function Proposal({ item }: { item: EnvelopeItem }) {
 function Response({ envelope }: { envelope: Envelope }) {
   return (
     <div className="call" data-testid="response">
-      <Label>{isFailure(envelope) ? "An error came back" : "An answer came back"}</Label>
+      <Label>{isFailure(envelope) ? "Error" : "Response"}</Label>
       <Value value={resultOf(envelope)} />
     </div>
   )
@@ -272,7 +272,7 @@ export function ReplyReference({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
     <button type="button" className="answering" onClick={() => show(item)}>
-      <span aria-hidden="true">↩ </span><span className="visually-hidden">In answer to </span>
+      <span aria-hidden="true">↩ </span><span className="visually-hidden">In reply to </span>
       <bdi>{plain(item.envelope.from)}</bdi>: <span dir="auto">{item.envelope.erased ? "(erased)" : plain(withoutMarkdown(textOf(item.envelope)) || toolOf(item.envelope))}</span>
     </button>
   )
@@ -283,7 +283,7 @@ function CompressedThoughts({ item, expanded }: { item: EnvelopeItem; expanded: 
   const stopFollowing = useStopFollowing()
   return (
     <button type="button" className="quiet-button" aria-expanded={expanded} onClick={() => { stopFollowing(); toggle(item.key, !expanded) }}>
-      {expanded ? "Hide" : "Show"} the {item.compresses} {item.compresses === 1 ? "thought" : "thoughts"} that this stands for
+      {expanded ? "Hide" : "Show"} the {item.compresses} {item.compresses === 1 ? "thought" : "thoughts"} that this one summarizes
     </button>
   )
 }
@@ -351,7 +351,7 @@ const presenceText = (envelopes: readonly Envelope[]): ReactNode =>
   ))
 
 function participantName(value: Json | undefined): ReactNode {
-  return typeof value === "string" ? <bdi>{plain(value)}</bdi> : "somebody"
+  return typeof value === "string" ? <bdi>{plain(value)}</bdi> : "someone"
 }
 
 function noticeText(envelope: Envelope): ReactNode {
@@ -360,12 +360,12 @@ function noticeText(envelope: Envelope): ReactNode {
   const reason = reasonOf(payload)
   const why = reason === undefined ? null : <>: <span dir="auto">{visible(reason)}</span></>
   switch (kind) {
-    case "capability/grant": return <>{by} lets {participantName(payload["recipient"])} do more: <code dir="ltr">{plain(grantedKinds(payload["capabilities"]))}</code>{why}</>
-    case "capability/revoke": return <>{by} takes back what {participantName(payload["recipient"])} may do{why}</>
-    case "capability/grant-ack": return <>{by} knows what it may do</>
-    case "space/invite": return <>{by} invites {participantName(payload["participant_id"])}{why}</>
-    case "space/kick": return <>{by} sends {participantName(payload["participant_id"])} away{why}</>
-    case CANCEL: return <>{by} cancelled a reasoning{why}</>
+    case "capability/grant": return <>{by} granted {participantName(payload["recipient"])} more capabilities: <code dir="ltr">{plain(grantedKinds(payload["capabilities"]))}</code>{why}</>
+    case "capability/revoke": return <>{by} revoked capabilities of {participantName(payload["recipient"])}{why}</>
+    case "capability/grant-ack": return <>{by} acknowledged its new capabilities</>
+    case "space/invite": return <>{by} invited {participantName(payload["participant_id"])}{why}</>
+    case "space/kick": return <>{by} removed {participantName(payload["participant_id"])} from the space{why}</>
+    case CANCEL: return <>{by} cancelled a reasoning context{why}</>
   }
   const words = textOf(envelope)
   return <>{by} · <code dir="ltr">{plain(kind)}</code>{words !== "" && <>: <span dir="auto">{visible(words.slice(0, 500))}</span></>}</>

@@ -143,7 +143,7 @@ export function toolOf({ payload }: Pick<Envelope, "payload">): string {
   const { method, params } = payload
   const name = isObject(params) ? params["name"] : undefined
   if (method === "tools/call" && typeof name === "string" && name !== "") return name
-  return typeof method === "string" && method !== "" ? method : "something"
+  return typeof method === "string" && method !== "" ? method : "unknown method"
 }
 
 /** What the tool is called with. */
@@ -179,7 +179,7 @@ export const isRequestCancellation = ({ kind, payload }: Pick<Envelope, "kind" |
 
 const REASONS: Readonly<Record<string, string>> = {
   no_longer_needed: "it is no longer needed",
-  disagree: "does not agree",
+  disagree: "disagrees",
   unsafe: "it is not safe",
   policy: "the rules do not allow it",
   busy: "is busy",

@@ -1,6 +1,6 @@
 // What is drawn of a lane or of the conversation: its items as a flat list of rows, by what is folded and filtered. Flat,
 // so that only those near the screen need to be drawn, however deep the trees are.
-import { mayShareLine, participantOf } from "./comings"
+import { mayShareLine, participantOf } from "./presence"
 import { CANCEL, CONCLUSION, ownEntry, familyOf, textAt, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import type { Context, Item, EnvelopeItem } from "./fold"

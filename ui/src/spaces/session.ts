@@ -15,8 +15,8 @@ import type { Envelope } from "./envelope"
 import { Fold } from "./fold"
 import type { Context, EnvelopeItem } from "./fold"
 import { Log } from "./log"
-import { seqAt, LIVE, advancePlayback, nextSeq } from "./scrub"
-import type { Position, Speed } from "./scrub"
+import { seqAt, LIVE, advancePlayback, nextSeq } from "./playback"
+import type { Position, Speed } from "./playback"
 
 /** What of a WebSocket is used here. */
 export interface Socket {
@@ -78,8 +78,8 @@ const TICK_MS = 50
 /** Why nothing is tried again: no frame it took for a join, a token that is not taken, sent away, no such space. */
 const FINAL = new Set([4400, 4401, 4403, 4404])
 
-const HISTORY_FAILED = "What was said earlier could not be read."
-const REPLACED = "The space that was here before is gone. This is another one by its name."
+const HISTORY_FAILED = "Earlier messages could not be loaded."
+const REPLACED = "The earlier space no longer exists. This is another one with the same name."
 
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
@@ -327,7 +327,7 @@ export class SpaceSession {
       if (FINAL.has(code)) {
         // Before it was in, the gateway said why; afterwards the reason is a sentence.
         const why = this.#joined ? reason : (this.#state.problem ?? reason)
-        this.#update({ phase: "refused", problem: why || "The gateway did not take this token." })
+        this.#update({ phase: "refused", problem: why || "The gateway rejected this token." })
         return
       }
       this.#update({ phase: this.#joined ? "reconnecting" : "joining", ...(this.#joined ? {} : { problem: "The gateway cannot be reached. Trying again …" }) })
@@ -392,7 +392,7 @@ export class SpaceSession {
   }
 
   #handleError(envelope: Envelope): void {
-    const message = textOf(envelope) || "The gateway refused this."
+    const message = textOf(envelope) || "The gateway rejected this message."
     // Of what is too large, only the beginning is looked into: if its id is not there, its size tells which it was.
     const about = envelope.correlation.find((id) => this.#sent.has(id)) ?? (envelope.payload["code"] === "too_large" ? this.#largest() : undefined)
     if (about === undefined) {

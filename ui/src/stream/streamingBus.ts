@@ -2,7 +2,7 @@
 // tools by call_id, of its text by event_id; and who wants to hear of them. A listener hears of what it listens to at
 // most once in an animation frame. Nothing here is ever written to the store; message_final clears it.
 import type { Json, StreamEvent, ToolResult, ToolStarted, ToolUpdate } from "../api/types"
-import { TextBuffer } from "./pieces"
+import { TextBuffer } from "./textBuffer"
 
 export interface LivePart {
   kind: "part"

@@ -2,11 +2,11 @@
 import { memo, useMemo } from "react"
 
 import { CopyButton } from "./CopyButton"
-import { lazyModule } from "./lazily"
+import { lazyModule } from "./lazyModule"
 import { LIMITS } from "./limits"
 import { plain, visible } from "./visible"
 
-const useColours = lazyModule(() => import("./colours"))
+const useColours = lazyModule(() => import("./highlight"))
 const NO_COLOURS = new Set(["", "text", "txt", "plain", "plaintext", "none"])
 
 interface Props {

@@ -1,7 +1,7 @@
 // A formula: MathML once it is loaded, the TeX as it is written until then and where it is wrong.
 import { memo, useMemo } from "react"
 
-import { lazyModule } from "./lazily"
+import { lazyModule } from "./lazyModule"
 import { LIMITS } from "./limits"
 import { visible } from "./visible"
 

@@ -24,7 +24,7 @@ function unescape(text: string): string {
 
 function Link({ href: address, label, children }: { href: string; label: string; children: ReactNode }) {
   const href = safeHref(address)
-  if (!href) return <span className="link link--dead" title="This link is not followed here">{children}</span>
+  if (!href) return <span className="link link--dead" title="This link is blocked">{children}</span>
   const elsewhere = hiddenHost(label, href)
   return (
     <>

@@ -5,8 +5,8 @@ import type { ReactNode } from "react"
 
 import { cutChunks, NO_CHUNKS } from "./chunks"
 import type { Chunk } from "./chunks"
-import { readLines, readSpans } from "./light"
-import type { Line } from "./light"
+import { readLines, readSpans } from "./reasoningMarkdown"
+import type { Line } from "./reasoningMarkdown"
 import { visible } from "./visible"
 
 interface Props {

@@ -6,7 +6,7 @@ import { draw } from "./draw.testkit"
 import { LongText } from "./LongText"
 import { hiddenHost, safeHref } from "./links"
 import { Markdown } from "./Markdown"
-import { closeOpenSyntax } from "./mend"
+import { closeOpenSyntax } from "./closeOpenSyntax"
 
 afterEach(() => {
   document.body.textContent = ""
@@ -169,7 +169,7 @@ describe("what is drawn", () => {
 
   it("is coloured by class names alone", async () => {
     const { box } = draw(<Markdown text={"```python\ndef f(): return 'x'\n```"} />)
-    await import("./colours")
+    await import("./highlight")
     await new Promise((done) => setTimeout(done, 20))
     expect(box.querySelector(".hljs-keyword")?.textContent).toBe("def")
     expect(box.querySelector("pre")?.textContent).toBe("def f(): return 'x'")

@@ -7,7 +7,7 @@ import { continueSplit, EMPTY_SPLIT, openFence } from "./split"
 import type { Block, Split } from "./split"
 import { Blocks, Plain } from "./Blocks"
 import { readBlocks } from "./grammar"
-import { closeOpenSyntax } from "./mend"
+import { closeOpenSyntax } from "./closeOpenSyntax"
 
 interface Props {
   text: string

@@ -3,14 +3,15 @@
 A UI message holds everything that one question led to: steps, each with the output of the model and the results of its
 calls. Here each step is a response again, and the results of its calls are the next request.
 
-* Reasoning, text, calls and files keep their order. The token of a part becomes a `SealedPart` before it, and replaces
-  it once opened (see `sealing.attach`). For a provider's own tool with a token, only the token is used.
-* A call with an output, an error or a denied approval becomes a call and its result, also if this server does not know
-  the tool. A call without a result is sent to no model (`providers.history`). Neither is an interrupted thought, nor a
-  thought without an answer.
+* Reasoning, text, calls and files keep their order. The token of a part becomes a `SealedPart` before the part; when
+  the token is opened, its content replaces the part (see `sealing.attach`). For a provider's own tool with a token,
+  only the token is used.
+* A call with an output, an error or a denied approval becomes a call and its result, also if this server does not
+  know the tool. A call without a result is sent to no model (`providers.history`). Neither is an interrupted thought,
+  nor a thought at the end of a message that no answer follows.
 * A message that was inserted into a running answer (`steering-message`) becomes a user's message at its position.
-* Sources, steps and data parts are for pages. Unknown parts of an assistant's message are ignored; unknown parts of a
-  user's message are an error.
+* Sources and data parts are for pages and are ignored (but for the data part that carries a token). Unknown parts of
+  an assistant's message are ignored; unknown parts of a user's message are an error.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ export interface PresenceLine {
   action: string
 }
 
-const SINGLE: Readonly<Record<string, string>> = { join: "came in", leave: "left" }
+const SINGLE: Readonly<Record<string, string>> = { join: "joined", leave: "left" }
 /** By what came first, and whether what came last is the same. */
 const REPEATED: Readonly<Record<string, readonly [string, string]>> = {
-  join: ["came in and left", "came in, left and came back"],
-  leave: ["left and came back", "left, came back and left"],
+  join: ["joined and left", "joined, left and rejoined"],
+  leave: ["left and rejoined", "left, rejoined and left"],
 }
 
 export function participantOf({ payload }: Envelope): Json | undefined {
@@ -52,5 +52,5 @@ function actionOf(events: readonly string[]): string {
   const first = events[0] ?? ""
   if (events.length === 1) return SINGLE[first] ?? "was invited"
   const times = Math.floor(events.length / 2)
-  return `${REPEATED[first]?.[events.length % 2] ?? "came and went"}${times > 1 ? `, ${times} times` : ""}`
+  return `${REPEATED[first]?.[events.length % 2] ?? "joined and left"}${times > 1 ? `, ${times} times` : ""}`
 }

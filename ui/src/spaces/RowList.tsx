@@ -3,7 +3,7 @@
 import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 import type { ReactNode, RefObject } from "react"
 
-import { StopFollowingContext, useFollowEnd } from "../chat/follow"
+import { StopFollowingContext, useFollowEnd } from "../chat/followEnd"
 import { DownIcon } from "../shell/icons"
 import type { Row } from "./rows"
 
@@ -71,7 +71,7 @@ export function RowList({ rows, label, target, draw, before, empty }: Props) {
           </div>
         </div>
         {!atEnd && (
-          <button type="button" className="jump-down rows__down" aria-label="To the end" title="To the end" onClick={toEnd}>
+          <button type="button" className="jump-down rows__down" aria-label="Scroll to the end" title="Scroll to the end" onClick={toEnd}>
             <DownIcon />
           </button>
         )}

@@ -4,8 +4,8 @@ import { describe, expect, it } from "vitest"
 
 import type { Envelope } from "./envelope"
 import { Log } from "./log"
-import { seqAt, activityBars, LIVE, LONGEST_PAUSE, advancePlayback, nextSeq } from "./scrub"
-import type { Position } from "./scrub"
+import { seqAt, activityBars, LIVE, LONGEST_PAUSE, advancePlayback, nextSeq } from "./playback"
+import type { Position } from "./playback"
 import { makeEnvelope, scripts } from "./testkit"
 
 /** Played through in pieces of time. */

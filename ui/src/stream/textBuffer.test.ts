@@ -1,7 +1,7 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
 
-import { TextBuffer } from "./pieces"
+import { TextBuffer } from "./textBuffer"
 
 test("a growing text is its pieces, however and whenever it is read", () => {
   fc.assert(

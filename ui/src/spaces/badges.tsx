@@ -1,7 +1,7 @@
 // The small signs of a space: who, how it stands, how sure.
 import { CheckIcon, CloseIcon } from "../shell/icons"
 import { plain, visible } from "../text/visible"
-import { formatDuration } from "../chat/words"
+import { formatDuration } from "../chat/format"
 import type { Flag, Range } from "./envelope"
 import type { Context, Status } from "./fold"
 import { useRoom } from "./room"
@@ -26,7 +26,7 @@ const STATUS_TEXTS: Record<Status, string> = { open: "Thinking", concluded: "Con
 export const isUnderWay = (context: Context) => context.status === "open" && context.ended === null
 
 export const statusText = (context: Context) =>
-  context.status !== "open" || context.start !== null ? STATUS_TEXTS[context.status] : isUnderWay(context) ? "Under way" : "Over"
+  context.status !== "open" || context.start !== null ? STATUS_TEXTS[context.status] : isUnderWay(context) ? "In progress" : "Ended"
 
 export function StatusMark({ context }: { context: Context }) {
   const { status, start } = context

@@ -2,9 +2,9 @@
 // space has it.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { preview } from "../chat/words"
+import { preview } from "../chat/format"
 import { CloseIcon, SendIcon } from "../shell/icons"
-import { isSubmitKey } from "../shell/keys"
+import { isSubmitKey } from "../shell/keyboard"
 import { plain, visible } from "../text/visible"
 import { textOf } from "./envelope"
 import type { EnvelopeItem } from "./fold"
@@ -46,8 +46,8 @@ export function MessageForm({ me, people, past, mute, connected, pending, answer
   if (past) {
     return (
       <div className="say say--past" data-testid="say-past">
-        <p>This is how it was. Nothing is said into the past.</p>
-        <button type="button" className="text-button" onClick={onLive}>Back to now</button>
+        <p>You are viewing the history. To write a message, return to the present.</p>
+        <button type="button" className="text-button" onClick={onLive}>Back to live</button>
       </div>
     )
   }
@@ -61,32 +61,32 @@ export function MessageForm({ me, people, past, mute, connected, pending, answer
               {one.failure === undefined ? <span className="say__state">Sending…</span> : (
                 <>
                   <span className="say__state say__state--failed" role="alert" dir="auto">{visible(one.failure)}</span>
-                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onDiscard(one.id); field.current?.focus() }}>Write it anew</button>
-                  <button type="button" className="quiet-button" onClick={() => onDiscard(one.id)}>Leave it</button>
+                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onDiscard(one.id); field.current?.focus() }}>Edit and resend</button>
+                  <button type="button" className="quiet-button" onClick={() => onDiscard(one.id)}>Discard</button>
                 </>
               )}
             </li>
           ))}
         </ul>
       )}
-      {mute ? <p className="say__mute">You may read here, and not write in the conversation.</p> : (
-        <form className="composer" aria-label="Say something" onSubmit={(event) => { event.preventDefault(); send() }}>
+      {mute ? <p className="say__mute">You can read here, but you cannot write in the conversation.</p> : (
+        <form className="composer" aria-label="Write a message" onSubmit={(event) => { event.preventDefault(); send() }}>
           {answering && (
             <p className="say__answering">
               <span className="say__words"><span aria-hidden="true">↩ </span>To <bdi>{plain(answering.envelope.from)}</bdi>: <span dir="auto">{plain(preview(textOf(answering.envelope)))}</span></span>
-              <button type="button" className="icon-button say__close" aria-label="Not in answer to it" onClick={() => onAnswering(null)}><CloseIcon /></button>
+              <button type="button" className="icon-button say__close" aria-label="Do not reply to this message" onClick={() => onAnswering(null)}><CloseIcon /></button>
             </p>
           )}
           <textarea
             ref={field}
             className="composer__field"
             data-testid="say"
-            aria-label="Your words"
+            aria-label="Your message"
             aria-describedby={hint}
             dir="auto"
             rows={1}
             enterKeyHint="send"
-            placeholder={me === null ? "Say something" : `Say something as ${plain(me)}`}
+            placeholder={me === null ? "Write a message" : `Write a message as ${plain(me)}`}
             value={text}
             onChange={(event) => setText(event.target.value)}
             onKeyDown={(event) => {
@@ -99,13 +99,13 @@ export function MessageForm({ me, people, past, mute, connected, pending, answer
             <label className="composer__tools say__to">
               <span className="say__to-label">To</span>
               <select className="select" data-testid="to" value={people.includes(to) ? to : ""} onChange={(event) => setTo(event.target.value)}>
-                <option value="">everybody</option>
+                <option value="">everyone</option>
                 {people.filter((one) => one !== me).map((one) => <option key={one} value={one}>{plain(one)}</option>)}
               </select>
             </label>
             <button type="submit" className="round-button" data-testid="send" aria-label="Send" title="Send" disabled={!ready}><SendIcon /></button>
           </div>
-          <span id={hint} className="visually-hidden">Enter sends, Shift and Enter begins a new line.</span>
+          <span id={hint} className="visually-hidden">Press Enter to send, Shift+Enter for a new line.</span>
         </form>
       )}
     </div>

@@ -16,7 +16,7 @@ export function ParticipantBar({ people, lanes, colourOf, onPane }: Props) {
   const presence = new Map(people.map(({ id, present }) => [id, present]))
   const others = people.filter(({ id, present }) => present && id !== me && !lanes.some((lane) => lane.id === id))
   return (
-    <nav className="strip" aria-label="Who is here">
+    <nav className="strip" aria-label="Participants">
       <ul className="strip__list">
         <li><button type="button" className="strip__one strip__one--main" data-testid="to-main" onClick={() => onPane("")}>Conversation</button></li>
         {lanes.map((lane) => {

@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"
-import { presenceLines } from "./comings"
+import { presenceLines } from "./presence"
 import { ContextHead } from "./ContextHead"
 import { readEnvelope } from "./envelope"
 import { Fold, outcomeOf } from "./fold"
@@ -11,7 +11,7 @@ import type { EnvelopeItem } from "./fold"
 import { RoomContext } from "./room"
 import type { Room } from "./room"
 import { ActionMessage, Message, Notice, Step } from "./Step"
-import { ParticipantBar } from "./Strip"
+import { ParticipantBar } from "./ParticipantBar"
 import { makeEnvelope } from "./testkit"
 
 afterEach(() => {
@@ -50,12 +50,12 @@ describe("what was erased", () => {
 describe("comings and goings", () => {
   const presence = (id: string, ...events: string[]) => events.map((event, index) => makeEnvelope({ seq: index + 1, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } }))
   it.each([
-    [presence("a", "join"), ["a came in"]],
-    [[...presence("a", "join"), ...presence("b", "join"), ...presence("c", "leave")], ["a, b came in", "c left"]],
-    [presence("a", "leave", "join", "leave", "join", "leave", "join"), ["a left and came back, 3 times"]],
-    [[...presence("a", "leave"), ...presence("b", "join", "leave"), ...presence("a", "join")], ["a left and came back", "b came in and left"]],
-    [presence("a", "join", "join", "leave", "join"), ["a came in, left and came back"]],
-    [presence("a", "leave", "join", "leave", "join", "leave"), ["a left, came back and left, 2 times"]],
+    [presence("a", "join"), ["a joined"]],
+    [[...presence("a", "join"), ...presence("b", "join"), ...presence("c", "leave")], ["a, b joined", "c left"]],
+    [presence("a", "leave", "join", "leave", "join", "leave", "join"), ["a left and rejoined, 3 times"]],
+    [[...presence("a", "leave"), ...presence("b", "join", "leave"), ...presence("a", "join")], ["a left and rejoined", "b joined and left"]],
+    [presence("a", "join", "join", "leave", "join"), ["a joined, left and rejoined"]],
+    [presence("a", "leave", "join", "leave", "join", "leave"), ["a left, rejoined and left, 2 times"]],
     [presence("a", "invited"), ["a was invited"]],
   ])("are one line for each", (envelopes, lines) => {
     expect(presenceLines(envelopes).map(({ who, action }) => `${who.join(", ")} ${action}`)).toEqual(lines)
@@ -90,7 +90,7 @@ describe("a request whose asker waits no more", () => {
   it("is given up, and no step of its own", () => {
     const fold = Fold.of([request, cancelled("mara")])
     expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size, fold.main.length, fold.find(2)]).toEqual(["given-up", 0, 1, fold.find(1)])
-    expect(draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".call__outcome")?.textContent).toBe("Given up")
+    expect(draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".call__outcome")?.textContent).toBe("Cancelled")
   })
 
   it("is done all the same where an answer comes late", () => {

@@ -1,8 +1,8 @@
 // The table of phases, row by row: where each thing that happens leads from each phase.
 import { describe, expect, test } from "vitest"
 
-import { advance, isLive } from "./advance"
-import type { AnswerEvent, Phase, PendingAnswer } from "./advance"
+import { advance, isLive } from "./pendingAnswer"
+import type { AnswerEvent, Phase, PendingAnswer } from "./pendingAnswer"
 
 const ASKING: PendingAnswer = { key: "turn-1", phase: "asking", conversation_id: null, event_id: null, stopping: false, skew: 0 }
 const at = (phase: Phase, fields: Partial<PendingAnswer> = {}): PendingAnswer => ({ ...ASKING, phase, ...fields })
@@ -21,7 +21,7 @@ const PHASES: Phase[] = ["asking", "queued", "streaming", "reconnecting", "lost"
 
 /** A dash: nothing changes. */
 const TABLE = `
-               queued   started     told        broken         lost   refused   retried
+               queued   started     delta       broken         lost   refused   retried
   asking       queued   streaming   streaming   reconnecting   lost   refused   -
   queued       -        streaming   streaming   reconnecting   lost   refused   -
   streaming    -        streaming   -           reconnecting   lost   refused   -
