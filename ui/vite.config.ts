@@ -1,4 +1,5 @@
-// How the page is built: into the Python package, hashed names, nothing inline (the page's policy forbids it).
+// Build configuration: output into the Python package, hashed names, nothing inline (the page's content security policy
+// forbids it).
 import react from "@vitejs/plugin-react"
 import { defineConfig } from "vitest/config"
 

@@ -1,4 +1,4 @@
-"""One browser and one gateway for all, a profile for each test, and a model that says what the test tells it to."""
+"""Fixtures: one browser and one gateway for all tests, a browser profile for each, and scripted models."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.scripted.gateway import Served, serve
 _open = ExitStack()
 _running: list[Browser] = []
 _profiles: list[BrowserContext] = []
-"""A profile that tests use one after the other: what was loaded once need not be loaded again. Empty while in use."""
+"""A browser profile that tests reuse, so that files are loaded once. Empty while in use."""
 PLAIN: dict[str, Any] = {"viewport": {"width": 1100, "height": 800}}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """The browser goes with the last test here: its event loop is the main thread's, where others want their own."""
+    """Close the browser after the last test of this folder: its event loop occupies the main thread."""
     yield
     if nextitem is None or nextitem.path.parent != item.path.parent:
         _running.clear()
@@ -49,7 +49,7 @@ def house(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def model_script(house: House) -> Iterator[ModelScript]:
-    """What the models say. Afterwards nothing is under way, and no chat is left."""
+    """The script of the models. Afterwards no answer is in progress, and all chats are deleted."""
     house.stage.model_script = model_script = ModelScript()
     yield model_script
     for chat in house.gateway.request("GET", "/api/conversations?limit=100").json["data"]:
@@ -64,7 +64,7 @@ def gateway(house: House) -> Served:
 
 @pytest.fixture
 def tabs(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator[Tabs]:
-    """Tabs in profiles of their own, of any size and taste; nothing goes wrong in any of them."""
+    """Factory of tabs, each in its own profile with its own settings; checks that none of them had errors."""
     made: list[Tab] = []
 
     def make(cable: Cable | None = None, to: Served | None = None, **taste: Any) -> Tab:
@@ -83,7 +83,7 @@ def tabs(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterato
 
 @pytest.fixture
 def tab(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator[Tab]:
-    """A tab in a profile that holds nothing but what was loaded before; nothing goes wrong in it."""
+    """A tab in a profile without stored data; checks that it had no errors."""
     context = _profiles.pop() if _profiles else chrome.new_context(**PLAIN)
     made = Tab(context, gateway)
     yield made

@@ -1,4 +1,4 @@
-"""The page in Chromium before a real gateway, whose model says what a test tells it to, when it tells it to."""
+"""The page in Chromium with a real gateway, whose models are scripted step by step by the test."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from tests.scripted.gateway import Served
 from tests.waiting import LIMIT_SECONDS
 
 SECONDS = LIMIT_SECONDS
-"""How long the page has for each step: on a loaded machine, a browser takes its time."""
+"""Timeout of each step; browsers are slow on a loaded machine."""
 
 THINKER, OTHER, REASONER, CLAUDE, LOCKED = "thinker", "other", "reasoner", "claude", "locked"
-"""The models: two of one server that show what they think, one that tells it in summaries and one in signed blocks,
-and one of whose thoughts nobody may see more than that they are there."""
+"""The models: two of one server with raw reasoning, one with summaries, one with signed blocks,
+and one whose reasoning is sealed for every viewer."""
 
 ARGUMENTS = [
     # A container has no user namespaces and little shared memory.
     "--no-sandbox",
     "--disable-dev-shm-usage",
     "--disable-gpu",
-    # A page that nobody looks at gets frames all the same.
+    # A page in the background gets animation frames, too.
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
 ]
 
 
 def chromium() -> str | None:
-    """Where Chromium is, if it is anywhere."""
+    """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -66,7 +66,7 @@ class Step(NamedTuple):
 
 
 class ModelScript:
-    """What a model says, word by word as the test wants it: each call returns at once."""
+    """The script of a model, step by step; each method returns immediately."""
 
     def __init__(self) -> None:
         self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
@@ -93,34 +93,34 @@ class ModelScript:
         return self._put(Step(event(b"[DONE]"), "end"))
 
     def answer(self, text: str, thought: str = "") -> ModelScript:
-        """A whole turn."""
+        """Script a complete turn."""
         if thought:
             self.think(thought)
         return self.say(text).end()
 
     def fail(self, message: str) -> ModelScript:
-        """The server says that it cannot go on."""
+        """Script an error of the server."""
         return self._put(Step(event({"error": {"message": message}}), "end"))
 
     def break_off(self) -> ModelScript:
-        """The connection goes, in the middle."""
+        """Script a connection reset."""
         return self._put(Step(then="reset"))
 
     def frames(self, *values: Any) -> ModelScript:
-        """Events of any wire without names."""
+        """Script events of a wire without event names."""
         return self.raw(b"".join(event(value) for value in values))
 
     def raw(self, data: bytes) -> ModelScript:
         return self._put(Step(data))
 
     def close(self) -> None:
-        """Whoever still waits for a word waits in vain."""
+        """End the script: pending calls get no more data."""
         self._over = True
         self._notify()
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """What the model was asked."""
+        """The request bodies that the model received."""
         return [call.body for call in self.calls]
 
     def _put(self, step: Step) -> ModelScript:
@@ -135,7 +135,7 @@ class ModelScript:
                 listener[0].call_soon_threadsafe(listener[1].set)
 
     async def script(self, call: Call) -> None:
-        """Each call of the model goes on where the one before ended."""
+        """Serve a call: each one continues the script where the previous one ended."""
         self.calls.append(call)
         news = asyncio.Event()
         self._listener = asyncio.get_running_loop(), news
@@ -165,7 +165,7 @@ class ModelScript:
 
 
 class Stage:
-    """Where all models of the gateway play what the test at hand says."""
+    """The upstream servers of all models; they play the script of the current test."""
 
     def __init__(self, upstream: Upstream) -> None:
         self.model_script = ModelScript()
@@ -175,7 +175,7 @@ class Stage:
         await self.model_script.script(call)
 
     def config(self, upstream: Upstream) -> dict[str, Any]:
-        """The gateway before them; its default model is the one that thinks aloud."""
+        """The gateway's configuration; the default model is the one with raw reasoning."""
         rows = {THINKER: "vllm", OTHER: "vllm", REASONER: "openai-responses", CLAUDE: "anthropic"}
         own = {"base_url": upstream.url, "api_key_env": "A_KEY"}
         return {
@@ -214,31 +214,33 @@ document.addEventListener("securitypolicyviolation", (event) => console.error(
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
 
 LEFT = "one => one.scrollHeight - one.clientHeight - one.scrollTop"
-"""How far a box is from its end."""
+"""JavaScript: the distance of a scroll box from its end, in pixels."""
 
 
 class Tab:
-    """A tab of the browser, and what went wrong in it."""
+    """A tab of the browser, and its errors."""
 
     def __init__(self, context: BrowserContext, gateway: Served, url: str | None = None) -> None:
         self.context = context
         self.gateway = gateway
         self.url = url or gateway.url
         self.wrong: list[str] = []
-        """Errors of scripts, of the console, and of the page's security policy; whatever left for elsewhere."""
+        """Record errors of scripts, of the console and of the content security policy, and requests to other hosts."""
         self._allowed: list[re.Pattern[str]] = []
         self.page: Page = context.new_page()
         self.page.add_init_script(WATCH)
         self.page.set_default_timeout(SECONDS * 1000)
         self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
-        self.page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
+        self.page.on(
+            "console", lambda message: self._note(f"console: {message.text}") if message.type == "error" else None
+        )
         self.page.on("dialog", self._dismiss)
         self.page.on("download", lambda download: self._note(f"download: {download.url}"))
         self.page.on("popup", lambda page: self._note(f"window: {page.url}"))
         self.page.on("request", self._request)
 
     def allow(self, pattern: str) -> None:
-        """What would be wrong, but is what this test is about."""
+        """Ignore errors that the test expects."""
         self._allowed.append(re.compile(pattern))
 
     @property
@@ -254,12 +256,12 @@ class Tab:
 
     def _request(self, request: Request) -> None:
         if not request.url.startswith((self.url + "/", "data:", "blob:")):
-            self._note(f"asked elsewhere: {request.url}")
+            self._note(f"request to another host: {request.url}")
 
     def chooses(self, **choices: str) -> None:
-        """What the pickers were left at, from the next load on."""
-        kept = json.dumps(json.dumps(choices))
-        self.page.add_init_script(f"localStorage.setItem('pellucid.choices', {kept})")
+        """Store choices for the pickers; they apply from the next load on."""
+        stored = json.dumps(json.dumps(choices))
+        self.page.add_init_script(f"localStorage.setItem('pellucid.choices', {stored})")
 
     def open(self, path: str = "/") -> Page:
         self.page.goto(self.url + path)
@@ -275,18 +277,18 @@ class Tab:
         self.there("send").click()
 
     def asks(self, text: str = "Why?") -> None:
-        """On a page of its own."""
+        """Open the page and ask."""
         self.open()
         self.ask(text)
 
     def finished(self, status: str = "completed") -> Locator:
-        """The last answer, once it is over."""
+        """Wait until the last answer has ended, and return it."""
         answer = self.page.locator(f"[data-testid=assistant-event][data-status={status}]").last
         answer.wait_for()
         return answer
 
     def opened(self) -> Locator:
-        """The panel of the last answer, opened."""
+        """Open the reasoning panel of the last answer, and return it."""
         self.there("show-reasoning").last.click()
         panel = self.there("reasoning-panel").last
         panel.wait_for()
@@ -294,22 +296,22 @@ class Tab:
 
     @property
     def conversation(self) -> str:
-        """The id of the chat that is open; waits until it has one."""
+        """The id of the open chat; waits until it has one."""
         self.page.wait_for_url("**/c/*")
         return self.page.url.rpartition("/")[2]
 
     def api(self, path: str, method: str = "GET") -> Any:
-        """What the gateway says, not the page."""
+        """Request the gateway directly and return the JSON."""
         return self.gateway.request(method, path).json
 
     def away(self, box: Locator, by: int = 100) -> None:
-        """Wait until the box was scrolled away from its end."""
+        """Wait until the box is scrolled away from its end by more than `by` pixels."""
         self.page.wait_for_function(f"([one, by]) => ({LEFT})(one) > by", arg=[box.element_handle(), by])
 
     # --- what moved
 
     def settled(self) -> None:
-        """What was to be drawn is drawn, and what moved by it is known."""
+        """Wait until the page is rendered and layout shifts are recorded."""
         self.page.evaluate(SETTLED)
 
     def mark(self) -> None:
@@ -317,18 +319,18 @@ class Tab:
         self.page.evaluate("() => { window.shifts.length = 0 }")
 
     def shifted(self) -> tuple[float, list[Any]]:
-        """By how much the page moved since `mark`, whoever's doing that was, and what moved."""
+        """Return the sum of the layout shifts since `mark`, including those after user input, and the shifts."""
         self.settled()
-        found = self.page.evaluate("() => window.shifts")
-        return sum(one["value"] for one in found), found
+        shifts = self.page.evaluate("() => window.shifts")
+        return sum(one["value"] for one in shifts), shifts
 
 
 Tabs = Callable[..., Tab]
-"""Makes a tab: behind which cable, before which gateway, and whatever else Playwright's `new_context` takes."""
+"""Factory of tabs: an optional cable, an optional gateway, and arguments of Playwright's `new_context`."""
 
 
 class Cable:
-    """Stands between the browser and the gateway, and can be cut."""
+    """A TCP proxy between the browser and the gateway that can cut all connections."""
 
     def __init__(self, port: int) -> None:
         self._there = port
@@ -339,7 +341,7 @@ class Cable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Every connection breaks, and no new one comes about."""
+        """Reset every connection and refuse new ones."""
         self._whole = False
         for pair in list(self._pairs):
             self._break(pair)

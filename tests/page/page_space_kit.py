@@ -1,5 +1,5 @@
-# ruff: noqa: E501 (what is said stands as it is said)
-"""A space for the page: a gateway with one, participants on real sockets, and a lively review that they hold."""
+# ruff: noqa: E501 (long texts of messages)
+"""A space for the page: a gateway, participants on real sockets, and a scripted review."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTICIPANTS = {**dict.fromkeys((*AGENTS, "mara"), EVERYTHING), "ops": ["chat"],
 
 @contextmanager
 def gateway_with_spaces(folder: Path, names: Iterable[str] = (SPACE,), **settings: Any) -> Iterator[Served]:
-    """All of them with the same people; nobody is too fast."""
+    """A gateway with these spaces, with the same participants and high rate limits."""
     fast = dict.fromkeys(("reasoning", "chat", "mcp", "other"), FAST)
     limits = {"limits": {**fast, "frame_bytes": 20_000}}
     space = {"participants": PARTICIPANTS, **limits, **settings}
@@ -37,7 +37,7 @@ def gateway_with_spaces(folder: Path, names: Iterable[str] = (SPACE,), **setting
 
 
 class Voices:
-    """Everybody who speaks: each with a seat, opened when first needed."""
+    """The participants; each joins with its first message."""
 
     def __init__(self, gateway: Served, space: str = SPACE) -> None:
         self._gateway = gateway
@@ -52,7 +52,7 @@ class Voices:
         return self._clients[who]
 
     def say(self, who: str, kind: str, context: str | None = None, about: str | None = None, **more: Any) -> str:
-        """An envelope, heard by all; its id. `more`: its payload, and `id`, `to`."""
+        """Send an envelope, wait for its echo, return its id. `more`: its payload, and `id`, `to`."""
         self._count += 1
         fields: dict[str, Any] = {"id": more.pop("id", f"{who}-{self._count}"), "kind": kind}
         if "to" in more:
@@ -61,8 +61,8 @@ class Voices:
             fields["context"] = context
         if about is not None:
             fields["correlation_id"] = [about]
-        told = self.client(who).say(**fields, payload=more)
-        assert told["kind"] == kind, told
+        echo = self.client(who).say(**fields, payload=more)
+        assert echo["kind"] == kind, echo
         return str(fields["id"])
 
     def call(self, who: str, tool: str, context: str | None = None, about: str | None = None, **arguments: Any) -> str:
@@ -76,7 +76,7 @@ class Voices:
         return self.say("test-runner", "mcp/response", context, request, jsonrpc="2.0", result=result)
 
     def many(self, who: str, frames: Iterable[dict[str, Any]]) -> None:
-        """Said at once; waits until the last of them is heard."""
+        """Send all frames, then wait for the echo of the last one."""
         client, last = self.client(who), ""
         for frame in frames:
             self._count += 1
@@ -90,7 +90,7 @@ class Voices:
 
 
 def review(voices: Voices) -> dict[str, str]:
-    """Five agents and a person over one change. The names of what tests look for."""
+    """Play a review by five agents and a person; return the ids that tests use."""
     say, call, back = voices.say, voices.call, voices.back
     ask = say("mara", "chat", text=QUESTION)
     plan = say(
@@ -262,7 +262,7 @@ def review(voices: Voices) -> dict[str, str]:
 
 
 def come_in(tab: Tab, who: str = "mara", space: str = SPACE) -> Page:
-    """By the form, as a person does."""
+    """Join the space with the form."""
     tab.page.goto(f"{tab.url}/spaces/{space}")
     tab.there("join-token").fill(token(space, who))
     tab.there("join-send").click()
@@ -301,4 +301,4 @@ def voices(gateway: Served, space: str) -> Iterator[Voices]:
 
 @pytest.fixture
 def model_script() -> None:
-    """No model says anything here."""
+    """No model is used here."""

@@ -1,4 +1,4 @@
-"""What the gateway in these tests can do for its model."""
+"""The gateway's own tools in these tests."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def weather(city: str) -> dict[str, object]:
 
 
 def hostile() -> str:
-    """What somebody else wrote."""
+    """A text written by an untrusted party."""
     return "<img src=x onerror=alert(1)><script>alert(2)</script>[a](javascript:alert(3))\u202etxt.exe\x1b[31m"

@@ -1,4 +1,4 @@
-"""Chats as people have them: several, found again, named, thrown away; asked anew; and what is picked is asked."""
+"""Chats: list, search, rename, delete, versions of questions, and the pickers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def menu(tab: Tab, title: str, entry: str) -> None:
     tab.page.get_by_role("menuitem", name=entry).click()
 
 
-def ask_new(tab: Tab, said: ModelScript, question: str, answer: str = "Noon.") -> str:
-    """A chat of its own; its id."""
-    said.answer(answer, "Hm.")
+def ask_new(tab: Tab, model_script: ModelScript, question: str, answer: str = "Noon.") -> str:
+    """Ask in a new chat and return its id."""
+    model_script.answer(answer, "Hm.")
     tab.there("new-chat").click()
     tab.ask(question)
     expect(tab.there("answer-text")).to_have_text(answer)
@@ -82,7 +82,7 @@ def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, model_scri
     expect(tab.there("conversation-item")).to_have_count(2)
 
 
-def test_without_a_model_it_says_what_is_missing(tab: Tab) -> None:
+def test_without_a_model_the_page_explains_what_to_do(tab: Tab) -> None:
     tab.page.route("**/api/models", lambda route: route.fulfill(json={"data": [], "views": ["raw"]}))
     tab.page.goto(tab.url + "/")
     expect(tab.there("empty")).to_contain_text("No model is available yet.")
@@ -91,17 +91,17 @@ def test_without_a_model_it_says_what_is_missing(tab: Tab) -> None:
     expect(tab.there("send")).to_be_disabled()
 
 
-def test_a_chat_that_is_not_there_says_so(tab: Tab) -> None:
+def test_a_missing_chat_shows_an_error(tab: Tab) -> None:
     tab.allow("404")
     tab.open("/c/chat_none")
     expect(tab.there("error-state")).to_contain_text("There is no such chat.")
-    # To try again would not help.
+    # A retry would not help.
     expect(tab.there("retry")).to_have_text("New chat")
     tab.there("retry").click()
     expect(tab.there("empty")).to_be_visible()
 
 
-def test_leaving_an_answer_under_way_and_coming_back(tab: Tab, model_script: ModelScript) -> None:
+def test_leaving_an_answer_in_progress_and_returning(tab: Tab, model_script: ModelScript) -> None:
     tab.asks("Slowly?")
     model_script.think("Begin. ")
     tab.there("overlay-part").wait_for()
@@ -140,8 +140,10 @@ def test_two_tabs_watch_the_same_answer(tab: Tab, tabs: Tabs, model_script: Mode
     expect(other.there("user-event").last).to_contain_text("I too?")
 
 
-def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
-    """The question is not asked in a branch that its asker does not see."""
+def test_changes_of_another_tab_are_loaded_before_the_next_question(
+    tab: Tab, tabs: Tabs, model_script: ModelScript
+) -> None:
+    """A question is not added to a branch that the user does not see."""
     model_script.answer("One.")
     tab.asks("First?")
     tab.finished()
@@ -166,7 +168,7 @@ def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs
     assert [one["content"] for one in model_script.bodies[-1]["messages"]] == ["First!", "Another.", "And on?"]
 
 
-def test_a_page_that_fails_says_so(tab: Tab) -> None:
+def test_a_page_that_fails_shows_an_error(tab: Tab) -> None:
     tab.allow("error|Error")
     tab.page.route("**/api/models", lambda route: route.fulfill(status=200, json={}))
     tab.page.goto(tab.url)
@@ -176,10 +178,10 @@ def test_a_page_that_fails_says_so(tab: Tab) -> None:
     expect(tab.there("composer")).to_be_visible()
 
 
-# --- asked anew ----------------------------------------------------------------------------------------------------
+# --- versions ------------------------------------------------------------------------------------------------------
 
 
-def test_edited_and_asked_again_there_are_versions(tab: Tab, model_script: ModelScript) -> None:
+def test_an_edited_question_has_versions(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("It is noon.", "First thought.")
     tab.asks("When?")
     tab.finished()
@@ -211,7 +213,7 @@ def test_edited_and_asked_again_there_are_versions(tab: Tab, model_script: Model
     expect(tab.there("answer-text")).to_have_text(["Over there."])
 
 
-def test_what_is_whole_is_asked_again_as_another_version(tab: Tab, model_script: ModelScript) -> None:
+def test_asking_again_adds_a_version(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("It is noon.")
     tab.asks("When?")
     tab.finished()
@@ -223,7 +225,7 @@ def test_what_is_whole_is_asked_again_as_another_version(tab: Tab, model_script:
     expect(tab.there("user-event")).to_contain_text("2/2")
 
 
-def test_after_a_failure_it_is_tried_again_in_its_place(tab: Tab, model_script: ModelScript) -> None:
+def test_a_retry_after_a_failure_replaces_the_answer(tab: Tab, model_script: ModelScript) -> None:
     tab.asks("When?")
     model_script.think("Half").fail("asleep")
     tab.finished("failed")
@@ -237,7 +239,7 @@ def test_after_a_failure_it_is_tried_again_in_its_place(tab: Tab, model_script: 
     expect(tab.there("user-event")).to_contain_text("2/2")
 
 
-def test_an_edit_that_is_given_up_changes_nothing(tab: Tab, model_script: ModelScript) -> None:
+def test_a_cancelled_edit_changes_nothing(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.")
     tab.asks("When?")
     tab.finished()
@@ -275,7 +277,7 @@ def pick(tab: Tab, picker: str, choice: str) -> None:
     tab.page.get_by_role("menuitemradio", name=choice).first.click()
 
 
-def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, model_script: ModelScript, house: House) -> None:
+def test_the_chosen_model_and_effort_are_used(tab: Tab, model_script: ModelScript, house: House) -> None:
     tab.open()
     expect(tab.there("model-picker")).to_contain_text(THINKER)
     tab.there("model-picker").click()
@@ -296,7 +298,7 @@ def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, model_script: Mode
     expect(tab.there("effort-picker")).to_contain_text("High")
 
 
-def test_the_view_in_force_is_shown_and_can_be_less(tab: Tab, model_script: ModelScript) -> None:
+def test_the_effective_view_is_shown_and_can_be_restricted(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     badge = tab.there("view-badge")
     expect(badge).to_have_text("Raw thoughts")
@@ -309,7 +311,7 @@ def test_the_view_in_force_is_shown_and_can_be_less(tab: Tab, model_script: Mode
     expect(tab.finished().locator(".view-badge")).to_have_text("Sealed")
 
 
-def test_more_than_a_model_may_show_cannot_be_had(tab: Tab) -> None:
+def test_a_view_that_the_model_forbids_cannot_be_chosen(tab: Tab) -> None:
     tab.chooses(model=LOCKED, view="raw")
     tab.open()
     expect(tab.there("view-badge")).to_have_text("Sealed")
@@ -318,7 +320,7 @@ def test_more_than_a_model_may_show_cannot_be_had(tab: Tab) -> None:
 # --- the rest ------------------------------------------------------------------------------------------------------
 
 
-def test_a_long_question_is_kept_when_it_is_refused(tab: Tab, model_script: ModelScript) -> None:
+def test_a_rejected_question_is_not_lost(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     tab.page.route("**/api/chat", lambda route: route.fulfill(status=503, json={"error": {"message": "Not now."}}))
     tab.allow("503")
@@ -342,7 +344,7 @@ def test_the_answer_is_copied_as_it_was_written(tabs: Tabs, model_script: ModelS
     assert tab.page.evaluate(read) == "It is **noon**.\n\n```py\nx = 1\n```"
 
 
-def test_markdown_is_drawn_while_it_comes(tab: Tab, model_script: ModelScript) -> None:
+def test_markdown_is_rendered_while_it_streams(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     model_script.say("## Head\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\ndef f(): ret")
     text = tab.there("answer-text")
@@ -362,7 +364,7 @@ def test_history_goes_back_with_its_reasoning(tab: Tab, model_script: ModelScrip
     model_script.answer("Yes.")
     tab.ask("Sure?")
     expect(tab.there("answer-text")).to_have_count(2)
-    [asked, answer, again] = model_script.bodies[1]["messages"]
-    assert (asked["content"], again["content"]) == ("When?", "Sure?")
+    [question, answer, again] = model_script.bodies[1]["messages"]
+    assert (question["content"], again["content"]) == ("When?", "Sure?")
     assert answer["content"] == "Noon."
     assert "The moon." in (answer.get("reasoning_content"), answer.get("reasoning"))

@@ -1,4 +1,4 @@
-"""In a real browser: a person signs in with a provider on another site, and no other site's page makes use of it."""
+"""In a real browser: a user signs in at a provider on another site, and other sites cannot use the session."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ async ({ gateway, body }) => {
 
 
 class Elsewhere(Provider):
-    """On another site than the gateway, as browsers see it; with a page that means no good."""
+    """A hostile page on another site (in the sense of browsers) than the gateway."""
 
     @property
     def name(self) -> str:
         return f"http://localhost:{self.port}"
 
-    def _routes(self, app: web.Application) -> None:
-        super()._routes(app)
+    def _add_routes(self, app: web.Application) -> None:
+        super()._add_routes(app)
         app.router.add_get("/authorize", self._authorize)
         app.router.add_get("/evil", self._evil)
 
@@ -103,8 +103,8 @@ def test_another_site_can_sign_a_person_in_and_nothing_else(
         evil = context.new_page()
         evil.goto(f"{provider.name}/evil")
         body = json.dumps({"text": "Why?", "model": model, "key": "x"})
-        told = evil.evaluate(ATTACK, {"gateway": served.url, "body": body})
-        assert set(told) <= {"opaque", "refused"}, told
+        outcomes = evil.evaluate(ATTACK, {"gateway": served.url, "body": body})
+        assert set(outcomes) <= {"opaque", "refused"}, outcomes
         for path in ("/api/chat", "/api/session"):
             evil.goto(f"{provider.name}/evil?to={served.url}{path}")
             with evil.expect_navigation(url=f"{served.url}{path}") as landing:
@@ -113,7 +113,7 @@ def test_another_site_can_sign_a_person_in_and_nothing_else(
         chats = page.evaluate("fetch('/api/conversations').then(reply => reply.json())")
         assert chats["data"] == []
         assert not upstream.calls(model)
-        # The person's own page still can.
+        # The user's own page still can.
         ask = "body => fetch('/api/chat', {method: 'POST', headers: {'Content-Type': 'application/json'}, body})"
         own = json.dumps({"text": "Why?", "model": model})
         assert page.evaluate(f"({ask})(JSON.stringify({own})).then(reply => reply.text())").count("message_final") == 2

@@ -1,4 +1,4 @@
-"""The page before the model that comes with the gateway: the real engine, with the tiny model."""
+"""The page with the embedded model: the real engine, with the tiny model."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.needs("engine")
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     model = msgspec.structs.replace(find_model("smollm2-135m"), hub="")
-    found: list[Path] = []
+    paths: list[Path] = []
     # The main thread has the browser's event loop.
-    fetching = threading.Thread(target=lambda: found.append(asyncio.run(fetch(model))))
+    fetching = threading.Thread(target=lambda: paths.append(asyncio.run(fetch(model))))
     fetching.start()
     fetching.join()
-    engine = Engine(model, found[0], log=tmp_path_factory.mktemp("page-engine") / "engine.log", first_pause_seconds=0.1)
+    engine = Engine(model, paths[0], log=tmp_path_factory.mktemp("page-engine") / "engine.log", first_pause_seconds=0.1)
     transport = UpstreamClient()
     config = {"local": {"model": "smollm2-135m"}}
     with serve(config, EmbeddedModel(engine, transport), transport) as gateway:
@@ -45,7 +45,7 @@ STREAMS = """() => {
 }"""
 
 
-def test_it_is_watched_thinking_and_then_answers(tabs: Tabs, home: Served) -> None:
+def test_the_embedded_model_thinks_and_answers(tabs: Tabs, home: Served) -> None:
     tab = tabs(to=home)
     tab.open()
     expect(tab.there("empty")).to_contain_text("runs on this machine")
@@ -55,7 +55,7 @@ def test_it_is_watched_thinking_and_then_answers(tabs: Tabs, home: Served) -> No
     tab.ask("Is the sky blue? Answer in one word.")
     tab.page.wait_for_function(STREAMS)
     tab.page.wait_for_selector("[data-testid=answer-text], [data-testid=show-reasoning]", timeout=60_000)
-    # It has answered, or is at it: what there is of it is enough.
+    # The answer may still be in progress; its beginning is enough.
     tab.page.keyboard.press("Escape")
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
     tab.opened()

@@ -1,4 +1,4 @@
-"""The page for whoever comes: by keys alone, by ear, on a phone, in the dark, in any script, in no hurry."""
+"""Accessibility of the page: keyboard, screen reader, phone, themes, scripts, reduced motion, long texts."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ def tide(hour: int) -> float:
 See [the almanac](https://example.org/almanac)."""
 
 
-def whole(tab: Tab, said: ModelScript) -> None:
-    """An answer with everything in it, finished and opened."""
-    said.think("**Which harbour?**\n\nI should look. ").call("weather", {"city": "Ur"}).end("tool_calls")
-    said.think("Clear, so it is the moon alone.").say(RICH)
-    said.end(usage={"prompt_tokens": 9, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 40}})
+def whole(tab: Tab, model_script: ModelScript) -> None:
+    """A finished answer with all kinds of content, its reasoning opened."""
+    model_script.think("**Which harbour?**\n\nI should look. ").call("weather", {"city": "Ur"}).end("tool_calls")
+    model_script.think("Clear, so it is the moon alone.").say(RICH)
+    model_script.end(
+        usage={"prompt_tokens": 9, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 40}}
+    )
     tab.asks("When is high tide?")
     tab.finished()
     tab.opened()
@@ -47,14 +49,14 @@ def whole(tab: Tab, said: ModelScript) -> None:
 
 
 def focused(tab: Tab) -> str:
-    found: str = tab.page.evaluate(
+    testid: str = tab.page.evaluate(
         "() => document.activeElement?.dataset.testid ?? document.activeElement?.tagName ?? ''"
     )
-    return found
+    return testid
 
 
 def reach(tab: Tab, testid: str, key: str = "Tab", most: int = 40) -> Locator:
-    """Press a key until that is in focus."""
+    """Press a key until that element has the focus."""
     seen = []
     for _ in range(most):
         if focused(tab) == testid:
@@ -105,7 +107,7 @@ def test_a_whole_session_by_keys_alone(tab: Tab, model_script: ModelScript) -> N
     assert focused(tab) == "composer"
 
 
-def test_whoever_renames_or_keeps_a_chat_by_keys_goes_on_from_there(tab: Tab, model_script: ModelScript) -> None:
+def test_the_focus_returns_after_renaming_or_keeping_a_chat_by_keys(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.")
     tab.asks("When?")
     tab.finished()
@@ -141,7 +143,7 @@ RINGED = """() => {
 }"""
 
 
-def test_what_is_in_focus_is_seen(tab: Tab, model_script: ModelScript) -> None:
+def test_the_focus_is_visible(tab: Tab, model_script: ModelScript) -> None:
     whole(tab, model_script)
     tab.there("composer").focus()
     for _ in range(14):
@@ -153,34 +155,34 @@ def test_what_is_in_focus_is_seen(tab: Tab, model_script: ModelScript) -> None:
 # --- by ear ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_of_screens_is_told_what_happens_and_not_every_word(tab: Tab, model_script: ModelScript) -> None:
+def test_a_screen_reader_gets_the_status_and_not_every_word(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
-    told = tab.there("announcer")
-    expect(told).to_have_attribute("aria-live", "polite")
-    expect(told).to_have_text("")
+    announcer = tab.there("announcer")
+    expect(announcer).to_have_attribute("aria-live", "polite")
+    expect(announcer).to_have_text("")
     tab.ask()
     answer = tab.there("assistant-event")
     model_script.think("Hm. ")
-    expect(told).to_have_text("Thinking")
+    expect(announcer).to_have_text("Thinking")
     expect(answer).to_have_attribute("aria-busy", "true")
     model_script.think("Word by word. ")
     expect(tab.there("overlay-part")).to_contain_text("Word by word.")
-    assert told.inner_text() == "Thinking"
-    # A button that says “Copied” is live too, but only whoever pressed it hears of it.
+    assert announcer.inner_text() == "Thinking"
+    # A button that says “Copied” is live too, but it changes only when the user presses it.
     assert tab.page.locator(":is([aria-live], [role=status], [role=log], [role=alert]):not(button *)").count() == 1
     model_script.say("Noon.").end()
     tab.finished()
-    expect(told).to_have_text("Answer ready")
+    expect(announcer).to_have_text("Answer ready")
     expect(answer).to_have_attribute("aria-busy", "false")
 
 
 AXE = "{resultTypes: ['violations'], rules: {'heading-order': {enabled: false}}}"
-"""An answer's headings are the model's own: it may leave one out."""
+"""The headings of an answer are the model's; levels may be skipped."""
 
 
 @pytest.mark.needs("node")
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, model_script: ModelScript, theme: Any) -> None:
+def test_axe_finds_no_violations(tabs: Tabs, model_script: ModelScript, theme: Any) -> None:
     axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()
     tab = tabs(color_scheme=theme, bypass_csp=False, reduced_motion="reduce")
     tab.open()
@@ -188,10 +190,10 @@ def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, model_script: ModelScript, 
     def wrong() -> list[str]:
         tab.settled()
         tab.page.evaluate(axe)
-        found = tab.page.evaluate(f"() => axe.run(document, {AXE})")["violations"]
+        violations = tab.page.evaluate(f"() => axe.run(document, {AXE})")["violations"]
         return [
             f"{one['id']}: {node['html'][:160]} {[why['message'][:160] for why in node['any']]}"
-            for one in found
+            for one in violations
             for node in one["nodes"]
         ]
 
@@ -264,7 +266,7 @@ def bright(colour: str) -> bool:
     return sum(numbers) / 3 / scale > 0.5 if colour.startswith(("rgb", "color")) else numbers[0] > 0.5
 
 
-def test_dark_and_light_as_the_system_has_it_or_as_one_likes(tabs: Tabs) -> None:
+def test_the_theme_follows_the_system_or_the_choice(tabs: Tabs) -> None:
     tab = tabs(color_scheme="dark")
     tab.open()
     assert not bright(tab.page.evaluate(GROUND))
@@ -291,7 +293,7 @@ MOVING = """() => document.getAnimations().filter((one) => {
 }).map((one) => one.animationName ?? one.transitionProperty)"""
 
 
-def test_whoever_wants_no_motion_gets_none(tabs: Tabs, model_script: ModelScript) -> None:
+def test_reduced_motion_is_respected(tabs: Tabs, model_script: ModelScript) -> None:
     tab = tabs(reduced_motion="reduce")
     tab.asks()
     model_script.think("Hm.").call("weather", '{"city"')
@@ -299,7 +301,7 @@ def test_whoever_wants_no_motion_gets_none(tabs: Tabs, model_script: ModelScript
     assert tab.page.evaluate(MOVING) == []
 
 
-def test_there_is_motion_for_everybody_else(tab: Tab, model_script: ModelScript) -> None:
+def test_motion_is_on_by_default(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     model_script.think("Hm.")
     tab.there("part-spinner").wait_for()
@@ -309,7 +311,7 @@ def test_there_is_motion_for_everybody_else(tab: Tab, model_script: ModelScript)
 # --- in any script ---------------------------------------------------------------------------------------------------
 
 
-def test_text_runs_the_way_its_script_does(tab: Tab, model_script: ModelScript) -> None:
+def test_text_has_the_direction_of_its_script(tab: Tab, model_script: ModelScript) -> None:
     tab.asks("متى المدّ؟")
     model_script.think("المدّ عند الظهر.")
     direction = "one => getComputedStyle(one).direction"
@@ -348,7 +350,7 @@ def test_what_an_input_method_writes_is_not_sent_by_its_enter(tab: Tab, model_sc
 
 
 def test_a_megabyte_of_thought(tab: Tab, model_script: ModelScript) -> None:
-    """All of it comes, all of it opens, and its end is one press of a key away."""
+    """It arrives completely, opens completely, and its end is one key away."""
     line = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath it. "
     whole = "\n\n".join(f"{n}. {line * 3}" for n in range(4000))
     assert len(whole) > 1_000_000

@@ -1,7 +1,7 @@
-"""From the overlay to what stays: nothing moves on the screen, wherever the reader is, and no hole is left.
+"""From the overlay to the persisted view: no layout shift, wherever the reader is, and no gap.
 
-`layout-shift` is what the browser says of itself; whether somebody had just pressed a key does not count here. And what
-the reader looks at stands where it stood, to the pixel.
+`layout-shift` is the browser's own measurement; shifts after user input count here, too. What
+the reader looks at keeps its position, to the pixel.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TOP = "one => one.getBoundingClientRect().top"
 SCROLLED = "one => one.scrollTop"
 
 
-def thought(tab: Tab, said: ModelScript, words: str = "Half of it. ") -> None:
-    """Thinks at some length, calls a tool, and thinks again."""
-    said.think(words * 60)
+def thought(tab: Tab, model_script: ModelScript, words: str = "Half of it. ") -> None:
+    """Think at some length, call a tool, and think again."""
+    model_script.think(words * 60)
     tab.there("overlay-part").wait_for()
-    said.call("weather", {"city": "Ur"}).end("tool_calls").think("So it is. " * 30)
+    model_script.call("weather", {"city": "Ur"}).end("tool_calls").think("So it is. " * 30)
     expect(tab.there("overlay-part")).to_have_count(2)
 
 
@@ -32,7 +32,7 @@ def still(tab: Tab, moved: float = 0.0) -> None:
     assert total <= 0.001 + moved, what
 
 
-def test_the_measure_measures(tab: Tab, model_script: ModelScript) -> None:
+def test_the_measurement_detects_a_shift(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.")
     tab.asks()
     tab.finished()
@@ -42,7 +42,7 @@ def test_the_measure_measures(tab: Tab, model_script: ModelScript) -> None:
     assert tab.shifted()[0] > 0.001
 
 
-def test_a_short_answer_is_handed_over_without_a_move(tab: Tab, model_script: ModelScript) -> None:
+def test_a_short_answer_is_finalized_without_a_shift(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     thought(tab, model_script)
     model_script.say("It is **clear**.")
@@ -55,8 +55,8 @@ def test_a_short_answer_is_handed_over_without_a_move(tab: Tab, model_script: Mo
     assert tab.there("answer-text").evaluate(TOP) == pytest.approx(before, abs=1)
 
 
-def test_thinking_alone_and_text_beneath_it_move_nothing(tab: Tab, model_script: ModelScript) -> None:
-    """While it thinks, the page grows at its end; when the text begins, the overlay gives way without a jump."""
+def test_thinking_and_the_text_below_it_shift_nothing(tab: Tab, model_script: ModelScript) -> None:
+    """While the model thinks, the page grows at its end; when the text begins, the overlay shrinks without a jump."""
     tab.asks()
     question = tab.there("user-event")
     model_script.think("One. ")
@@ -107,7 +107,7 @@ def test_a_long_answer_read_further_up(tab: Tab, model_script: ModelScript, plac
     assert scroller.evaluate(SCROLLED) == pytest.approx(scrolled, abs=1)
 
 
-def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, model_script: ModelScript) -> None:
+def test_a_reader_of_an_earlier_answer_is_not_scrolled(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer(LONG, "Hm.")
     tab.asks("First?")
     tab.finished()
@@ -134,8 +134,8 @@ def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, model_script: M
     assert tab.there("scroller").evaluate(LEFT) <= 2
 
 
-def test_what_stands_above_does_not_change_with_what_streams_below(tabs: Tabs, model_script: ModelScript) -> None:
-    """An earlier failure, its button, versions and the rest of it."""
+def test_earlier_answers_do_not_change_while_one_streams(tabs: Tabs, model_script: ModelScript) -> None:
+    """Includes an earlier failure with its button, and versions."""
     tab = tabs(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
     model_script.think("Hm.").fail("asleep")
     tab.asks("First?")
@@ -155,8 +155,8 @@ def test_what_stands_above_does_not_change_with_what_streams_below(tabs: Tabs, m
 
 
 @pytest.mark.parametrize("answer", ["Short.", LONG])
-def test_sources_push_nothing(tab: Tab, model_script: ModelScript, answer: str) -> None:
-    """They are known with the final event, and come below what is being read."""
+def test_sources_shift_nothing(tab: Tab, model_script: ModelScript, answer: str) -> None:
+    """Sources arrive with the final event, below the text."""
     tab.asks()
     thought(tab, model_script)
     cited = [{"url": f"https://{n}.example.org/moon", "title": f"Of the moon, part {n}"} for n in range(12)]
@@ -175,8 +175,8 @@ def test_sources_push_nothing(tab: Tab, model_script: ModelScript, answer: str) 
 
 
 @pytest.mark.parametrize("answer", ["", "Short."])
-def test_no_hole_is_left(tab: Tab, model_script: ModelScript, answer: str) -> None:
-    """Between the toggle and the text, and beneath the answer before the next question, is no room of the overlay's."""
+def test_no_gap_is_left(tab: Tab, model_script: ModelScript, answer: str) -> None:
+    """The overlay leaves no space between the toggle and the text, or between the answer and the next question."""
     tab.asks()
     thought(tab, model_script)
     if answer:

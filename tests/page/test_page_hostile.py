@@ -1,7 +1,7 @@
-"""Whatever a model, a tool or a stranger writes is shown, and nothing of it acts.
+"""Texts of models, tools and strangers are shown as text and have no effect.
 
-Nothing runs, nothing opens, nothing is loaded, nobody else is asked (each test's tab sees to that), and characters that
-work unseen are seen.
+No script runs, no window opens, nothing is loaded from other hosts (each test's tab checks that), and invisible
+characters are shown.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ACTIVE = "script, iframe, object, embed, form, style, link, base, meta, img, vid
 
 
 def inert(tab: Tab, testid: str) -> None:
-    """Nothing in there could act, and every link in it leads to the web, in a window of its own."""
+    """Check that the element has no active content, and that every link opens a web page in a new window."""
     for one in tab.there(testid).all():
         assert one.locator(ACTIVE).count() == 0
         for link in one.locator("a").all():
@@ -71,7 +71,7 @@ def test_in_thoughts_and_answers(tab: Tab, model_script: ModelScript) -> None:
     model_script.think(EVERYTHING)
     expect(tab.there("overlay-part")).to_contain_text("Gone")
     inert(tab, "overlay-part")
-    # In pieces, so that each is drawn half written.
+    # In pieces, so that each is rendered incomplete.
     for start in range(0, len(EVERYTHING), 97):
         model_script.say(EVERYTHING[start : start + 97])
     expect(tab.there("answer-text")).to_contain_text("invoice")
@@ -92,13 +92,13 @@ def test_in_thoughts_and_answers(tab: Tab, model_script: ModelScript) -> None:
         assert item.locator(ACTIVE).count() == 0
 
 
-def test_in_what_tools_are_given_and_give(tab: Tab, model_script: ModelScript) -> None:
+def test_in_arguments_and_results_of_tools(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     model_script.call("weather", {"city": EVERYTHING}).end("tool_calls")
     model_script.call("hostile", {}, id="<b>call</b>").end("tool_calls")
     expect(tab.there("overlay-tool")).to_have_count(2)
     inert(tab, "overlay-tool")
-    # A function that nobody has: the answer ends there.
+    # An unknown function: the answer ends there.
     model_script.call("<img src=x onerror=alert(1)>", '{"a": "<script>alert(1)</script>', id="c3").end("tool_calls")
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
     expect(tab.there("tool-segment")).to_have_count(3)
@@ -126,8 +126,8 @@ HUGE: list[Any] = [
 
 
 @pytest.mark.parametrize("text", HUGE)
-def test_what_is_made_to_be_slow_is_not(tab: Tab, model_script: ModelScript, text: str) -> None:
-    """Thought, answer and final event are drawn, and the page answers, within seconds."""
+def test_texts_made_to_be_slow_are_fast(tab: Tab, model_script: ModelScript, text: str) -> None:
+    """Reasoning, answer and final event are rendered, and the page responds, within seconds."""
     model_script.think(text)
     for start in range(0, len(text), 20_000):
         model_script.say(text[start : start + 20_000])
@@ -159,13 +159,13 @@ def test_an_error_of_the_upstream_is_text(tab: Tab, model_script: ModelScript) -
 
 
 def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, model_script: ModelScript) -> None:
-    """What an older or newer server has stored: kinds, types and fields that this page does not know."""
+    """Events of an older or newer server: kinds, types and fields that this page does not know."""
     model_script.answer("Noon.", "Hm.")
     tab.asks()
     tab.finished()
     chat = tab.conversation
-    kept = tab.api(f"/api/conversations/{chat}")
-    answer = kept["events"][1]
+    stored = tab.api(f"/api/conversations/{chat}")
+    answer = stored["events"][1]
     answer["segments"] += [
         {"id": "x1", "type": "hologram", "data": EVERYTHING},
         {"id": "x2", "type": "file", "media_type": "text/html", "url": "javascript:alert(1)"},
@@ -173,7 +173,7 @@ def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, model_script: ModelSc
         {"id": "x4", "type": "refusal", "text": EVERYTHING},
     ]
     answer["timeline"] = [{"segment_id": "nobody", "started_at": 9e15, "ended_at": -1}]
-    tab.page.route(f"**/api/conversations/{chat}", lambda route: route.fulfill(body=json.dumps(kept)))
+    tab.page.route(f"**/api/conversations/{chat}", lambda route: route.fulfill(body=json.dumps(stored)))
     tab.page.reload()
     tab.finished()
     tab.opened()

@@ -18,14 +18,14 @@ from tests.providers_openai_responses import responses_kit as openai
 RULES = {
     # UX behaviour, streaming
     "a temporary overlay that streams each non-text segment in real time": "test_the_overlay_streams_parts"
-    " test_a_thought_that_goes_on_after_text_is_seen",
+    " test_a_thought_after_text_is_visible",
     "reasoning parts (chunked by part/summary_index)": "test_several_parts_stream_independently_and_in_order",
     "tool calls and statuses (built-in and user tools)": "test_a_tool_from_its_call_to_its_result"
-    " test_tools_of_the_provider_are_told_as_any_tool",
+    " test_built_in_tools_are_shown_like_any_tool",
     "do not render the “Show Reasoning” collapsible": "test_no_toggle_while_it_streams",
     "text appears below the overlay once text begins": "test_text_streams_beneath_the_overlay",
     # post-stream
-    "hide the streaming overlay": "test_the_overlay_goes_and_the_toggle_comes_closed",
+    "hide the streaming overlay": "test_the_overlay_is_replaced_by_a_closed_toggle",
     "“Show Reasoning” default collapsed, revealing the full parts when opened": "test_opened_it_shows_all_parts",
     # fresh page render
     "render only the persisted event view": "test_a_fresh_page_shows_what_was_persisted",
@@ -42,30 +42,30 @@ RULES = {
     "stable ordering and optional metadata (effort level, token counts)": "test_the_metadata_of_a_thought",
     "non-text segments rendered inline in order above text content": "test_sequence_number_orders_all_steps",
     # event model
-    "`message_final` commits the event and hides overlays": "test_the_overlay_goes_and_the_toggle_comes_closed",
-    "built-ins: web_search_call_*, code_interpreter_call_*": "test_tools_of_the_provider_are_told_as_any_tool",
+    "`message_final` commits the event and hides overlays": "test_the_overlay_is_replaced_by_a_closed_toggle",
+    "built-ins: web_search_call_*, code_interpreter_call_*": "test_built_in_tools_are_shown_like_any_tool",
     # store policy
     "no mid-stream store mutations; only one commit with `message_final`": "test_nothing_is_written_in_mid_stream",
     # back end
     "a single block of reasoning is part 0": "test_the_overlay_streams_parts",
-    "deduplication on reconnect": "test_a_dropped_connection_loses_and_doubles_nothing",
+    "deduplication on reconnect": "test_a_dropped_connection_loses_and_repeats_nothing",
     "`message_final` is always emitted, even with no reasoning": "test_no_reasoning_no_toggle",
     # edge cases
     "no reasoning present: do not render “Show Reasoning”": "test_no_reasoning_no_toggle",
     "multiple reasoning parts: independently and in order": "test_several_parts_stream_independently_and_in_order",
     "`sequence_number` dictates ordering in both overlay and final": "test_sequence_number_orders_all_steps",
-    "cancellation: hide overlay and show error state": "test_stopped_it_says_so_and_keeps_what_came"
+    "cancellation: hide overlay and show error state": "test_a_stopped_answer_keeps_its_content_and_has_a_notice"
     " test_stopped_before_it_thought_there_is_no_toggle",
-    "error: hide overlay and show error state": "test_an_error_is_shown_and_what_came_is_kept"
+    "error: hide overlay and show error state": "test_an_error_is_shown_and_the_content_is_kept"
     " test_an_error_without_reasoning_has_no_toggle",
-    "refresh during stream (with the reconnect of issue 6)": "test_a_reload_in_mid_stream_takes_it_up_again",
+    "refresh during stream (with the reconnect of issue 6)": "test_a_reload_in_mid_stream_resumes_the_answer",
     "refresh after the stream": "test_a_fresh_page_shows_what_was_persisted",
     # acceptance criteria
-    "final view matches overlay content semantically (no missing steps)": "test_what_streamed_is_what_stays",
+    "final view matches overlay content semantically (no missing steps)": "test_persisted_equals_streamed",
     # what was left open, as docs/chat.md decides it
     "silent until the first part arrives, then “Thinking…”": "test_silent_until_the_first_part_then_thinking",
-    "sealed: seen to think, without a word; hidden: not even that": "test_what_may_not_be_seen_is_seen_to_happen"
-    " test_hidden_reasoning_is_not_there",
+    "sealed: seen to think, without a word; hidden: not even that": "test_sealed_reasoning_is_shown_as_activity"
+    " test_hidden_reasoning_is_not_shown",
 }  # fmt: skip
 
 
@@ -80,30 +80,30 @@ def test_the_table_names_tests_that_are_here() -> None:
 
 def opens(place: int, item: int = 0) -> bytes:
     at: dict[str, Any] = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
-    return openai.sse(openai.ev("reasoning_summary_part.added", part=openai.summary("")[0], **at))
+    return openai.sse(openai.wire_event("reasoning_summary_part.added", part=openai.summary("")[0], **at))
 
 
 def adds(place: int, text: str, item: int = 0) -> bytes:
     at: dict[str, Any] = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
-    return openai.sse(openai.ev("reasoning_summary_text.delta", delta=text, **at))
+    return openai.sse(openai.wire_event("reasoning_summary_text.delta", delta=text, **at))
 
 
 def closes(place: int, text: str, item: int = 0) -> bytes:
     at: dict[str, Any] = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
     return openai.sse(
-        openai.ev("reasoning_summary_text.done", text=text, **at),
-        openai.ev("reasoning_summary_part.done", part=openai.summary(text)[0], **at),
+        openai.wire_event("reasoning_summary_text.done", text=text, **at),
+        openai.wire_event("reasoning_summary_part.done", part=openai.summary(text)[0], **at),
     )
 
 
-BEGINS = openai.sse(openai.begun(), openai.added(0, "reasoning", id="rs_0", summary=[]))
+BEGINS = openai.sse(openai.created(), openai.added(0, "reasoning", id="rs_0", summary=[]))
 
 
 def ends(*summaries: str, answer: str = "High tide at noon.") -> bytes:
     return openai.sse(
         openai.done(0, "reasoning", id="rs_0", summary=openai.summary(*summaries)),
         openai.answer(1, answer),
-        openai.ended(
+        openai.response_end(
             usage={"input_tokens": 5, "output_tokens": 900, "output_tokens_details": {"reasoning_tokens": 812}}
         ),
     )
@@ -111,17 +111,17 @@ def ends(*summaries: str, answer: str = "High tide at noon.") -> bytes:
 
 @pytest.fixture
 def reasoner(tab: Tab) -> Tab:
-    """Before the model that tells its thoughts in summaries."""
+    """A tab with the model that has summaries."""
     tab.chooses(model=REASONER)
     return tab
 
 
-def told(parts: Locator) -> list[tuple[str, str]]:
-    """Each part's number and text, as they stand."""
-    found: list[tuple[str, str]] = parts.evaluate_all(
+def numbered_texts(parts: Locator) -> list[tuple[str, str]]:
+    """The number and the text of each part, in order."""
+    pairs: list[tuple[str, str]] = parts.evaluate_all(
         "all => all.map((one) => [one.dataset.summaryIndex, one.innerText.trim()])"
     )
-    return [(number, " ".join(text.split())) for number, text in found]
+    return [(number, " ".join(text.split())) for number, text in pairs]
 
 
 def text_of(tab: Tab, testid: str) -> list[str]:
@@ -150,14 +150,18 @@ def test_several_parts_stream_independently_and_in_order(reasoner: Tab, model_sc
     model_script.raw(adds(0, ", then") + closes(0, "First the moon, then") + opens(1) + adds(1, "the sun"))
     expect(parts).to_have_count(2)
     expect(parts.nth(1)).to_have_text(re.compile("the sun"))
-    assert told(parts) == [("0", "First the moon, then"), ("1", "the sun")]
+    assert numbered_texts(parts) == [("0", "First the moon, then"), ("1", "the sun")]
     model_script.raw(adds(1, ".") + closes(1, "the sun.") + opens(2) + adds(2, "Both"))
     expect(parts).to_have_count(3)
-    assert [number for number, _ in told(parts)] == ["0", "1", "2"]
+    assert [number for number, _ in numbered_texts(parts)] == ["0", "1", "2"]
     model_script.raw(closes(2, "Both") + ends("First the moon, then", "the sun.", "Both"))
     reasoner.finished()
     reasoner.opened()
-    assert told(reasoner.there("reasoning-part")) == [("0", "First the moon, then"), ("1", "the sun."), ("2", "Both")]
+    assert numbered_texts(reasoner.there("reasoning-part")) == [
+        ("0", "First the moon, then"),
+        ("1", "the sun."),
+        ("2", "Both"),
+    ]
 
 
 def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, model_script: ModelScript) -> None:
@@ -173,7 +177,7 @@ def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, model_scrip
     expect(spinners).to_have_count(1)
     at = {"content_index": 0, "item_id": "msg"}
     over = openai.done(0, "reasoning", id="rs_0", summary=openai.summary("One", "Two"))
-    model_script.raw(closes(1, "Two") + openai.sse(over, openai.ev("output_text.delta", 1, delta="Noon", **at)))
+    model_script.raw(closes(1, "Two") + openai.sse(over, openai.wire_event("output_text.delta", 1, delta="Noon", **at)))
     expect(reasoner.there("answer-text")).to_have_text("Noon")
     expect(spinners).to_have_count(0)
     assert reasoner.there("show-reasoning").count() == 0
@@ -220,8 +224,8 @@ def test_text_streams_beneath_the_overlay(tab: Tab, model_script: ModelScript) -
     assert tab.there("overlay").is_visible()
 
 
-def test_a_thought_that_goes_on_after_text_is_seen(tab: Tab, model_script: ModelScript) -> None:
-    """Models that use tools think, speak, and think again."""
+def test_a_thought_after_text_is_visible(tab: Tab, model_script: ModelScript) -> None:
+    """Models that use tools think, write, and think again."""
     tab.asks()
     model_script.think("First.").say("Let me look. ").call("weather", {"city": "Ur"}).end("tool_calls")
     expect(tab.there("answer-text")).to_have_text("Let me look.")
@@ -297,24 +301,24 @@ def _more_arguments(text: str) -> dict[str, Any]:
 CODE = "print(2 ** 10)"
 
 
-def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, model_script: ModelScript) -> None:
+def test_built_in_tools_are_shown_like_any_tool(reasoner: Tab, model_script: ModelScript) -> None:
     reasoner.asks()
     model_script.raw(BEGINS + opens(0) + adds(0, "Search.") + closes(0, "Search."))
     model_script.raw(
         openai.sse(
             openai.done(0, "reasoning", id="rs_0", summary=openai.summary("Search.")),
             openai.added(1, "web_search_call", id="ws_1"),
-            openai.ev("web_search_call.searching", 1, item_id="ws_1"),
+            openai.wire_event("web_search_call.searching", 1, item_id="ws_1"),
         )
     )
     tools = reasoner.there("overlay-tool")
     expect(tools).to_have_attribute("data-status", "searching")
-    found = {"type": "search", "query": "tides", "sources": [{"type": "url", "url": "https://e.org"}]}
+    action = {"type": "search", "query": "tides", "sources": [{"type": "url", "url": "https://e.org"}]}
     model_script.raw(
         openai.sse(
-            openai.done(1, "web_search_call", id="ws_1", action=found),
+            openai.done(1, "web_search_call", id="ws_1", action=action),
             openai.added(2, "code_interpreter_call", id="ci_1", code="", container_id="c"),
-            openai.ev("code_interpreter_call_code.delta", 2, delta=CODE, item_id="ci_1"),
+            openai.wire_event("code_interpreter_call_code.delta", 2, delta=CODE, item_id="ci_1"),
         )
     )
     expect(tools).to_have_count(2)
@@ -325,7 +329,7 @@ def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, model_script:
         openai.sse(
             openai.done(2, "code_interpreter_call", id="ci_1", code=CODE, container_id="c", outputs=outputs),
             openai.answer(3, "A thousand and some."),
-            openai.ended(),
+            openai.response_end(),
         )
     )
     reasoner.finished()
@@ -366,7 +370,7 @@ def test_sequence_number_orders_all_steps(tab: Tab, model_script: ModelScript) -
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-def test_the_overlay_goes_and_the_toggle_comes_closed(tab: Tab, model_script: ModelScript) -> None:
+def test_the_overlay_is_replaced_by_a_closed_toggle(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.", "The moon.")
     tab.asks()
     tab.finished()
@@ -381,11 +385,11 @@ def test_the_overlay_goes_and_the_toggle_comes_closed(tab: Tab, model_script: Mo
 
 def test_opened_it_shows_all_parts(reasoner: Tab, model_script: ModelScript) -> None:
     texts = [f"**Part {n}**\n\nThought {n}." for n in range(4)]
-    model_script.raw(openai.sse(openai.begun(), openai.thought(0, *texts, id="rs_0")) + ends(*texts))
+    model_script.raw(openai.sse(openai.created(), openai.thought(0, *texts, id="rs_0")) + ends(*texts))
     reasoner.asks()
     reasoner.finished()
     reasoner.opened()
-    assert told(reasoner.there("reasoning-part")) == [(str(n), f"Part {n} Thought {n}.") for n in range(4)]
+    assert numbered_texts(reasoner.there("reasoning-part")) == [(str(n), f"Part {n} Thought {n}.") for n in range(4)]
     toggle = reasoner.there("show-reasoning")
     expect(toggle).to_have_text("Hide Reasoning")
     expect(toggle).to_have_attribute("aria-expanded", "true")
@@ -428,7 +432,7 @@ def test_the_toggle_is_closest_to_the_content(tab: Tab, model_script: ModelScrip
 
 def test_the_metadata_of_a_thought(reasoner: Tab, model_script: ModelScript) -> None:
     reasoner.chooses(model=REASONER, effort="high")
-    model_script.raw(openai.sse(openai.begun(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
+    model_script.raw(openai.sse(openai.created(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
     reasoner.asks()
     reasoner.finished()
     expect(reasoner.there("reasoning-meta")).to_contain_text("812 tokens")
@@ -455,17 +459,19 @@ def test_a_fresh_page_shows_what_was_persisted(tab: Tab, tabs: Tabs, model_scrip
     assert text_of(fresh, "reasoning-part") == ["The moon.", "Then."]
 
 
-def test_what_streamed_is_what_stays(reasoner: Tab, model_script: ModelScript) -> None:
+def test_persisted_equals_streamed(reasoner: Tab, model_script: ModelScript) -> None:
     thoughts = [
         "**First**\n\nThe *moon* and `code`.\n\n- one\n- two",
         "Then the sun.\n\n```\nx = 1\n```\n",
         "ﷺ 日本語 🌊",
     ]
     reasoner.asks()
-    model_script.raw(openai.sse(openai.begun(), openai.thought(0, *thoughts, id="rs_0")))
+    model_script.raw(openai.sse(openai.created(), openai.thought(0, *thoughts, id="rs_0")))
     model_script.raw(openai.sse(openai.added(1, "message", id="m", role="assistant", content=[])))
     model_script.raw(
-        openai.sse(openai.ev("output_text.delta", 1, content_index=0, item_id="m", delta="## It is\n\n1. a\n2. b"))
+        openai.sse(
+            openai.wire_event("output_text.delta", 1, content_index=0, item_id="m", delta="## It is\n\n1. a\n2. b")
+        )
     )
     expect(reasoner.there("overlay-part")).to_have_count(3)
     expect(reasoner.there("answer-text").locator("li")).to_have_count(2)
@@ -473,7 +479,7 @@ def test_what_streamed_is_what_stays(reasoner: Tab, model_script: ModelScript) -
     streamed = reasoner.there("overlay-part").evaluate_all(inside)
     text = reasoner.there("answer-text").evaluate("one => one.innerText")
     done = openai.message(openai.output_text("## It is\n\n1. a\n2. b"), id="m")
-    model_script.raw(openai.sse(openai.ev("output_item.done", 1, item=done), openai.ended()))
+    model_script.raw(openai.sse(openai.wire_event("output_item.done", 1, item=done), openai.response_end()))
     reasoner.finished()
     reasoner.opened()
     assert reasoner.there("reasoning-part").evaluate_all(inside) == streamed
@@ -491,7 +497,7 @@ def test_no_reasoning_no_toggle(tab: Tab, model_script: ModelScript) -> None:
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_what_may_not_be_seen_is_seen_to_happen(tab: Tab, model_script: ModelScript) -> None:
+def test_sealed_reasoning_is_shown_as_activity(tab: Tab, model_script: ModelScript) -> None:
     tab.chooses(model=LOCKED)
     tab.asks()
     expect(tab.there("view-badge").first).to_have_text("Sealed")
@@ -505,7 +511,7 @@ def test_what_may_not_be_seen_is_seen_to_happen(tab: Tab, model_script: ModelScr
     assert "Nobody may read" not in tab.page.content()
 
 
-def test_hidden_reasoning_is_not_there(tab: Tab, model_script: ModelScript) -> None:
+def test_hidden_reasoning_is_not_shown(tab: Tab, model_script: ModelScript) -> None:
     tab.chooses(view="hidden")
     tab.asks()
     model_script.think("Nobody may read this.").say("Noon.")
@@ -554,7 +560,7 @@ def test_nothing_is_written_in_mid_stream(tab: Tab, model_script: ModelScript, h
 # --- what goes wrong -----------------------------------------------------------------------------------------------
 
 
-def test_stopped_it_says_so_and_keeps_what_came(tab: Tab, model_script: ModelScript) -> None:
+def test_a_stopped_answer_keeps_its_content_and_has_a_notice(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     model_script.think("Half a thought").say("Half an answer")
     tab.there("answer-text").wait_for()
@@ -577,7 +583,7 @@ def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, model_script: Mo
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_an_error_is_shown_and_what_came_is_kept(tab: Tab, model_script: ModelScript) -> None:
+def test_an_error_is_shown_and_the_content_is_kept(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     model_script.think("Half a thought").fail("The model fell asleep.")
     tab.finished("failed")
@@ -600,7 +606,7 @@ def test_an_error_without_reasoning_has_no_toggle(tab: Tab, model_script: ModelS
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_a_reload_in_mid_stream_takes_it_up_again(tab: Tab, model_script: ModelScript) -> None:
+def test_a_reload_in_mid_stream_resumes_the_answer(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     model_script.think("Before. ").call("weather", {"city": "Ur"}).end("tool_calls").think("Between. ")
     expect(tab.there("overlay-part")).to_have_count(2)
@@ -610,7 +616,7 @@ def test_a_reload_in_mid_stream_takes_it_up_again(tab: Tab, model_script: ModelS
     assert tab.there("show-reasoning").count() == 0
     model_script.think("After.").say("Noon.")
     expect(tab.there("answer-text")).to_have_text("Noon.")
-    assert told(tab.there("overlay-part")) == [("0", "Before."), ("0", "Between. After.")]
+    assert numbered_texts(tab.there("overlay-part")) == [("0", "Before."), ("0", "Between. After.")]
     assert tab.there("overlay-tool").count() == 1
     model_script.end()
     tab.finished()
@@ -618,10 +624,10 @@ def test_a_reload_in_mid_stream_takes_it_up_again(tab: Tab, model_script: ModelS
     assert text_of(tab, "reasoning-part") == ["Before.", "Between. After."]
     assert tab.there("user-event").count() == 1
     assert tab.there("assistant-event").count() == 1
-    assert len(model_script.calls) == 2, "nothing was asked again"
+    assert len(model_script.calls) == 2, "no question was sent again"
 
 
-def test_a_dropped_connection_loses_and_doubles_nothing(tabs: Tabs, model_script: ModelScript, cable: Cable) -> None:
+def test_a_dropped_connection_loses_and_repeats_nothing(tabs: Tabs, model_script: ModelScript, cable: Cable) -> None:
     tab = tabs(cable)
     tab.allow("Failed to load resource")
     tab.asks()
@@ -639,7 +645,7 @@ def test_a_dropped_connection_loses_and_doubles_nothing(tabs: Tabs, model_script
         model_script.think(word)
     model_script.say("Noon.")
     expect(tab.there("answer-text")).to_have_text("Noon.")
-    assert told(tab.there("overlay-part")) == [("0", " ".join(word.strip() for word in words))]
+    assert numbered_texts(tab.there("overlay-part")) == [("0", " ".join(word.strip() for word in words))]
     cable.cut()
     model_script.say(" It is.").end()
     cable.mend()

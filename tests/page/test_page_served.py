@@ -1,4 +1,4 @@
-"""The page as it is served: its files and nothing else, as small as can be, with the headers that keep it to itself."""
+"""Serving of the page: only its files, compressed, with the security headers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROVIDERS = {"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page as a build leaves it."""
+    """A page as a build writes it."""
     root = tmp_path_factory.mktemp("web")
     (root / "assets" / "deep").mkdir(parents=True)
     (root / "index.html").write_bytes(HTML)
@@ -73,7 +73,7 @@ def secured(reply: Reply) -> bool:
     return all(reply.headers.get(name.decode()) == value.decode() for name, value in SECURITY)
 
 
-def test_a_browser_gets_the_page_and_a_program_what_there_is(gateway: Served) -> None:
+def test_a_browser_gets_the_page_and_a_program_gets_json(gateway: Served) -> None:
     for path in ("/", "/c/chat_1", "/c/whatever-it-is"):
         reply = get(gateway, path, Accept=BROWSER)
         assert (reply.status, reply.body) == (200, HTML)
@@ -124,7 +124,7 @@ FILES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_every_file_says_what_it_is_and_how_long(gateway: Served, folder: Path, path: str) -> None:
+def test_every_file_has_a_type_and_a_cache_lifetime(gateway: Served, folder: Path, path: str) -> None:
     content_type, cache = FILES[path]
     reply = get(gateway, path)
     assert (reply.status, reply.body) == (200, (folder / path[1:]).read_bytes())
@@ -137,27 +137,27 @@ def test_every_file_says_what_it_is_and_how_long(gateway: Served, folder: Path, 
 
 
 @pytest.mark.parametrize("path", ["/", *FILES])
-def test_what_a_browser_has_it_is_not_given_again(gateway: Served, path: str) -> None:
+def test_a_cached_file_is_not_sent_again(gateway: Served, path: str) -> None:
     tags = set()
     for encoding in ("identity", "gzip", "br"):
-        asked = {"Accept": BROWSER, "Accept_Encoding": encoding}
-        first = get(gateway, path, **asked)
+        headers = {"Accept": BROWSER, "Accept_Encoding": encoding}
+        first = get(gateway, path, **headers)
         tag = first.headers["etag"]
         assert re.fullmatch(r'"[^"]+"', tag)
         tags.add((tag, first.body))
         for known in (tag, f'"other", {tag}', f"W/{tag}", "*"):
             for method in ("GET", "HEAD"):
-                again = get(gateway, path, method, If_None_Match=known, **asked)
+                again = get(gateway, path, method, If_None_Match=known, **headers)
                 assert (again.status, again.body) == (304, b"")
                 for name in ("etag", "cache-control", "vary"):
                     assert again.headers[name] == first.headers[name]
                 assert secured(again)
-        assert get(gateway, path, If_None_Match='"other"', **asked).status == 200
-    # A strong tag is one body's, of whatever encoding.
+        assert get(gateway, path, If_None_Match='"other"', **headers).status == 200
+    # A strong entity tag belongs to one representation, including its encoding.
     assert len({tag for tag, _ in tags}) == len(tags)
 
 
-def test_it_is_sent_as_small_as_the_browser_can_take_it(gateway: Served) -> None:
+def test_the_smallest_accepted_encoding_is_sent(gateway: Served) -> None:
     script, css, font = "/assets/index-Bp8NNgcm.js", "/assets/style-a1B2c3D4.css", "/assets/font-a1B2c3D4.woff2"
     cases = [
         (script, "gzip, deflate, br, zstd", "br"),
@@ -190,7 +190,7 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-def test_only_what_stands_in_the_table_exists(gateway: Served) -> None:
+def test_only_the_files_of_the_table_exist(gateway: Served) -> None:
     with Cases() as case:
         for path in OUTSIDE:
             with case(path):
@@ -199,7 +199,7 @@ def test_only_what_stands_in_the_table_exists(gateway: Served) -> None:
                 assert b"nobody" not in reply.body
 
 
-def test_without_a_build_it_says_how_to_make_one_and_the_rest_works(unbuilt: Served) -> None:
+def test_without_a_build_the_page_explains_how_to_make_one(unbuilt: Served) -> None:
     for path in ("/", "/c/chat_1"):
         reply = get(unbuilt, path, Accept=BROWSER)
         assert reply.status == 503
@@ -216,7 +216,7 @@ def test_without_a_build_it_says_how_to_make_one_and_the_rest_works(unbuilt: Ser
     assert get(unbuilt, "/health").status == 200
 
 
-def test_an_operator_can_leave_it_out() -> None:
+def test_the_page_can_be_disabled() -> None:
     with serve({**PROVIDERS, "server": {"page": False}}) as served:
         reply = get(served, "/", Accept=BROWSER)
         assert reply.json["pellucid"]
@@ -227,7 +227,7 @@ def test_an_operator_can_leave_it_out() -> None:
 
 
 def test_what_is_shipped_is_a_page_under_its_own_policy() -> None:
-    """Nothing inline, nothing from elsewhere, and every file that it names is there."""
+    """Nothing inline, nothing from other hosts, and every referenced file exists."""
     files = page.built_files()
     if page.INDEX not in files:
         pytest.skip("the page has not been built")
@@ -267,13 +267,13 @@ def test_who_prefers_html() -> None:
 
 
 @given(st.text('abgzipr*;q=0.19, "W/', max_size=60), st.sets(st.sampled_from(["br", "gzip"])))
-def test_whatever_is_asked_there_is_an_answer(header: str, there: set[str]) -> None:
+def test_every_request_gets_a_response(header: str, there: set[str]) -> None:
     assert choose_encoding(header, {*there, "identity"}) in {*there, "identity"}
     assert prefers_html(header) in (True, False)
     assert etag_matches(header, '"tag"') in (True, False)
 
 
-def test_nothing_asked_for_is_answered_as_it_is() -> None:
+def test_no_request_is_reflected_in_its_response() -> None:
     everything: Any = ("br", "gzip", "identity")
     assert choose_encoding(None, everything) == choose_encoding("", everything) == "identity"
     assert not prefers_html(None)

@@ -1,4 +1,4 @@
-"""The page of a gateway that wants to know who asks: signing in with a key, and out again."""
+"""The page of a gateway that requires keys: signing in with a key, and out."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def signs_in(tab: Tab, key: str = KEY) -> None:
     tab.page.get_by_role("button", name="Sign in").click()
 
 
-def test_without_a_key_nothing_is_to_be_seen(outside: Tab) -> None:
+def test_without_a_key_nothing_is_shown(outside: Tab) -> None:
     outside.page.goto(outside.url)
     outside.there("sign-in").wait_for()
     assert outside.there("composer").count() == 0
     assert outside.there("conversation-item").count() == 0
 
 
-def test_a_wrong_key_is_told_to_be_wrong(outside: Tab) -> None:
+def test_a_wrong_key_shows_an_error(outside: Tab) -> None:
     outside.page.goto(outside.url)
     signs_in(outside, "wrong" * 8)
     expect(outside.page.get_by_role("alert")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The space in the browser: who comes in, a lane for each agent, the history that is run through, and what is done."""
+"""The space in the browser: joining, a lane for each agent, the history, and actions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def space() -> str:
-    """One that nobody was in."""
+    """The name of a new space."""
     return SPACES[next(_next)]
 
 
@@ -52,22 +52,22 @@ def test_a_browser_gets_the_page_where_a_program_gets_json(gateway: Served, spac
         assert page.headers["content-type"].startswith("text/html")
         assert "accept" in page.headers["vary"]
         bearer = {"Authorization": f"Bearer {token(space, 'mara')}"}
-        told = gateway.request("GET", path, headers=bearer)
-        assert told.status == 200
-        assert told.headers["content-type"] == "application/json"
-        assert "accept" in told.headers["vary"]
+        response = gateway.request("GET", path, headers=bearer)
+        assert response.status == 200
+        assert response.headers["content-type"] == "application/json"
+        assert "accept" in response.headers["vary"]
 
 
-def test_the_token_is_typed_once_and_stands_in_no_address(tab: Tab, space: str) -> None:
-    asked: list[str] = []
-    tab.page.on("request", lambda request: asked.append(request.url))
-    tab.page.on("websocket", lambda socket: asked.append(socket.url))
+def test_the_token_is_entered_once_and_is_in_no_url(tab: Tab, space: str) -> None:
+    urls: list[str] = []
+    tab.page.on("request", lambda request: urls.append(request.url))
+    tab.page.on("websocket", lambda socket: urls.append(socket.url))
     page = come_in(tab, space=space)
     expect(tab.page.get_by_role("heading", level=1)).to_have_text(space)
     page.reload()
     tab.page.locator("[data-testid=room][data-phase=open]").wait_for()
-    assert not any(token(space, "mara") in url for url in [*asked, page.url])
-    assert any("/ws" in url for url in asked)
+    assert not any(token(space, "mara") in url for url in [*urls, page.url])
+    assert any("/ws" in url for url in urls)
     assert page.evaluate("() => JSON.stringify(localStorage)").count("token") == 0
     tab.there("leave").click()
     tab.there("join-token").wait_for()
@@ -75,11 +75,11 @@ def test_the_token_is_typed_once_and_stands_in_no_address(tab: Tab, space: str) 
     tab.there("join-token").wait_for()
 
 
-def test_a_wrong_token_is_told_of_and_not_kept(tab: Tab, space: str) -> None:
+def test_a_wrong_token_shows_an_error_and_is_not_stored(tab: Tab, space: str) -> None:
     tab.page.goto(f"{tab.url}/spaces/{space}")
     tab.there("join-token").fill(token("another", "mara"))
     tab.there("join-send").click()
-    # The room says why before the gateway closes the socket; the token is forgotten when the form is back.
+    # The room shows the reason before the gateway closes the socket; the token is removed when the form is back.
     expect(tab.page.locator(".form-error")).to_be_visible()
     assert tab.page.evaluate("() => sessionStorage.length") == 0
     tab.there("join-token").fill(token(space, "mara"))
@@ -122,7 +122,7 @@ def test_a_lane_for_each_agent_and_a_tree_for_each_context(tab: Tab, voices: Voi
     assert security.get_by_test_id("request").first.get_attribute("data-outcome") == "done"
     assert security.get_by_test_id("request").last.get_attribute("data-outcome") == "failed"
     expect(security.get_by_test_id("severity").last).to_have_text("critical")
-    expect(security, "whoever thinks along is named").to_contain_text("perf-agent")
+    expect(security, "participants of a context are named").to_contain_text("perf-agent")
     docs = lane(tab, "docs-agent")
     expect(docs.get_by_test_id("context")).to_have_attribute("data-status", "open")
     expect(docs.get_by_test_id("request")).to_have_attribute("data-outcome", "waiting")
@@ -131,7 +131,7 @@ def test_a_lane_for_each_agent_and_a_tree_for_each_context(tab: Tab, voices: Voi
     expect(security.get_by_test_id("request").first).to_contain_text("auth/session.py")
 
 
-def test_what_is_thought_is_seen_as_it_is_thought(tab: Tab, voices: Voices, space: str) -> None:
+def test_thoughts_are_shown_live(tab: Tab, voices: Voices, space: str) -> None:
     come_in(tab, space=space)
     ask = voices.say("ops", "chat", text="Why?")
     start = voices.say("perf-agent", "reasoning/start", about=ask, message="Let me see")
@@ -193,7 +193,7 @@ def test_folded_and_filtered(tab: Tab, voices: Voices, space: str) -> None:
     expect(lane(tab, "coordinator").get_by_test_id("context")).to_have_count(0)
 
 
-def test_search_finds_all_that_was_said_and_leads_there(tab: Tab, voices: Voices, space: str) -> None:
+def test_search_finds_all_messages_and_scrolls_to_them(tab: Tab, voices: Voices, space: str) -> None:
     review(voices)
     come_in(tab, space=space)
     tab.there("view-main").click()
@@ -201,22 +201,22 @@ def test_search_finds_all_that_was_said_and_leads_there(tab: Tab, voices: Voices
     tab.there("space-search").fill("expiry of the first")
     expect(tab.there("found")).to_have_count(1)
     tab.there("found").click()
-    found = lane(tab, "security-agent").locator(".row:focus")
-    expect(found).to_contain_text("Have you considered the cache?")
-    expect(found).to_be_in_viewport()
+    row = lane(tab, "security-agent").locator(".row:focus")
+    expect(row).to_contain_text("Have you considered the cache?")
+    expect(row).to_be_in_viewport()
     expect(tab.there("room")).to_have_attribute("data-live", "true")
 
 
 # --- what was --------------------------------------------------------------------------------------------------------
 
 
-def test_the_history_is_run_through(tab: Tab, voices: Voices, space: str) -> None:
+def test_the_history_can_be_scrubbed(tab: Tab, voices: Voices, space: str) -> None:
     review(voices)
     come_in(tab, space=space)
     scrub, live = tab.there("scrub"), tab.there("live")
     head = int(scrub.get_attribute("max") or 0)
-    told = tab.there("place")
-    expect(told).to_have_text(f"{head} / {head}")
+    place = tab.there("place")
+    expect(place).to_have_text(f"{head} / {head}")
     started = next(
         one["seq"]
         for one in gateway_envelopes(tab, space)
@@ -232,16 +232,16 @@ def test_the_history_is_run_through(tab: Tab, voices: Voices, space: str) -> Non
     tab.page.keyboard.press("ArrowLeft")
     expect(lane(tab, "perf-agent")).to_have_count(0)
     tab.page.keyboard.press("Home")
-    expect(told).to_contain_text(f"1 / {head}")
+    expect(place).to_contain_text(f"1 / {head}")
     voices.say("ops", "chat", text="Meanwhile.")
-    expect(told, "it goes on behind the page").to_contain_text(f"1 / {head + 2}")
+    expect(place, "it goes on behind the page").to_contain_text(f"1 / {head + 2}")
     expect(tab.there("message").filter(has_text="Meanwhile.")).to_have_count(0)
     live.click()
     expect(tab.there("message").last).to_contain_text("Meanwhile.")
     expect(live).to_have_attribute("aria-pressed", "true")
 
 
-def test_it_plays_as_it_was_and_is_live_again_at_its_end(tab: Tab, voices: Voices, space: str) -> None:
+def test_playback_ends_live(tab: Tab, voices: Voices, space: str) -> None:
     review(voices)
     come_in(tab, space=space)
     tab.there("speed").select_option("20")
@@ -254,21 +254,21 @@ def test_it_plays_as_it_was_and_is_live_again_at_its_end(tab: Tab, voices: Voice
 
 def gateway_envelopes(tab: Tab, space: str) -> list[dict[str, object]]:
     bearer = {"Authorization": f"Bearer {token(space, 'mara')}"}
-    found = tab.gateway.request("GET", f"/spaces/{space}/envelopes?limit=500", headers=bearer).json
-    envelopes: list[dict[str, object]] = found["envelopes"]
+    page = tab.gateway.request("GET", f"/spaces/{space}/envelopes?limit=500", headers=bearer).json
+    envelopes: list[dict[str, object]] = page["envelopes"]
     return envelopes
 
 
 # --- what is done ----------------------------------------------------------------------------------------------------
 
 
-def test_whoever_is_there_says_something_and_answers(tab: Tab, voices: Voices, space: str) -> None:
+def test_a_participant_writes_and_replies(tab: Tab, voices: Voices, space: str) -> None:
     other = voices.client("ops")
     come_in(tab, space=space)
     tab.there("say").fill("Is anybody here?")
     tab.page.keyboard.press("Enter")
-    heard = other.until("chat")
-    assert (heard["from"], heard["payload"]["text"]) == ("mara", "Is anybody here?")
+    envelope = other.until("chat")
+    assert (envelope["from"], envelope["payload"]["text"]) == ("mara", "Is anybody here?")
     expect(tab.there("message")).to_have_attribute("data-mine", "true")
     expect(tab.there("pending")).to_have_count(0)
     question = voices.say("ops", "chat", text="I am. What is it?")
@@ -280,12 +280,12 @@ def test_whoever_is_there_says_something_and_answers(tab: Tab, voices: Voices, s
     tab.page.keyboard.press("Shift+Tab")
     tab.there("say").fill("Only this.")
     tab.there("send").click()
-    heard = other.until("chat", **{"from": "mara"})
-    assert heard["correlation_id"] == [question]
-    assert heard["to"] == ["ops"]
+    envelope = other.until("chat", **{"from": "mara"})
+    assert envelope["correlation_id"] == [question]
+    assert envelope["to"] == ["ops"]
 
 
-def test_what_is_refused_says_why_and_is_not_lost(tab: Tab, voices: Voices, space: str) -> None:
+def test_a_rejected_message_shows_the_reason_and_is_not_lost(tab: Tab, voices: Voices, space: str) -> None:
     come_in(tab, space=space)
     tab.there("say").fill("x" * 30_000)
     tab.there("send").click()
@@ -296,7 +296,7 @@ def test_what_is_refused_says_why_and_is_not_lost(tab: Tab, voices: Voices, spac
     assert len(tab.there("say").input_value()) == 30_000
 
 
-def test_whoever_may_only_read_is_told_so(tab: Tab, voices: Voices, space: str) -> None:
+def test_a_participant_who_may_only_read_sees_a_notice(tab: Tab, voices: Voices, space: str) -> None:
     review(voices)
     tab.page.goto(f"{tab.url}/spaces/{space}")
     tab.there("join-token").fill(token(space, "reader"))
@@ -313,8 +313,8 @@ def test_a_reasoning_is_cancelled(tab: Tab, voices: Voices, space: str) -> None:
     docs = lane(tab, "docs-agent")
     docs.get_by_test_id("cancel").click()
     expect(docs.get_by_test_id("context")).to_have_attribute("data-status", "cancelled")
-    told = voices.client("docs-agent").until("reasoning/cancel")
-    assert (told["from"], told["context"]) == ("mara", names["docs"])
+    envelope = voices.client("docs-agent").until("reasoning/cancel")
+    assert (envelope["from"], envelope["context"]) == ("mara", names["docs"])
     expect(docs.get_by_test_id("cancel")).to_have_count(0)
 
 
@@ -324,9 +324,9 @@ def test_a_proposal_is_approved_or_rejected(tab: Tab, voices: Voices, space: str
     proposal = tab.there("conversation").get_by_test_id("proposal")
     proposal.get_by_test_id("approve").click()
     expect(proposal).to_have_attribute("data-status", "fulfilled")
-    told = voices.client("security-agent").until("mcp/request", **{"from": "mara"})
-    assert told["correlation_id"] == [names["proposal"]]
-    assert told["payload"]["params"]["name"] == "create_issue"
+    envelope = voices.client("security-agent").until("mcp/request", **{"from": "mara"})
+    assert envelope["correlation_id"] == [names["proposal"]]
+    assert envelope["payload"]["params"]["name"] == "create_issue"
     voices.say("docs-agent", "mcp/proposal", method="tools/call", params={"name": "deploy", "arguments": {}})
     second = tab.there("conversation").get_by_test_id("proposal").last
     second.get_by_test_id("refuse").click()
@@ -336,7 +336,7 @@ def test_a_proposal_is_approved_or_rejected(tab: Tab, voices: Voices, space: str
 # --- when something breaks -----------------------------------------------------------------------------------------
 
 
-def test_after_a_break_nothing_is_missing_and_nothing_is_twice(
+def test_a_reconnect_loses_and_repeats_nothing(
     tabs: Tabs, cable: Cable, gateway: Served, voices: Voices, space: str
 ) -> None:
     tab = tabs(cable, gateway)
@@ -362,7 +362,7 @@ def test_after_a_break_nothing_is_missing_and_nothing_is_twice(
     assert texts == ["one", *(f"while away {number}" for number in range(20)), "mine"]
 
 
-def test_whoever_is_sent_away_is_told_so(tab: Tab, voices: Voices, space: str) -> None:
+def test_a_removed_participant_sees_a_notice(tab: Tab, voices: Voices, space: str) -> None:
     come_in(tab, "ops", space)
     voices.say("coordinator", "space/kick", participant_id="ops", reason="enough")
     expect(tab.there("join")).to_be_visible()
@@ -370,7 +370,7 @@ def test_whoever_is_sent_away_is_told_so(tab: Tab, voices: Voices, space: str) -
 
 
 def test_json_of_the_room_is_valid(gateway: Served, space: str) -> None:
-    """What the page reads is what the gateway says to everybody."""
+    """The page reads the same JSON as every client."""
     bearer = {"Authorization": f"Bearer {token(space, 'mara')}"}
-    told = gateway.request("GET", f"/spaces/{space}/envelopes", headers=bearer)
-    assert set(json.loads(told.body)) >= {"envelopes", "has_more", "first", "last"}
+    response = gateway.request("GET", f"/spaces/{space}/envelopes", headers=bearer)
+    assert set(json.loads(response.body)) >= {"envelopes", "has_more", "first", "last"}

@@ -1,5 +1,5 @@
-"""The space for whoever comes: by keys alone, by ear, on a phone, in the dark, in any script, at any length; and
-whatever is said in it is text."""
+"""Accessibility of a space: keyboard, screen reader, phone, themes, scripts, long histories; and
+every message is shown as text."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def space() -> str:
 
 
 def focused(page: Page) -> str:
-    found: str = page.evaluate("() => document.activeElement?.dataset.testid ?? document.activeElement?.tagName ?? ''")
-    return found
+    testid: str = page.evaluate("() => document.activeElement?.dataset.testid ?? document.activeElement?.tagName ?? ''")
+    return testid
 
 
 def reach(page: Page, testid: str, key: str = "Tab", most: int = 80) -> None:
@@ -88,17 +88,17 @@ def test_a_whole_session_by_keys_alone(tab: Tab, voices: Voices, space: str) -> 
 
 @pytest.mark.needs("node")
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, voices: Voices, space: str, theme: Any) -> None:
+def test_axe_finds_no_violations(tabs: Tabs, voices: Voices, space: str, theme: Any) -> None:
     axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()
     tab = tabs(color_scheme=theme, reduced_motion="reduce", viewport={"width": 1500, "height": 900})
 
     def wrong() -> list[str]:
         tab.settled()
         tab.page.evaluate(axe)
-        found = tab.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
+        violations = tab.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
         return [
             f"{one['id']}: {node['html'][:160]} {[why['message'][:160] for why in [*node['any'], *node['all']]]}"
-            for one in found
+            for one in violations
             for node in one["nodes"]
         ]
 
@@ -122,7 +122,7 @@ def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, voices: Voices, space: str,
     assert wrong() == [], "the past"
 
 
-def test_whoever_wants_no_motion_gets_none(tabs: Tabs, voices: Voices, space: str) -> None:
+def test_reduced_motion_is_respected(tabs: Tabs, voices: Voices, space: str) -> None:
     tab = tabs(reduced_motion="reduce")
     review(voices)
     come_in(tab, space=space)
@@ -170,7 +170,7 @@ def test_on_a_phone_one_pane_at_a_time_and_nothing_is_wider_than_the_screen(
     assert tab.page.evaluate(SMALL) == []
 
 
-def test_text_runs_the_way_its_script_does(tab: Tab, voices: Voices, space: str) -> None:
+def test_text_has_the_direction_of_its_script(tab: Tab, voices: Voices, space: str) -> None:
     start = voices.say("docs-agent", "reasoning/start", message="متى المدّ؟")
     voices.say("docs-agent", "reasoning/thought", start, message="المدّ عند الظهر.")
     voices.say("docs-agent", "chat", text="المدّ في الثانية عشرة.")
@@ -201,7 +201,7 @@ HOSTILE = [
 ]
 
 
-def test_whatever_is_said_is_text(tab: Tab, voices: Voices, space: str) -> None:
+def test_every_message_is_text(tab: Tab, voices: Voices, space: str) -> None:
     words = "\n\n".join(HOSTILE)
     hostile: dict[str, Any] = {
         "message": words, "goal": words, "approach": words, "estimated_duration": words, "severity": words,
@@ -232,7 +232,7 @@ def test_whatever_is_said_is_text(tab: Tab, voices: Voices, space: str) -> None:
 
 
 def test_thousands_stay_smooth(tab: Tab, voices: Voices, space: str) -> None:
-    """Of three thousand thoughts so many are drawn as are near the screen; and any of them is found."""
+    """Of three thousand thoughts only those near the visible area are rendered, and each can be found."""
     start = voices.say("perf-agent", "reasoning/start", message="Count")
     thoughts = [
         {"kind": "reasoning/thought", "context": start, "payload": {"message": f"Thought number {number} of many."}}

@@ -1,9 +1,9 @@
-"""The page folds a history into contexts by the gateway's own rules.
+"""The page folds a history into contexts by the gateway's rules.
 
-`ui/src/spaces/recorded.json` holds conversations, and what the gateway's trees say of them; the page's tests
-(`ui/src/spaces/fold.test.ts`) hold its fold to it. Here it is checked that the gateway still says so.
+`ui/src/spaces/recorded.json` has conversations and the gateway's trees of them; the page's tests
+(`ui/src/spaces/fold.test.ts`) compare its fold with them. This test checks that the file is up to date.
 
-    python -m tests.page.test_page_space_rules      # writes it anew
+    python -m tests.page.test_page_space_rules      # writes the file
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ PEOPLE = ("ada", "bob", "system:gateway")
 
 
 def scripts() -> list[list[Envelope]]:
-    """Conversations that a strict space accepts: the seed's, and some by chance."""
+    """Conversations that a strict space accepts: those of the seed, and random ones."""
     chance = random.Random(20260)
-    found = [_accepted(_numbered([json.loads(one) for one in flow])) for flow in FLOWS.values()]
-    return found + [_accepted(_numbered(_conversation(chance))) for _ in range(120)]
+    conversations = [_accepted(_numbered([json.loads(one) for one in flow])) for flow in FLOWS.values()]
+    return conversations + [_accepted(_numbered(_conversation(chance))) for _ in range(120)]
 
 
 def _conversation(chance: random.Random) -> list[Any]:
@@ -67,15 +67,15 @@ def _any(chance: random.Random, number: int, names: list[str]) -> dict[str, Any]
 
 
 def _numbered(frames: list[Any]) -> list[Envelope]:
-    said: list[Envelope] = []
+    envelopes: list[Envelope] = []
     for number, frame in enumerate(frames, 1):
         sender = frame.pop("from", "agent")
         try:
             envelope = read(frame, None, Defaults(sender="x", id=frame.get("id", f"n{number}"), ts=number * 1000))
         except EnvelopeError:
             continue
-        said.append(_with(envelope, sender=sender))
-    return said
+        envelopes.append(_with(envelope, sender=sender))
+    return envelopes
 
 
 def _with(envelope: Envelope, **changes: Any) -> Envelope:
@@ -83,13 +83,13 @@ def _with(envelope: Envelope, **changes: Any) -> Envelope:
     return Envelope(**{**fields, **changes})
 
 
-def _accepted(said: list[Envelope]) -> list[Envelope]:
-    life, kept = Lifecycle(), list[Envelope]()
-    for envelope in said:
-        numbered = _with(envelope, seq=len(kept) + 1)
+def _accepted(envelopes: list[Envelope]) -> list[Envelope]:
+    life, accepted = Lifecycle(), list[Envelope]()
+    for envelope in envelopes:
+        numbered = _with(envelope, seq=len(accepted) + 1)
         if life.feed(numbered).accepted:
-            kept.append(numbered)
-    return kept
+            accepted.append(numbered)
+    return accepted
 
 
 def picture(tree: Tree) -> dict[str, Any]:
@@ -101,24 +101,27 @@ def picture(tree: Tree) -> dict[str, Any]:
         "answer": tree.answer,
         "led_to": list(tree.led_to),
         "steps": [
-            picture(said.tree) if said.tree is not None else said.envelope.seq if said.envelope is not None else None
-            for said in tree.steps
-            if said.tree is not None or said.envelope is not None
+            picture(step.tree) if step.tree is not None else step.envelope.seq if step.envelope is not None else None
+            for step in tree.steps
+            if step.tree is not None or step.envelope is not None
         ],
     }
 
 
 def recorded() -> str:
     rows = [
-        {"envelopes": [write(one, "mew/v0.4") for one in script], "trees": [picture(tree) for tree in build_trees(script)]}
+        {
+            "envelopes": [write(one, "mew/v0.4") for one in script],
+            "trees": [picture(tree) for tree in build_trees(script)],
+        }
         for script in scripts()
         if script
     ]
     return "[\n" + ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows) + "\n]\n"
 
 
-def test_what_the_page_is_held_to_is_what_the_gateway_says() -> None:
-    assert recorded() == RECORDED.read_text(encoding="utf-8"), "write it anew, and see whether the page agrees"
+def test_the_recorded_trees_are_the_gateways() -> None:
+    assert recorded() == RECORDED.read_text(encoding="utf-8"), "write the file again, and check whether the page agrees"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ afterEach(() => {
   history.replaceState(null, "", "/")
 })
 
-test("whoever has to sign in reads nothing there that an address brought along", async () => {
+test("the sign-in page shows no text from the address", async () => {
   history.replaceState(null, "", "/c/chat_1?error=Call+us+and+say+your+key")
   vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ signed_in: false, needed: true, ways: ["key", "oidc"] })))
   const box = document.createElement("div")

@@ -1,4 +1,4 @@
-// The page: who is there, which conversation or space the address names, and what is done with it.
+// The application: finds the signed-in user and the page that the address names (a chat or a space), and renders it.
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react"
 
 import { spaceIn } from "./routes"
@@ -11,7 +11,7 @@ import { SignIn } from "./shell/SignIn"
 const Space = lazy(() => import("./spaces/Space").then(({ Space }) => ({ default: Space })))
 
 export function App() {
-  // Whoever comes into a space has a token for it: nobody is asked for anything else.
+  // A space needs only the participant's token, no sign-in.
   const [space] = useState(() => spaceIn(location.pathname))
   if (space === undefined) return <ChatApp />
   return (

@@ -1,4 +1,4 @@
-// What is shown when the page itself fails: words instead of nothing, and a way on.
+// Error boundary: shows a message and a reload button if rendering fails.
 import { Component } from "react"
 import type { ReactNode } from "react"
 

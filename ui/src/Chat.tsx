@@ -1,4 +1,5 @@
-// The chat of somebody who may use it: the list of conversations, the open one, the composer, wired to the session.
+// The chat page of a signed-in user: connects the list of conversations, the open conversation and the composer to the
+// session.
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
 import { flushSync } from "react-dom"
 
@@ -34,14 +35,14 @@ interface Failure {
   conversation: string
   title: string
   message: string
-  /** It is not there: to try again would not help. */
+  /** The conversation does not exist, so a retry would not help. */
   missing: boolean
 }
 
-/** The last answer of a conversation, as it is shown. */
+/** The id of the last answer that is shown in a conversation. */
 const newestAnswer = (store: Store, conversation: string) => threadOf(store, conversation).findLast((one) => one.startsWith("evt_"))
 
-/** What a chat is called until its own title is read. */
+/** The title of a chat until the gateway has sent one. */
 const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
 const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "Something went wrong on this page.")
@@ -66,7 +67,7 @@ export function Chat({ owner, onSignedOut }: Props) {
   useEffect(
     () =>
       session.connect({
-        // The final event is on the screen before the overlay's buffers are cleared: nothing blinks.
+        // The final event is rendered before the overlay's buffers are cleared, so nothing flickers.
         commit: (action: Action) => {
           flushSync(() => {
             if (action.type === "final") setEnded(action.event.status)
@@ -75,7 +76,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         },
         has: (event) => Object.hasOwn(latestStore.current.events, event),
         newest: (conversation) => newestAnswer(latestStore.current, conversation),
-        // What was refused stays beneath what is there by now.
+        // Load the newer events; the rejected question is shown after them.
         onMoved: (conversation) => void client.conversation(conversation).then((loaded) => dispatch({ type: "opened", loaded }), () => undefined),
         onConversation: (conversation) => {
           setVersion((now) => now + 1)
@@ -107,7 +108,7 @@ export function Chat({ owner, onSignedOut }: Props) {
 
   const [attempt, setAttempt] = useState(0)
   useEffect(() => {
-    // A conversation that was begun here is here already.
+    // A conversation that was started on this page is already loaded.
     if (session.current()?.conversation_id === id && (id !== null || session.streaming)) return
     session.leave()
     setEnded(null)
@@ -115,7 +116,7 @@ export function Chat({ owner, onSignedOut }: Props) {
     const abort = new AbortController()
     void open(id, abort.signal)
     return () => abort.abort()
-    // Nothing of the attempt is used but that it changed.
+    // `attempt` is a dependency only to run the effect again.
   }, [id, open, session, attempt])
 
   useEffect(() => {
@@ -134,7 +135,7 @@ export function Chat({ owner, onSignedOut }: Props) {
     document.title = title ? `${title} · Pellucid` : "Pellucid"
   }, [title])
 
-  // Another tab, or another person, may have gone on in it meanwhile.
+  // Another tab or another user may have continued the conversation.
   useEffect(() => {
     if (id === null) return
     const refresh = () => {

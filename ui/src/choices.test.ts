@@ -6,14 +6,14 @@ import { chosenModel, supportedChoices } from "./choices"
 const model = (id: string, more: Partial<ModelInfo> = {}): ModelInfo => ({ id, efforts: ["low", "high"], view: "raw", ...more })
 const models = [model("a"), model("b", { default: true, efforts: ["low"] })]
 
-test("the model that was chosen is asked; one that is gone is not, and the server's own choice is", () => {
+test("the chosen model is used if it exists, otherwise the server's default", () => {
   expect(chosenModel(models, "a")?.id).toBe("a")
   expect(chosenModel(models, "gone")?.id).toBe("b")
   expect(chosenModel([model("only")], undefined)?.id).toBe("only")
   expect(chosenModel([], "a")).toBeUndefined()
 })
 
-test("only what the server can do is sent: an effort that the model hears, a view that is open, a model that is there", () => {
+test("only supported choices are sent: existing model, its efforts, allowed views", () => {
   const data = { data: models, views: ["summary" as const, "hidden" as const] }
   expect(supportedChoices({ model: "a", effort: "high", view: "raw" }, data)).toEqual({ model: "a", effort: "high" })
   expect(supportedChoices({ model: "gone", effort: "high", view: "hidden" }, data)).toEqual({ view: "hidden" })

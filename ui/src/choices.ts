@@ -1,4 +1,4 @@
-// What was chosen for the next question: model, effort, view. It is kept in the browser.
+// The settings for the next question (model, effort, view), stored in the browser.
 import { useCallback, useState } from "react"
 
 import type { Effort, ModelInfo, Models, View } from "./api/types"
@@ -28,7 +28,7 @@ export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Cho
       try {
         localStorage.setItem(STORAGE_KEY, JSON.stringify(next))
       } catch {
-        // A browser that keeps nothing keeps no choices.
+        // Without storage the choices last until the page is closed.
       }
       return next
     })
@@ -36,11 +36,11 @@ export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Cho
   return [choices, change]
 }
 
-/** The model that is asked: the one that was chosen, where it is still there, else the server's own choice. */
+/** The model to ask: the chosen one if it still exists, otherwise the server's default. */
 export const chosenModel = (models: readonly ModelInfo[], id: string | undefined): ModelInfo | undefined =>
   models.find((one) => one.id === id) ?? models.find((one) => one.default) ?? models[0]
 
-/** What of the choices the server can do; the rest is left to it. */
+/** The choices that the server supports; the others are omitted, and the server decides. */
 export function supportedChoices(choices: Choices, models: Models | null): Choices {
   if (!models) return {}
   const model = chosenModel(models.data, choices.model)

@@ -1,4 +1,4 @@
-// Starts the page.
+// Entry point of the page.
 import "./styles/tokens.css"
 import "./styles/base.css"
 import "./chat/layout.css"

@@ -1,4 +1,4 @@
-// The address of the page: `/` is a new chat, `/c/{id}` a conversation, `/spaces/{name}` a space.
+// Routes of the page: `/` is a new chat, `/c/{id}` a conversation, `/spaces/{name}` a space.
 import { useSyncExternalStore } from "react"
 
 const CHANGED = "pellucid:address"
@@ -26,7 +26,7 @@ function capturedName(path: string, by: RegExp): string | null {
 
 const conversationIn = (path: string) => capturedName(path, CONVERSATION)
 
-/** The space that the path names; null: one that is still to be named; undefined: it leads to the chat. */
+/** The name of the space in the path. null: a space page without a name; undefined: not a space page. */
 export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? capturedName(path, SPACE) : undefined)
 
 export const useConversationId = () => useSyncExternalStore(subscribe, () => conversationIn(location.pathname))

@@ -1,4 +1,4 @@
-// The gateway's /api, called. Every failure is an ApiError whose message may be shown to people as it is.
+// Client of the gateway's /api. Every failure is an ApiError whose message can be shown to users.
 import type {
   AskBody,
   ConversationInfo,
@@ -14,7 +14,7 @@ export class ApiError extends Error {
 
   constructor(
     message: string,
-    /** The HTTP status; 0 where no answer came. */
+    /** The HTTP status; 0 if there was no response. */
     readonly status: number,
     readonly code?: string,
     readonly param?: string,
@@ -44,7 +44,7 @@ async function toApiError(response: Response): Promise<ApiError> {
       return new ApiError(error.message, response.status, error.code ?? undefined, error.param ?? undefined)
     }
   } catch {
-    // Not ours: something between the page and the gateway answered.
+    // Not JSON of the gateway: a proxy in between responded.
   }
   return new ApiError(
     BY_STATUS[response.status] ?? `The gateway answered with an error (${response.status}).`,
@@ -87,10 +87,10 @@ function queryString(values: Record<string, string | number | undefined>): strin
 
 const encoded = encodeURIComponent
 
-/** What an open stream gives besides its bytes. */
+/** An open response stream. */
 export interface OpenStream {
   body: ReadableStream<Uint8Array>
-  /** The server's clock when it answered, where it says so. */
+  /** The server's clock at the time of the response (`Date` header), in milliseconds since 1970. */
   date: number | null
 }
 
@@ -117,13 +117,13 @@ export const client = {
   cancel: (eventId: string) =>
     requestJson<{ id: string; status: Status }>(`/api/chat/${encoded(eventId)}/cancel`, { method: "POST" }),
 
-  /** Ask; the answer is a stream of frames. */
+  /** Ask a question. The response is a stream of frames. */
   async ask(body: AskBody, signal: AbortSignal): Promise<OpenStream> {
     const init = withBody("POST", body)
     return toOpenStream(await request("/api/chat", { ...init, headers: { ...init.headers, ...STREAM }, signal }))
   },
 
-  /** The stream of an answer, live or finished, after the frame of that id or from its beginning. */
+  /** Read the stream of an answer, live or finished: from its beginning, or after the frame with the id `after`. */
   async read(eventId: string, after: string | null, signal: AbortSignal): Promise<OpenStream> {
     const headers = after === null ? STREAM : { ...STREAM, "last-event-id": after }
     return toOpenStream(await request(`/api/chat/${encoded(eventId)}`, { headers, signal, cache: "no-store" }))

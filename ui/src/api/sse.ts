@@ -1,10 +1,10 @@
-// Reads server-sent events from bytes: any split of the bytes gives the same frames. By the standard: lines end in LF,
-// CR or CRLF, an empty line closes a frame, a line that begins with a colon is a comment, an unfinished frame at the
-// end is nothing.
+// Parser for server-sent events; any split of the bytes gives the same frames. WHATWG HTML, section 9.2: lines end in
+// LF, CR or CRLF, an empty line ends a frame, a line that begins with a colon is a comment, and an unfinished frame at
+// the end is discarded.
 
 export interface Frame {
   kind: "frame"
-  /** The last id that was given; it stands until another one comes. */
+  /** The last event id so far; it applies until a frame sets another one. */
   id: string | null
   event: string
   data: string
@@ -17,7 +17,7 @@ export interface Comment {
 
 export class FrameReader {
   private readonly decoder = new TextDecoder("utf-8")
-  /** The line that has not ended yet, in pieces: a long one is joined once. */
+  /** The pieces of the unfinished line; they are joined once. */
   private rest: string[] = []
   private afterCr = false
   private id: string | null = null
@@ -77,7 +77,7 @@ function lineEnd(text: string, from: number): number {
   return cr < 0 ? lf : from + cr
 }
 
-/** The frames and comments of a response's body, as they come. */
+/** Yield the frames and comments of a response body as they arrive. */
 export async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<(Frame | Comment)[]> {
   const reader = new FrameReader()
   const bytes = body.getReader()

@@ -1,10 +1,10 @@
-// What the page and the gateway say to each other on /api. Times are milliseconds since 1970.
+// Types of the requests and responses of /api. Times are milliseconds since 1970.
 
 export type View = "raw" | "summary" | "sealed" | "hidden"
 export type Effort = "off" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max"
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
 
-// --- the canonical event: what message_final brings and the store holds
+// --- the canonical event: sent in message_final and stored
 
 export type Status = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled"
 export type ToolStatus = "completed" | "failed" | "incomplete"

@@ -1,11 +1,11 @@
-// What a screen reader is told of an answer: that the model thinks, that the answer is there; not every word of it.
+// Status messages for screen readers: the model is thinking, the answer is ready. The text itself is not announced.
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/pendingAnswer"
 import type { PendingAnswer } from "../stream/pendingAnswer"
 
 interface Props {
   pending: PendingAnswer | null
-  /** The status of the answer that came last while the page was open. */
+  /** The status of the last answer that ended while the page was open. */
   ended: string | null
 }
 

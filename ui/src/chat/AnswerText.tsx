@@ -1,4 +1,4 @@
-// The text of an answer, under way or final: the same elements in both, so that nothing is drawn anew at the end.
+// The text of an answer, live or final. Both use the same elements, so nothing is rendered again at the end.
 import type { ReactNode } from "react"
 
 import type { Answer, FileSegment } from "../api/types"
@@ -35,7 +35,7 @@ function finalBlocks(event: Answer): ReactNode[] {
   })
 }
 
-/** Files are offered, not shown: nothing is loaded that was not asked for. */
+/** A file is a link or a button; its content is not loaded until the user asks for it. */
 function File({ segment }: { segment: FileSegment }) {
   const name = `File (${plain(segment.media_type)})`
   if (segment.url !== undefined) {

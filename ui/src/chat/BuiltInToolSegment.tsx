@@ -1,4 +1,4 @@
-// A tool of the provider's own: a web search, code that it ran.
+// A built-in tool of the provider, such as web search or code execution.
 import type { ToolSegment } from "../api/types"
 import { ToolCallSegment } from "./ToolCallSegment"
 

@@ -1,4 +1,4 @@
-// A conversation: its questions and answers, scrolled, with its end followed while the reader is there.
+// A conversation: its questions and answers in a scroll box that follows its end.
 import { useLayoutEffect, useRef } from "react"
 
 import { DownIcon } from "../shell/icons"
@@ -11,7 +11,7 @@ import { UserEvent } from "./UserEvent"
 
 interface Props {
   turns: readonly Turn[]
-  /** Something of this page is being answered. */
+  /** An answer is in progress on this page. */
   busy: boolean
   onEdit: (turn: Turn, text: string) => void
   onRetry: (turn: Turn) => void
@@ -21,7 +21,7 @@ interface Props {
 export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props) {
   const { box, inner, atEnd, toEnd, stopFollowing } = useFollowEnd()
 
-  // Whoever opens a conversation goes to its end, and so does whoever asks.
+  // Scroll to the end when a conversation is opened and when a question is asked.
   const newQuestionKey = turns.findLast((turn) => turn.pending?.question)?.key
   const opened = useRef(false)
   useLayoutEffect(() => {

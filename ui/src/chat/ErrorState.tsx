@@ -1,12 +1,12 @@
-// What went wrong, in words, and a way to try again.
+// An error message with an optional retry button.
 import { visible } from "../text/visible"
 
 interface Props {
   title: string
   message?: string
-  /** The button waits; it stays where it is, so that nothing moves. */
+  /** Disables the button; it stays in place so that nothing moves. */
   busy?: boolean
-  /** What its button says. */
+  /** The label of the button. */
   retry?: string
   onRetry?: () => void
 }

@@ -1,4 +1,4 @@
-// The rules of the page: the overlay alone while it streams, the segments that stay alone afterwards.
+// Display rules: only the overlay while an answer streams, only the persisted segments afterwards.
 import { act } from "react"
 import { createRoot } from "react-dom/client"
 import type { Root } from "react-dom/client"
@@ -61,7 +61,7 @@ const words = (id: string) => all(id).map((element) => element.textContent)
 const keys = () => [...box.querySelectorAll(".timeline__key")].map((element) => element.textContent)
 
 describe("while it streams", () => {
-  test("a tool that nobody answered is over, in the words of the row that stays", () => {
+  test("a tool without a result ends with the status text of the persisted row", () => {
     const { events } = record([{ kind: "tool", name: "look", args: "{}", result: "seen", logs: [] }])
     draw()
     push(events.slice(0, -2))
@@ -107,14 +107,14 @@ describe("while it streams", () => {
     expect(overlay && text && overlay.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING).toBeTruthy()
   })
 
-  test("an error hides the overlay and says what happened", () => {
+  test("an error hides the overlay and shows the message", () => {
     draw()
     push(record(PLAN, "failed").events.slice(0, -1))
     expect(all("overlay")[0]?.className).toContain("overlay--over")
     expect(words("error-state")[0]).toContain("The model broke.")
   })
 
-  test("thought that nobody may read is seen to be thought", () => {
+  test("sealed reasoning is shown as thinking", () => {
     draw()
     push(record([{ kind: "reasoning", parts: [] }]).events.slice(0, -1))
     expect(words("reasoning-overlay")[0]).toContain("Thinking…")
@@ -160,7 +160,7 @@ describe("afterwards", () => {
     expect(words("answer-text")).toEqual(["Hi."])
   })
 
-  test("effort, tokens and time of thought stand beside the toggle, and the timeline in the panel", () => {
+  test("effort, tokens and reasoning time are next to the toggle, and the timeline is in the panel", () => {
     const { final } = record(PLAN)
     draw({
       ...final,
@@ -186,7 +186,7 @@ describe("afterwards", () => {
     expect(keys()).toEqual(["Reasoned 5 s", "Called tools 2 s", "Wrote 1 s"])
   })
 
-  test("the time in which nothing came is named, so that the figures make up the whole", () => {
+  test("waiting time is shown, so that the figures add up to the total", () => {
     const { final } = record(PLAN)
     draw({
       ...final,
@@ -201,7 +201,7 @@ describe("afterwards", () => {
     expect(keys()).toEqual(["Reasoned 3 s", "Called tools 2 s", "Wrote 2 s", "Waited 13 s"])
   })
 
-  test("what is whole can be asked again; what is not has its button where it says so", () => {
+  test("a completed answer has an ask-again button; an incomplete one has a retry button in its error", () => {
     let again = 0
     const show = (event: Answer, busy = false) =>
       act(() => root.render(<EventItemSequential eventId={EVENT} event={event} pending={undefined} busy={busy} last onRetry={() => again++} />))
@@ -216,7 +216,7 @@ describe("afterwards", () => {
     expect(all("retry")).toHaveLength(1)
   })
 
-  test("a stopped answer keeps what there is, with a word on it", () => {
+  test("a stopped answer keeps its content, with a message", () => {
     draw(record(PLAN, "cancelled").final)
     expect(words("error-state")[0]).toContain("stopped")
     expect(all("show-reasoning")).toHaveLength(1)

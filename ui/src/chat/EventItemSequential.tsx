@@ -1,5 +1,5 @@
-// An answer, from the moment it was asked for: the steps above, then the text, then what went wrong, then its sources,
-// then a quiet row. The element stays the same from the placeholder to the final event.
+// An answer from the question to the final event: steps, text, error, sources, footer. The element stays the same from
+// the placeholder to the final event.
 import { useRef } from "react"
 
 import type { Answer } from "../api/types"
@@ -18,15 +18,15 @@ import { useReservedHeight } from "./useReservedHeight"
 import { answerText, formatDuration } from "./format"
 
 interface Props {
-  /** Absent until the gateway has named it. */
+  /** Undefined until the gateway has assigned an id. */
   eventId: string | undefined
-  /** The final event, once it is there. */
+  /** The final event, once it has arrived. */
   event: Answer | undefined
-  /** The session, while there is no final event. */
+  /** The state of the pending answer, until the final event. */
   pending: PendingAnswer | undefined
-  /** Whether it is the last of the conversation. */
+  /** Whether this is the last answer of the conversation. */
   last: boolean
-  /** Something of this page is being answered: a retry has to wait. */
+  /** An answer is in progress on this page, so a retry has to wait. */
   busy?: boolean
   onRetry?: () => void
 }
@@ -84,7 +84,7 @@ function failureTitle(pending: PendingAnswer, hasModelError: boolean): string {
   return pending.event_id === null ? "The question could not be sent." : "The rest of the answer could not be loaded."
 }
 
-/** What is being waited for, where nothing shows it yet. */
+/** What the page waits for, while nothing else shows it. */
 function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer }) {
   const message = useLiveMessage(eventId)
   const nothing = !message || (message.texts.size === 0 && message.parts.size === 0 && message.tools.size === 0 && message.segments.size === 0)
@@ -108,7 +108,7 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
   return (
     <>
       {text !== "" && <span data-testid="copy"><CopyButton text={text} label="Copy the answer" /></span>}
-      {/* One that is not whole has its button where it says so. */}
+      {/* An incomplete answer has its retry button in the error message. */}
       {onAgain && event.status === "completed" && (
         <button type="button" className="quiet-button" data-testid="again" disabled={busy} onClick={onAgain}>Ask again</button>
       )}

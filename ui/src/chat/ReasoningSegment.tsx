@@ -1,5 +1,5 @@
-// “Show Reasoning”: closed until somebody opens it, one for an answer. Opened, it shows all parts in order, each tool in
-// its place between them, how hard and how long the model thought, and when it did what.
+// “Show Reasoning”: one for each answer, closed by default. Open, it shows all reasoning parts and tools in order, the
+// effort, the time and the tokens, and the timeline.
 import { useId, useState } from "react"
 
 import type { Answer, ReasoningSegment as Segment } from "../api/types"
@@ -12,7 +12,7 @@ import type { Step } from "./format"
 
 interface Props {
   event: Answer
-  /** From the first reasoning on. */
+  /** The steps from the first reasoning on. */
   steps: readonly Step[]
 }
 

@@ -1,4 +1,4 @@
-// The seconds since a time, counting while it runs; afterwards they stand still.
+// The seconds since a time; counts while `running`, then stops.
 import { useEffect, useState } from "react"
 
 import { formatDuration } from "./format"
@@ -6,9 +6,9 @@ import { formatDuration } from "./format"
 interface Props {
   since: number
   running: boolean
-  /** From how many on they are shown. */
+  /** The number of seconds from which on it is shown. */
   least?: number
-  /** Our clock minus the one that `since` is from. */
+  /** The browser's clock minus the clock that `since` is from, in milliseconds. */
   skew: number
 }
 
@@ -20,7 +20,7 @@ export function Seconds({ since, running, least = 1, skew }: Props) {
     const timer = setInterval(() => setNow(Date.now()), 1000)
     return () => clearInterval(timer)
   }, [running])
-  // What ended before it was seen is not known by its length.
+  // If it ended before this was mounted, its length is unknown.
   if (now === null) return null
   const passed = Math.floor((now - skew - since) / 1000)
   return passed >= least ? <span className="seconds">{formatDuration(passed * 1000)}</span> : null

@@ -1,4 +1,4 @@
-// The pages an answer rests on: each once, in order, gone to only by hand, and nothing of what they are called acts.
+// The sources of an answer: each once, in order, opened only by a click; titles are plain text.
 import { afterEach, describe, expect, test } from "vitest"
 
 import type { Answer, Citation } from "../api/types"
@@ -13,7 +13,7 @@ afterEach(() => {
 
 const cite = (url: string, title = ""): Citation => ({ type: "url_citation", url, title, start_index: 0, end_index: 2 })
 
-/** An answer of two texts: the first with one of these, the second with the rest. */
+/** An answer of two texts: the first cites `first`, the second cites `rest`. */
 function answer(first?: Citation, ...rest: Citation[]): Answer {
   const { final } = record([{ kind: "text", deltas: ["One."] }, { kind: "text", deltas: ["Two."] }])
   const [one, two] = final.segments
@@ -33,18 +33,18 @@ describe("sources", () => {
     expect(document.getElementById(list?.getAttribute("aria-labelledby") ?? "")?.textContent).toBe("Sources")
   })
 
-  test("a title that is only the host is not said twice", () => {
+  test("a title that equals the host is not repeated", () => {
     expect(links(shown(cite("https://www.a.example/x", "a.example"), cite("https://b.example/", "b.example"))).map((one) => one.textContent)).toEqual(["www.a.example", "b.example"])
   })
 
-  test("nothing, where nothing is cited or nothing of it is a page", () => {
+  test("nothing without citations of web pages", () => {
     expect(shown().innerHTML).toBe("")
     expect(draw(<Sources event={undefined} />).box.innerHTML).toBe("")
     const addresses = ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\tscript:alert(1)", "data:text/html,x", "file:///etc/passwd", "mailto:a@b.example", "/x", "", "https://", "blob:https://a.example/1"]
     for (const url of addresses) expect(shown(cite(url, "Press")).innerHTML).toBe("")
   })
 
-  test("opened in a window of its own, with where it leads in sight", () => {
+  test("opened in a new window, with the host visible", () => {
     const [link] = links(shown(cite("https://google.com@evil.example/x", "https://google.com")))
     expect(link?.rel).toBe("noopener noreferrer nofollow")
     expect(link?.target).toBe("_blank")
@@ -60,13 +60,13 @@ describe("sources", () => {
     expect(links(box)[1]?.textContent.length).toBeLessThan(400)
   })
 
-  test("so many that nobody reads them are counted", () => {
+  test("beyond the limit are counted", () => {
     const box = shown(...Array.from({ length: 1000 }, (_, n) => cite(`https://a.example/${n}`)))
     expect(links(box)).toHaveLength(100)
     expect(box.querySelector("li:last-child")?.textContent).toBe("and 900 more")
   })
 
-  test("whoever reads at the end is not taken along when they come, and is when they are there", () => {
+  test("do not scroll a reader at the end when they appear", () => {
     let stays = 0
     const of = (event: Answer | undefined) => <StopFollowingContext value={() => stays++}><Sources event={event} /></StopFollowingContext>
     draw(of(answer(cite("https://a.example"))))

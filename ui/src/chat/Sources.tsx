@@ -1,5 +1,5 @@
-// The pages that an answer rests on, beneath its text. They are known with the final event and come below all that is
-// being read then: they may push nothing, and whoever reads at the end is not taken along.
+// The pages that an answer cites, below its text. They arrive with the final event, below everything else: they move
+// nothing, and a reader at the end is not scrolled.
 import { useId, useLayoutEffect, useMemo, useRef } from "react"
 
 import type { Answer } from "../api/types"
@@ -10,7 +10,7 @@ import { sourcesOf } from "./citations"
 
 const MOST = 100
 
-/** `event` is absent while it streams. */
+/** `event` is undefined while the answer streams. */
 export function Sources({ event }: { event: Answer | undefined }) {
   const sources = useMemo(() => (event ? sourcesOf(event) : []), [event])
   const name = useId()
@@ -24,7 +24,7 @@ export function Sources({ event }: { event: Answer | undefined }) {
   return (
     <div className="sources" data-testid="sources">
       <span className="sources__name" id={name}>Sources</span>
-      {/* Without its marks, a list is one for some readers only if it says so. */}
+      {/* Safari's screen reader treats a list without markers as a list only if it has the role. */}
       <ol className="sources__list" role="list" aria-labelledby={name}>
         {sources.slice(0, MOST).map(({ href, host, title }, index) => (
           <li key={href} className="sources__item">

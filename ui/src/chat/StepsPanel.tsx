@@ -1,5 +1,5 @@
-// Everything of an answer that is not text, above its text. While it streams: the overlays and nothing else. Afterwards:
-// the segments that stay, and nothing of the overlays.
+// All steps of an answer (reasoning and tools), above its text: overlays while it streams, persisted segments
+// afterwards.
 import type { Answer } from "../api/types"
 import { useLiveMessage } from "../stream/hooks"
 import { liveSteps } from "../stream/streamingBus"
@@ -13,7 +13,7 @@ import { isTool, stepsOf } from "./format"
 
 interface Props {
   eventId: string
-  /** The final event; absent while it streams. */
+  /** The final event; undefined while the answer streams. */
   event: Answer | undefined
   skew: number
 }
@@ -40,13 +40,13 @@ function PersistedSteps({ event }: { event: Answer }) {
 function StreamingSteps({ eventId, skew }: { eventId: string; skew: number }) {
   const message = useLiveMessage(eventId)
   const steps = message ? liveSteps(message) : []
-  // Hidden until something of it arrived.
+  // Hidden until the first step arrives.
   return message && steps.length > 0 ? <Overlay message={message} steps={steps} skew={skew} /> : null
 }
 
 type Run = { kind: "reasoning"; steps: (LivePart | LiveSealed)[] } | { kind: "tools"; steps: LiveTool[] }
 
-/** Reasoning and tools by turns, in order. */
+/** Group consecutive steps of the same kind: reasoning or tools. */
 function runsOf(steps: readonly LiveStep[]): Run[] {
   const runs: Run[] = []
   for (const step of steps) {
@@ -65,7 +65,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   const runs = runsOf(steps)
   const first = runs.findIndex((run) => run.kind === "reasoning")
   const since = Math.min(...steps.filter((step) => step.kind !== "tool").map((step) => step.created_at))
-  // As soon as text stands beneath it, it takes the room of the rows that will stay.
+  // Once there is text below it, the overlay takes only the space of the persisted rows.
   const compact = message.texts.size > 0
   const over = message.error !== undefined || message.cancelled
   const open = steps.findLast((step): step is LivePart => step.kind === "part" && !step.complete)
@@ -86,7 +86,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   )
 }
 
-/** Whether it thinks now: a part is open, or the last that began is a thought nobody may read. */
+/** Whether the model is thinking now: a part is open, or the last step is sealed reasoning. */
 function thinking(message: LiveMessage, steps: readonly LiveStep[]): boolean {
   const last = steps.at(-1)
   if (steps.some((step) => step.kind === "part" && !step.complete)) return true

@@ -1,5 +1,5 @@
-// Reasoning as it arrives: a run of parts between tools, each with a spinner until it is complete. No controls; gone
-// with message_final.
+// Live reasoning: consecutive parts between tools, each with a spinner until it is complete. No controls; removed with
+// message_final.
 import { memo, useLayoutEffect, useRef } from "react"
 
 import { useTopic } from "../stream/hooks"
@@ -30,7 +30,7 @@ interface HeadProps {
   thinking: boolean
   since: number
   skew: number
-  /** The part whose last line stands in the row, where there is no room for more. */
+  /** The part whose last line is shown in the row, where there is no space for more. */
   line: LivePart | undefined
 }
 
@@ -42,14 +42,14 @@ const Line = memo(function Line({ eventId, part }: { eventId: string; part: Live
   useLayoutEffect(() => {
     const element = box.current
     if (!element) return
-    // Scrolled to its end rather than set there: what is scrolled does not count as moved.
+    // Scrolling does not count as a layout shift; moving the text would.
     element.scrollLeft = getComputedStyle(element).direction === "rtl" ? -element.scrollWidth : element.scrollWidth
-    // Of the line nothing is used but that it changed.
+    // `line` is a dependency only to run the effect when it changes.
   }, [line])
   return <span className="overlay__line" ref={box} dir="auto" aria-hidden="true">{line}</span>
 })
 
-/** “Thinking… 12 s”, and how long it was afterwards. */
+/** “Thinking… 12 s”, and the final time afterwards. */
 function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
   return (
     <div className="step-row overlay__head">
@@ -64,7 +64,7 @@ function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
 interface Props {
   eventId: string
   steps: readonly (LivePart | LiveSealed)[]
-  /** Stands at the first run only. */
+  /** Only the first group has a head. */
   head?: HeadProps
 }
 

@@ -1,4 +1,4 @@
-// Tools as they are called, run and answer: one row each, with what is known of their progress. No controls.
+// Live tools: one row for each call, with its progress. No controls.
 import { memo } from "react"
 
 import { useLiveTool } from "../stream/hooks"

@@ -1,5 +1,4 @@
-// A look at the thought: when the answer reasoned, called tools and wrote, as a bar in time. Whoever does not see the
-// bar reads the same as a list.
+// The timeline of an answer: when it reasoned, called tools and wrote, as a bar; for screen readers, as a list.
 import type { Answer } from "../api/types"
 import { plain } from "../text/visible"
 import { formatDuration, isTool, toolName } from "./format"
@@ -27,7 +26,7 @@ function stretches(event: Answer): Stretch[] {
   })
 }
 
-/** How much of the time something was made; the rest went by waiting. */
+/** The time that the stretches cover, in milliseconds; the rest was waiting. */
 function covered(parts: readonly Stretch[]): number {
   let sum = 0
   let until = -Infinity

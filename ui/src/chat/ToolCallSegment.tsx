@@ -1,4 +1,4 @@
-// A tool call that is over: one row, which opens on what was asked and what came back.
+// A finished tool call: one row that opens to show arguments and result.
 import { useId, useState } from "react"
 
 import type { ToolSegment } from "../api/types"
@@ -8,7 +8,7 @@ import { preview, formatJson, toolName, toolStatus } from "./format"
 
 interface Props {
   segment: ToolSegment
-  /** What its arguments and its result are called. */
+  /** Labels for the arguments and the result. */
   labels?: { args: string; result: string }
 }
 
@@ -48,7 +48,7 @@ function Value({ name, text }: { name: string; text: string }) {
   return (
     <div className="tool__value">
       <div className="tool__label">{name}</div>
-      {/* It scrolls by itself, so it can be reached by keys. */}
+      {/* A scrolling box must be reachable by keyboard. */}
       <pre className="tool__text" dir="auto" tabIndex={0} aria-label={name}>{visible(text)}</pre>
     </div>
   )

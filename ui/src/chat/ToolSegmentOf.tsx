@@ -1,4 +1,4 @@
-// Whichever kind of tool it is.
+// A tool call of any type.
 import type { ToolSegment } from "../api/types"
 import { BuiltInToolSegment } from "./BuiltInToolSegment"
 import { ToolCallSegment } from "./ToolCallSegment"

@@ -1,4 +1,4 @@
-// A question: its text, which can be asked anew in other words; and, where it was, the versions to go back to.
+// A question: its text, a form to edit it and ask again, and buttons to switch between versions.
 import { useEffect, useId, useRef, useState } from "react"
 
 import { isSubmitKey } from "../shell/keyboard"
@@ -7,13 +7,13 @@ import { visible } from "../text/visible"
 import { useStopFollowing } from "./followEnd"
 
 interface Props {
-  /** Absent until the gateway has named it. */
+  /** Undefined until the gateway has assigned an id. */
   id?: string
   text: string
-  /** The answers of all versions, oldest first, and which of them is shown. */
+  /** The answer ids of all versions, oldest first, and the one that is shown. */
   versions?: readonly string[]
   version?: string
-  /** An answer is under way: nothing can be asked anew. */
+  /** An answer is in progress, so the question cannot be asked again. */
   busy: boolean
   onEdit?: (text: string) => void
   onVersion?: (answerId: string) => void

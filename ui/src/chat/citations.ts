@@ -1,12 +1,12 @@
-// What an answer says that it rests on: each page once, in the order in which it is first cited. What is not a page of
-// the web is left out: nobody can go there.
+// The sources that an answer cites: each page once, in the order of the first citation. URLs that are not http(s) are
+// left out.
 import type { Answer } from "../api/types"
 import { webHref } from "../text/links"
 
 export interface Source {
   href: string
   host: string
-  /** Empty where the page has none, or none but its host. */
+  /** Empty if the page has no title, or only its host as title. */
   title: string
 }
 
@@ -25,5 +25,5 @@ export function sourcesOf(event: Answer): Source[] {
   return [...sources.values()]
 }
 
-/** Whether a title says no more than the host does. */
+/** Whether the title only repeats the host or the address. */
 const repeatsHost = (title: string, host: string, href: string) => title === host || `www.${title}` === host || title === href

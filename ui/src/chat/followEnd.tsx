@@ -1,18 +1,18 @@
-// Following the end of a box that grows: only while its reader is at the end. Whoever scrolls up is left alone, and is
-// taken along again once back at the end.
+// A scroll box that follows its growing content while the reader is at the end. Scrolling up stops it; scrolling back
+// to the end resumes it.
 import { createContext, useCallback, useContext, useEffect, useRef, useState } from "react"
 import type { RefObject } from "react"
 
 const NEAR = 32
 
 export interface Follow {
-  /** The box that scrolls, and what grows within it. */
+  /** The scroll box, and the growing content in it. */
   box: RefObject<HTMLDivElement | null>
   inner: RefObject<HTMLDivElement | null>
   /** Whether the reader is at the end. */
   atEnd: boolean
   toEnd: () => void
-  /** Something was opened: what grows now is not to be run after. */
+  /** Do not follow what grows now: the user opened something. */
   stopFollowing: () => void
 }
 
@@ -68,5 +68,5 @@ export function useFollowEnd(): Follow {
 
 export const StopFollowingContext = createContext<() => void>(() => undefined)
 
-/** Called before something is opened by hand. */
+/** To be called before the user opens something. */
 export const useStopFollowing = () => useContext(StopFollowingContext)

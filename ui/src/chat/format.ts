@@ -1,4 +1,4 @@
-// Small things said in words: durations, counts, values of tools.
+// Formatting: durations, counts, values of tools, segments.
 import type { Answer, Json, ReasoningSegment, Segment, TextSegment, ToolSegment, ToolStatus } from "../api/types"
 
 export type Step = ReasoningSegment | ToolSegment
@@ -12,7 +12,7 @@ export const isTool = (segment: Segment): segment is ToolSegment =>
 
 const isStep = (segment: Segment): segment is Step => segment.type === "reasoning" || isTool(segment)
 
-/** The segments that are not text, in the order in which the model began them. */
+/** The reasoning and tool segments, in the order in which the model began them. */
 export function stepsOf(event: Answer): Step[] {
   return event.segments.filter(isStep).toSorted((a, b) => a.sequence_number - b.sequence_number)
 }
@@ -38,7 +38,7 @@ export function formatDuration(ms: number): string {
 const numberFormat = new Intl.NumberFormat("en")
 export const formatTokens = (count: number) => `${numberFormat.format(count)} ${count === 1 ? "token" : "tokens"}`
 
-/** How long it reasoned, where that is known. */
+/** The time spent on reasoning in milliseconds, or null if it is unknown. */
 export function reasoningTime(event: Answer): number | null {
   const reasoning = new Set(event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.id))
   const spans = (event.timeline ?? []).filter((span) => reasoning.has(span.segment_id))
@@ -55,13 +55,13 @@ export function reasoningTokens(event: Answer): number | null {
 export const effortOf = (event: Answer): string | undefined =>
   event.effort_level ?? event.segments.find((segment) => segment.type === "reasoning")?.effort_level
 
-/** A tool's arguments or result, to be read. */
+/** A tool's arguments or result as readable text. */
 export function formatJson(value: Json | undefined): string {
   if (value === undefined || value === null) return ""
   return typeof value === "string" ? value : JSON.stringify(value, null, 2)
 }
 
-/** The same on one line, the beginning of it. */
+/** The beginning of a value on one line. */
 export function preview(value: Json | undefined): string {
   if (value === undefined || value === null) return ""
   const text = typeof value === "string" ? value : JSON.stringify(value)
@@ -76,7 +76,7 @@ const STATUSES: Record<string, string> = {
   incomplete: "Not finished",
 }
 
-/** How far a tool is; a provider's own word for it stays as it is. */
+/** The label of a tool's status; a status that is specific to a provider is shown unchanged. */
 export const toolStatus = (status: string) => STATUSES[status] ?? status
 
 const ENDS: ReadonlySet<string> = new Set<ToolStatus>(["completed", "failed", "incomplete"])

@@ -1,4 +1,4 @@
-// What stands in a conversation: its turns, from the store and from the session under way.
+// The turns of a conversation, from the store and from the pending answer.
 import type { Answer, QuestionEvent } from "../api/types"
 import { answerId, threadBefore, questionText, threadOf } from "../stream/reducer"
 import type { Store } from "../stream/reducer"
@@ -7,11 +7,11 @@ import type { PendingAnswer } from "../stream/pendingAnswer"
 /** A question and its answer. */
 export interface Turn {
   key: string
-  /** The answer's id; absent until the gateway has named it. */
+  /** The answer's id; undefined until the gateway has assigned it. */
   id: string | undefined
   question: { text: string; event?: QuestionEvent }
   answer: Answer | undefined
-  /** While there is no final event, and this page is after it. */
+  /** Set until there is a final event, if this page reads the answer. */
   pending: PendingAnswer | undefined
 }
 

@@ -1,5 +1,5 @@
-// Keeps the room that an answer took while it was written until the next question, so that nothing moves when its
-// overlay becomes the row that stays. What of that room lies beyond the screen is given back without being seen.
+// Keeps the height that an answer had while it streamed, until the next question, so that nothing moves when the
+// overlay is replaced by the persisted row. The part of that height below the visible area is released.
 import { useLayoutEffect } from "react"
 import type { RefObject } from "react"
 

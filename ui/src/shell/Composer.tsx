@@ -1,4 +1,4 @@
-// Where the question is written. Enter sends, Shift+Enter begins a line; keys that belong to an input method do neither.
+// The input for questions. Enter sends, Shift+Enter starts a new line; keys of an input method do neither.
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
 
 import { SendIcon, StopIcon } from "./icons"
@@ -15,14 +15,14 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
   const hint = useId()
 
   useLayoutEffect(() => {
-    // Browsers that size the field by its content themselves need no help.
+    // Not needed in browsers that size the field by its content.
     if (!field.current || CSS.supports?.("field-sizing", "content")) return
     field.current.style.height = "auto"
     field.current.style.height = `${field.current.scrollHeight}px`
   })
 
   useEffect(() => {
-    // On a phone the keyboard would cover half of the page.
+    // On a phone the on-screen keyboard would cover half of the page.
     if (window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
   }, [])
 

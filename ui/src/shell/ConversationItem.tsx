@@ -22,7 +22,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
   const byKey = useRef(false)
   useEffect(() => {
     if (editing) field.current?.select()
-    // Who ended it with a key goes on from where they began.
+    // After keyboard input, the focus returns to the menu button.
     else if (byKey.current) opener.current?.focus()
     byKey.current = false
   }, [editing])
@@ -33,7 +33,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
     if (trimmed && trimmed !== row.title) onRename(trimmed).then(() => setFailed(false), () => setFailed(true))
   }
 
-  // A dialog gives the focus back to what had it before: that is not to be the menu, which is gone by then.
+  // A dialog returns the focus to the element that had it before; the menu item no longer exists by then.
   const ask = () => {
     opener.current?.focus()
     onDelete()
@@ -87,7 +87,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
           <MoreIcon />
         </Menu.Trigger>
         <Menu.Content className="menu" align="start" sideOffset={4} collisionPadding={8} onCloseAutoFocus={(event) => editing && event.preventDefault()}>
-          {/* After the menu has given the focus back, so that the field keeps it. */}
+          {/* Deferred until the menu has returned the focus, so that the field keeps it. */}
           <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>Rename</Menu.Item>
           <Menu.Item className="menu__item menu__item--grave" onSelect={() => setTimeout(ask)}>Delete…</Menu.Item>
         </Menu.Content>

@@ -1,4 +1,4 @@
-// Asks before a chat is gone for good.
+// Confirmation before a chat is deleted.
 import { useState } from "react"
 
 import { plain } from "../text/visible"

@@ -1,4 +1,4 @@
-// The browser's own modal dialog: it keeps the focus, closes on Escape and makes the rest inert.
+// A native modal dialog: it traps the focus, closes on Escape and makes the rest inert.
 import { useLayoutEffect, useRef } from "react"
 import type { ReactNode } from "react"
 
@@ -9,17 +9,17 @@ interface Props {
   children: ReactNode
 }
 
-/** Open as long as it is drawn. */
+/** The dialog is open as long as it is mounted. */
 export function Dialog({ className, label, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null)
-  // It is closed while it is still there: only then does the browser give the focus back.
+  // Close it while it is still in the document: only then does the browser restore the focus.
   useLayoutEffect(() => {
     const element = dialog.current
     element?.showModal()
     return () => element?.close()
   }, [])
   return (
-    // Keys are the dialog's own: Escape fires cancel. A press beside it is for the pointer alone.
+    // The dialog handles keys itself (Escape fires `cancel`). Clicks on the backdrop are for pointers only.
     <dialog
       ref={dialog}
       className={className}

@@ -1,4 +1,4 @@
-// A new chat: a greeting, which model answers, and a few questions to begin with.
+// A new chat: a heading, the model, and example questions.
 import { plain } from "../text/visible"
 import type { EmptyStateProps } from "./props"
 

@@ -1,4 +1,4 @@
-// The model, how hard it thinks, and in what form its reasoning comes. The view in force is always to be seen.
+// Menus for the model, the effort and the view. The effective view is always visible.
 import * as Menu from "@radix-ui/react-dropdown-menu"
 import type { ReactNode } from "react"
 
@@ -103,7 +103,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
   )
 }
 
-/** The view of an answer, with what it means. */
+/** The view of an answer, with its description as title. */
 export function ViewBadge({ view }: ViewBadgeProps) {
   const row = VIEWS.find(({ value }) => value === view)
   return (

@@ -1,4 +1,4 @@
-// The frame: the list of chats beside the chat, or over it where there is no room.
+// The page layout: the sidebar next to the chat, or as a drawer on narrow screens.
 import { useState } from "react"
 
 import { Dialog } from "./Dialog"
@@ -15,7 +15,7 @@ export function Shell({ sidebar, title, foot, children }: ShellProps) {
       {!narrow && <aside className="shell__side" aria-label="Chats">{sidebar}</aside>}
       {narrow && open && (
         <Dialog className="drawer" label="Chats" onClose={() => setOpen(false)}>
-          {/* Whatever leads somewhere else closes the drawer; keys reach it as clicks. */}
+          {/* Links and buttons with data-leaves close the drawer; keyboard activation arrives as a click too. */}
           <div className="drawer__inner" onClick={(event) => (event.target as Element).closest("[data-leaves]") && setOpen(false)}>
             <button type="button" className="icon-button drawer__close" aria-label="Close the list" onClick={() => setOpen(false)}>
               <CloseIcon />

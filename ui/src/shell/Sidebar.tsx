@@ -1,4 +1,4 @@
-// The list of chats: a new one, a search, the ones there are, and who is signed in.
+// The sidebar: new chat, search, list of chats, and the signed-in user.
 import { useState } from "react"
 
 import type { ConversationInfo } from "../api/types"
@@ -94,7 +94,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
           onClose={() => setDeleting(null)}
           onDelete={async () => {
             await list.remove(deleting.id)
-            // Before the chat goes: while the dialog is there, nothing else can have the focus.
+            // Close the dialog first: while it is open, nothing else can have the focus.
             setDeleting(null)
             if (deleting.id === current) onGone()
           }}

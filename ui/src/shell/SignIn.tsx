@@ -1,4 +1,4 @@
-// Signing in: with a key, or where the operator has said.
+// Sign-in with an API key or through the operator's OpenID provider.
 import { useEffect, useId, useRef, useState } from "react"
 
 import { Mark } from "./icons"
@@ -13,7 +13,7 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
   const field = useRef<HTMLInputElement>(null)
   const alone = !ways.includes("oidc")
   useEffect(() => {
-    // As in the composer: on a phone the keyboard would cover half of the page.
+    // As in the composer: on a phone the on-screen keyboard would cover half of the page.
     if (alone && window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
   }, [alone])
   return (

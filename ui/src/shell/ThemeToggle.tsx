@@ -1,4 +1,4 @@
-// One small button that goes from system to light to dark and back.
+// A button that cycles through the themes system, light and dark.
 import { HalfIcon, MoonIcon, SunIcon } from "./icons"
 import { setTheme, useTheme } from "./theme"
 

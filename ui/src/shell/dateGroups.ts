@@ -1,4 +1,4 @@
-// Under which heading a chat stands, by the day on which something last happened in it.
+// The heading of a chat in the list, by the day of its last change.
 const DAY = 86_400_000
 
 export function dayGroup(time: number, now: number): string {

@@ -1,4 +1,4 @@
-// The page's few signs, drawn as lines in the text's colour.
+// The icons of the page, drawn as lines in the text colour.
 import type { ReactNode } from "react"
 
 function icon(shape: ReactNode, label: string) {
@@ -26,7 +26,7 @@ export const SunIcon = icon(<><circle cx="10" cy="10" r="3.2" /><path d="M10 2.5
 export const MoonIcon = icon(<path d="M16 11.8A6.6 6.6 0 0 1 8.2 4a6.6 6.6 0 1 0 7.8 7.8Z" />, "MoonIcon")
 export const HalfIcon = icon(<><circle cx="10" cy="10" r="6.5" /><path d="M10 3.5a6.5 6.5 0 0 1 0 13Z" fill="currentColor" stroke="none" /></>, "HalfIcon")
 
-/** Two lenses that overlap: what lies behind is seen through both. */
+/** The logo: two overlapping lenses. */
 export function Mark() {
   return (
     <svg className="mark" viewBox="0 0 32 32" width="28" height="28" fill="none" aria-hidden="true">

@@ -1,9 +1,9 @@
-// What a key means in a field of text.
+// Keyboard handling in text fields.
 
 import type { KeyboardEvent } from "react"
 
-/** Whether it is Enter, and neither a line break nor the end of what an input method composes. */
+/** Whether the key submits: Enter, without Shift, and not the end of a composition of an input method. */
 export function isSubmitKey(event: KeyboardEvent): boolean {
-  // 229: an input method of a browser that does not say isComposing on the key that ends it.
+  // 229: some browsers do not set isComposing on the key that ends a composition.
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && event.keyCode !== 229
 }

@@ -1,9 +1,9 @@
-// What the shell asks of whoever wires it: plain data and functions, no fetching of its own.
+// Props of the components in shell/: data and functions; the components fetch nothing themselves.
 import type { ReactNode } from "react"
 
 import type { ConversationPage, Effort, ModelInfo, View } from "../api/types"
 
-/** Where the sidebar's list comes from: the client's functions. */
+/** Data source of the list of chats: functions of the API client. */
 export interface ConversationSource {
   list: (query: { q?: string; after?: string; limit?: number }) => Promise<ConversationPage>
   rename: (id: string, title: string) => Promise<unknown>
@@ -12,49 +12,49 @@ export interface ConversationSource {
 
 export interface SidebarProps {
   source: ConversationSource
-  /** The conversation on the screen, if any. */
+  /** The id of the open conversation, or null. */
   current: string | null
-  /** Changes whenever the list should be read again (a chat was made, answered, renamed elsewhere). */
+  /** Changes when the list should be loaded again (a chat was created, answered or renamed). */
   version: number
   onNew: () => void
   onOpen: (id: string) => void
-  /** The one on the screen was deleted. */
+  /** The open conversation was deleted. */
   onGone: () => void
-  /** Absent: nobody is signed in (and nobody needs to be). */
+  /** Absent if the gateway requires no sign-in. */
   owner?: { name?: string; onSignOut: () => void }
 }
 
 export interface ShellProps {
   sidebar: ReactNode
-  /** What stands at the top of the main column, e.g. the chat's title. */
+  /** The title of the main column, usually that of the chat. */
   title?: string
-  /** What stays at the foot of the main column: the composer. */
+  /** The bottom of the main column: the composer. */
   foot?: ReactNode
-  /** Fills the column between top and foot, and scrolls by itself. */
+  /** The content between top and bottom; it scrolls by itself. */
   children: ReactNode
 }
 
 export interface ComposerProps {
-  /** The question from here on is its answer's, also where it is refused: a retry there asks it again. */
+  /** The question is cleared from the field; if it is rejected, a retry is offered with the answer. */
   onSend: (text: string) => void
   onStop: () => void
-  /** An answer is under way: the button stops it. */
+  /** An answer is in progress: the button stops it. */
   busy: boolean
   disabled?: boolean
-  /** The pickers, beneath the text. */
+  /** The pickers below the text. */
   children?: ReactNode
   /**
-   * Another key begins with an empty field that has the focus (another chat). It should stay the same when a new chat
-   * gets its id: what is being written meanwhile is kept.
+   * A new key resets the field and focuses it (another chat). It stays the same when a new chat gets its id, so that
+   * the draft is kept.
    */
   draftKey?: string
 }
 
 export interface PickersProps {
   models: readonly ModelInfo[]
-  /** The views this reader may ask for. */
+  /** The views that this user may choose. */
   views: readonly View[]
-  /** What is chosen; absent means: as the server has it. */
+  /** The chosen values; undefined means the server's default. */
   model?: string
   effort?: Effort
   view?: View
@@ -69,15 +69,15 @@ export interface ViewBadgeProps {
 
 export interface SignInProps {
   ways: readonly ("key" | "oidc")[]
-  /** Rejects with an Error whose message may be read by people. */
+  /** Rejects with an Error whose message can be shown to users. */
   onKey: (key: string) => Promise<unknown>
-  /** Where the OIDC button leads. */
+  /** Target of the OIDC button. */
   oidcHref: string
 }
 
 export interface EmptyStateProps {
   model?: ModelInfo
-  /** The gateway has no model to offer. */
+  /** The gateway has no model. */
   none?: boolean
   onAsk: (text: string) => void
 }

@@ -1,5 +1,5 @@
-// Light, dark, or as the system has it. The choice stands in localStorage and as data-theme on the root element; a small
-// script before the page's own (public/assets/theme-1.js) puts it there before anything is painted.
+// Theme: light, dark, or the system's. The choice is stored in localStorage and as data-theme on the root element; a
+// small script that is loaded before the page's own (public/assets/theme-1.js) sets it before the first paint.
 import { useSyncExternalStore } from "react"
 
 export type Theme = "system" | "light" | "dark"
@@ -20,7 +20,7 @@ export function setTheme(theme: Theme): void {
     if (theme === "system") localStorage.removeItem(KEY)
     else localStorage.setItem(KEY, theme)
   } catch {
-    // A browser that keeps nothing still shows the theme until it is closed.
+    // Without storage the theme lasts until the page is closed.
   }
   for (const listener of listeners) listener()
 }

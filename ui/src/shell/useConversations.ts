@@ -1,4 +1,4 @@
-// The sidebar's list: pages of chats, or of what a search finds. A later answer never overwrites a newer question's.
+// The list of chats, or of the search results, page by page. Responses to outdated requests are ignored.
 import { useCallback, useEffect, useReducer, useRef } from "react"
 
 import type { ConversationInfo } from "../api/types"
@@ -12,7 +12,7 @@ interface State {
   last: string | null
   loading: boolean
   error: string | null
-  /** The search that the rows answer. */
+  /** The search query of the current rows. */
   answered: string
 }
 
@@ -64,7 +64,7 @@ export function useConversations(source: ConversationSource, query: string, vers
 
   useEffect(() => {
     void read(null)
-    // Nothing of the version is used but that it changed.
+    // `version` is a dependency only to run the effect again.
   }, [read, version])
 
   return {

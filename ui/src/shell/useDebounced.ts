@@ -1,4 +1,4 @@
-// A value that follows another one when it has been still for a while.
+// A value that is updated once the source has not changed for a while.
 import { useEffect, useState } from "react"
 
 export function useDebounced<Value>(value: Value, milliseconds: number): Value {

@@ -1,4 +1,4 @@
-// Whether the sidebar has no room beside the text.
+// Whether the window is too narrow for the sidebar.
 import { useSyncExternalStore } from "react"
 
 const query = () => window.matchMedia("(width < 52rem)")

@@ -1,7 +1,7 @@
-// What the views and efforts are called, and which view is in force.
+// Names of the views and efforts, and the effective view.
 import type { Effort, View } from "../api/types"
 
-/** From the most that is seen to the least. */
+/** From the most open view to the most restricted. */
 export const VIEWS: readonly { value: View; name: string; note: string }[] = [
   { value: "raw", name: "Raw", note: "The model’s own thoughts, word for word." },
   { value: "summary", name: "Summary", note: "A summary of its thoughts, not the thoughts themselves." },
@@ -28,7 +28,7 @@ export const EFFORTS: readonly { value: Effort; name: string; note: string }[] =
 
 const ORDER = VIEWS.map(({ value }) => value)
 
-/** The view in force: what was asked for, but never more than the model gives this reader. */
+/** The view in effect: the requested one, restricted to what the model allows this user. */
 export function effectiveView(requested: View | undefined, most: View, views: readonly View[]): View {
   const wanted = requested && views.includes(requested) ? requested : most
   return ORDER[Math.max(ORDER.indexOf(wanted), ORDER.indexOf(most))] ?? most

@@ -1,4 +1,4 @@
-// The head of a context: folded or open, how it stands, for how long, how sure; folded also what it came to.
+// The head of a context: status, time, confidence, toggle; if folded, also its conclusion.
 import { Seconds } from "../chat/Seconds"
 import { useStopFollowing } from "../chat/followEnd"
 import { StopIcon } from "../shell/icons"
@@ -66,7 +66,7 @@ export function ContextHead({ context, open, owner }: Props) {
   )
 }
 
-/** In the conversation: that somebody thinks, or thought, and what came of it; it leads to the lane. */
+/** The row of a context in the conversation: who is thinking, and the conclusion. A click opens the lane. */
 export function ContextLine({ context }: { context: Context }) {
   const now = useNow()
   const { show, skew } = useRoom()

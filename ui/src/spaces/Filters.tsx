@@ -1,4 +1,4 @@
-// What is shown of a space: how much of the reasoning, whose, which kinds, and only what has these words.
+// Filters of a space: level of detail, participants, kinds, text.
 import { plain } from "../text/visible"
 import { useRoom } from "./room"
 import { GROUPS } from "./rows"

@@ -1,4 +1,4 @@
-// Coming in: which space, and the participant's token, which is kept in this tab and stands in no address.
+// The form to join a space, by name and participant token. The token is kept in this tab and is not part of any URL.
 import { useEffect, useId, useRef, useState } from "react"
 
 import { Mark } from "../shell/icons"
@@ -6,9 +6,9 @@ import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain } from "../text/visible"
 
 interface Props {
-  /** The one that the address names; null: it names none. */
+  /** The space that the address names, or null. */
   space: string | null
-  /** Why the last token was not taken. */
+  /** Why the last token was rejected. */
   problem: string | null
   onJoin: (space: string, token: string) => void
 }

@@ -1,5 +1,5 @@
-// Where a participant writes: to all or to one, in answer to something or not. What was sent stays in sight until the
-// space has it.
+// The form to write in a space: to everyone or one participant, optionally as a reply. A sent message is shown as
+// pending until the space has it.
 import { useEffect, useId, useRef, useState } from "react"
 
 import { preview } from "../chat/format"
@@ -13,9 +13,9 @@ import type { Pending } from "./session"
 interface Props {
   me: string | null
   people: readonly string[]
-  /** The page does not stand at the living end. */
+  /** The page shows the history, not the present. */
   past: boolean
-  /** Its capabilities have no chat in them. */
+  /** The participant has no capability for chat. */
   mute: boolean
   connected: boolean
   pending: readonly Pending[]

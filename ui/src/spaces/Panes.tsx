@@ -1,4 +1,4 @@
-// The panes of a room: the conversation, and a lane.
+// The panes of a space: the conversation, and the lane of one agent.
 import { memo, useCallback, useMemo } from "react"
 import type { ReactNode } from "react"
 

@@ -1,4 +1,4 @@
-// Who is here, and what they are at: each name leads to its lane.
+// The participants of a space and their status. Each name scrolls to the participant's lane.
 import { plain } from "../text/visible"
 import type { Lane } from "./fold"
 import { useRoom } from "./room"

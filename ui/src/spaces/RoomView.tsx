@@ -1,4 +1,4 @@
-// The room: the conversation at one side, a lane for each agent beside it, the history at the foot.
+// The view of a space: the conversation, a lane for each agent, and the history at the bottom.
 import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react"
 
 import { SearchIcon } from "../shell/icons"
@@ -22,11 +22,11 @@ import { ParticipantBar } from "./ParticipantBar"
 
 interface Props {
   session: SpaceSession
-  /** To go, and why, where it is not by choice. */
+  /** Leave the space; `why` is the reason if the gateway closed the connection. */
   onLeave: (why: string | null) => void
 }
 
-/** Where to: which pane, and which row of it. */
+/** The scroll target: a pane, and a row in it. */
 interface Goal extends Target {
   pane: string
 }
@@ -54,7 +54,7 @@ export function RoomView({ session, onLeave }: Props) {
 
   const change = useCallback((next: Filter) => {
     setFilter((now) => {
-      // Another view begins as it is: what was opened by hand was opened in the one before.
+      // Another view starts with its own defaults: manual folding belongs to the previous one.
       if (now.view !== next.view) setFolds(new Map())
       return next
     })
@@ -74,7 +74,7 @@ export function RoomView({ session, onLeave }: Props) {
       else if (item.compressed) next.set(item.compressed.key, true)
       return next
     })
-    // What is looked for is there, whatever the filter says.
+    // Clear the filters, so that the item is visible.
     setFilter((now) => {
       const view = lane !== null && now.view === "main" ? "full" : now.view
       return now.text === "" && now.hidden.size === 0 && now.without.size === 0 ? { ...now, view } : { ...ALL, view }
@@ -86,7 +86,7 @@ export function RoomView({ session, onLeave }: Props) {
     if (goal) scrollToPane(goal.pane)
   }, [goal, scrollToPane])
 
-  // What was looked for by its number is shown as soon as it is here.
+  // An item that was requested by its number is shown once it is loaded.
   useEffect(() => {
     if (pendingSeq === null) return
     const item = fold.find(pendingSeq)
@@ -209,7 +209,7 @@ function Banner({ phase, problem, onDismiss }: { phase: string; problem: string 
   )
 }
 
-/** What a screen reader is told: words of the conversation, not every thought. */
+/** Announcements for screen readers: messages of the conversation, not every thought. */
 function RoomAnnouncer({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
   const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "envelope" && familyOf(one.envelope.kind) === "chat") : undefined
   const words = last?.type === "envelope" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(textOf(last.envelope)).slice(0, 200)}` : ""

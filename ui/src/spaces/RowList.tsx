@@ -1,5 +1,5 @@
-// A list of rows that may be thousands: only those near the screen are drawn, in groups; of the others the room that they
-// take is kept. It follows its end while its reader is there.
+// A virtual list for thousands of rows: only groups near the visible area are rendered; the others keep their height.
+// It follows its end while the reader is there.
 import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 import type { ReactNode, RefObject } from "react"
 
@@ -8,13 +8,13 @@ import { DownIcon } from "../shell/icons"
 import type { Row } from "./rows"
 
 const GROUP = 24
-/** How far from the screen rows are drawn. */
+/** The margin around the visible area in which rows are rendered. */
 const AROUND = "900px 0px"
 const GUESS = 52
 
 export interface Target {
   key: string
-  /** Another number goes there once more. */
+  /** A new number scrolls to the row again. */
   turn: number
 }
 
@@ -23,9 +23,9 @@ interface Props {
   label: string
   target: Target | null
   draw: (row: Row) => ReactNode
-  /** What stands before the first. */
+  /** Content before the first row. */
   before?: ReactNode
-  /** What is shown instead of no rows. */
+  /** Shown if there are no rows. */
   empty?: ReactNode
 }
 
@@ -50,7 +50,7 @@ export function RowList({ rows, label, target, draw, before, empty }: Props) {
     row.scrollIntoView({ block: "center", inline: "nearest" })
     row.focus({ preventScroll: true })
     row.classList.remove("row--found")
-    // So that it begins anew where it is the same row again.
+    // Forces a reflow, so that the animation starts again on the same row.
     void row.offsetWidth
     row.classList.add("row--found")
   }, [wanted, turn, target?.key, box, stopFollowing])
@@ -113,7 +113,7 @@ interface GroupProps {
   rows: readonly Row[]
   draw: (row: Row) => ReactNode
   watch: Watch
-  /** Drawn before anybody knows where it is. */
+  /** Rendered before its position is known. */
   first: boolean
   forced: boolean
 }
@@ -135,7 +135,7 @@ const Group = memo(
       const group = element.current
       if (!group) return
       return watch(group, (isNear, tall) => {
-        // Whoever has the focus in it keeps it.
+        // A group that has the focus stays rendered.
         if (!isNear && group.contains(document.activeElement)) return
         if (!isNear && tall > 0) height.current = tall
         setNear(isNear)

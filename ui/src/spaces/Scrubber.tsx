@@ -1,4 +1,4 @@
-// The foot of a space: the whole of its history as one line. Drag it, step through it, play it; and back to now.
+// The timeline of a space: drag it, step through it, play it, or return to the present.
 import { useMemo } from "react"
 
 import type { Envelope } from "./envelope"
@@ -13,7 +13,7 @@ interface Props {
   head: number
   speed: Speed
   list: readonly Envelope[]
-  /** What the page stands at, by the envelopes' own time. */
+  /** The time of the current position, by the envelopes' timestamps. */
   now: number
   reading: boolean
   onGo: (seq: number) => void
@@ -72,7 +72,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
   )
 }
 
-/** Who said how much, when. Drawn anew when a hundredth was added, not with every envelope. */
+/** The activity over time. Rendered again only when the list has grown by a step, not with every envelope. */
 function Picture({ list, head, length }: { list: readonly Envelope[]; head: number; length: number }) {
   const { colourOf } = useRoom()
   const first = list[0]?.seq ?? 0

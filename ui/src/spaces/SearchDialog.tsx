@@ -1,4 +1,4 @@
-// Search in all that was ever said in the space, wherever it stands; what is found leads there.
+// Search in all messages of a space. A result scrolls to its place.
 import { useEffect, useRef, useState } from "react"
 
 import { ApiError } from "../api/client"

@@ -1,4 +1,4 @@
-// A space in the browser: who comes in, and the room. Loaded when an address asks for it, with its styles.
+// The page of a space: the form to join, and the room. Loaded on demand, with its styles.
 import "../styles/spaces/colours.css"
 import "../styles/spaces/room.css"
 import "../styles/spaces/lanes.css"
@@ -28,7 +28,7 @@ function storeToken(space: string, token: string | null): void {
     if (token === null) sessionStorage.removeItem(KEY + space)
     else sessionStorage.setItem(KEY + space, token)
   } catch {
-    // A browser that keeps nothing asks again when the page is loaded again.
+    // Without storage the user enters the token again after a reload.
   }
 }
 

@@ -1,5 +1,5 @@
-// One thing that was said, in a lane or in the conversation: a thought of any kind, a request with what came back, a
-// proposal with what became of it, a word, a notice.
+// One envelope in a lane or in the conversation: a thought of any kind, a request with its response, a proposal with
+// its outcome, a message, a notice.
 import { useState } from "react"
 import type { ReactNode } from "react"
 
@@ -21,7 +21,7 @@ import { useRoom } from "./room"
 import { titleOf } from "./rows"
 import { Timestamp, Flags, Confidence, ParticipantName } from "./badges"
 
-/** In a lane: whose it is shows by where it stands, unless it is somebody else's. */
+/** An envelope in a lane. The sender is shown only if it is not the owner of the lane. */
 export function Step({ item, owner, expanded }: { item: EnvelopeItem; owner: string; expanded: boolean }) {
   const { envelope } = item
   const guest = envelope.from !== owner && envelope.from !== GATEWAY
@@ -40,7 +40,7 @@ export function Step({ item, owner, expanded }: { item: EnvelopeItem; owner: str
   )
 }
 
-/** Of itself, and of what came back. */
+/** The flags of the envelope and of its response. */
 const flagsOf = ({ envelope, response }: EnvelopeItem) => (response ? [...envelope.flags, ...response.flags] : envelope.flags)
 
 function Body({ item, quiet }: { item: EnvelopeItem; quiet: boolean }) {
@@ -74,7 +74,7 @@ const Erased = () => <p className="step__nothing" data-testid="erased">(erased)<
 
 const Label = ({ children }: { children: ReactNode }) => <span className="step__label">{children}</span>
 
-/** What it says; where it says nothing in words, its payload as it is. */
+/** The text of an envelope; if it has none, its payload. */
 function EnvelopeText({ envelope }: { envelope: Envelope }) {
   const words = textOf(envelope)
   if (words !== "") return <LongText text={words} />
@@ -180,7 +180,7 @@ function Cancelled({ envelope }: { envelope: Envelope }) {
 
 const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", "given-up": "Cancelled", none: "Sent" }
 
-/** A call: what is asked of whom, and what came back. */
+/** A request: recipients, arguments and response. */
 function Request({ item }: { item: EnvelopeItem }) {
   const [open, setOpen] = useState(false)
   const stopFollowing = useStopFollowing()
@@ -230,7 +230,7 @@ function Proposal({ item }: { item: EnvelopeItem }) {
       <Value value={argumentsOf(envelope)} />
       {proposal.by && (
         <p className="proposal__by">
-          {/* One thing: the parts of a line of things stand apart. */}
+          {/* One element, because the parts of a flex line are spaced apart. */}
           <span>{STATES[proposal.status]} by <ParticipantName id={proposal.by.from} small />{reason !== undefined && <>: <bdi>{visible(reason)}</bdi></>}</span>
         </p>
       )}
@@ -253,10 +253,10 @@ function Response({ envelope }: { envelope: Envelope }) {
   )
 }
 
-/** The beginning of a Markdown text on one line, without its signs. */
+/** The beginning of a Markdown text on one line, without its markup. */
 const withoutMarkdown = (text: string) => preview(text.slice(0, 600).replace(/[*`#>|]+|^[-+] /gm, ""))
 
-/** In its lane, what somebody said in the conversation is one line that leads there. */
+/** In a lane, a message of the conversation is one line that links to it. */
 function Echo({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
@@ -315,7 +315,7 @@ export function Message({ item }: { item: EnvelopeItem }) {
   )
 }
 
-/** Requests and proposals that stand in the conversation. */
+/** A request or proposal in the conversation. */
 export function ActionMessage({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
@@ -333,7 +333,7 @@ export function ActionMessage({ item }: { item: EnvelopeItem }) {
   )
 }
 
-/** What is no word of anybody: who came and went, what somebody may from now on. */
+/** A notice: presence, capabilities, invitations. */
 export function Notice({ envelope, more = [] }: { envelope: Envelope; more?: readonly EnvelopeItem[] }) {
   return (
     <p className="notice" data-testid="notice" data-kind={envelope.kind}>

@@ -1,20 +1,21 @@
-// The history of a space over HTTP, read with the participant's token. Failures are ApiErrors whose words people may read.
+// The history of a space over HTTP, read with the participant's token. Failures are ApiErrors whose messages can be
+// shown to users.
 import { ApiError } from "../api/client"
 import { readEnvelope } from "./envelope"
 import type { Envelope } from "./envelope"
 
 export interface Page {
   envelopes: Envelope[]
-  /** There is more, further on in the direction in which it was read. */
+  /** There are more envelopes in the direction of reading. */
   more: boolean
-  /** From where to where was looked, also where this reader may see nothing of it. */
+  /** The range of numbers that was read, including envelopes that this participant may not see. */
   first: number | null
   last: number | null
 }
 
 export interface SearchHit {
   envelope: Envelope
-  /** The words around what was found. */
+  /** The text around the match. */
   snippet: string
 }
 
@@ -33,7 +34,7 @@ export interface PageQuery {
 
 export interface History {
   page: (query: PageQuery, signal?: AbortSignal) => Promise<Page>
-  /** The newest first; older ones are those before `before`. */
+  /** Newest first; older results are those before `before`. */
   search: (query: string, before: number | null, signal?: AbortSignal) => Promise<SearchResults>
 }
 

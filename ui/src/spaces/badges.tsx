@@ -1,4 +1,4 @@
-// The small signs of a space: who, how it stands, how sure.
+// Small elements of a space: participant, status, confidence, flags, time.
 import { CheckIcon, CloseIcon } from "../shell/icons"
 import { plain, visible } from "../text/visible"
 import { formatDuration } from "../chat/format"
@@ -22,7 +22,7 @@ export function ParticipantName({ id, small = false }: { id: string; small?: boo
 
 const STATUS_TEXTS: Record<Status, string> = { open: "Thinking", concluded: "Concluded", cancelled: "Cancelled", abandoned: "Abandoned" }
 
-/** It goes on, as far as anybody knows: nobody says of an implicit one that it is over. */
+/** Whether the context is in progress, as far as is known: an implicit context has no end of its own. */
 export const isUnderWay = (context: Context) => context.status === "open" && context.ended === null
 
 export const statusText = (context: Context) =>
@@ -54,7 +54,7 @@ export function Confidence({ confidence, range }: { confidence: number; range?: 
   )
 }
 
-/** What the gateway found to be seen about something that it took all the same. */
+/** Remarks of the gateway about an accepted envelope. */
 export function Flags({ flags }: { flags: readonly Flag[] }) {
   return flags.map(({ code, message }, index) => (
     <p key={index} className="flag" data-testid="flag" data-code={code}>

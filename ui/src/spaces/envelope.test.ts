@@ -1,4 +1,4 @@
-// What comes over the wire is read with doubt, and its words are found wherever people and models put them.
+// Input from the wire is validated, and texts are found under the names that people and models use.
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
@@ -32,7 +32,7 @@ describe("an envelope", () => {
     expect([flagged(undefined), flagged("x"), flagged({ code: "a", message: "b" })]).toEqual([[], [], []])
   })
 
-  it("says its words in many places", () => {
+  it("has its text under several names", () => {
     const words = (kind: string, payload: object) => textOf({ kind, payload: payload as never })
     expect(words("chat", { text: "a", message: "b" })).toBe("a")
     expect(words("reasoning/thought", { content: "a" })).toBe("a")
@@ -50,7 +50,7 @@ describe("an envelope", () => {
   })
 })
 
-it("what somebody may is guessed in their favour, and a plain no is a no", () => {
+it("unclear capabilities count as allowed, clearly missing ones do not", () => {
   const may = (...capabilities: unknown[]) => mayProbablySend(capabilities, "reasoning/cancel")
   expect([may("*"), may("reasoning/*"), may("reasoning.*"), may({ kind: ["chat", "**"] }), may("!chat"), may("/^reason/")]).toEqual([true, true, true, true, true, true])
   expect([may(), may("chat", "mcp/*"), may({ kind: "reasoning/start" }), may({}), may(7)]).toEqual([false, false, false, false, false])

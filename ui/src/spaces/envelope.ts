@@ -1,20 +1,20 @@
-// One envelope of a space as the gateway writes it (mew/v0.4), and where the words stand in it. Whatever comes over the
-// wire is read with doubt: what is not what it must be is left out, and nothing throws.
+// An envelope of a space as the gateway writes it (mew/v0.4), and access to its texts. Input from the wire is
+// validated: invalid fields are left out, and nothing throws.
 import type { Json } from "../api/types"
 
 export type Payload = Readonly<Record<string, Json | undefined>>
 
-/** Something that the gateway found to be seen about an envelope. */
+/** A remark of the gateway about an envelope. */
 export interface Flag {
   code: string
   message: string
 }
 
 export interface Envelope {
-  /** The order, and the key: the gateway's number in its space. 0 where it has none (a welcome, an error). */
+  /** The sequence number in the space, which is order and key. 0 if there is none (welcome, error). */
   seq: number
   id: string
-  /** Milliseconds since 1970, as its sender says. */
+  /** Milliseconds since 1970, by the sender's clock. */
   ts: number
   from: string
   to: readonly string[]
@@ -23,7 +23,7 @@ export interface Envelope {
   context: string | null
   payload: Payload
   flags: readonly Flag[]
-  /** What it said was taken away. */
+  /** Its content was erased. */
   erased: boolean
 }
 
@@ -55,7 +55,7 @@ const flags = (value: unknown): Flag[] =>
     isObject(one) && typeof one["code"] === "string" && typeof one["message"] === "string" ? [{ code: one["code"], message: one["message"] }] : [],
   )
 
-/** null: it is none. */
+/** Return the envelope, or null if the value is not one. */
 export function readEnvelope(value: unknown): Envelope | null {
   if (!isObject(value) || typeof value["kind"] !== "string") return null
   const { seq, id, from, kind, context, payload } = value
@@ -70,7 +70,7 @@ export function readEnvelope(value: unknown): Envelope | null {
     context: typeof context === "string" && context !== "" ? context : null,
     payload: isObject(payload) ? (payload as Payload) : {},
     flags: flags(value["flags"]),
-    // Not by the mark alone: its sender may have written that.
+    // The mark alone does not suffice: the sender may have written it.
     erased: value["erased"] === true && (!isObject(payload) || Object.keys(payload).length === 0),
   }
 }
@@ -93,10 +93,10 @@ const WORDS: Record<string, readonly string[]> = {
 }
 const ANY = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
 
-/** What stands in a table under a name that somebody chose: `constructor` stands in none. */
+/** Look up an own property, for names that come from outside (`constructor` is not found). */
 export const ownEntry = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
 
-/** What it says, wherever its sender put that; empty where it says nothing. */
+/** The text of an envelope, wherever the sender put it; empty if there is none. */
 export function textOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): string {
   for (const name of ownEntry(WORDS, kind) ?? ANY) {
     const value = payload[name]
@@ -107,20 +107,20 @@ export function textOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): s
   return ""
 }
 
-/** A text of the payload, or of what it says about itself (`metadata`). */
+/** A text of the payload or of its `metadata`. */
 export function textAt(payload: Payload, name: string): string | undefined {
   const own = payload[name] ?? metadataOf(payload)[name]
   return typeof own === "string" && own !== "" ? own : undefined
 }
 
-/** One text or several, as people and models write them. */
+/** One or several texts: both a string and a list of strings are accepted. */
 export const textsAt = (payload: Payload, name: string): string[] => texts(payload[name] ?? metadataOf(payload)[name])
 
 export const metadataOf = (payload: Payload): Payload => (isObject(payload["metadata"]) ? (payload["metadata"] as Payload) : {})
 
 const fraction = (value: unknown) => (typeof value === "number" && value >= 0 && value <= 1 ? value : undefined)
 
-/** How sure its sender says to be, from 0 to 1. */
+/** The sender's confidence, from 0 to 1. */
 export const confidenceOf = (payload: Payload): number | undefined => fraction(payload["confidence"]) ?? fraction(metadataOf(payload)["confidence"])
 
 export interface Range {
@@ -138,7 +138,7 @@ export function uncertaintyOf(payload: Payload): Range | undefined {
   return { low, high, ...(typeof value["source"] === "string" && { source: value["source"] }) }
 }
 
-/** The tool that it calls or proposes to call, or else the method. */
+/** The tool that is called or proposed, otherwise the method. */
 export function toolOf({ payload }: Pick<Envelope, "payload">): string {
   const { method, params } = payload
   const name = isObject(params) ? params["name"] : undefined
@@ -146,14 +146,14 @@ export function toolOf({ payload }: Pick<Envelope, "payload">): string {
   return typeof method === "string" && method !== "" ? method : "unknown method"
 }
 
-/** What the tool is called with. */
+/** The arguments of the tool call. */
 export function argumentsOf({ payload }: Pick<Envelope, "payload">): Json | undefined {
   const { method, params } = payload
   if (method === "tools/call" && isObject(params)) return params["arguments"] as Json | undefined
   return params
 }
 
-/** What came back, as short as it can be read: MCP wraps texts in blocks. */
+/** The result in a readable form: texts are taken out of MCP's content blocks. */
 export function resultOf({ payload }: Pick<Envelope, "payload">): Json | undefined {
   const { result, error } = payload
   if (error !== undefined && error !== null) return isObject(error) && typeof error["message"] === "string" ? error["message"] : error
@@ -170,11 +170,11 @@ export const isFailure = ({ payload }: Pick<Envelope, "payload">): boolean => {
   return (error !== undefined && error !== null) || (isObject(result) && result["isError"] === true)
 }
 
-/** Nobody answers a notification. */
+/** A notification gets no response. */
 export const expectsResponse = ({ payload }: Pick<Envelope, "payload">): boolean =>
   !(typeof payload["method"] === "string" && payload["method"].startsWith("notifications/"))
 
-/** Whether it says that nobody waits any more for the answer to the request that it correlates to. */
+/** Whether the envelope cancels the request that it correlates to. */
 export const isRequestCancellation = ({ kind, payload }: Pick<Envelope, "kind" | "payload">): boolean => kind === REQUEST && payload["method"] === "notifications/cancelled"
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -188,21 +188,21 @@ const REASONS: Readonly<Record<string, string>> = {
   other: "for another reason",
 }
 
-/** Why, in words: what programs write as a code is said as it is read. */
+/** The reason as text: codes are replaced by words. */
 export function reasonOf(payload: Payload): string | undefined {
   const reason = textAt(payload, "reason")
   if (reason === undefined) return undefined
   return ownEntry(REASONS, reason) ?? (/^[a-z0-9]+(_[a-z0-9]+)+$/.test(reason) ? reason.replaceAll("_", " ") : reason)
 }
 
-/** The thoughts that this one stands for. */
+/** The ids of the thoughts that this one summarizes. */
 export const compressedIds = ({ payload }: Pick<Envelope, "payload">): string[] => texts(metadataOf(payload)["compresses"])
 
 export interface Capability {
   kind?: unknown
 }
 
-/** Whether somebody with these capabilities may send that kind, as far as a page can say: the gateway decides. */
+/** Whether these capabilities probably allow that kind. The gateway decides. */
 export function mayProbablySend(capabilities: readonly unknown[], kind: string): boolean {
   return capabilities.some((one) => {
     const patterns = isObject(one) ? one["kind"] : one

@@ -1,4 +1,4 @@
-// What the gateway took and flagged is marked where it stands, with its reason, and nothing in that reason acts.
+// Flags of the gateway are shown with their reason as plain text.
 import { afterEach, expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"

@@ -1,4 +1,5 @@
-// The fold: it agrees with the gateway about every context, shows everything once, and is the same however it is fed.
+// The fold: it agrees with the gateway about every context, shows everything once, and does not depend on how it is
+// fed.
 import { readFileSync } from "node:fs"
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
@@ -35,7 +36,7 @@ function treeOf(context: Context): ExpectedTree {
 
 const answerId = ({ answer }: Context) => answer?.envelope.id ?? null
 
-/** What the gateway says, with what came back to a request at the request: that is where the page shows it. */
+/** The gateway's tree, with each response at its request, as the page shows it. */
 function expected(tree: ExpectedTree, home: ReadonlyMap<number, number>, ids: ReadonlyMap<string, string>): ExpectedTree {
   return {
     ...tree,
@@ -132,7 +133,7 @@ describe("a fold", () => {
   })
 })
 
-/** What of an item its own row shows. */
+/** The fields of an item that its own row shows. */
 function shownFields(item: Item): string {
   if (item.type === "envelope") return JSON.stringify([item.response?.seq, item.proposal?.status, item.compressed?.key])
   const { owner, start, status, confidence, count, waiting, conclusion, answer, participants } = item

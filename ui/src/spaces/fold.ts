@@ -1,12 +1,12 @@
-// What a space looks like at a place of its history: a fold of the envelopes up to there. The conversation, a lane for
-// each participant, the contexts of reasoning as trees, and what became of requests and proposals.
+// The state of a space at a position of its history, folded from the envelopes up to there: the conversation, a lane
+// for each participant, the contexts as trees, and the outcomes of requests and proposals.
 //
-// The rules of contexts are the gateway's own (docs/spaces.md): what it refused is not in the history, so nothing is
-// judged here. A history that begins in the middle is read too: what stands in a context whose start is not in it makes
-// an implicit one, and so does a conclusion.
+// The rules of contexts are the gateway's (docs/spaces.md). Envelopes that it rejected are not in the history, so
+// nothing is validated here. A history may begin in the middle: an envelope or a conclusion in a context without its
+// start creates an implicit context.
 //
-// What is folded is changed in place, and says so by its `rev`: whoever draws it compares that. To feed one by one or all
-// at once, from the beginning or from wherever the fold stands, gives the same.
+// Items are changed in place; `rev` is incremented with each change, and renderers compare it. Feeding one by one or
+// all at once, from the beginning or from any state, gives the same result.
 import {
   CANCEL, CONCLUSION, GATEWAY, PRESENCE, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
   compressedIds, confidenceOf, ownEntry, familyOf, isFailure, isRequestCancellation, textAt, uncertaintyOf, expectsResponse,
@@ -16,42 +16,42 @@ import type { Envelope, Range } from "./envelope"
 export type Status = "open" | "concluded" | "cancelled" | "abandoned"
 export type ProposalStatus = "open" | "fulfilled" | "rejected" | "withdrawn"
 
-/** Something that was said, and what became of it. */
+/** An envelope and what became of it. */
 export interface EnvelopeItem {
   readonly type: "envelope"
   readonly key: string
   readonly envelope: Envelope
-  /** Where it stands; null: in the conversation. */
+  /** The context it belongs to; null: the conversation. */
   readonly context: Context | null
-  /** The contexts that it came out of. */
+  /** The contexts that led to it. */
   readonly from: readonly Context[]
-  /** What it answers, where that is here. */
+  /** The item that it replies to, if it is loaded. */
   readonly answers: EnvelopeItem | null
-  /** What came back to a request. */
+  /** The response to a request. */
   response: Envelope | null
-  /** That whoever asked waits no more. */
+  /** The envelope with which the sender cancelled the request. */
   cancellation: Envelope | null
   proposal: { status: ProposalStatus; by: Envelope | null } | null
-  /** The thought that stands for this one. */
+  /** The thought that summarizes this one. */
   compressed: EnvelopeItem | null
-  /** How many thoughts this one stands for. */
+  /** The number of thoughts that this one summarizes. */
   compresses: number
   rev: number
 }
 
-/** A context of reasoning, with all that was said in it, and the contexts inside it where they were opened. */
+/** A context of reasoning, with its envelopes and sub-contexts. */
 export interface Context {
   readonly type: "context"
   readonly key: string
   readonly path: string
   readonly parent: Context | null
-  /** Who started it; of an implicit one, who first spoke in it. */
+  /** The sender of its start; in an implicit context, of its first envelope. */
   owner: string
-  /** null: nobody started it, or its start is not here. */
+  /** null if the context is implicit, or its start is not loaded. */
   start: Envelope | null
   status: Status
   triggers: readonly string[]
-  /** By the envelopes' own times. */
+  /** Times are the envelopes' timestamps, in milliseconds. */
   opened: number
   active: number
   ended: number | null
@@ -64,9 +64,9 @@ export interface Context {
   participants: string[]
   confidence: number | undefined
   uncertainty: Range | undefined
-  /** How many envelopes stand in it, and in those inside it. */
+  /** The number of envelopes in it and in its sub-contexts. */
   count: number
-  /** Requests in it, or inside it, to which nothing came back, and proposals that are open. */
+  /** Requests without a response and open proposals, in it and in its sub-contexts. */
   waiting: Set<EnvelopeItem>
   steps: Item[]
   rev: number
@@ -76,9 +76,9 @@ export type Item = EnvelopeItem | Context
 
 export interface Lane {
   readonly id: string
-  /** Contexts that it opened, what it asked for outside of any, and what it said. */
+  /** The contexts that it opened, and its requests and messages outside of contexts. */
   items: Item[]
-  /** It reasons or acts, rather than only speaks. */
+  /** It reasons or acts, and does not only send messages. */
   works: boolean
   open: Set<Context>
   waiting: Set<EnvelopeItem>
@@ -112,7 +112,7 @@ function ancestors(path: string): string[] {
   return paths
 }
 
-/** The one at that path, or the nearest that it stands in. */
+/** The context at that path, or its nearest ancestor. */
 function nearest(among: ReadonlyMap<string, Context>, path: string): Context | null {
   for (const one of [path, ...ancestors(path)]) {
     const context = among.get(one)
@@ -122,17 +122,17 @@ function nearest(among: ReadonlyMap<string, Context>, path: string): Context | n
 }
 
 export class Fold {
-  /** The number of the last envelope, and its time. */
+  /** The number and the time of the last envelope. */
   at = 0
   now = 0
   rev = 0
-  /** The conversation: what stands in no context, and each outermost context where it was opened. */
+  /** The conversation: envelopes outside of contexts, and each root context at the place where it was opened. */
   readonly main: Item[] = []
   readonly lanes = new Map<string, Lane>()
-  /** Who came and went, as far as it is here. */
+  /** Presence of participants, as far as it is loaded. */
   readonly present = new Map<string, boolean>()
 
-  /** Those that can be spoken of, by path; and where what is said in them is shown. */
+  /** `#contexts`: contexts that can be referenced, by path. `#trees`: where their envelopes are shown. */
   readonly #contexts = new Map<string, Context>()
   readonly #trees = new Map<string, Context>()
   readonly #names = new Map<string, string>()
@@ -147,12 +147,12 @@ export class Fold {
     return fold
   }
 
-  /** Where the envelope of that number stands: itself, the context that it opened, or the request that it answers. */
+  /** The item of a sequence number: the envelope, the context that it opened, or the request that it responds to. */
   find(seq: number): Item | undefined {
     return this.#bySeq.get(seq)
   }
 
-  /** The context that is called so, by its path or the id of its start. */
+  /** The context with that path, or with the id of its start. */
   context(name: string): Context | undefined {
     return this.#contexts.get(this.#resolve(name))
   }
@@ -306,7 +306,7 @@ export class Fold {
     for (const one of this.#open) {
       if (one === context || !one.path.startsWith(`${context.path}/`)) continue
       if (one.start === null) {
-        // It was never begun, and does not end otherwise: it is over with what it stands in.
+        // An implicit context has no end of its own: it ends with its parent.
         this.#contexts.delete(one.path)
         this.#markEnded(one, by)
         continue
@@ -333,10 +333,10 @@ export class Fold {
     }
   }
 
-  /** Something was said in it. */
+  /** Update a context with an envelope in it. */
   #recordActivity(context: Context, envelope: Envelope): void {
     if (envelope.kind === CONCLUSION) context.conclusion = envelope
-    // Who only did what it was asked for did not think along.
+    // A participant that only responded to a request did not take part in the reasoning.
     const thinks = envelope.kind !== RESPONSE && envelope.from !== GATEWAY
     if (thinks && !context.participants.includes(envelope.from)) context.participants.push(envelope.from)
     const confidence = familyOf(envelope.kind) === "reasoning" ? confidenceOf(envelope.payload) : undefined
@@ -351,7 +351,7 @@ export class Fold {
     this.#markChanged(context)
   }
 
-  /** It and what it stands in are to be drawn anew. */
+  /** Mark the context and its ancestors as changed. */
   #markChanged(context: Context): void {
     let root = context
     for (let one: Context | null = context; one; one = one.parent) {
@@ -361,7 +361,7 @@ export class Fold {
     this.#lane(root.owner).rev++
   }
 
-  // --- what is said
+  // --- envelopes
 
   #lane(id: string): Lane {
     let lane = this.lanes.get(id)
@@ -438,7 +438,7 @@ export class Fold {
     return item
   }
 
-  /** The response to what fulfilled a proposal is known by its own id too. */
+  /** The response to a request that fulfilled a proposal can be referenced by its own id. */
   #registerId(envelope: Envelope, item: EnvelopeItem): void {
     if (envelope.id !== "" && !this.#byId.has(envelope.id)) this.#byId.set(envelope.id, item)
   }
@@ -474,7 +474,7 @@ export class Fold {
     if (typeof id === "string" && (event === "join" || event === "leave")) this.present.set(id, event === "join")
   }
 
-  // --- what came out of what
+  // --- links between contexts and what they led to
 
   #links(envelope: Envelope, path: string | null): Context[] {
     if (!LINKED.has(envelope.kind)) return []
@@ -502,7 +502,7 @@ export class Fold {
   }
 }
 
-/** Whether anything came back, and how it went. */
+/** Whether a request got a response, and which. */
 export function outcomeOf(item: EnvelopeItem): "waiting" | "done" | "failed" | "given-up" | "none" {
   if (item.response) return isFailure(item.response) ? "failed" : "done"
   if (item.cancellation) return "given-up"

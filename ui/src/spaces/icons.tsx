@@ -1,4 +1,4 @@
-// The signs that only a space needs.
+// Icons that only a space uses.
 function icon(path: string, filled = false) {
   return function Icon() {
     return (

@@ -1,17 +1,17 @@
-// The envelopes of a space that are here, in order, without gap or repeat between the first and the last that were asked
-// for. (Numbers that are missing in between are what this reader may not see.)
+// The loaded envelopes of a space, in order, without duplicates, and complete between `from` and `to`. (Missing numbers
+// in between belong to envelopes that this participant may not see.)
 import type { Envelope } from "./envelope"
 
 export type Put = "nothing" | "appended" | "rebuilt"
 
 export class Log {
   readonly list: Envelope[] = []
-  /** From which number on all is here; 1: from the beginning. Infinity: nothing was read yet. */
+  /** The number from which on everything is loaded. 1: from the beginning; Infinity: nothing is loaded. */
   from = Number.POSITIVE_INFINITY
-  /** Up to which. */
+  /** The number up to which everything is loaded. */
   to = 0
 
-  /** Takes them in, whatever their order. `appended`: all of them come after what was here. */
+  /** Add envelopes in any order. `appended`: all of them come after the existing ones. */
   put(batch: Iterable<Envelope>): Put {
     let done: Put = "nothing"
     const late: Envelope[] = []
@@ -29,7 +29,7 @@ export class Log {
     return done
   }
 
-  /** How many of them have a number up to that. */
+  /** The number of envelopes with a sequence number up to `seq`. */
   count(seq: number): number {
     let low = 0
     let high = this.list.length

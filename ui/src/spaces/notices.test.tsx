@@ -1,5 +1,4 @@
-// How it is told what is no words: that they were taken away, that somebody came and went, why something was withdrawn,
-// that nobody waits any more, and who else is here.
+// Notices: erased content, presence, withdrawn proposals, cancelled requests, and who else is present.
 import { afterEach, describe, expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"
@@ -25,7 +24,7 @@ function itemAt(fold: Fold, seq: number): EnvelopeItem {
 }
 
 describe("what was erased", () => {
-  it("is read as such by its mark, where it says nothing besides", () => {
+  it("is recognized by its mark if the payload is empty", () => {
     const read = (more: object) => readEnvelope({ kind: "chat", ...more })?.erased
     expect([read({ erased: true, payload: {} }), read({ erased: true }), read({ erased: true, payload: { text: "x" } }), read({ payload: {} }), read({ erased: 1 })]).toEqual([true, true, false, false, false])
   })
@@ -47,7 +46,7 @@ describe("what was erased", () => {
   })
 })
 
-describe("comings and goings", () => {
+describe("presence notices", () => {
   const presence = (id: string, ...events: string[]) => events.map((event, index) => makeEnvelope({ seq: index + 1, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } }))
   it.each([
     [presence("a", "join"), ["a joined"]],
@@ -60,7 +59,7 @@ describe("comings and goings", () => {
   ])("are one line for each", (envelopes, lines) => {
     expect(presenceLines(envelopes).map(({ who, action }) => `${who.join(", ")} ${action}`)).toEqual(lines)
     const [last, ...before] = envelopes.toReversed()
-    if (!last) throw new Error("nothing is told")
+    if (!last) throw new Error("there are no envelopes")
     const more = before.toReversed().map((one) => itemAt(Fold.of([one]), one.seq))
     expect(draw(<Notice envelope={last} more={more} />).box.textContent).toBe(lines.join(" · "))
   })
@@ -71,7 +70,7 @@ it.each([
   ["too_many_cooks", "Withdrawn by mara: too many cooks"],
   ["Not today, snake_case", "Withdrawn by mara: Not today, snake_case"],
   [undefined, "Withdrawn by mara"],
-])("why a proposal was withdrawn is said in words", (reason, line) => {
+])("the reason of a withdrawn proposal is shown as text", (reason, line) => {
   const fold = Fold.of([
     makeEnvelope({ seq: 1, id: "p", kind: "mcp/proposal" }),
     makeEnvelope({ seq: 2, kind: "mcp/withdraw", correlation: ["p"], payload: reason === undefined ? {} : { reason } }),
@@ -79,15 +78,15 @@ it.each([
   const by = draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".proposal__by")
   for (const mark of by?.querySelectorAll("[aria-hidden]") ?? []) mark.remove()
   expect(by?.textContent).toBe(line)
-  // Whatever stands beside another thing in this line stands apart from it.
+  // One element, because the parts of a flex line are spaced apart.
   expect(by?.children).toHaveLength(1)
 })
 
-describe("a request whose asker waits no more", () => {
+describe("a request that its sender cancelled", () => {
   const request = makeEnvelope({ seq: 1, id: "c", kind: "mcp/request", payload: { method: "tools/call" } })
   const cancelled = (from: string) => makeEnvelope({ seq: 2, from, kind: "mcp/request", correlation: ["c"], payload: { method: "notifications/cancelled" } })
 
-  it("is given up, and no step of its own", () => {
+  it("is marked as cancelled, and the cancellation is not a step of its own", () => {
     const fold = Fold.of([request, cancelled("mara")])
     expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size, fold.main.length, fold.find(2)]).toEqual(["given-up", 0, 1, fold.find(1)])
     expect(draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".call__outcome")?.textContent).toBe("Cancelled")
@@ -97,13 +96,13 @@ describe("a request whose asker waits no more", () => {
     expect(outcomeOf(itemAt(Fold.of([request, cancelled("mara"), makeEnvelope({ seq: 3, from: "bob", kind: "mcp/response", correlation: ["c"] })]), 1))).toBe("done")
   })
 
-  it("is given up by nobody else", () => {
+  it("is not cancelled by another participant", () => {
     const fold = Fold.of([request, cancelled("bob")])
     expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size]).toEqual(["waiting", 1])
   })
 })
 
-it("also here is nobody who looks", () => {
+it("the list of others does not contain the user", () => {
   const people = ["mara", "bob"].map((id) => ({ id, present: true }))
   const strip = (me: string) => draw(<RoomContext value={{ me } as Room}><ParticipantBar people={people as never} lanes={[]} colourOf={() => 0} onPane={() => undefined} /></RoomContext>).box
   expect(strip("mara").querySelector(".strip__others")?.textContent).toBe("also here: bob")

@@ -1,4 +1,4 @@
-// The scrubber, and the log that it runs through.
+// Playback, and the log that it reads.
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
@@ -8,7 +8,7 @@ import { seqAt, activityBars, LIVE, LONGEST_PAUSE, advancePlayback, nextSeq } fr
 import type { Position } from "./playback"
 import { makeEnvelope, scripts } from "./testkit"
 
-/** Played through in pieces of time. */
+/** Play in several steps of time. */
 function through(list: readonly Envelope[], pieces: readonly number[], speed: number): Position {
   return pieces.reduce<Position>((scrub, passed) => advancePlayback(scrub, list, passed, speed).scrub, { mode: "playing", at: 0, waited: 0 })
 }
@@ -35,7 +35,7 @@ describe("playing", () => {
     const list = [makeEnvelope({ seq: 1, ts: 0 }), makeEnvelope({ seq: 2, ts: 1_000 }), makeEnvelope({ seq: 3, ts: 86_400_000 }), makeEnvelope({ seq: 4, ts: 5 })]
     const at = (ms: number, speed = 1) => seqAt(through(list, [ms], speed), 0)
     expect([at(0), at(999), at(1_000), at(1_000 + LONGEST_PAUSE - 1)]).toEqual([1, 1, 2, 2])
-    // A clock that went back is no pause.
+    // A clock that went back makes no pause.
     expect(at(1_000 + LONGEST_PAUSE)).toBe(4)
     expect([at(499, 2), at(500, 2)]).toEqual([1, 2])
     expect(advancePlayback({ mode: "playing", at: 4, waited: 0 }, list, 1, 1).ended).toBe(true)

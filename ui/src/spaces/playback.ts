@@ -1,5 +1,5 @@
-// Where in the history the page stands: at its living end, at a number, or on the way from one number to the next, at
-// the pace at which it was said. Pure: the time that passed is handed in.
+// The position of the page in the history: live, at a number, or playing at the original pace. Pure functions: the
+// elapsed time is a parameter.
 import type { Envelope } from "./envelope"
 
 export const SPEEDS = [1, 2, 5, 20] as const
@@ -8,12 +8,12 @@ export type Speed = (typeof SPEEDS)[number]
 export type Position =
   | { mode: "live" }
   | { mode: "paused"; at: number }
-  /** `waited`: of the pause before the next envelope, in its own time. */
+  /** `waited`: elapsed part of the pause before the next envelope, in milliseconds of the history. */
   | { mode: "playing"; at: number; waited: number }
 
 export const LIVE: Position = { mode: "live" }
 
-/** A pause is no longer than this, in milliseconds of the history: nobody watches a night go by. */
+/** Longer pauses are cut to this length, in milliseconds of the history. */
 export const LONGEST_PAUSE = 4_000
 
 export const seqAt = (scrub: Position, head: number) => (scrub.mode === "live" ? head : scrub.at)
@@ -30,14 +30,17 @@ function indexAfter(list: readonly Envelope[], at: number): number {
   return low
 }
 
-/** How long the pause before the envelope at `index` is. */
+/** The length of the pause before the envelope at `index`, in milliseconds. */
 function pauseBefore(list: readonly Envelope[], index: number): number {
   const before = list[index - 1]
   const after = list[index]
   return before && after ? Math.min(Math.max(after.ts - before.ts, 0), LONGEST_PAUSE) : 0
 }
 
-/** `passed` milliseconds later. Where nothing more is here it waits; `ended` says that it is at the end of the list. */
+/**
+ * The position after `passed` milliseconds. If no more envelopes are loaded, it waits; `ended` reports the end of the
+ * list.
+ */
 export function advancePlayback(scrub: Position, list: readonly Envelope[], passed: number, speed: number): { scrub: Position; ended: boolean } {
   if (scrub.mode !== "playing") return { scrub, ended: false }
   let index = indexAfter(list, scrub.at)
@@ -53,20 +56,20 @@ export function advancePlayback(scrub: Position, list: readonly Envelope[], pass
   return { scrub: { mode: "playing", at, waited: 0 }, ended: true }
 }
 
-/** One envelope on, or back. */
+/** The number of the next or the previous envelope. */
 export function nextSeq(at: number, list: readonly Envelope[], by: 1 | -1): number {
   const index = indexAfter(list, at)
   return by > 0 ? (list[index]?.seq ?? at) : (list[index - 2]?.seq ?? list[0]?.seq ?? at)
 }
 
 export interface Bar {
-  /** Who said most there; null: nobody, or it is not here. */
+  /** The most active participant; null if there is none, or nothing is loaded. */
   who: string | null
-  /** How much, of the busiest: from 0 to 1. */
+  /** The activity relative to the highest bar, from 0 to 1. */
   height: number
 }
 
-/** The history in so many bars, by number: how much of it is reasoning or talk, and whose. */
+/** The activity over the history in `count` bars, by sequence number, with the most active participant of each. */
 export function activityBars(list: readonly Envelope[], head: number, count: number): Bar[] {
   const most: Map<string, number>[] = Array.from({ length: count }, () => new Map<string, number>())
   const chars = new Array<number>(count).fill(0)

@@ -1,16 +1,16 @@
-// Who came and went, in as few words as it takes: successive comings and goings of one person are told as one.
+// Presence in few words: consecutive events of one participant are merged into one.
 import { PRESENCE } from "./envelope"
 import type { Envelope } from "./envelope"
 import type { Json } from "../api/types"
 
 export interface PresenceLine {
-  /** Who did the same; empty: it is not said who. */
+  /** The participants with the same action; an empty id is unknown. */
   who: string[]
   action: string
 }
 
 const SINGLE: Readonly<Record<string, string>> = { join: "joined", leave: "left" }
-/** By what came first, and whether what came last is the same. */
+/** By the first event, and whether the last event is of the same kind. */
 const REPEATED: Readonly<Record<string, readonly [string, string]>> = {
   join: ["joined and left", "joined, left and rejoined"],
   leave: ["left and rejoined", "left, rejoined and left"],
@@ -24,11 +24,14 @@ export function participantOf({ payload }: Envelope): Json | undefined {
 export const presenceEvent = ({ payload }: Envelope): "join" | "leave" | "invited" =>
   payload["event"] === "join" || payload["event"] === "leave" ? payload["event"] : "invited"
 
-/** Whether one line may tell of both. */
+/** Whether one line can describe both. */
 export const mayShareLine = (a: Envelope, b: Envelope) =>
   a.kind === PRESENCE && b.kind === PRESENCE && !a.erased && !b.erased && (presenceEvent(a) === "invited") === (presenceEvent(b) === "invited")
 
-/** Each in the place where it was first told of; those who did the same right after one another together. */
+/**
+ * One line for each action, in the order of each participant's first event; consecutive participants with the same
+ * action share a line.
+ */
 export function presenceLines(envelopes: readonly Envelope[]): PresenceLine[] {
   const events = new Map<string, string[]>()
   for (const envelope of envelopes) {

@@ -1,20 +1,20 @@
-// What every row of a space needs to know, and may do.
+// What every row of a space needs: identity, permissions, actions.
 import { createContext, useContext } from "react"
 
 import type { Context, Item, EnvelopeItem } from "./fold"
 
 export interface Room {
   me: string | null
-  /** The page stands at the living end: what is said and done here is said and done now. */
+  /** The page shows the present, so actions are possible. */
   live: boolean
-  /** Our clock minus the gateway's. */
+  /** The browser's clock minus the gateway's, in milliseconds. */
   skew: number
   mayCancel: boolean
   mayAsk: boolean
   mayChat: boolean
   colourOf: (who: string) => number
   toggle: (key: string, open: boolean) => void
-  /** Open whatever it stands in, and go there. */
+  /** Unfold the ancestors of the item and scroll to it. */
   show: (item: Item) => void
   cancel: (context: Context) => void
   approve: (proposal: EnvelopeItem) => void
@@ -31,13 +31,13 @@ const NO_ROOM: Room = {
 export const RoomContext = createContext(NO_ROOM)
 export const useRoom = () => useContext(RoomContext)
 
-/** The time at which the page stands, where that is not now. */
+/** The time of the position in the history; null if the page is live. */
 export const NowContext = createContext<number | null>(null)
 export const useNow = () => useContext(NowContext)
 
 const COLOURS = 8
 
-/** A colour for each of them: the same for as long as the page is open, and as a rule the next time. */
+/** Assign a colour to each name: stable while the page is open, and usually across visits. */
 export function colourAssigner(): (who: string) => number {
   const assigned = new Map<string, number>()
   const taken = new Set<number>()

@@ -1,4 +1,4 @@
-// What is drawn: by what is folded, filtered and searched.
+// Rows under folding, filters and search.
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
@@ -72,7 +72,7 @@ describe("the rows", () => {
     )
   })
 
-  it("keep in sight what somebody has to act on, folded or not", () => {
+  it("keep visible what waits for an action, folded or not", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
@@ -89,7 +89,7 @@ describe("the rows", () => {
     )
   })
 
-  it("lead to everything: where an item is said to be, it is", () => {
+  it("contain every item at the place that placeOf returns", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
@@ -106,13 +106,13 @@ describe("the rows", () => {
     )
   })
 
-  it("say in one line that several came", () => {
+  it("merge consecutive joins into one line", () => {
     const came = (seq: number, id: string) => makeEnvelope({ seq, from: "system:gateway", kind: "system/presence", payload: { event: "join", participant: { id } } })
     const rows = mainRows(Fold.of([came(1, "a"), came(2, "b"), makeEnvelope({ seq: 3 }), came(4, "c")]).main, ALL)
     expect(rows.map((row) => row.type === "item" && (row.before ?? []).length)).toEqual([1, 0, 0])
   })
 
-  it("say in one line that somebody came and went, however often", () => {
+  it("merge repeated presence of one participant into one line", () => {
     const presence = (seq: number, id: string, event: string) => makeEnvelope({ seq, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } })
     const often = Array.from({ length: 60 }, (_, index) => presence(index + 1, "alice", index % 2 === 0 ? "leave" : "join"))
     const rows = mainRows(Fold.of([...often, presence(61, "bob", "invited"), makeEnvelope({ seq: 62 })]).main, ALL)

@@ -1,11 +1,11 @@
-// What is drawn of a lane or of the conversation: its items as a flat list of rows, by what is folded and filtered. Flat,
-// so that only those near the screen need to be drawn, however deep the trees are.
+// The rows of a lane or of the conversation: its items as a flat list, folded and filtered. Because the list is flat,
+// only rows near the visible area need to be rendered, however deep the trees are.
 import { mayShareLine, participantOf } from "./presence"
 import { CANCEL, CONCLUSION, ownEntry, familyOf, textAt, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import type { Context, Item, EnvelopeItem } from "./fold"
 
-/** `full`: everything. `folded`: a line or two for each context. `main`: the conversation alone. */
+/** `full`: everything. `folded`: one or two lines for each context. `main`: only the conversation. */
 export type SpaceView = "full" | "folded" | "main"
 
 export const GROUPS = ["thoughts", "questions", "observations", "hypotheses", "conclusions", "tools", "chat", "notices"] as const
@@ -28,17 +28,17 @@ export function groupOf(kind: string): Group {
 
 export interface Filter {
   view: SpaceView
-  /** Who is not shown. */
+  /** Hidden participants. */
   without: ReadonlySet<string>
-  /** What is not shown. */
+  /** Hidden kinds. */
   hidden: ReadonlySet<Group>
-  /** Only what has these words, folded to lower case; empty: everything. */
+  /** Only rows that contain this text, in lower case; empty: all rows. */
   text: string
 }
 
 export const ALL: Filter = { view: "full", without: new Set(), hidden: new Set(), text: "" }
 
-/** What was folded or opened by hand, by key. */
+/** Contexts that the user folded or opened, by key. */
 export type Folds = ReadonlyMap<string, boolean>
 
 export type Row =
@@ -49,11 +49,11 @@ export type Row =
       item: EnvelopeItem
       depth: number
       rev: number
-      /** Others who came or went right before: one line says it of all. */
+      /** Preceding presence notices that are merged into this row. */
       before?: readonly EnvelopeItem[]
     }
 
-/** All the words of an envelope that a reader sees, in lower case. */
+/** All text of an envelope that a reader sees, in lower case. */
 export function searchableText(envelope: Envelope): string {
   return `${envelope.from} ${envelope.kind} ${strings(envelope.payload).join(" ")}`.toLowerCase()
 }
@@ -69,7 +69,7 @@ const matches = (item: EnvelopeItem, text: string) =>
 
 const startMatches = (context: Context, text: string) => context.start !== null && searchableText(context.start).includes(text)
 
-/** Whether a context is open that nobody folded or opened by hand. */
+/** Whether a context is open by default. */
 function isOpenByDefault(context: Context, last: boolean, filter: Filter): boolean {
   if (filter.text !== "") return true
   if (filter.view !== "full") return false
@@ -87,7 +87,7 @@ export function laneRows(items: readonly Item[], filter: Filter, folds: Folds): 
   return rows
 }
 
-/** The rows of the conversation: of each context one, which leads to its lane. */
+/** The rows of the conversation: one for each context, which links to its lane. */
 export function mainRows(items: readonly Item[], filter: Filter): Row[] {
   const rows: Row[] = []
   for (const item of items) {
@@ -104,7 +104,7 @@ const NO_FOLDS: Folds = new Map()
 const MOST_GATHERED = 100
 const MOST_NAMED = 12
 
-/** The last two rows become one where both say that somebody came or went. */
+/** Merge the last two rows if both are presence notices. */
 function mergePresence(rows: Row[]): void {
   const [before, last] = rows.slice(-2)
   if (before?.type !== "item" || last?.type !== "item") return
@@ -124,7 +124,7 @@ function addItem(rows: Row[], item: EnvelopeItem, depth: number, filter: Filter,
   return true
 }
 
-/** Whether there is anything of it to be seen. */
+/** Add a context and its steps; return whether anything of it is visible. */
 function addContext(rows: Row[], context: Context, depth: number, last: boolean, filter: Filter, folds: Folds): boolean {
   const open = folds.get(context.key) ?? isOpenByDefault(context, last, filter)
   const place = rows.length
@@ -136,9 +136,9 @@ function addContext(rows: Row[], context: Context, depth: number, last: boolean,
       any = any || shown
     }
   } else {
-    // Whatever somebody has to act on is in sight, folded or not.
+    // What waits for an action is visible, even if the context is folded.
     for (const waiting of context.waiting) any = addItem(rows, waiting, depth + 1, filter, folds) || any
-    // What is folded and has the words is found all the same.
+    // A folded context that contains the text is a match, too.
     if (filter.text !== "" && !any) any = containsText(context, filter.text)
   }
   if (filter.text !== "" && !any && !startMatches(context, filter.text)) {
@@ -151,7 +151,7 @@ function addContext(rows: Row[], context: Context, depth: number, last: boolean,
 const containsText = (context: Context, text: string): boolean =>
   context.steps.some((step) => (step.type === "envelope" ? matches(step, text) : startMatches(step, text) || containsText(step, text)))
 
-/** The key of the row in which an item stands, and those of the contexts that must be open for it to be seen. */
+/** The key of an item's row, its lane, and the contexts that must be open for it to be visible. */
 export function placeOf(item: Item): { key: string; lane: string | null; within: Context[] } {
   const chain: Context[] = []
   for (let one = item.type === "envelope" ? item.context : item.parent; one; one = one.parent) chain.push(one)
@@ -159,7 +159,7 @@ export function placeOf(item: Item): { key: string; lane: string | null; within:
   return { key: item.key, lane: root?.owner ?? null, within: chain }
 }
 
-/** What a context is called: what its start says, or where it stands. */
+/** The title of a context: the text of its start, or the last segment of its path. */
 export function titleOf(context: Context): string {
   if (context.start?.erased) return "(erased)"
   const text = context.start ? textOf(context.start) || (textAt(context.start.payload, "goal") ?? "") : ""

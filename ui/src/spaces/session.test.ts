@@ -1,4 +1,4 @@
-// A sitting: what comes over a socket that may break, and a history that is read beside it, become one log.
+// A session: envelopes from a socket that may break and from the history over HTTP become one log.
 import fc from "fast-check"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 
@@ -28,7 +28,7 @@ class Wire implements Socket {
   }
 }
 
-/** A gateway of which a reader gets pages of so many. */
+/** A history that is served in pages of `size` envelopes. */
 function pagedHistory(all: readonly Envelope[], size: number): History {
   return {
     page: ({ after = 0, before = Number.POSITIVE_INFINITY, newest = false }) => {
@@ -64,7 +64,7 @@ const settle = () => vi.advanceTimersByTimeAsync(5)
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-describe("a sitting", () => {
+describe("a session", () => {
   it("joins by its first frame, and has the end of the history", async () => {
     const all = Array.from({ length: 40 }, (_, index) => makeEnvelope({ seq: index + 1 }))
     const { session, wire } = startSession(all)
@@ -113,7 +113,7 @@ describe("a sitting", () => {
     )
   })
 
-  it("reads what it was too slow for", async () => {
+  it("reads the envelopes of a gap", async () => {
     const all = Array.from({ length: 30 }, (_, index) => makeEnvelope({ seq: index + 1 }))
     const { session, wire } = startSession(all)
     wire().welcome(4)
@@ -125,7 +125,7 @@ describe("a sitting", () => {
     session.leave()
   })
 
-  it("begins anew where the space is another by its name, and says so once", async () => {
+  it("starts again if the space was replaced by another with the same name, and reports it once", async () => {
     const before = Array.from({ length: 9 }, (_, index) => makeEnvelope({ seq: index + 1, id: `old-${index}` }))
     const stored = [...before]
     const wires: Wire[] = []
@@ -157,7 +157,7 @@ describe("a sitting", () => {
     session.leave()
   })
 
-  it("does not try again with a token that is not taken, and says why", async () => {
+  it("does not retry with a rejected token, and shows the reason", async () => {
     const { session, wires, wire } = startSession()
     wire().onopen?.(undefined as never)
     wire().say({ kind: "system/error", payload: { error: "unauthorized", message: "no such space or token" } })
@@ -169,7 +169,7 @@ describe("a sitting", () => {
 })
 
 describe("the page at any number", () => {
-  it("is what it would be if nothing had been said since, on whatever way one comes there", async () => {
+  it("equals the fold of the envelopes up to it, however it is reached", async () => {
     await fc.assert(
       fc.asyncProperty(scripts, fc.array(fc.nat(), { maxLength: 8 }), async (all, jumps) => {
         const { session, wire } = startSession(all, 5)
@@ -224,8 +224,8 @@ describe("the page at any number", () => {
   })
 })
 
-describe("what is said", () => {
-  it("waits for its echo, is sent again after a break under the same id, and is told of when it is refused", async () => {
+describe("sending", () => {
+  it("is pending until its echo, is sent again under the same id after a reconnect, and reports a rejection", async () => {
     const { session, wires, wire } = startSession()
     wire().welcome(0)
     await settle()

@@ -1,11 +1,11 @@
-// One participant's sitting in a space: the socket, the envelopes that came, where in the history the page stands, and
-// what is being said. Whoever draws it subscribes, and reads `snapshot`.
+// The session of one participant in a space: the socket, the envelopes, the position in the history, and pending
+// messages. Components subscribe and read `snapshot`.
 //
-// * It joins by its first frame: the token is in no address. What the socket brings has numbers from the welcome on; what
-//   was said before is read over HTTP. Both end up in one log, so a gap that the gateway tells of is read the same way.
-// * A socket that breaks is opened again, from the last number on. What was sent and not heard is sent again under its
-//   id, which the gateway knows.
-// * What comes is folded a few times a second, not envelope by envelope.
+// * The first frame joins; the token is in no URL. The socket delivers envelopes from the welcome on; earlier ones are
+//   read over HTTP. Both go into one log, so a gap that the gateway reports is filled the same way.
+// * A broken socket is opened again from the last number on. Messages that were sent but not echoed are sent again
+//   under the same id, which the gateway recognizes.
+// * Envelopes are folded in batches, a few times a second.
 import { ApiError } from "../api/client"
 import type { Json } from "../api/types"
 import { historyOf } from "./api"
@@ -18,7 +18,7 @@ import { Log } from "./log"
 import { seqAt, LIVE, advancePlayback, nextSeq } from "./playback"
 import type { Position, Speed } from "./playback"
 
-/** What of a WebSocket is used here. */
+/** The part of WebSocket that is used here. */
 export interface Socket {
   onopen: ((event: never) => void) | null
   onmessage: ((event: { data: unknown }) => void) | null
@@ -35,28 +35,28 @@ export interface Person {
 export interface Pending {
   id: string
   text: string
-  /** What was wrong with it; absent: it is on its way. */
+  /** Why it failed; absent while it is on its way. */
   failure?: string
 }
 
 export interface Snapshot {
   phase: "joining" | "open" | "reconnecting" | "refused"
-  /** Why it was refused, or what else went wrong. */
+  /** Why the session was rejected, or another error. */
   problem: string | null
   me: string | null
   capabilities: readonly unknown[]
   people: readonly Person[]
   head: number
-  /** From which number on all is here. */
+  /** The number from which on everything is loaded. */
   from: number
   reading: boolean
   scrub: Position
   speed: Speed
   fold: Fold
-  /** What the fold is of; for the picture of it. */
+  /** The envelopes of the fold, for the activity bars. */
   list: readonly Envelope[]
   pending: readonly Pending[]
-  /** The clock of the gateway minus ours. */
+  /** The gateway's clock minus the browser's, in milliseconds. */
   skew: number
 }
 
@@ -65,17 +65,17 @@ export interface Options {
   token: string
   open: () => Socket
   history?: History
-  /** Frames are gathered for so many milliseconds. */
+  /** Frames are collected for this time before they are folded, in milliseconds. */
   gather?: number
   random?: () => string
 }
 
-/** What the gateway gives at once, and how far back is read without a jump. */
+/** The page size of the gateway, and how far back is read page by page without a jump. */
 const PAGE = 500
 const NEAR = 8 * PAGE
 const MAX_RETRY_MS = 10_000
 const TICK_MS = 50
-/** Why nothing is tried again: no frame it took for a join, a token that is not taken, sent away, no such space. */
+/** Close codes without a retry: invalid join frame, invalid token, removed from the space, no such space. */
 const FINAL = new Set([4400, 4401, 4403, 4404])
 
 const HISTORY_FAILED = "Earlier messages could not be loaded."
@@ -91,7 +91,7 @@ export class SpaceSession {
   readonly #options: Options
   readonly #history: History
   #log = new Log()
-  /** A piece of the history far from what is here, while the page stands in it. */
+  /** A part of the history that is not adjacent to the loaded one, while the page shows it. */
   #distantLog: Log | null = null
   #fold = new Fold()
   #past: { fold: Fold; log: Log } | null = null
@@ -141,14 +141,14 @@ export class SpaceSession {
     socket?.close()
   }
 
-  // --- where the page stands
+  // --- the position in the history
 
   live(): void {
     this.#distantLog = null
     this.#moveTo(LIVE)
   }
 
-  /** Stand still at that number. What is not here is read. */
+  /** Stop at that number, and load what is missing. */
   goTo(seq: number): void {
     const at = Math.max(1, Math.min(seq, this.#state.head))
     this.#moveTo({ mode: "paused", at })
@@ -176,7 +176,7 @@ export class SpaceSession {
     this.#update({ speed })
   }
 
-  /** Read what was said before the first that is here. */
+  /** Load the page before the first loaded envelope. */
   async earlier(): Promise<void> {
     const log = this.#currentLog
     if (this.#reading > 0 || log.from <= 1) return
@@ -207,7 +207,7 @@ export class SpaceSession {
     if (ended && this.#distantLog) void this.#loadAfter(this.#distantLog)
     else if (ended) return this.live()
     if (scrub.mode !== "live" && this.#state.scrub.mode !== "live" && scrub.at === this.#state.scrub.at) {
-      // Nothing to be seen of it, but the pause goes on.
+      // Nothing visible changed; only the pause advanced.
       this.#state = { ...this.#state, scrub }
       return
     }
@@ -241,20 +241,20 @@ export class SpaceSession {
     })
   }
 
-  /** The end of the history: so much that contexts have their beginnings, as a rule. */
+  /** Load the end of the history: two pages, so that most contexts have their start. */
   async #loadEnd(): Promise<void> {
     await this.#loadBefore(this.#log)
     if (this.#log.from > 1) await this.#loadBefore(this.#log)
   }
 
-  /** One page before the first that is here. */
+  /** Load the page before the first envelope of the log. */
   async #loadBefore(log: Log): Promise<void> {
     const page = await this.#history.page({ before: Number.isFinite(log.from) ? log.from : this.#state.head + 1, limit: PAGE, newest: true })
     if (log.put(page.envelopes) !== "nothing") this.#invalidate(log)
     log.from = page.more ? Math.min(log.from, page.first ?? page.envelopes[0]?.seq ?? 1) : 1
   }
 
-  /** One page after the last of a piece that is far away, until it meets the rest. */
+  /** Load the page after the last envelope of a distant part, until it meets the rest. */
   async #loadAfter(log: Log): Promise<void> {
     await this.#whileReading(async () => {
       const page = await this.#history.page({ after: log.to, limit: PAGE })
@@ -268,7 +268,7 @@ export class SpaceSession {
     })
   }
 
-  /** Envelopes came that do not stand at the end: what was folded is of no use. */
+  /** Envelopes were inserted before the end: fold the log again. */
   #invalidate(log: Log): void {
     if (log === this.#log) this.#fold = Fold.of(log.list)
     if (this.#past?.log === log) this.#past = null
@@ -287,7 +287,7 @@ export class SpaceSession {
     }
   }
 
-  /** The page as it was, or is, where it stands. */
+  /** The fold at a position. */
   #foldAt(scrub: Position): Fold {
     if (scrub.mode === "live") {
       this.#past = null
@@ -325,7 +325,8 @@ export class SpaceSession {
       this.#flushNow()
       if (this.#left) return
       if (FINAL.has(code)) {
-        // Before it was in, the gateway said why; afterwards the reason is a sentence.
+        // Before the join succeeded, the gateway sent the reason as an error; afterwards the close reason is a
+        // sentence.
         const why = this.#joined ? reason : (this.#state.problem ?? reason)
         this.#update({ phase: "refused", problem: why || "The gateway rejected this token." })
         return
@@ -336,7 +337,7 @@ export class SpaceSession {
     }
   }
 
-  /** Now, not when its time has come: the network is there again, or somebody looks. */
+  /** Reconnect now: the network is back, or the page became visible. */
   readonly reconnectNow = () => {
     if (!this.#left && !this.#socket && this.#state.phase !== "refused") this.#connect()
   }
@@ -375,12 +376,12 @@ export class SpaceSession {
       head: Math.max(this.#state.head, typeof head === "number" ? head : 0),
       skew: ts > 0 ? ts - Date.now() : 0,
     })
-    // A welcome that only says that somebody may do more brings nothing else.
+    // A welcome on an open connection only updates the capabilities.
     if (isNewConnection) for (const text of this.#sent.values()) this.#socket?.send(text)
     if (!Number.isFinite(this.#log.from)) void this.#whileReading(() => this.#loadEnd())
   }
 
-  /** Nothing of what was here is of this space. */
+  /** Discard everything: the space was replaced. */
   #reset(): void {
     this.#generation++
     this.#log = new Log()
@@ -393,7 +394,8 @@ export class SpaceSession {
 
   #handleError(envelope: Envelope): void {
     const message = textOf(envelope) || "The gateway rejected this message."
-    // Of what is too large, only the beginning is looked into: if its id is not there, its size tells which it was.
+    // The gateway reads only the beginning of a message that is too large; if the id is not in it, the largest one is
+    // meant.
     const about = envelope.correlation.find((id) => this.#sent.has(id)) ?? (envelope.payload["code"] === "too_large" ? this.#largest() : undefined)
     if (about === undefined) {
       this.#update({ problem: message })
@@ -401,7 +403,7 @@ export class SpaceSession {
     }
     this.#sent.delete(about)
     const pending = this.#state.pending.map((one) => (one.id === about ? { ...one, failure: message } : one))
-    // What has no words of its own (a cancel, say) is told of where everything is.
+    // What is not a chat message (a cancel, for example) has no pending entry; its error is shown in the banner.
     this.#update(pending.some((one) => one.id === about) ? { pending } : { problem: message })
   }
 
@@ -449,14 +451,14 @@ export class SpaceSession {
     if (typeof who?.id === "string" && (payload["event"] === "join" || payload["event"] === "leave")) this.#people.set(who.id, payload["event"] === "join")
   }
 
-  // --- saying something
+  // --- sending
 
   sendMessage(text: string, more: { to?: string; answers?: string } = {}): void {
     const id = this.#send("chat", { text }, { ...(more.to && { to: [more.to] }), ...(more.answers && { correlation_id: [more.answers] }) })
     this.#update({ pending: [...this.#state.pending, { id, text }] })
   }
 
-  /** What failed is taken away again. */
+  /** Remove a failed message. */
   discard(id: string): void {
     this.#update({ pending: this.#state.pending.filter((one) => one.id !== id) })
   }

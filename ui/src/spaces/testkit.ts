@@ -1,4 +1,4 @@
-// Conversations for tests: by hand, and any that there could be.
+// Conversations for tests: by hand, and generated.
 import fc from "fast-check"
 
 import type { Envelope, Payload } from "./envelope"
@@ -25,7 +25,7 @@ const one = fc.record({
   hole: fc.nat(2),
 })
 
-/** Any conversation, in order, with holes in its numbers. */
+/** Any conversation, in order, with gaps in its numbers. */
 export const scripts: fc.Arbitrary<Envelope[]> = fc.array(one, { maxLength: 40 }).map((rows) => {
   let seq = 0
   let ts = 1_700_000_000_000
@@ -37,7 +37,7 @@ const drawn = (item: Item): unknown =>
     ? [item.key, item.response?.seq, item.cancellation?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
     : [item.key, item.owner, item.start?.seq, item.status, item.ended, item.confidence, item.count, item.answer?.key, item.ledTo.map(({ key }) => key), item.waiting.size, item.participants, item.steps.map(drawn)]
 
-/** All that a fold says, as data. */
+/** The state of a fold as plain data. */
 export const picture = (fold: Fold): unknown => ({
   at: fold.at,
   now: fold.now,

@@ -41,7 +41,7 @@ function setUp(client: Partial<Options["client"]>) {
     },
     now: () => 1000,
   })
-  // What the overlay showed just before the final event.
+  // The overlay just before the final event.
   const overlays: unknown[] = []
   manager.connect({
     commit: (action) => {
@@ -70,12 +70,12 @@ async function whole({ frames }: Recorded) {
 }
 
 describe("the session", () => {
-  test("what somebody else went on with is loaded, and the question is asked after it when it is tried again", async () => {
+  test("a conversation that another client continued is loaded, and a retry asks after its last answer", async () => {
     const bodies: unknown[] = []
     const one = setUp({
       ask: (body) => {
         bodies.push(body)
-        return Promise.reject(new ApiError("somebody else went on", 409))
+        return Promise.reject(new ApiError("the conversation has moved on", 409))
       },
     })
     const moved: string[] = []
@@ -114,7 +114,7 @@ describe("the session", () => {
       fc.asyncProperty(plans, fc.array(fc.tuple(fc.nat(3000), fc.boolean(), fc.nat(3)), { minLength: 1, maxLength: 5 }), async (plan, cuts) => {
         const recorded = record(plan, "completed")
         const straight = await whole(recorded)
-        // The first connection brings message_started at least: before it there is nothing to go on from.
+        // The first connection delivers message_started at least: without it there is nothing to resume.
         const start = recorded.frames[0]?.length ?? 0
         let connection = 0
         const answer = (from: number) => {
@@ -125,7 +125,7 @@ describe("the session", () => {
         }
         const one = setUp({
           ask: () => answer(0),
-          // A server that tells again some of what was seen does no harm.
+          // A server that repeats some frames does no harm.
           read: (_, after) => answer(Math.max(0, Number(after) + 1 - (cuts[connection]?.[2] ?? 0))),
         })
         one.manager.ask({ text: "Why?" })
@@ -162,7 +162,7 @@ describe("the session", () => {
     expect(one.manager.keyOf("ask_1")).toBe(key)
   })
 
-  test("stop is told to the gateway as soon as the answer has a name, once", async () => {
+  test("stop is sent to the gateway once, as soon as the answer has an id", async () => {
     const { frames, final } = record(PLAN, "cancelled")
     let begin = () => undefined as void
     const cancelled: string[] = []
@@ -217,7 +217,7 @@ describe("the session", () => {
     expect(bodies[1]).toEqual({ text: "Why?", conversation_id: CHAT, replaces: EVENT })
   })
 
-  test("a question that is not taken says why; a retry asks again", async () => {
+  test("a rejected question shows the reason; a retry asks again", async () => {
     let tries = 0
     const one = setUp({
       ask: () => (++tries === 1 ? Promise.reject(new ApiError("An answer is still being written here.", 409, "conversation_busy")) : Promise.resolve(stream(record(PLAN).frames))),
@@ -229,7 +229,7 @@ describe("the session", () => {
     await settled(() => one.commits.length === 1)
   })
 
-  test("who is no longer signed in is told so", async () => {
+  test("a 401 reports that the user is signed out", async () => {
     const one = setUp({ ask: () => Promise.reject(new ApiError("No.", 401)) })
     one.manager.ask({ text: "Why?" })
     await settled(() => one.signedOut.mock.calls.length > 0)
@@ -280,7 +280,7 @@ describe("the session", () => {
   test.each([
     ["that the page does not have", false, 1],
     ["to an earlier question that said the same", true, 2],
-  ])("a retry looks first whether the answer came unheard: one %s", async (_, has, times) => {
+  ])("a retry first looks for an answer to the question: one %s", async (_, has, times) => {
     const recorded = record(PLAN)
     let up = false
     const questionEventId = recorded.final.id.replace("evt_", "ask_")
@@ -308,7 +308,7 @@ describe("the session", () => {
     expect(ask).toHaveBeenCalledTimes(times)
   })
 
-  test("an answer that was to be stopped before it had a name, and is found in its conversation, is stopped", async () => {
+  test("an answer that was stopped before it had an id, and is found in its conversation, is stopped", async () => {
     const recorded = record(PLAN, "cancelled")
     const cancel = vi.fn(() => Promise.resolve({ id: EVENT, status: "cancelled" as const }))
     const loaded: OpenConversation = {
@@ -331,7 +331,7 @@ describe("the session", () => {
     expect(cancel.mock.calls).toEqual([[EVENT]])
   })
 
-  test("an answer that is not there any more is said to be so, and can be looked for again", async () => {
+  test("an answer that does not exist is reported, and can be retried", async () => {
     let there = false
     const one = setUp({ read: () => (there ? Promise.resolve(stream(record(PLAN).frames)) : Promise.reject(new ApiError("There is no such event.", 404))) })
     one.manager.resume(CHAT, EVENT)

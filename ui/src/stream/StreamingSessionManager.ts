@@ -1,6 +1,6 @@
-// The one answer under way on this page: asks, hands its frames to the streaming bus, stops it, takes it up again after
-// a reload, and hands message_final to the store. How it is read over lost connections is in answerFrames, what becomes
-// of it in advance. Leaving the conversation only stops reading: the gateway goes on, and coming back takes it up again.
+// Manages the answer in progress on this page: asks, passes its frames to the streaming bus, stops it, resumes it after
+// a reload, and passes message_final to the store. Reconnection is in answerFrames.ts, the state machine in
+// pendingAnswer.ts. Leaving the conversation only stops reading: the gateway continues, and returning resumes.
 import { ApiError } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
@@ -19,23 +19,23 @@ export interface Options {
   now?: () => number
 }
 
-/** What the page does with what comes. */
+/** Callbacks into the page. */
 export interface Page {
-  /** Writes to the store; the page shows it when this returns. */
+  /** Write to the store; the page is rendered when this returns. */
   commit: (action: Action) => void
   /** Whether the store has this event. */
   has?: (eventId: string) => boolean
   /** The last answer of the conversation, as the page shows it. */
   newest?: (conversationId: string) => string | undefined
-  /** The conversation is not as the page has it: somebody else went on in it. */
+  /** The conversation has changed: another client continued it. */
   onMoved?: (conversationId: string) => void
-  /** A conversation has got an answer under way or a final one: lists may be read again. */
+  /** A conversation got an answer, pending or final: lists should be loaded again. */
   onConversation?: (conversationId: string) => void
-  /** Who asks is not, or no longer, signed in. */
+  /** The user is not, or no longer, signed in. */
   onSignedOut?: () => void
 }
 
-/** The reading of one answer; it stands still while a retry is offered. */
+/** The reader of one answer; it pauses while a retry is offered. */
 interface Reading {
   frames: AsyncGenerator<ConnectionEvent, void>
   abort: AbortController
@@ -51,7 +51,7 @@ export class StreamingSessionManager {
 
   constructor(private readonly options: Options) {}
 
-  // --- what the page asks
+  // --- interface for the page
 
   connect(page: Page): () => void {
     this.page = page
@@ -71,19 +71,19 @@ export class StreamingSessionManager {
     return this.pending !== null && isLive(this.pending)
   }
 
-  /** What an event's place on the page is called; the same before and after its final event. */
+  /** The React key of an event; the same before and after its final event. */
   keyOf(eventId: string): string {
     const question = questionId(eventId)
     return this.keys.get(question) ?? question
   }
 
-  // --- what people do
+  // --- user actions
 
   ask(body: AskBody): void {
     this.start(body, (signal) => this.options.client.ask(body, signal))
   }
 
-  /** Takes up an answer that was found under way. */
+  /** Resume an answer that is in progress. */
   resume(conversation_id: string, event_id: string): void {
     if (this.streaming && this.pending?.event_id === event_id) return
     this.leave()
@@ -91,7 +91,7 @@ export class StreamingSessionManager {
     this.begin((signal) => this.options.client.read(event_id, null, signal))
   }
 
-  /** After a failure of the connection or of the question itself. */
+  /** Try again after a connection or question failed. */
   retry(): void {
     const pending = this.pending
     if (!pending || isLive(pending)) return
@@ -116,7 +116,7 @@ export class StreamingSessionManager {
     this.apply({ type: "stopped" })
   }
 
-  /** Stops reading; the answer goes on without this page. */
+  /** Stop reading; the answer continues without this page. */
   leave(): void {
     this.reading?.abort.abort()
     this.reading = null
@@ -125,7 +125,7 @@ export class StreamingSessionManager {
     if (eventId) this.options.bus.clear(eventId)
   }
 
-  // --- how it is read
+  // --- reading
 
   private start(body: AskBody, open: (signal: AbortSignal) => Promise<OpenStream>): void {
     this.leave()
@@ -135,7 +135,10 @@ export class StreamingSessionManager {
     this.begin(open)
   }
 
-  /** The gateway may have taken it the first time, unheard: then its answer is read, and nothing is asked twice. */
+  /**
+   * The gateway may have accepted the first attempt although no response arrived. Then its answer is read, and the
+   * question is not asked twice.
+   */
   private askUnlessTaken(body: AskBody): void {
     this.start(body, async (signal) => {
       const event_id = this.pending && (await this.findTaken(this.pending, signal))
@@ -166,7 +169,7 @@ export class StreamingSessionManager {
     void this.follow(this.reading)
   }
 
-  /** Until it is over, or nothing more comes by itself. */
+  /** Read until the answer has ended, or until a retry is needed. */
   private async follow({ frames, abort: { signal } }: Reading): Promise<void> {
     let next = await frames.next()
     while (!next.done && !signal.aborted) {
@@ -178,13 +181,13 @@ export class StreamingSessionManager {
       }
       if (signal.aborted) break
       if (!this.streaming) return
-      // A frame that could not be taken is a lost connection: it is read on after it.
+      // A frame that could not be processed counts as a lost connection: reading continues after it.
       next = await (failure === undefined ? frames.next() : frames.throw(failure))
     }
     await frames.return()
   }
 
-  /** Whether it was the end. */
+  /** Return whether the answer has ended. */
   private async handle(event: ConnectionEvent, signal: AbortSignal): Promise<boolean> {
     switch (event.kind) {
       case "frame":
@@ -204,7 +207,7 @@ export class StreamingSessionManager {
     }
   }
 
-  /** Whether it was the end. */
+  /** Return whether the answer has ended. */
   private takeFrame(data: string): boolean {
     let event: StreamEvent
     try {
@@ -246,14 +249,14 @@ export class StreamingSessionManager {
       if (event_id === null) return this.handleRefused(failure)
       this.apply({ type: "located", event_id })
     } else {
-      // Nothing follows the error: the answer could not be kept.
+      // The stream ended after the error without message_final: the answer could not be saved.
       const error = this.options.bus.message(pending.event_id)?.error
       if (failure === null && !fresh && error !== undefined) return this.apply({ type: "refused", error })
     }
     this.apply({ type: "broken" })
   }
 
-  /** The question was sent, but no answer came back: has the gateway taken it? */
+  /** The question was sent, but there was no response: return the answer's id if the gateway accepted it. */
   private async findTaken(pending: PendingAnswer, signal: AbortSignal): Promise<string | null> {
     if (pending.conversation_id === null) return null
     let loaded: OpenConversation
@@ -265,7 +268,7 @@ export class StreamingSessionManager {
     const lastQuestion = loaded.events.findLast((one) => one.role === "user")
     if (lastQuestion?.role !== "user" || questionText(lastQuestion) !== pending.question?.text) return null
     const answer = answerId(lastQuestion.id)
-    // One that the page has is of an earlier question, which said the same.
+    // An answer that the page already has belongs to an earlier question with the same text.
     return loaded.active === answer || this.page?.has?.(answer) === false ? answer : null
   }
 
@@ -299,7 +302,7 @@ export class StreamingSessionManager {
     if (!before) return
     const now = advance(before, event)
     this.set(now)
-    // What was to be stopped before it had a name can be stopped as soon as it has one.
+    // A stop that was requested before the answer had an id is sent as soon as it has one.
     if (answerToStop(now) && !answerToStop(before)) void this.cancel(answerToStop(now))
   }
 
@@ -310,5 +313,5 @@ export class StreamingSessionManager {
   }
 }
 
-/** The answer that is to be stopped, once it has a name; else empty. */
+/** The id of the answer to stop, or an empty string. */
 const answerToStop = (pending: PendingAnswer) => (pending.stopping && pending.event_id) || ""

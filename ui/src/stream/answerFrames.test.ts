@@ -1,4 +1,4 @@
-// One answer over many connections. (That any cut gives the same answer is a property of the whole session's tests.)
+// One answer over many connections. (That any cut gives the same answer is tested with the session manager.)
 import { describe, expect, test } from "vitest"
 
 import { ApiError } from "../api/client"
@@ -24,7 +24,7 @@ function reading(open: () => Promise<OpenStream>, read: (after: string | null) =
 }
 
 describe("the frames of an answer", () => {
-  test("are read on from the last that was seen, and none is told twice", async () => {
+  test("resume after the last one, and none is repeated", async () => {
     const after: (string | null)[] = []
     const one = reading(
       () => brought(0, 1),

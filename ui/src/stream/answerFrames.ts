@@ -1,5 +1,5 @@
-// The frames of one answer, over as many connections as it takes: after a lost one it is read on from the last frame
-// that was seen, later each time. A frame that was seen is not told twice. It knows nothing of what the frames say.
+// The frames of one answer over several connections: after a lost connection it resumes after the last frame, with
+// increasing delays. Repeated frames are skipped. The content of the frames is not read here.
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import { frames } from "../api/sse"
@@ -8,19 +8,23 @@ import type { Comment, Frame } from "../api/sse"
 export type ConnectionEvent =
   | Frame
   | Comment
-  /** The connection ended, by a failure or (null) by itself; `fresh`: it had brought frames that were not seen before.
-   * It is gone on with another one, after a while, as soon as the next is asked for. */
+  /**
+   * The connection ended, by a failure or (null) regularly; `fresh`: it delivered new frames. The next request
+   * reconnects after a delay.
+   */
   | { kind: "broken"; failure: unknown; fresh: boolean }
-  /** Nothing came of so many tries. Asked for the next, it begins to try again. */
+  /** All attempts failed. The next request starts again. */
   | { kind: "lost" }
-  /** To try again by itself would give the same. Asked for the next, it tries all the same. */
+  /** Another attempt would give the same result. The next request tries anyway. */
   | { kind: "refused"; failure: ApiError }
 
 const TRIES = 8
 
-/** @param open the first connection
- *  @param read every other one: from the frame after that id
- *  @param wait before the next try */
+/**
+ * @param open opens the first connection
+ * @param read opens every other one, after the frame with that id
+ * @param wait waits before the next attempt
+ */
 export async function* answerFrames(
   open: () => Promise<OpenStream>,
   read: (after: string | null) => Promise<OpenStream>,
@@ -62,15 +66,15 @@ export async function* answerFrames(
   }
 }
 
-/** A frame without an id cannot have been. */
+/** A frame without an id is always new. */
 const isSeen = (id: string | null, last: string | null) => !!id && last !== null && Number(id) <= Number(last)
 
-/** Whether asking once more would give the same answer. */
+/** Whether another attempt would give the same response. */
 const isFinal = (status: number) => status >= 400 && status < 500 && status !== 408 && status !== 425 && status !== 429
 
 const backoff = (failures: number) => Math.min(8000, 250 * 2 ** failures) * (0.75 + Math.random() / 2)
 
-/** That long, or until the machine is on line again. */
+/** Wait for that time, or until the browser is online again. */
 export function waitUntilOnline(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {

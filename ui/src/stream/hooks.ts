@@ -1,4 +1,4 @@
-// How components hear of the streaming bus: they are drawn again at most once in an animation frame.
+// Hooks for the streaming bus. Components are rendered at most once in an animation frame.
 import { createContext, useCallback, useContext, useSyncExternalStore } from "react"
 
 import { StreamingBus, topics } from "./streamingBus"
@@ -8,20 +8,20 @@ export const BusContext = createContext(new StreamingBus())
 
 const useBus = () => useContext(BusContext)
 
-/** Draws again whenever the topic changed. */
+/** Render again when the topic changes. */
 export function useTopic(topic: string): number {
   const bus = useBus()
   const subscribe = useCallback((listener: () => void) => bus.subscribe(topic, listener), [bus, topic])
   return useSyncExternalStore(subscribe, () => bus.version(topic))
 }
 
-/** The answer under way; drawn again when a step, part or text opens or closes, not on every delta. */
+/** The pending answer; rendered when a step, part or text opens or closes, not on every delta. */
 export function useLiveMessage(eventId: string): LiveMessage | undefined {
   useTopic(topics.steps(eventId))
   return useBus().message(eventId)
 }
 
-/** The same, drawn again on every bit of its text. */
+/** The pending answer; rendered on every delta of its text. */
 export function useLiveText(eventId: string): LiveMessage | undefined {
   useTopic(topics.text(eventId))
   return useBus().message(eventId)

@@ -1,4 +1,4 @@
-// The table of phases, row by row: where each thing that happens leads from each phase.
+// The table of phases: where each event leads from each phase.
 import { describe, expect, test } from "vitest"
 
 import { advance, isLive } from "./pendingAnswer"
@@ -19,7 +19,7 @@ const STEPS: Record<string, AnswerEvent> = {
 
 const PHASES: Phase[] = ["asking", "queued", "streaming", "reconnecting", "lost", "refused"]
 
-/** A dash: nothing changes. */
+/** A dash: no change. */
 const TABLE = `
                queued   started     delta       broken         lost   refused   retried
   asking       queued   streaming   streaming   reconnecting   lost   refused   -

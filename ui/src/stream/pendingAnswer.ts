@@ -1,23 +1,23 @@
-// How far the answer under way is, and where what happens leads.
+// The state machine of the pending answer.
 import type { AskBody } from "../api/types"
 import type { Question } from "./reducer"
 
 export type Phase =
-  /** Sent; nothing came back yet. */
+  /** Sent; no response yet. */
   | "asking"
-  /** The model is not free yet. */
+  /** Waiting for the model to be free. */
   | "queued"
   | "streaming"
   | "reconnecting"
-  /** Given up for now; a retry reads on. */
+  /** Reconnecting failed; a retry continues reading. */
   | "lost"
-  /** The gateway did not take the question, or could not keep or find the answer: a retry asks again. */
+  /** The gateway rejected the question, or could not save or find the answer: a retry asks again. */
   | "refused"
 
-/** What leads from phase to phase. */
+/** Events that change the phase. */
 type Step = "queued" | "started" | "delta" | "broken" | "lost" | "refused" | "retried"
 
-/** What a phase does not name changes nothing in it. */
+/** Events that a phase does not list have no effect in it. */
 const PHASES: Record<Phase, Partial<Record<Step, Phase>>> = {
   asking: { queued: "queued", started: "streaming", delta: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
   queued: { started: "streaming", delta: "streaming", broken: "reconnecting", lost: "lost", refused: "refused" },
@@ -29,46 +29,46 @@ const PHASES: Record<Phase, Partial<Record<Step, Phase>>> = {
 
 const LIVE: ReadonlySet<Phase> = new Set(["asking", "queued", "streaming", "reconnecting"])
 
-/** The turn under way, as this page goes after its answer. */
+/** The pending answer, as this page follows it. */
 export interface PendingAnswer {
-  /** Stays the same from the question to the final event and after. */
+  /** The React key: the same from the question to the final event and after. */
   key: string
   phase: Phase
   conversation_id: string | null
   event_id: string | null
-  /** What this page asked; absent where the answer was found under way. */
+  /** The question of this page; absent if the answer was already in progress. */
   question?: Question
-  /** The body, to ask again. */
+  /** The request body, to ask again. */
   body?: AskBody
   stopping: boolean
   error?: string
-  /** Our clock minus the server's. */
+  /** The browser's clock minus the server's, in milliseconds. */
   skew: number
 }
 
 export type AnswerEvent =
   | { type: "queued" }
-  /** The answer has its name … */
+  /** The answer got its id … */
   | { type: "started"; event_id: string; conversation_id: string }
-  /** … or it was found under way, by looking for it. */
+  /** … or was found in the conversation. */
   | { type: "located"; event_id: string }
-  /** Something of the answer came. */
+  /** A frame of the answer arrived. */
   | { type: "delta" }
-  /** The connection. */
+  /** The state of the connection. */
   | { type: "broken" }
   | { type: "lost" }
   | { type: "refused"; error: string }
   | { type: "retried" }
-  /** Somebody wants it stopped. */
+  /** The user stops the answer. */
   | { type: "stopped" }
-  /** It could not be. */
+  /** Stopping failed. */
   | { type: "unstopped" }
   | { type: "clock"; skew: number }
 
-/** Whether its answer may still come by itself; otherwise a retry is offered. */
+/** Whether the answer may still arrive without a retry. */
 export const isLive = (pending: PendingAnswer): boolean => LIVE.has(pending.phase)
 
-/** The same object, where that changes nothing. */
+/** Return the next state; the same object if nothing changes. */
 export function advance(pending: PendingAnswer, event: AnswerEvent): PendingAnswer {
   switch (event.type) {
     case "located":

@@ -1,11 +1,11 @@
-// The store of conversations and events. It is written by what was loaded and by message_final, by nothing else: what
-// is still being written lives in the streaming bus.
+// The store of conversations and events. Only loaded conversations and message_final write to it; answers in progress
+// are in the streaming bus.
 import type { Answer, ChatEvent, ConversationInfo, OpenConversation, QuestionEvent } from "../api/types"
 
 export interface Store {
   conversations: Readonly<Record<string, ConversationInfo>>
   events: Readonly<Record<string, ChatEvent>>
-  /** The ids of a conversation's events, in order: the branch that is open. */
+  /** The event ids of a conversation's open branch, in order. */
   threads: Readonly<Record<string, readonly string[]>>
 }
 
@@ -13,13 +13,13 @@ export type Action =
   | { type: "opened"; loaded: OpenConversation }
   | { type: "changed"; conversation: ConversationInfo }
   | { type: "gone"; conversation_id: string }
-  /** message_final, with the question it answers where this page asked it. */
+  /** message_final, with its question if this page asked it. */
   | { type: "final"; event: Answer; question?: Question }
 
 export interface Question {
   text: string
   created_at: number
-  /** The question or answer in whose place it was asked. */
+  /** The question or answer that it replaces. */
   replaces?: string
 }
 
@@ -28,7 +28,7 @@ export const EMPTY: Store = { conversations: {}, events: {}, threads: {} }
 export const questionId = (answerId: string) => answerId.replace(/^evt_/, "ask_")
 export const answerId = (id: string) => id.replace(/^ask_/, "evt_")
 
-/** The branch of a conversation that is open. An address can name anything, `__proto__` too. */
+/** The open branch of a conversation. The id comes from the address, so it may be `__proto__`. */
 export const threadOf = (store: Store, id: string): readonly string[] =>
   (Object.hasOwn(store.threads, id) && store.threads[id]) || []
 
@@ -50,7 +50,7 @@ export function reduce(store: Store, action: Action): Store {
   }
 }
 
-/** The part of a thread that stays when that event is asked anew. */
+/** The part of a thread before the replaced event. */
 export function threadBefore(thread: readonly string[], replaces: string | undefined): readonly string[] {
   if (replaces === undefined) return thread
   const at = thread.indexOf(questionId(replaces))

@@ -6,7 +6,7 @@ import { plans } from "../testing/plans"
 import { EVENT, record } from "../testing/recorded"
 import { liveSteps, liveTexts, StreamingBus, topics } from "./streamingBus"
 
-/** A bus whose animation frames come when told. */
+/** A bus whose animation frames the test triggers. */
 function bus() {
   const waiting: (() => void)[] = []
   const made = new StreamingBus((flush) => waiting.push(flush))
@@ -18,7 +18,7 @@ interface Shown {
   texts: string[]
 }
 
-/** What an overlay shows, without what only passes. */
+/** What an overlay shows, without transient state. */
 function shown(of: StreamingBus): Shown {
   const message = of.message(EVENT)
   if (!message) return { steps: [], texts: [] }
@@ -83,7 +83,7 @@ describe("the streaming bus", () => {
     }
   })
 
-  test("a listener hears at most once in a frame, however many of its topics changed", () => {
+  test("a listener is called at most once in a frame, however many of its topics changed", () => {
     const { bus: one, frame, waiting } = bus()
     const both = vi.fn()
     const other = vi.fn()
@@ -114,7 +114,7 @@ describe("the streaming bus", () => {
     expect(calls).toEqual(["second"])
   })
 
-  test("what is cleared is gone, and its listeners hear of it", () => {
+  test("cleared answers are removed, and their listeners are called", () => {
     const { bus: one, frame } = bus()
     for (const event of record([{ kind: "reasoning", parts: [["a"]] }, { kind: "text", deltas: ["b"] }]).events) one.push(event)
     const listener = vi.fn()
@@ -148,7 +148,7 @@ describe("the streaming bus", () => {
     for (const name of ["messages", "listeners", "versions", "dirty", "cleared"]) expect(internals[name]?.size).toBe(0)
   })
 
-  test("a listener that left hears no more, and a later kind of event is not a fault", () => {
+  test("an unsubscribed listener is not called, and an unknown event type is ignored", () => {
     const { bus: one, frame } = bus()
     const listener = vi.fn()
     one.subscribe(topics.text(EVENT), listener)()

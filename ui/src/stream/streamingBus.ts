@@ -1,6 +1,6 @@
-// What an answer is before message_final: buffers of its reasoning by (event_id, segment_id, summary_index), of its
-// tools by call_id, of its text by event_id; and who wants to hear of them. A listener hears of what it listens to at
-// most once in an animation frame. Nothing here is ever written to the store; message_final clears it.
+// The state of answers before message_final: buffers of reasoning by (event_id, segment_id, summary_index), of tools by
+// call_id, of text by event_id; and their listeners. A listener is called at most once in an animation frame. Nothing
+// here is written to the store; message_final clears it.
 import type { Json, StreamEvent, ToolResult, ToolStarted, ToolUpdate } from "../api/types"
 import { TextBuffer } from "./textBuffer"
 
@@ -29,7 +29,7 @@ export interface LiveTool {
   call_id: string
   name: string
   args_preview: string
-  /** `arguments` → `running` → `completed` or `failed`, and whatever else the server says between. */
+  /** `arguments` → `running` → `completed` or `failed`, or another status of the provider. */
   status: string
   progress: number | null
   logs: TextBuffer
@@ -39,7 +39,7 @@ export interface LiveTool {
   created_at: number
 }
 
-/** A sealed reasoning item has no parts, but it is seen to think. */
+/** A sealed reasoning item has no parts, but the page shows that the model is thinking. */
 export interface LiveSealed {
   kind: "sealed"
   segment_id: string
@@ -66,7 +66,7 @@ export interface LiveMessage {
 
 const partKey = (segmentId: string, summaryIndex: number) => `${segmentId}/${summaryIndex}`
 
-/** What can be listened to: the list of an answer's steps, one part's text, one tool, the answer's text. */
+/** Topics: the list of an answer's steps, the text of one part, one tool, the text of the answer. */
 export const topics = {
   steps: (eventId: string) => `steps ${eventId}`,
   part: (eventId: string, segmentId: string, summaryIndex: number) =>
@@ -76,10 +76,10 @@ export const topics = {
 }
 
 type Listener = () => void
-/** Calls back once, in the next animation frame. */
+/** Call `flush` once, in the next animation frame. */
 export type Schedule = (flush: () => void) => void
 
-// A page in the background gets no animation frames: there, a timer does.
+// A page in the background gets no animation frames, so it uses a timer.
 const nextFrame: Schedule = (flush) => {
   if (typeof requestAnimationFrame === "function" && document.visibilityState === "visible") requestAnimationFrame(flush)
   else setTimeout(flush, 250)
@@ -92,7 +92,7 @@ export class StreamingBus {
   private readonly listeners = new Map<string, Set<Listener>>()
   private readonly versions = new Map<string, number>()
   private readonly dirty = new Set<string>()
-  /** Topics of answers that are gone. */
+  /** Topics of cleared answers. */
   private readonly cleared = new Set<string>()
   private scheduled = false
 
@@ -115,12 +115,12 @@ export class StreamingBus {
     }
   }
 
-  /** Changes when the listeners of the topic are told, not before: what was drawn together stays together. */
+  /** Changes when the listeners are called, not earlier, so that one frame renders a consistent state. */
   version(topic: string): number {
     return this.versions.get(topic) ?? 0
   }
 
-  /** Puts the event into its buffer; message_final changes nothing. */
+  /** Add an event to its buffer; message_final has no effect. */
   push(event: StreamEvent): void {
     switch (event.type) {
       case "message_final":
@@ -172,7 +172,7 @@ export class StreamingBus {
     }
   }
 
-  /** Forgets all of that answer. */
+  /** Discard the state of an answer. */
   clear(eventId: string): void {
     const message = this.messages.get(eventId)
     if (!message) return
@@ -188,7 +188,7 @@ export class StreamingBus {
 
   private pushTool(event: ToolStarted | ToolUpdate | ToolResult) {
     const match = TOOL_EVENT.exec(event.type)
-    if (!match) return // A later server may say more than this page knows.
+    if (!match) return // An event type of a newer server.
     const type = `${match[1]}_call` as ToolKind
     const message = this.open(event.event_id)
     let tool = message.tools.get(event.call_id)
@@ -289,7 +289,8 @@ export class StreamingBus {
     const pending = new Set<Listener>()
     for (const topic of this.dirty) {
       const those = this.listeners.get(topic)
-      // Counted also where nobody listens yet: who is about to must see that something came since it looked.
+      // Incremented without listeners, too: a component that is about to subscribe must notice a change since its
+      // render.
       if (those || !this.cleared.delete(topic)) this.versions.set(topic, this.version(topic) + 1)
       else this.versions.delete(topic)
       for (const listener of those ?? []) pending.add(listener)
@@ -299,7 +300,7 @@ export class StreamingBus {
   }
 }
 
-/** Reasoning parts, sealed reasoning and tools in the order in which the model began them. */
+/** Reasoning parts, sealed reasoning and tools, in the order in which the model began them. */
 export function liveSteps(message: LiveMessage): LiveStep[] {
   const steps: LiveStep[] = [...message.parts.values(), ...message.tools.values()]
   const withParts = new Set([...message.parts.values()].map((part) => part.segment_id))
@@ -317,7 +318,7 @@ export function liveSteps(message: LiveMessage): LiveStep[] {
 
 const indexOf = (step: LiveStep) => (step.kind === "part" ? step.summary_index : 0)
 
-/** The texts of the answer so far, in order. */
+/** The texts of the answer, in order. */
 export function liveTexts(message: LiveMessage): LiveText[] {
   return [...message.texts.values()].toSorted((a, b) => a.output_index - b.output_index)
 }

@@ -1,4 +1,4 @@
-// A growing text: appending costs the same however long it is, and what was joined once is not joined again.
+// A growing text: appending takes constant time, and pieces are joined only once.
 
 export class TextBuffer {
   private readonly pieces: string[] = []
@@ -20,7 +20,7 @@ export class TextBuffer {
     return this.joined
   }
 
-  /** The last `length` characters or a little more, without joining the rest. */
+  /** At least the last `length` characters (or all), without joining the rest. */
   tail(length: number): string {
     let from = this.pieces.length
     let got = 0

@@ -1,4 +1,5 @@
-// The colours of both themes, as they stand in tokens.css (and those of a space's participants), keep WCAG's ratios: 4.5 for text, 3 for signs and edges.
+// The colours of both themes in tokens.css (and those of participants) have WCAG's contrast ratios: 4.5 for text, 3 for
+// icons and borders.
 import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 

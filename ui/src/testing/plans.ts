@@ -1,4 +1,4 @@
-// Answers of every shape, for properties.
+// Arbitrary answers for property tests.
 import fc from "fast-check"
 
 import type { Planned } from "./recorded"

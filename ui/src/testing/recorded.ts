@@ -1,4 +1,4 @@
-// Streams as the gateway writes them, made from a plan: the frames, and the final event that they lead to.
+// Streams as the gateway writes them, made from a plan: the frames, and the final event.
 import type { Answer, Segment, StreamEvent } from "../api/types"
 
 export type Planned =
@@ -9,7 +9,7 @@ export type Planned =
 export interface Recorded {
   events: StreamEvent[]
   final: Answer
-  /** The frames' bytes, in the order of their ids. */
+  /** The bytes of the frames, in the order of their ids. */
   frames: Uint8Array[]
 }
 
@@ -70,13 +70,13 @@ export function joined(pieces: readonly Uint8Array[]): Uint8Array {
   return all
 }
 
-/** The bytes, cut at these places. */
+/** Cut the bytes at these positions. */
 export function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
   const sorted = [...new Set(places.map((place) => place % (bytes.length + 1)))].toSorted((a, b) => a - b)
   return [...sorted, bytes.length].map((end, n) => bytes.subarray(n === 0 ? 0 : (sorted[n - 1] ?? 0), end))
 }
 
-/** A body that gives these pieces, and then ends or breaks. */
+/** A body that delivers these pieces, and then ends or fails. */
 export function body(pieces: readonly Uint8Array[], breaks = false): ReadableStream<Uint8Array> {
   let at = 0
   return new ReadableStream({

@@ -1,4 +1,4 @@
-// Blocks within a block: what marked read, drawn as elements. Items and rows that did not change are not drawn again.
+// Renders the block tokens of marked as elements. Unchanged items and rows are not rendered again.
 import type { Links, Token, Tokens } from "marked"
 import { memo } from "react"
 import type { ReactNode } from "react"
@@ -15,7 +15,7 @@ export function Plain({ text }: { text: string }) {
   return <p className="text-plain" dir="auto">{visible(text.trimEnd())}</p>
 }
 
-/** A formula without its end is no formula yet. */
+/** A formula without its end is shown as source. */
 function Unfinished({ text }: { text: string }) {
   return <p className="formula__tex" dir="ltr">{visible(text.trim())}</p>
 }
@@ -84,7 +84,7 @@ function block(token: Token, key: number, links: Links, depth: number, tight: bo
       return <hr key={key} />
     case "heading": {
       const heading = token as Tokens.Heading
-      // The page's own headings stand above those of an answer.
+      // The page's own headings are at higher levels.
       const Level = `h${Math.min(heading.depth + 2, 6)}` as "h3"
       return <Level key={key} className={`heading heading--${heading.depth}`} dir="auto"><Inline text={heading.text} links={links} /></Level>
     }
@@ -123,7 +123,7 @@ interface Props {
   tokens: readonly Token[]
   links: Links
   depth?: number
-  /** Items of a list without empty lines between them: their text is no paragraph. */
+  /** Items of a tight list: their text is not a paragraph. */
   tight?: boolean
 }
 

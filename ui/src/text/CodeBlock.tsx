@@ -1,4 +1,4 @@
-// A block of code: its language, a button that copies it, its own scroll box, and colours once they are loaded.
+// A code block: language, copy button, scroll box, and highlighting once it is loaded.
 import { memo, useMemo } from "react"
 
 import { CopyButton } from "./CopyButton"
@@ -12,7 +12,7 @@ const NO_COLOURS = new Set(["", "text", "txt", "plain", "plaintext", "none"])
 interface Props {
   code: string
   language: string
-  /** It is still being written. */
+  /** The block is still being written. */
   open?: boolean
 }
 

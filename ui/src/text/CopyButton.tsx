@@ -1,9 +1,9 @@
-// Copies a text and says so for a moment.
+// A button that copies a text and shows the result for a moment.
 import { useEffect, useState } from "react"
 
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text)
-  // Without TLS and away from loopback, browsers have only the old way.
+  // Without a secure context, browsers have no clipboard API.
   const area = document.createElement("textarea")
   area.value = text
   area.className = "visually-hidden"

@@ -1,4 +1,4 @@
-// A formula: MathML once it is loaded, the TeX as it is written until then and where it is wrong.
+// A formula: MathML once the library is loaded; the TeX source until then, and if it is invalid.
 import { memo, useMemo } from "react"
 
 import { lazyModule } from "./lazyModule"

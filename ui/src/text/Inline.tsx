@@ -1,4 +1,4 @@
-// One run of text: emphasis, code, links, formulas. Drawn from tokens as elements, never as markup.
+// Inline text: emphasis, code, links, formulas. Rendered from tokens as elements, never as HTML.
 import type { Links, Token, Tokens } from "marked"
 import { memo, useMemo } from "react"
 import type { ReactNode } from "react"

@@ -1,5 +1,5 @@
-// Reasoning, which may be a megabyte: drawn in chunks that the browser lays out only when they come near the screen, and
-// of which only the last one is drawn again while the text grows.
+// Reasoning text of up to a megabyte, rendered in chunks: the browser lays out only those near the visible area, and
+// only the last one is rendered again while the text grows.
 import { memo, useMemo, useRef } from "react"
 import type { ReactNode } from "react"
 
@@ -11,7 +11,7 @@ import { visible } from "./visible"
 
 interface Props {
   text: string
-  /** It is still being written. */
+  /** The text is still being written. */
   streaming?: boolean
 }
 
@@ -45,7 +45,7 @@ function draw(line: Line, key: number): ReactNode {
   }
 }
 
-/** Emphasis and code that are not closed yet, closed for the moment: signs do not come and go. */
+/** Close open emphasis and code for the moment, so that no markup flickers. */
 function closed(text: string): string {
   const line = text.slice(text.lastIndexOf("\n") + 1)
   if ((line.match(/`/g)?.length ?? 0) % 2 === 1) return `${text}\``

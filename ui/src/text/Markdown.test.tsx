@@ -1,4 +1,4 @@
-// What a hostile text may do on the page: nothing. What a good one looks like while it is written: calm.
+// A hostile text has no effect on the page; a text that is being written does not flicker.
 import fc from "fast-check"
 import { afterEach, describe, expect, it } from "vitest"
 
@@ -18,7 +18,7 @@ const ALLOWED = new Set(
 )
 const ATTRIBUTES = /^(?:class|dir|title|href|target|rel|type|checked|disabled|aria-[a-z]+|start|scope|tabindex|role|encoding|display|displaystyle|scriptlevel|form|stretchy|fence|separator|lspace|rspace|width|height|depth|style|mathvariant|columnalign|rowspacing|columnspacing|accent|symmetric|maxsize|minsize|mathcolor)$/
 
-/** Everything drawn is an element and an attribute that we know, and every address is of the web or mail. */
+/** All elements and attributes are known ones, and all links are web or mail addresses. */
 function inert(box: HTMLElement): void {
   for (const element of box.querySelectorAll("*")) {
     expect(ALLOWED).toContain(element.localName.toLowerCase())

@@ -1,5 +1,5 @@
-// An answer's text, as Markdown, while it is written and after. Only the block that is being written is read and drawn
-// again; whatever the text holds, nothing of it acts: no HTML, no scripts, no images, no addresses but web and mail.
+// The text of an answer as Markdown, live or final. Only the block that is being written is parsed and rendered again.
+// The text cannot act: no HTML, scripts or images, and only web and mail links.
 import type { Links } from "marked"
 import { memo, useMemo, useRef } from "react"
 
@@ -11,7 +11,7 @@ import { closeOpenSyntax } from "./closeOpenSyntax"
 
 interface Props {
   text: string
-  /** It is still being written: its end is made whole for the moment. */
+  /** The text is still being written; its end is completed for the moment. */
   streaming?: boolean
 }
 
@@ -28,7 +28,7 @@ export const Markdown = memo(function Markdown({ text, streaming = false }: Prop
   const known = useRef<Split>(EMPTY_SPLIT)
   const split = useMemo(() => {
     const whole = text.includes("\r") || text.includes("\u2028") ? text.replace(/\r\n?|\u2028|\u2029/g, "\n") : text
-    // What was known is only a shorter way to the same result, so a render that is thrown away does no harm.
+    // The previous result only speeds up the next one, so a discarded render does no harm.
     known.current = continueSplit(known.current, whole, streaming)
     return known.current
   }, [text, streaming])

@@ -1,10 +1,10 @@
-// A link out of the page: in a window of its own, which knows nothing of this one, and says on hover where it leads.
+// An external link: opens a new window without opener or referrer, and shows its address as title.
 import type { ReactNode } from "react"
 
 import { plain } from "./visible"
 
 interface Props {
-  /** Of `safeHref` or `webHref`. */
+  /** The result of `safeHref` or `webHref`. */
   href: string
   className?: string
   children: ReactNode

@@ -1,9 +1,9 @@
-// A long text in chunks of some thousand characters, cut where a paragraph ends if one does. A chunk that another one
-// follows never changes, so a megabyte that grows costs what its last chunk costs.
+// Splits a long text into chunks of some thousand characters, at paragraphs if possible. Only the last chunk can
+// change, so the cost of growth is that of one chunk.
 
 export interface Chunk {
   text: string
-  /** The chunk begins inside a fence of code. */
+  /** The chunk begins inside a code fence. */
   fenced: boolean
 }
 
@@ -17,7 +17,7 @@ function fencedAfter({ text, fenced }: Chunk): boolean {
   return ((text.match(FENCE)?.length ?? 0) % 2 === 1) !== fenced
 }
 
-/** Where the first chunk of `rest` ends; its length where it is the last one. */
+/** The end of the first chunk of `rest`; its length if it is the last chunk. */
 function chunkEnd(rest: string): number {
   if (rest.length <= SIZE) return rest.length
   const paragraph = rest.indexOf("\n\n", SIZE)
@@ -31,7 +31,7 @@ function chunkEnd(rest: string): number {
   return code >= 0xd8_00 && code <= 0xdb_ff ? MOST - 1 : MOST
 }
 
-/** The chunks of `text`; those of the text that it continues are used again. */
+/** The chunks of `text`; unchanged chunks of the previous text are reused. */
 export function cutChunks(before: readonly Chunk[], text: string): readonly Chunk[] {
   const chunks: Chunk[] = []
   let at = 0

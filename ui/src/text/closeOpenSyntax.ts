@@ -1,5 +1,5 @@
-// The end of a text that is still being written, made whole for the moment: open emphasis and code are closed, half
-// links show their words, a table stands from its first row on, a lone list sign waits. So nothing flickers.
+// Completes the end of a text that is still being written, so that nothing flickers: closes open emphasis and code,
+// shows the text of unfinished links, shows a table from its first row on, hides a single list marker.
 import remend from "remend"
 
 const OPTIONS = {
@@ -12,13 +12,13 @@ const OPTIONS = {
   singleTilde: false,
 } as const
 
-/** Signs of a list, a heading, a quote or an underline that nothing follows yet. */
+/** A marker of a list, heading, quote or underline that nothing follows yet. */
 const LONE = /(^|\n)[ \t]*(?:[-*+]|\d{1,9}[.)]?|#{1,6}|>|=+|-{2,}|\|)[ \t]*$/
 const ROW = /^ {0,3}\|[^\n]*$/
 const HALF_RULE = /^( {0,3}\|[^\n]*)\n[ \t]*[|:\- \t]*$/
-/** Signs of emphasis or code of which nothing is emphasised yet. */
+/** A marker of emphasis or code without content. */
 const EMPTY = /(^|[\s(])(?:\*{1,3}|_{1,3}|~{1,2}|`{1,2}|!?\[)$/
-/** A formula that is not closed yet. */
+/** An unclosed formula. */
 const HALF_FORMULA = /(?:\$\$|\\\[|\\\()(?:(?!\$\$|\\\]|\\\))[\s\S])*$/
 
 function rule(header: string): string {
@@ -26,7 +26,7 @@ function rule(header: string): string {
   return `|${" - |".repeat(cells)}`
 }
 
-/** The last block of a growing text, as it should look now. */
+/** The last block of a growing text, completed for display. */
 export function closeOpenSyntax(raw: string): string {
   const text = raw.trimEnd()
   if (ROW.test(text)) return text.length > 1 ? `${text}\n${rule(text)}` : ""

@@ -1,4 +1,4 @@
-// Draws a component into the test's document and gives its element.
+// Renders a component into the test's document.
 import type { ReactNode } from "react"
 import { flushSync } from "react-dom"
 import { createRoot } from "react-dom/client"

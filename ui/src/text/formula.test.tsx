@@ -1,4 +1,4 @@
-// Formulas: which texts are, and that nothing but mathematics comes of them.
+// Formulas: which texts are formulas, and that the output is only MathML.
 import { renderToStaticMarkup } from "react-dom/server"
 import { beforeEach, describe, expect, it, vi } from "vitest"
 
@@ -9,7 +9,7 @@ import type { Formula } from "./grammar"
 const inline = (text: string) => readInline(text).filter((token) => token.type === "formula").map((token) => (token as Formula).tex)
 const blocks = (text: string) => readBlocks(text)?.tokens.map((token) => (token.type === "formula" ? (token as Formula).tex : token.type))
 
-// The test's document has no doctype, about which the library complains.
+// The test's document has no doctype, so the library warns.
 beforeEach(() => void vi.spyOn(console, "warn").mockImplementation(() => undefined))
 
 describe("a formula", () => {
@@ -19,7 +19,7 @@ describe("a formula", () => {
     expect(blocks("Text:\n$$\na = b\n- c\n$$\nmore\n\n\\[ d \\]")).toEqual(["paragraph", "a = b\n- c", "paragraph", "space", "d"])
   })
 
-  it("becomes MathML with its TeX beside it", () => {
+  it("becomes MathML that contains its TeX as annotation", () => {
     const markup = renderToStaticMarkup(<>{formula("\\begin{aligned} a &= \\frac{1}{2} \\\\ b &= \\sqrt{x} \\end{aligned}", true)}</>)
     expect(markup).toMatch(/^<math/)
     expect(markup).toContain("<mfrac>")

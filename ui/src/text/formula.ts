@@ -1,5 +1,5 @@
-// TeX to MathML, loaded only when a formula appears. What the library writes is read as a document that is never shown
-// and copied by an allow-list, so nothing but mathematics gets out of it.
+// TeX to MathML, loaded on demand. The library's output is parsed as an inert document and copied by an allow-list, so
+// that only MathML gets out.
 import temml from "temml/dist/temml.mjs"
 import { createElement } from "react"
 import type { CSSProperties, ReactNode } from "react"
@@ -15,7 +15,7 @@ const ATTRIBUTES = new Set(
     "largeop linethickness lspace mathbackground mathcolor mathsize mathvariant maxsize minsize movablelimits notation " +
     "rowlines rowspacing rowspan rspace scriptlevel separator stretchy symmetric voffset width").split(" "),
 )
-// Lengths and borders, which alignment in tables and boxes needs.
+// Lengths and borders, needed for tables and boxes.
 const STYLES = /^(?:padding|margin|border|width|min-width|height|text-align|vertical-align|display|font-style|font-weight|color|background-color|line-height|transform)(?:-(?:left|right|top|bottom))?$/
 
 function styles(text: string): CSSProperties {
@@ -43,7 +43,7 @@ function copy(node: Node, key: number): ReactNode {
   return createElement(name, props, ...[...node.childNodes].map(copy))
 }
 
-/** The formula as MathML, or null where the TeX is wrong. */
+/** The formula as MathML, or null if the TeX is invalid. */
 export function formula(tex: string, display: boolean): ReactNode {
   try {
     const markup = temml.renderToString(tex, {
@@ -55,7 +55,8 @@ export function formula(tex: string, display: boolean): ReactNode {
       throwOnError: true,
       trust: false,
     })
-    // The page's policy forbids style attributes, also in a document that is never shown; quotes in texts are escaped.
+    // The page's content security policy forbids style attributes, also in an inert document; quotes in texts are
+    // escaped.
     const inert = markup.replaceAll(' style="', ' data-style="')
     const root = new DOMParser().parseFromString(inert, "text/html").querySelector("math")
     return root ? copy(root, 0) : null

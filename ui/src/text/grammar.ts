@@ -1,5 +1,5 @@
-// Which Markdown is read: GFM by marked, with formulas, without HTML. HTML is text like any other here, so no token
-// ever holds markup; what is drawn from the tokens is React elements alone.
+// The Markdown grammar: GFM by marked, with formulas and without HTML. HTML is plain text here, so no token holds
+// markup; tokens are rendered as React elements only.
 import { Lexer, Marked, Tokenizer } from "marked"
 import type { Links, Token, Tokens } from "marked"
 
@@ -9,7 +9,7 @@ export interface Formula extends Tokens.Generic {
   type: "formula"
   tex: string
   display: boolean
-  /** Its end has not come (yet). */
+  /** The formula is not closed (yet). */
   open?: boolean
 }
 
@@ -23,7 +23,7 @@ class Inert extends Tokenizer {
     return br ? ({ type: "br", raw: br[0] } as unknown as Tokens.Tag) : undefined
   }
 
-  /** Of one line only: what a line of dashes underlines must not reach back over other blocks. */
+  /** One line only: a line of dashes must not turn several preceding lines into a heading. */
   override lheading(source: string): Tokens.Heading | undefined {
     const heading = super.lheading(source)
     return heading && !heading.text.includes("\n") ? heading : undefined
@@ -34,8 +34,8 @@ class Inert extends Tokenizer {
   }
 }
 
-// A formula never holds an empty line (TeX does not allow one). One that is not closed reaches to the next empty line, so
-// that its lines never look like lists or rules while it is written, and what was split into blocks stays split.
+// A formula contains no empty line (TeX does not allow one). An unclosed one ends at the next empty line, so that its
+// lines are never parsed as lists or rules while it is written, and the split into blocks stays stable.
 const DOLLARS = String.raw`\$\$(?!\$)((?:[^\n$]|\$(?!\$)|\n(?![ \t]*\n))+)`
 const BRACKETS = String.raw`\\\[((?:[^\n\\]|\\(?!\])|\n(?![ \t]*\n))+)`
 const BLOCK = new RegExp(String.raw`^ {0,3}(?:${DOLLARS}\$\$|${BRACKETS}\\\])[ \t]*(?:\n|$)`)
@@ -87,15 +87,15 @@ function lexer(links?: Links): Lexer {
   return made
 }
 
-// Signs of quotes and lists at a line's beginning, and indentation that only deep lists have.
+// Markers of quotes and lists at the beginning of a line, and deep indentation.
 const DEEP = new RegExp(`^(?:[ \\t]*(?:>|[-*+](?=[ \\t])|\\d{1,9}[.)](?=[ \\t]))){${LIMITS.depth + 8},}|^[ \\t]{${LIMITS.depth * 8},}(?:>|[-*+] |\\d{1,9}[.)] )`, "m")
 
-/** Whether the text is nested deeper than anybody reads. */
+/** Whether the text is nested more deeply than the limit. */
 function tooDeep(text: string): boolean {
   return DEEP.test(text)
 }
 
-/** The blocks of a text; their inner texts are not read yet. Null where it cannot be read within bounds. */
+/** Parse a text into blocks, without their inline content. Null if it exceeds the limits. */
 export function readBlocks(text: string, links?: Links): { tokens: Token[]; links: Links } | null {
   if (tooDeep(text)) return null
   try {
@@ -107,7 +107,7 @@ export function readBlocks(text: string, links?: Links): { tokens: Token[]; link
   }
 }
 
-/** Emphasis, code, links and formulas of one run of text. */
+/** Parse emphasis, code, links and formulas of an inline text. */
 export function readInline(text: string, links?: Links): Token[] {
   if (text.length > LIMITS.inline) return [{ type: "text", raw: text, text, escaped: false }]
   try {

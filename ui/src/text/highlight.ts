@@ -1,4 +1,4 @@
-// Code in colours, loaded only when code of a known language appears. The result is elements with class names.
+// Syntax highlighting, loaded on demand. The result is elements with class names.
 import { createLowlight } from "lowlight"
 import type { RootContent } from "hast"
 import bash from "highlight.js/lib/languages/bash"
@@ -44,7 +44,7 @@ function draw(node: RootContent, key: number): ReactNode {
   return createElement("span", { key, className: Array.isArray(names) ? names.join(" ") : undefined }, ...node.children.map(draw))
 }
 
-/** The code as coloured elements, or null for a language that is not known. */
+/** The code as highlighted elements, or null if the language is unknown. */
 export function highlight(code: string, language: string): ReactNode {
   if (!lowlight.registered(language)) return null
   try {

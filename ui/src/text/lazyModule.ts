@@ -1,8 +1,8 @@
-// A module that is loaded when first needed, and at hand without waiting from then on: what was drawn with it once is
-// drawn with it at once (nothing moves when a streamed answer becomes a kept one).
+// A module that is loaded on first use and available synchronously from then on, so that nothing moves when a streamed
+// answer becomes a persisted one.
 import { useEffect, useSyncExternalStore } from "react"
 
-/** A hook that gives the module, or null while it is not there (or not wanted). */
+/** Return a hook that returns the module, or null while it is not loaded (or not wanted). */
 export function lazyModule<Module>(load: () => Promise<Module>): (wanted: boolean) => Module | null {
   let module: Module | null = null
   let isLoading = false
@@ -23,7 +23,7 @@ export function lazyModule<Module>(load: () => Promise<Module>): (wanted: boolea
           for (const listener of listeners) listener()
         },
         () => {
-          // Without it the text stands as it is written; the next one that needs it asks again.
+          // The text is shown as source; the next component that needs the module tries again.
           isLoading = false
         },
       )

@@ -1,16 +1,16 @@
-// How much of a text is read as Markdown. Beyond these bounds a block is shown as it is written: what people and models
-// write for people stays far below them, and what is above them is made to hang a page.
+// Limits for Markdown. Beyond them a block is shown as source. Regular texts stay far below; larger ones are made to
+// block the page.
 export const LIMITS = {
-  /** Characters of one paragraph, heading or cell that are read for emphasis, links and the like. */
+  /** Characters of one paragraph, heading or cell that are parsed as inline Markdown. */
   inline: 10_000,
-  /** Quotes and lists within each other. */
+  /** Nesting depth of quotes and lists. */
   depth: 12,
   /** Characters of one block that is neither code nor a table. */
   block: 60_000,
-  /** Rows and cells of a table that is drawn as one. */
+  /** Rows and cells of a table. */
   rows: 2_000,
   cells: 20_000,
-  /** Characters of code that are coloured; while it still grows, and when it is whole. */
+  /** Characters of highlighted code, while it is written and when it is complete. */
   colouredGrowing: 6_000,
   coloured: 60_000,
   /** Characters of one formula. */

@@ -1,7 +1,7 @@
-// Where a link may lead: the web and mail. Everything else (scripts, data, files, this page itself) is only its text.
+// Allowed link targets: web and mail. Everything else (scripts, data, files, this page) is shown as text.
 const ALLOWED = new Set(["http:", "https:", "mailto:"])
 
-/** The address in its plain form, or null where it may not be followed. */
+/** The normalized address, or null if it is not allowed. */
 export function safeHref(address: string): string | null {
   const trimmed = address.trim()
   if (!/^(?:https?:\/\/|mailto:|www\.)/i.test(trimmed)) return null
@@ -15,13 +15,13 @@ export function safeHref(address: string): string | null {
 
 const bare = (name: string) => name.toLowerCase().replace(/^www\./, "")
 
-/** The same for what can only be a page. */
+/** The normalized address if it is http(s), or null. */
 export function webHref(address: string): string | null {
   const href = safeHref(address)
   return href !== null && /^https?:/.test(href) ? href : null
 }
 
-/** The host, where the link's text names another address than the one that it leads to; else null. */
+/** The host, if the link's text names a different one; otherwise null. */
 export function hiddenHost(label: string, href: string): string | null {
   const named = /^\s*(?:https?:\/\/)?((?:[\p{L}\p{N}-]+\.)+\p{L}{2,})(?:[/:?#]|\s*$)/iu.exec(label)?.[1]
   if (!named) return null

@@ -1,5 +1,5 @@
-// The little Markdown that reasoning is written in, read line by line in one pass: headings (also a line that is bold as
-// a whole, as providers' summaries have), lists, quotes, fences, bold, emphasis and code. All else is text.
+// The subset of Markdown that reasoning uses, parsed line by line in one pass: headings (also a line that is bold as a
+// whole, as in providers' summaries), lists, quotes, fences, bold, emphasis and code. Everything else is text.
 
 export type Line =
   | { kind: "heading" | "paragraph" | "quote" | "code"; text: string }
@@ -62,10 +62,10 @@ export interface Span {
   text: string
 }
 
-// Every repetition is bounded and no rule overlaps another one's beginning, so reading takes one pass.
+// All repetitions are bounded and no two rules begin alike, so parsing takes one pass.
 const SPAN = /`([^`\n]{1,400})`|\*\*(?=[^\s*])([^*\n]{1,400}?)\*\*|(?<![\p{L}\p{N}*])\*(?=[^\s*])([^*\n]{1,400}?)\*(?![\p{L}\p{N}*])/gu
 
-/** So many spans of one paragraph are told apart. */
+/** The maximum number of spans in one paragraph. */
 const MOST = 400
 
 export function readSpans(text: string): Span[] {

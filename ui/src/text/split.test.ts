@@ -1,4 +1,4 @@
-// Whatever the pieces in which a text arrives: its blocks are those of the whole text, and joined they are the text.
+// However a text arrives, its blocks are those of the whole text, and joined they are the text.
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
@@ -81,7 +81,7 @@ describe("blocks", () => {
     }
   })
 
-  it("longer than anybody reads stay plain", () => {
+  it("beyond the limit stay plain", () => {
     expect(continueSplit(EMPTY_SPLIT, "a".repeat(LIMITS.block + 1)).blocks[0]?.plain).toBe(true)
   })
 })

@@ -1,6 +1,6 @@
-// A growing Markdown text, cut into its blocks. What looks like the beginning of a block may turn out to continue the one
-// before, and that one too; but a block that REACH others follow does not change any more, so only the text from there
-// on is read again. The blocks' raw texts, joined, are the text.
+// Splits a growing Markdown text into blocks. The beginning of a block may turn out to continue the previous one, and
+// that one too; but a block that REACH others follow is final, so only the text after it is parsed again. The raw texts
+// of the blocks, joined, are the text.
 import type { Links } from "marked"
 
 import { readBlocks } from "./grammar"
@@ -9,14 +9,14 @@ import { LIMITS } from "./limits"
 export interface Block {
   start: number
   raw: string
-  /** Too deep or too long to be read: shown as it is written. */
+  /** Too deep or too long to parse: shown as source. */
   plain: boolean
 }
 
 export interface Split {
   text: string
   blocks: readonly Block[]
-  /** Addresses given once and used by name; a new object whenever there is a new one. */
+  /** Link reference definitions; a new object when there is a new one. */
   links: Links
 }
 
@@ -26,8 +26,10 @@ export const EMPTY_SPLIT: Split = { text: "", blocks: [], links: {} }
 
 const FENCE = /^ {0,3}(`{3,}(?=[^`\n]*(?:\n|$))|~{3,})/
 
-/** Whether the block is a fence that is still open at its end. A fence ends with the first line that closes it, so only
- * its last line counts. */
+/**
+ * Whether the block is a fence that is open at its end. A fence ends with the first line that closes it, so only its
+ * last line counts.
+ */
 export function openFence(raw: string): boolean {
   const fence = FENCE.exec(raw.slice(0, 1_000))?.[1]
   if (!fence) return false
@@ -41,7 +43,7 @@ function cut(text: string, start: number, links: Links): { blocks: Block[]; link
   const blocks: Block[] = []
   let at = 0
   for (const token of read.tokens) {
-    // What the reader took is as long as the token's raw text, though white space at its end may differ.
+    // What was parsed is as long as the token's raw text, although white space at its end may differ.
     const raw = text.slice(at, at + token.raw.length)
     if (raw.trimEnd() !== token.raw.trimEnd()) return cutPlain(text, start, links)
     const last = blocks.at(-1)
@@ -61,7 +63,10 @@ function cut(text: string, start: number, links: Links): { blocks: Block[]; link
   return { blocks, links: named ? { ...links, ...read.links } : links }
 }
 
-/** What cannot be read as a whole is read paragraph by paragraph; those that cannot be read at all stay plain. */
+/**
+ * A text that cannot be parsed as a whole is parsed paragraph by paragraph; paragraphs that cannot be parsed stay
+ * plain.
+ */
 function cutPlain(text: string, start: number, links: Links): { blocks: Block[]; links: Links } {
   const end = /\n[ \t]*\n+/.exec(text)
   if (!end || end.index + end[0].length >= text.length) return { blocks: [{ start, raw: text, plain: true }], links }
@@ -83,20 +88,23 @@ function cutPlain(text: string, start: number, links: Links): { blocks: Block[];
   return { blocks, links: known }
 }
 
-/** Whether `text` continues the one before. While it grows its ends tell enough: to compare a megabyte is not cheap. */
+/**
+ * Whether `text` continues `before`. While it grows, only both ends are compared: a full comparison of a megabyte is
+ * slow.
+ */
 function continues(before: string, text: string, growing: boolean): boolean {
   if (!growing || before.length < 1_000) return text.startsWith(before)
   const at = before.length - 500
   return text.startsWith(before.slice(0, 200)) && text.startsWith(before.slice(at), at)
 }
 
-/** The blocks of `text`, using what is known of the text that it continues. */
+/** The blocks of `text`, reusing those of the text that it continues. */
 export function continueSplit(before: Split, text: string, growing = false): Split {
   if (text === before.text) return before
   const last = before.blocks.at(-1)
   if (!last || !continues(before.text, text, growing)) return { text, ...cut(text, 0, {}) }
   if (!last.plain && openFence(last.raw)) {
-    // Nothing ends an open fence but its like at a line's beginning.
+    // Only a fence at the beginning of a line can close an open fence.
     const line = before.text.lastIndexOf("\n") + 1
     if (line > last.start && !/^ {0,3}(?:`|~)/m.test(text.slice(line))) {
       const grown = { ...last, raw: text.slice(last.start) }

@@ -1,4 +1,4 @@
-// The part of temml that is used here.
+// The part of temml's types that is used here.
 declare module "temml/dist/temml.mjs" {
   const temml: {
     renderToString(

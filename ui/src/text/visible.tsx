@@ -1,14 +1,14 @@
-// Characters that act without being seen are shown instead: control characters, overrides of the writing direction and
-// tags, which can make a text read other than it is. Marks that scripts and emoji need (joiners, LRM, RLM) are left.
+// Makes invisible characters visible: control characters, overrides of the writing direction and tags, which can make a
+// text look different from what it is. Characters that scripts and emoji need (joiners, LRM, RLM) are kept.
 import type { ReactNode } from "react"
 
 // eslint-disable-next-line no-control-regex
 const HIDDEN = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069\u206A-\u206F\uFFF9-\uFFFB\u{E0001}-\u{E007F}]/u
 const RUNS = new RegExp(`(${HIDDEN.source})\\1*`, "gu")
 const EACH = new RegExp(HIDDEN.source, "gu")
-/** So many are named in one text; what follows is only replaced. */
+/** The maximum number of named characters in one text; later ones are only replaced. */
 const NAMED = 200
-// A flag of a region (England, Scotland …) is a black flag followed by tags.
+// The flag of a region (England, Scotland …) is a black flag followed by tags.
 const FLAG = /\u{1F3F4}[\u{E0020}-\u{E007E}]{2,8}\u{E007F}/gu
 
 const NAMES: Record<string, string> = {
@@ -34,7 +34,7 @@ function mark(run: string, key: number): ReactNode {
   )
 }
 
-/** The text with every hidden character made visible; the text itself where it has none. */
+/** The text with all hidden characters made visible; the same string if it has none. */
 export function visible(text: string): ReactNode {
   if (!HIDDEN.test(text)) return text
   const flags = new Set<number>()
@@ -55,15 +55,17 @@ export function visible(text: string): ReactNode {
   return nodes
 }
 
-/** The same for places that take only a string (titles, labels): hidden characters are left out. */
+/** The text without hidden characters, for titles and labels. */
 export function plain(text: string): string {
   return HIDDEN.test(text) ? text.replace(EACH, "") : text
 }
 
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}\p{Script=Mandaic}\p{Script=Samaritan}]/u
 
-/** The direction of what holds several texts, by its first letter. (dir="auto" does not look into elements that have a
- * direction of their own.) */
+/**
+ * The direction of an element that holds several texts, by its first letter. (dir="auto" does not look into elements
+ * that have their own direction.)
+ */
 export function direction(text: string): "ltr" | "rtl" {
   const letter = /\p{L}/u.exec(text)?.[0]
   return letter && RIGHT_TO_LEFT.test(letter) ? "rtl" : "ltr"
