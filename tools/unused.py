@@ -28,7 +28,7 @@ CALLED_FROM_OUTSIDE = {
     ),
     "the library's interface: a finished response as a stream of events": ("response_events",),
     "what a pool's owner may watch": ("idle_connections",),
-    "Python (PEP 562)": ("__dir__", "__getattr__"),
+    "Python (PEP 562)": ("__getattr__",),
     "click, asyncio, httptools, httpx, uvicorn, joserfc": (
         *("capture_signals", "eof_received", "format_commands", "get_alg", "get_command", "handle_async_request"),
         *("list_commands", "on_header", "on_status", "send_400_response"),

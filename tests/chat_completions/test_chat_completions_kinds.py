@@ -27,7 +27,7 @@ from pellucid.protocols.chat_completions import error_body, status_of
 from pellucid.protocols.chat_completions.verify import verify
 from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, check_chunks, chunks_of, make_encoder
-from tests.every_event import turn_with_part, every_event
+from tests.every_event import every_event, turn_with_part
 
 EXAMPLES: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
     ThinkingPart: (ThinkingPart("thought", signature="s", provider_name="p"), {"reasoning_content", "reasoning"}),

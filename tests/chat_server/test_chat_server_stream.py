@@ -27,9 +27,9 @@ from tests.chat_server.chat_server_kit import (
     segment_texts,
     text_of,
 )
-from tests.scripted_runs import ScriptedStream
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
+from tests.scripted_runs import ScriptedStream
 from tests.server.state_kit import breaks, calls, config_of, hangs, serving
 from tests.waiting import LIMIT_SECONDS
 
