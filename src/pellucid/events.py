@@ -2,14 +2,14 @@
 
 Three brackets, one inside the other (`pellucid.fold` defines and enforces the legal order):
 
-    ResponseStart … ResponseEnd        one turn of a model; decoders write only these and what is inside
-      ItemStart … ItemEnd              one item: a stretch of reasoning, a message, a call
-        PartStart PartDelta* PartEnd   one part of it
+    ResponseStartEvent … ResponseEndEvent             one turn of a model; decoders write only this and what is inside
+      ItemStartEvent … ItemEndEvent                   one item: a stretch of reasoning, a message, a call
+        PartStartEvent PartDeltaEvent* PartEndEvent   one part of it
 
-`run` adds the events outside a turn: tool calls and results, and exactly one RunEnd. Stages add seals and summaries.
-A part opens without text. Its text, signature and details come in deltas, so that a consumer of deltas alone receives
-everything. `PartEnd.part` is the whole part.
-Data that is known only at the end of an item (for example OpenAI's encrypted content) is on `ItemEnd` only.
+`run` adds the events outside a turn: tool calls and results, and exactly one `RunEndEvent`. Stages add seals and
+summaries. A part opens without text. Its text, signature and details come in deltas, so that a consumer of deltas alone
+receives everything. `PartEndEvent.part` is the whole part. Data that is known only at the end of an item (for example
+OpenAI's encrypted content) is on `ItemEndEvent` only.
 """
 
 from __future__ import annotations

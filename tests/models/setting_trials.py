@@ -151,45 +151,47 @@ def _reason_for_thinking(trial: _Trial, name: str, value: Any, settings: Setting
     has_effect = sent != trial.sent_at_start(rest)
     others = [other for other in _THINKING if trial.sent_at_start({**rest, name: other}) != trial.sent_at_start(rest)]
     if not has_effect and not others:
-        return _reason_without_effect(trial, name, settings, "cannot be told how much to think")
+        sentence = f"the thinking of {trial.model_title} cannot be set"
+        return _reason_without_effect(trial, name, settings, sentence)
     if value is True:
         return None
     added = trial.added_values(settings, rest)
     words = [leaf for leaf in added if leaf in EFFORTS and isinstance(leaf, str)]
     if value in (False, "none"):
         if not has_effect:
-            return f"{trial.model_title} cannot be told not to think"
+            return f"the thinking of {trial.model_title} cannot be switched off"
         least = any(word != "none" for word in words) or any(type(leaf) is int and leaf > 0 for leaf in added)
         return (
-            f"{trial.model_title} cannot be told not to think; it is told to think as little as it can"
+            f"the thinking of {trial.model_title} cannot be switched off; the lowest level is requested"
             if least
             else None
         )
     if not has_effect:
-        return f"{trial.model_title} knows no level {value!r}; it thinks as much as it does unasked"
+        return f"{trial.model_title} knows no level {value!r}; its default is used"
     if value in added or (value in trial.row.budgets and any(type(leaf) is int for leaf in added)):
         return None
     if words:
-        return f"{trial.model_title} knows no level {value!r}; it is asked for {words[0]!r}, the nearest"
+        return f"{trial.model_title} knows no level {value!r}; the nearest, {words[0]!r}, is requested"
     same = [level for level in EFFORTS if level != value and trial.sent_at_start({**rest, name: level}) == sent]
     if same or trial.sent_at_start({**rest, name: True}) == sent:
-        return f"{trial.model_title} knows no level {value!r}; it is asked to think, and not how much"
+        return f"{trial.model_title} knows no level {value!r}; thinking is requested without a level"
     return None
 
 
-def _reason_without_effect(trial: _Trial, name: str, settings: Settings, what: str = "") -> str:
+def _reason_without_effect(trial: _Trial, name: str, settings: Settings, sentence: str = "") -> str:
     """Return why a setting has no effect: because of another setting, or in any case."""
     alone = {name: settings[name]}
     if trial.differ(alone, {}):
         others = [{other: value} for other, value in settings.items() if other != name]
         silencing = [other for other in others if not trial.differ({**other, **alone}, other)]
-        return f"it is not sent beside {' and '.join(next(iter(other)) for other in silencing) or 'the other settings'}"
+        names = [next(iter(other)) for other in silencing]
+        return f"it is not sent together with {' and '.join(names) or 'the other settings'}"
     maker = name.partition("_")[0]
-    if what or name in ModelSettings.__annotations__:
-        return f"{trial.model_title} {what or 'takes no such setting'}"
+    if sentence or name in ModelSettings.__annotations__:
+        return sentence or f"{trial.model_title} takes no such setting"
     rows = builtin_profiles()
     if maker in rows and not trial.row.name.startswith(maker):
-        return f"it is a setting of {rows[maker].title}, and {trial.model_title} is asked over {trial.row.title}"
+        return f"it is a setting of {rows[maker].title}, and {trial.model_title} is called over {trial.row.title}"
     near = get_close_matches(name, ModelSettings.__annotations__, 1)
     return f"{trial.model_title} takes no such setting" + (f"; did you mean {near[0]!r}?" if near else "")
 

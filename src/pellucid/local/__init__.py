@@ -3,8 +3,7 @@
 * `model_index`: the models that Pellucid knows by name, as data.
 * `fetch`: downloads a model's weights into the cache and verifies them.
 * `engine`: the child process, which serves llama.cpp's HTTP API on a private port.
-* `supervisor`: starts, watches and restarts the child process; the queue for its slots.
-* `readiness`: the state of an engine, and waiting for it.
+* `supervisor`: starts, watches and restarts the child process; its state, and the queue for its slots.
 * `engine_sharing`: one engine for several worker processes.
 * `request`: adapts an OpenAI-dialect request to this engine.
 

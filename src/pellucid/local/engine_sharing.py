@@ -239,7 +239,7 @@ class RemoteEngine:
         return self._url
 
     async def wait_ready(self, timeout_seconds: float | None = None) -> None:
-        """Wait until requests can be sent (see `readiness.Readiness.wait_ready`)."""
+        """Wait until requests can be sent (see `supervisor.Readiness.wait_ready`)."""
         await self._readiness.wait_ready(timeout_seconds)
 
     async def start(self) -> None:

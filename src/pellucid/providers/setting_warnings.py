@@ -147,7 +147,7 @@ def _is_written_over(path: str, later: list[SettingWrite]) -> bool:
 
 
 def _not_sent_message(suppressors: list[str]) -> str:
-    return f"it is not sent beside {' and '.join(suppressors) or 'the other settings'}"
+    return f"it is not sent together with {' and '.join(suppressors) or 'the other settings'}"
 
 
 def _unknown_setting_message(setting: str, row: Profile, model: str) -> str:
@@ -157,7 +157,7 @@ def _unknown_setting_message(setting: str, row: Profile, model: str) -> str:
     maker = setting.partition("_")[0]
     rows = builtin_profiles()
     if maker in rows and not row.name.startswith(maker):
-        return f"it is a setting of {rows[maker].title}, and {model} is asked over {row.title}"
+        return f"it is a setting of {rows[maker].title}, and {model} is called over {row.title}"
     near = _nearest_setting(setting)
     return sentence if near is None else f"{sentence}; did you mean {near!r}?"
 
@@ -173,7 +173,7 @@ def _thinking_message(outcome: _Outcome, row: Profile, model: str) -> str | None
     if not outcome.thinking_can_change():
         if outcome.is_known("thinking"):
             return _not_sent_message(outcome.suppressors("thinking"))
-        return f"{model} cannot be told how much to think"
+        return f"the thinking of {model} cannot be set"
     if level is True:
         return None
     sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in _leaves(write.value)]
@@ -181,17 +181,17 @@ def _thinking_message(outcome: _Outcome, row: Profile, model: str) -> str | None
     numbers = [leaf for leaf in sent if type(leaf) is int]
     if level in (False, "none"):
         if not sent:
-            return f"{model} cannot be told not to think"
+            return f"the thinking of {model} cannot be switched off"
         if any(word != "none" for word in words) or any(number > 0 for number in numbers):
-            return f"{model} cannot be told not to think; it is told to think as little as it can"
+            return f"the thinking of {model} cannot be switched off; the lowest level is requested"
         return None
     if not sent:
-        return f"{model} knows no level {level!r}; it thinks as much as it does unasked"
+        return f"{model} knows no level {level!r}; its default is used"
     if level in words or (numbers and level in row.budgets):
         return None
     if words:
-        return f"{model} knows no level {level!r}; it is asked for {words[0]!r}, the nearest"
-    return f"{model} knows no level {level!r}; it is asked to think, and not how much"
+        return f"{model} knows no level {level!r}; the nearest, {words[0]!r}, is requested"
+    return f"{model} knows no level {level!r}; thinking is requested without a level"
 
 
 def _is_in_request(value: Any, body: Any) -> bool:

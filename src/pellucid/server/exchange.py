@@ -74,7 +74,7 @@ class Exchange:
         return default if text is None else parse_int(text, name, minimum, maximum)
 
     def viewer_for(self, max_view: View = "raw", default_view: View = "raw", *, with_summaries: bool = False) -> Viewer:
-        """Return the viewer: the least of what the caller's key, the data and the request allow.
+        """Return the viewer: the requested view, if the caller's key and the data allow it.
 
         Args:
             max_view: the fullest view of the data that anyone gets.

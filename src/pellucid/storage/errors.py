@@ -25,7 +25,8 @@ REPEAT_SECONDS = 10.0
 class StoreError(PellucidError):
     """The store did not carry out an operation, or its result is unknown.
 
-    `cause` is the name of the database's error for the log, for example `ConnectionRefusedError` or `DiskFullError`.
+    `cause` is the name of the database's error for the log, for example `ConnectionRefusedError`, or
+    asyncpg's `DiskFullError`.
     """
 
     def __init__(

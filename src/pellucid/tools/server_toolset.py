@@ -161,8 +161,8 @@ async def collect_tools(
 ) -> list[AnyTool]:
     """Join the server's registered tools with those of all MCP servers, which are listed at the same time.
 
-    A tool of an MCP server is renamed to `server_tool` if another tool has its name, or `taken_names` contains it.
-    Names of registered tools stay.
+    A tool of an MCP server is renamed to `SERVER_TOOL` (its server's name, an underscore, its own name) if another tool
+    has its name, or `taken_names` contains it. Names of registered tools stay.
 
     Args:
         registered: The tools that the operator registered.

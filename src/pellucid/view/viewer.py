@@ -1,6 +1,7 @@
 """Views, and the viewers who have them.
 
-A viewer's view is the most restricted of three: the key's, the model's and the requested one.
+A viewer's view is the requested one, if the key and the model allow it; a request for more is refused. Without a
+requested view, it is the stricter of the key's and the model's.
 """
 
 from __future__ import annotations
