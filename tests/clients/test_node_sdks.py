@@ -84,7 +84,7 @@ def test_openai_calls_tools(openai: Client, upstream: Upstream, by: str, include
 
 def test_openai_resumes(openai: Client, upstream: Upstream) -> None:
     may_answer = threading.Event()
-    seen = openai("resumes", model=upstream.plays(waits(may_answer)), told=lambda what: may_answer.set())
+    seen = openai("resumes", model=upstream.plays(waits(may_answer)), on_progress=lambda what: may_answer.set())
     assert seen["numbers"] == list(range(len(seen["numbers"])))
     assert (seen["thought"], seen["said"], seen["whole"]) == (THOUGHT, ANSWER, ANSWER)
     assert seen["same"]
@@ -137,7 +137,7 @@ def test_the_ai_sdk_generates(ai_sdk: Client, upstream: Upstream) -> None:
 
 def test_the_ai_sdk_gets_reasoning_before_the_answer(ai_sdk: Client, upstream: Upstream) -> None:
     may_answer = threading.Event()
-    seen = ai_sdk("streams", model=upstream.plays(waits(may_answer)), told=lambda what: may_answer.set())
+    seen = ai_sdk("streams", model=upstream.plays(waits(may_answer)), on_progress=lambda what: may_answer.set())
     assert (seen["thought"], seen["said"], seen["finish"]) == (THOUGHT, ANSWER, "stop")
     assert seen["kinds"] == [
         *("start", "start-step", "reasoning-start", "reasoning-delta", "reasoning-end"),
