@@ -1,6 +1,6 @@
 """The golden comparison: two versions of the project, held against each other to the byte, from outside.
 
-    python tools/golden.py                       the working tree against commit 78117cb
+    python tools/golden.py                       the working tree against commit 2589497
     python tools/golden.py --base HEAD~1         against another commit
     python tools/golden.py --short               a few minutes instead of an hour
     python tools/golden.py --only 'turns/*'      some cases alone (names are printed with each difference)
@@ -43,7 +43,7 @@ from tools.golden_kit.capturing import capture, leave, reaches
 from tools.golden_kit.gateway import Checkout
 
 HERE = Path(__file__).parents[1]
-BASE = "78117cb"
+BASE = "2589497"
 EXTRAS = "mcp,redis,local" if find_spec("xllamacpp") else "mcp,redis"
 """What the cases need in addition to what is always installed. Both versions have the embedded engine, or none."""
 FRESH_SECONDS = 6 * 3600
