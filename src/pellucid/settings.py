@@ -30,9 +30,8 @@ def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
         return level
     if level == "none":
         return None
-    at = EFFORTS.index(level)
     choices = [name for name in known if name in EFFORTS and name != "none"]
-    return min(choices, key=lambda name: abs(EFFORTS.index(name) - at), default=None)
+    return min(choices, key=lambda name: abs(EFFORTS.index(name) - EFFORTS.index(level)), default=None)
 
 
 class SettingFlags(NamedTuple):
@@ -42,22 +41,26 @@ class SettingFlags(NamedTuple):
     """Whether the setting changes how tokens are chosen; some models refuse such settings while they think."""
     is_client_settable: bool = True
     """Whether clients of the gateway can set it."""
+    is_traced: bool = False
+    """Whether it is an attribute of a turn's span. OpenTelemetry has `gen_ai.request.NAME` for it."""
 
 
-_SAMPLING, _INTERNAL = SettingFlags(is_sampling=True), SettingFlags(is_client_settable=False)
+_TRACED = SettingFlags(is_traced=True)
+_SAMPLING, _TRACED_SAMPLING = SettingFlags(is_sampling=True), SettingFlags(is_sampling=True, is_traced=True)
+_INTERNAL = SettingFlags(is_client_settable=False)
 
 
 class ModelSettings(TypedDict, total=False):
     """Settings that mean the same for every model. A provider's own setting wins over the unified one."""
 
-    max_tokens: int
+    max_tokens: Annotated[int, _TRACED]
     """Limit of tokens that the model may write, reasoning included."""
-    temperature: Annotated[float, _SAMPLING]
-    top_p: Annotated[float, _SAMPLING]
-    top_k: int
+    temperature: Annotated[float, _TRACED_SAMPLING]
+    top_p: Annotated[float, _TRACED_SAMPLING]
+    top_k: Annotated[int, _TRACED]
     seed: int
-    presence_penalty: Annotated[float, _SAMPLING]
-    frequency_penalty: Annotated[float, _SAMPLING]
+    presence_penalty: Annotated[float, _TRACED_SAMPLING]
+    frequency_penalty: Annotated[float, _TRACED_SAMPLING]
     logit_bias: Annotated[dict[str, int], _SAMPLING]
     stop_sequences: list[str]
     parallel_tool_calls: bool
@@ -81,12 +84,13 @@ class ModelSettings(TypedDict, total=False):
 
 
 class Setting(NamedTuple):
-    """A row of `SETTINGS`. See `SettingFlags` for the last two fields."""
+    """A row of `SETTINGS`. See `SettingFlags` for the last three fields."""
 
     name: str
     type: Any
     is_sampling: bool
     is_client_settable: bool
+    is_traced: bool
 
 
 def _setting_rows() -> list[Setting]:

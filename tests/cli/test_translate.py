@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pellucid.cli.decode import NATIVE_PROVIDERS, guess_content_type, is_native
+from pellucid.cli.decode import guess_content_type, profile_of_response
 from pellucid.cli.main import main
 from pellucid.cli.translate import decode_run, encode_run
 from pellucid.events import ModelEvent
 from pellucid.parts import Origin
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS
-from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from tests.cases import Cases
 from tests.recordings import recordings, recordings_root
@@ -48,9 +47,7 @@ needs_recordings = pytest.mark.needs("recordings")
 def read_in_pieces(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
     """Yield the events of a recorded answer that is read in pieces."""
     provider, body = recording.parent.name, (recording / "response.body").read_bytes()
-    row = builtin_profiles()[
-        NATIVE_PROVIDERS[provider] if provider in NATIVE_PROVIDERS and is_native(None, body) else provider
-    ]
+    row = profile_of_response(provider, None, body)
     kind = content_types().get(f"{provider}/{recording.name}") or guess_content_type(body)
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), kind)
     for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):

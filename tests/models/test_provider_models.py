@@ -16,7 +16,6 @@ from pellucid.models.cohere import CohereModel
 from pellucid.models.google import GoogleModel
 from pellucid.models.groq import GroqModel
 from pellucid.models.huggingface import HuggingFaceModel
-from pellucid.models.infer import _ALIASES
 from pellucid.models.local import LocalModel
 from pellucid.models.mistral import MistralModel
 from pellucid.models.ollama import OllamaModel
@@ -232,12 +231,11 @@ def test_a_model_spec_names_class_and_profile(spec: str, cls: type[ProviderModel
     assert (model.profile.name, model.name) == (row, spec.partition(":")[2])
 
 
-def test_every_profile_can_be_named_and_every_alias_names_a_profile() -> None:
+def test_every_profile_can_be_named() -> None:
     for row in ROWS:
         model = infer_model(f"{row}:m", account="a")
         assert isinstance(model, ProviderModel)
         assert model.profile.name == ("openai-responses" if row == "openai" else row)
-    assert set(_ALIASES.values()) <= set(ROWS)
 
 
 def test_a_model_instance_is_returned_unchanged() -> None:

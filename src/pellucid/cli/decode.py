@@ -54,27 +54,25 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
     Raises:
         RequestError: The provider is unknown.
     """
-    row = find_profile(provider)
-    if provider in NATIVE_PROVIDERS and is_native(content_type, data):
-        row = find_profile(NATIVE_PROVIDERS[provider])
-    return decode_answer(row, data, content_type or guess_content_type(data))
+    profile = profile_of_response(provider, content_type, data)
+    return decode_answer(profile, data, content_type or guess_content_type(data))
 
 
-def find_profile(provider: str) -> Profile:
-    """Return the profile of a provider. Raises `RequestError`, with the names that exist, if there is none."""
-    rows = builtin_profiles()
-    row = rows.get(provider)
-    if row is None:
-        raise RequestError(f"--from: no provider {provider!r}; {did_you_mean(provider, rows)}")
-    return row
+def profile_of_response(provider: str, content_type: str | None, data: bytes) -> Profile:
+    """Return the profile that decodes a response of a provider: `PROVIDER`, or `PROVIDER-native` for its own wire.
+
+    Raises:
+        RequestError: The provider is unknown.
+    """
+    profiles = builtin_profiles()
+    if provider not in profiles:
+        raise RequestError(f"--from: no provider {provider!r}; {did_you_mean(provider, profiles)}")
+    native_profile = profiles.get(f"{provider}-native")
+    return native_profile if native_profile is not None and _is_native(content_type, data) else profiles[provider]
 
 
-NATIVE_PROVIDERS = {"ollama": "ollama-native"}
-"""Providers that have a native wire in addition to a compatible one, and the profile of the native wire."""
-
-
-def is_native(content_type: str | None, data: bytes) -> bool:
-    """Return whether a response is of a provider's native wire: lines of JSON, each with the field `done`."""
+def _is_native(content_type: str | None, data: bytes) -> bool:
+    """Return whether a response is of Ollama's own wire: lines of JSON, each with the field `done`."""
     if content_type is not None and content_type.startswith("application/x-ndjson"):
         return True
     for start in (data.strip().partition(b"\n")[0], data):

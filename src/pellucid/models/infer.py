@@ -7,11 +7,11 @@ Chat Completions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from ..errors import ConfigError
+from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from .anthropic import AnthropicModel
 from .bedrock import BedrockConverseModel
@@ -27,17 +27,6 @@ from .provider import ProviderModel
 
 LOCAL = "local"
 
-_ALIASES = {
-    "openai": "openai-responses",
-    "openai-chat": "openai",
-    "google-gla": "google",
-    "google-cloud": "google-vertex",
-    "moonshotai": "kimi",
-    "alibaba": "qwen",
-    "github-copilot": "copilot",
-}
-"""Other names of providers, and the names of their rows."""
-
 _CLASSES: tuple[type[ProviderModel], ...] = (
     OpenAIChatModel,
     OpenAIResponsesModel,
@@ -50,9 +39,6 @@ _CLASSES: tuple[type[ProviderModel], ...] = (
     BedrockConverseModel,
     OllamaModel,
 )
-
-_PROVIDER_OF_PREFIX = {"gpt": "openai", "o": "openai", "claude": "anthropic", "gemini": "google", "command": "cohere"}
-"""First word of well-known model names, and their provider: for the hint when the provider is missing."""
 
 
 def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
@@ -67,32 +53,31 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
     """
     if not isinstance(spec, str):
         return spec
+    profiles = builtin_profiles()
     provider, colon, name = spec.partition(":")
     if not (colon and name):
-        prefix = provider.lower().partition("-")[0].rstrip("0123456789.")
-        example = f"{_PROVIDER_OF_PREFIX.get(prefix, 'PROVIDER')}:{provider or 'MODEL'}"
+        family = provider.lower().partition("-")[0].rstrip("0123456789.")
+        maker = next((name for name, profile in profiles.items() if family in profile.model_families), "PROVIDER")
+        example = f"{maker}:{provider or 'MODEL'}"
         raise ConfigError([f"model: {spec!r} has no provider; write it as PROVIDER:MODEL, for example {example}"])
     if provider == LOCAL:
         from .local import LocalModel
 
         return LocalModel(name, **options)
-    rows = builtin_profiles()
-    row = rows.get(_ALIASES.get(provider, provider))
-    if row is None:
-        known = [*_ALIASES, *rows, LOCAL]
+    aliases = {alias: profile for profile in profiles.values() for alias in profile.aliases}
+    named = {**profiles, **aliases}
+    if provider not in named:
+        known = [*named, LOCAL]
         close_matches = get_close_matches(provider, known, 3)
         hint = (
-            f"did you mean {' or '.join(close_matches)}?"
-            if close_matches
-            else f"there are: {', '.join(sorted(set(known)))}"
+            f"did you mean {' or '.join(close_matches)}?" if close_matches else f"there are: {', '.join(sorted(known))}"
         )
         raise ConfigError([f"model: {spec!r}: there is no provider {provider!r}; {hint}"])
-    return _class_for(row.name, rows)(name, profile=row, **options)
+    return _class_for(named[provider])(name, profile=named[provider], **options)
 
 
-def _class_for(row: str, rows: Mapping[str, Any]) -> type[ProviderModel]:
-    """Return the row's own class, else the first class with its wire, else `ProviderModel`."""
-    for model in _CLASSES:
-        if row in model.profile_names:
-            return model
-    return next((model for model in _CLASSES if rows[model.profile_names[0]].wire == rows[row].wire), ProviderModel)
+def _class_for(profile: Profile) -> type[ProviderModel]:
+    """Return the profile's own class, else the first class with its wire, else `ProviderModel`."""
+    own_class = [model for model in _CLASSES if profile.name in model.profile_names]
+    same_wire = [model for model in _CLASSES if builtin_profiles()[model.profile_names[0]].wire == profile.wire]
+    return next(iter(own_class + same_wire), ProviderModel)

@@ -1,6 +1,6 @@
 """A profile: the row of a dialect, with values and with names from closed sets of small strategies.
 
-The code has no `if provider ==`: wires read the row. The rows are in `profiles`.
+The code has no `if provider ==`: it reads the profile. The builtin rows are in `profiles.toml`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,15 @@ import msgspec
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The profile of one dialect."""
 
+    # Names.
     name: str = ""
     title: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other names in `PROVIDER:MODEL`, which take precedence over the names of rows. Only of a builtin row."""
+    model_families: tuple[str, ...] = ()
+    """First words of the names of its maker's models, for hints in error messages. Only of a builtin row."""
+    telemetry_name: str = ""
+    """The name in OpenTelemetry's conventions (`gen_ai.provider.name`); empty: `name`. Only of a builtin row."""
     wire: str = "openai_chat"
     """The name of a row of `wires.WIRES`."""
 

@@ -1,11 +1,11 @@
 """Profiles as data: the builtin rows (`profiles.toml`), and rows of the same form in an operator's configuration.
 
-All rows are checked. The evidence for a row's values is next to the row.
+All rows are checked. The reason for a row's values is next to the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args, get_origin
@@ -52,10 +52,13 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
         row_mistakes = _mistakes(where, values, _FIELDS)
         if not row_mistakes:
             for number, model_row in enumerate(values.get("models", ())):
-                row_mistakes += _mistakes(f"{where}.models[{number}]", model_row, _MODEL_FIELDS, required_key="match")
+                model_path = f"{where}.models[{number}]"
+                if "match" not in model_row:
+                    row_mistakes.append(f"{model_path}.match: it is missing; it must be a text")
+                row_mistakes += _mistakes(model_path, model_row, _MODEL_FIELDS)
         if not row_mistakes:
-            loaded[name] = base.derive({"title": name, **values, "name": name})
-            row_mistakes += _unwritable(where, loaded[name])
+            loaded[name] = base.derive({**_NAMES, "title": name, **values, "name": name})
+            row_mistakes += _unsupported_thinking(where, loaded[name])
         mistakes += row_mistakes
     if mistakes:
         raise ConfigError(mistakes)
@@ -64,20 +67,16 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
 
 # --- checks of a row ---------------------------------------------------------------------------------------------
 
-_FIELDS = {field.name: field.type for field in fields(Profile) if field.name != "name"}
+_NAMES: dict[str, Any] = {"aliases": (), "model_families": (), "telemetry_name": ""}
+"""The keys that only builtin rows have, and what other rows have in their place."""
+_FIELDS = {field.name: field.type for field in fields(Profile) if field.name != "name" and field.name not in _NAMES}
 _FIELDS["wire"] = Literal[tuple(WIRES)]
 _MODEL_FIELDS = {"match": str, **{name: _FIELDS[name] for name in _FIELDS if name not in ("title", "wire", "models")}}
 
 
-def _mistakes(
-    where: str, values: Mapping[str, Any], known: Mapping[str, Any], required_key: str | None = None
-) -> list[str]:
+def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
     """Return one line for each invalid value, with the valid ones."""
-    mistakes = (
-        []
-        if required_key is None or required_key in values
-        else [f"{where}.{required_key}: it is missing; it must be a text"]
-    )
+    mistakes: list[str] = []
     for name, value in values.items():
         if name not in known:
             mistakes.append(f"{where}.{name}: there is no such key; {did_you_mean(name, known)}")
@@ -92,19 +91,17 @@ def _mistakes(
     return mistakes
 
 
-def _unwritable(where: str, profile: Profile) -> Iterator[str]:
-    """Yield one line for each value of `thinking` that the profile's wire cannot write."""
-    writable = WIRES[profile.wire].thinking
-    if writable is None:
-        return
-    rows = enumerate(profile.models)
+def _unsupported_thinking(where: str, profile: Profile) -> list[str]:
+    """Return one line for each value of `thinking` that the profile's wire cannot send."""
+    supported = WIRES[profile.wire].thinking
     values = {where: profile.thinking} | {
-        f"{where}.models[{n}]": row["thinking"] for n, row in rows if "thinking" in row
+        f"{where}.models[{number}]": row["thinking"] for number, row in enumerate(profile.models) if "thinking" in row
     }
-    for place, value in values.items():
-        if value not in writable:
-            right = ", ".join(repr(name) for name in sorted(writable))
-            yield f"{place}.thinking: the wire {profile.wire!r} cannot send {value!r}; it must be one of {right}"
+    return [
+        f"{path}.thinking: the wire {profile.wire!r} cannot send {value!r}; it must be {_one_of(sorted(supported))}"
+        for path, value in values.items()
+        if supported is not None and value not in supported
+    ]
 
 
 def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
@@ -116,11 +113,15 @@ def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
     return [] if value in _TAGS else [f"there is no marker family {value!r}; {did_you_mean(value, _TAGS)}"]
 
 
+def _one_of(options: Sequence[Any]) -> str:
+    return f"one of {', '.join(repr(option) for option in options)}"
+
+
 def _describe_type(type_: Any) -> str:
     """Describe a type for an error message."""
     options = [option for option in get_args(type_) if option not in (type(None), Ellipsis)]
     if get_origin(type_) is Literal:
-        return f"one of {', '.join(repr(option) for option in options)}"
+        return _one_of(options)
     if get_origin(type_) is tuple:
         if get_origin(options[0]) is Literal:
             return f"a list of {', '.join(repr(option) for option in get_args(options[0]))}"
@@ -137,5 +138,12 @@ def _describe_type(type_: Any) -> str:
 @cache
 def builtin_profiles() -> dict[str, Profile]:
     """Return the builtin profiles by name."""
-    text = files(__package__).joinpath("profiles.toml").read_bytes()
-    return load_profiles(msgspec.toml.decode(text), {})
+    rows = msgspec.toml.decode(files(__package__).joinpath("profiles.toml").read_bytes())
+    names = {name: {key: row.pop(key) for key in _NAMES if key in row} for name, row in rows.items()}
+    return {name: profile.derive(names[name]) for name, profile in load_profiles(rows, {}).items()}
+
+
+def telemetry_name(provider: str) -> str:
+    """Return a provider's name in OpenTelemetry's conventions, or the name itself if they have none for it."""
+    profile = builtin_profiles().get(provider)
+    return profile.telemetry_name or provider if profile is not None else provider

@@ -24,6 +24,7 @@ from ..errors import ConfigError, ErrorInfo, ModelError
 from ..events import ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
 from ..models import ChatModel, ModelStream
 from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ..providers.profiles import telemetry_name
 from ..settings import ModelCall
 from ..telemetry import log, names, spans
 from ..telemetry.lines import LogLine, formatter, request_id
@@ -257,7 +258,7 @@ class RunTelemetry:
         if self.request.span is not None:
             self.span_attributes = {
                 names.OPERATION: names.CHAT,
-                names.PROVIDER: names.PROVIDER_NAMES.get(self.origin.provider, self.origin.provider),
+                names.PROVIDER: telemetry_name(self.origin.provider),
                 names.FINISH_REASONS: self._finish_reasons or None,
                 names.RUN_STATUS: end.status,
                 names.FIRST_CHUNK: _first_chunk_seconds(measurements),
@@ -401,12 +402,11 @@ def _known_method(method: str) -> str:
 
 
 def _turn_attributes(model: ChatModel, call: ModelCall) -> dict[str, Any]:
-    provider = model.origin.provider
     host, port = getattr(model, "address", None) or (None, None)
     settings = {name: call.settings.get(field) for field, name in names.SETTING_ATTRIBUTES.items()}
     return {
         names.OPERATION: names.CHAT,
-        names.PROVIDER: names.PROVIDER_NAMES.get(provider, provider),
+        names.PROVIDER: telemetry_name(model.origin.provider),
         names.REQUEST_MODEL: model.name,
         names.REQUEST_STREAM: call.stream,
         names.SERVER_ADDRESS: host,

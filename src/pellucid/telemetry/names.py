@@ -21,6 +21,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from ..settings import SETTINGS
+
 HTTP_METHOD = "http.request.method"
 HTTP_ROUTE = "http.route"
 HTTP_STATUS = "http.response.status_code"
@@ -63,31 +65,8 @@ USAGE_ATTRIBUTES = {
 }
 """The attribute of each field of `Usage`."""
 
-SETTING_ATTRIBUTES = {
-    "max_tokens": "gen_ai.request.max_tokens",
-    "temperature": "gen_ai.request.temperature",
-    "top_p": "gen_ai.request.top_p",
-    "top_k": "gen_ai.request.top_k",
-    "presence_penalty": "gen_ai.request.presence_penalty",
-    "frequency_penalty": "gen_ai.request.frequency_penalty",
-}
+SETTING_ATTRIBUTES = {name: f"gen_ai.request.{name}" for name, setting in SETTINGS.items() if setting.is_traced}
 """The attribute of each setting that is reported. All of them are numbers."""
-
-PROVIDER_NAMES = {
-    "anthropic": "anthropic",
-    "azure": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "cohere": "cohere",
-    "deepseek": "deepseek",
-    "google": "gcp.gemini",
-    "groq": "groq",
-    "mistral": "mistral_ai",
-    "openai": "openai",
-    "openai-responses": "openai",
-    "perplexity": "perplexity",
-    "xai": "x_ai",
-}
-"""Providers for which the conventions have a name; others keep their own."""
 
 UPSTREAM_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid", "cf-ray")
 """Response headers with a provider's id of the request, the most common first."""
