@@ -44,6 +44,7 @@ from pellucid import (
 )
 from pellucid.events import Event
 from pellucid.fold import fold
+from pellucid.models.groq import GroqModelSettings
 from tests.agent.agent_kit import MakeAgent, calls, results_in
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
@@ -667,7 +668,7 @@ async def test_leaving_a_stream_closes_the_upstream_at_once(make_agent: MakeAgen
 async def test_an_unsupported_setting_is_a_warning_and_is_not_sent(make_agent: MakeAgent) -> None:
     agent, get_calls = make_agent(say())
     with pytest.warns(UserWarning, match="groq_reasoning_format"):
-        result = await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
+        result = await agent.run("Why?", model_settings=GroqModelSettings(groq_reasoning_format="parsed"))
     assert any("groq_reasoning_format" in warning for warning in result.warnings)
     assert "reasoning_format" not in get_calls()[0].body
 
@@ -735,7 +736,7 @@ async def collect(events: Any, into: list[Any]) -> None:
 async def test_a_warning_has_the_location_of_the_caller(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say())
     with pytest.warns(UserWarning, match="groq") as warned:
-        await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
+        await agent.run("Why?", model_settings=GroqModelSettings(groq_reasoning_format="parsed"))
     assert warned[0].filename == __file__
 
 
@@ -748,7 +749,7 @@ async def test_misspelt_and_invalid_options_are_refused_at_once(make_agent: Make
         Agent("openai:gpt-5", output_type=[])
     agent, get_calls = make_agent(say())
     with pytest.raises(RequestError, match="thinking cannot be 'lots'"):
-        await agent.run("Why?", model_settings={"thinking": "lots"})
+        await agent.run("Why?", model_settings={"thinking": "lots"})  # type: ignore[arg-type]
     assert get_calls() == []
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPa
 from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, merge_settings, validate_settings
 from ..tools import AnyTool, DeferredToolResults, ExecutionOptions, RunContext, Tool, Toolset
 from ..tools.function_tool import takes_context
-from .agent_run import AgentRun, RunPlan, StreamedRunResult, warn
+from .agent_run import AgentRun, EventReader, RunPlan, StreamedRunResult, warn
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import NativeOutput, PromptedOutput, ToolOutput, build_output
 from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
@@ -42,7 +42,7 @@ EventHandler: TypeAlias = (
 )
 
 
-async def call_event_handler(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
+async def _call_event_handler(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
     """Pass all `events` to `handler`. Events that it does not read are read here."""
     function: Callable[..., Any] = handler
     if _required_positional_count(handler) >= 2:
@@ -94,6 +94,29 @@ class AgentOptions(TypedDict, total=False):
     event_stream_handler: EventHandler | None
 
 
+class RunOptions(TypedDict, total=False):
+    """Arguments of a run in addition to the user's message."""
+
+    message_history: Sequence[ModelMessage] | None
+    """The conversation so far."""
+    model: ChatModel | str | None
+    """A model or its name, in place of the agent's."""
+    model_settings: ModelSettings | None
+    """Settings that are merged over the agent's."""
+    deps: Any
+    """The value of `ctx.deps`."""
+    instructions: Instructions | None
+    """Instructions in addition to the agent's."""
+    usage_limits: UsageLimits | None
+    """Limits of requests, calls and tokens."""
+    output_type: Any
+    """The output type, in place of the agent's."""
+    external_tools: Sequence[ToolDefinition]
+    """Tools that the caller runs."""
+    deferred_tool_results: DeferredToolResults | None
+    """Results and approvals of the calls that the last run deferred."""
+
+
 class Agent(Generic[Out]):
     """Runs a model with tools until it gives an output of the wanted type.
 
@@ -140,11 +163,7 @@ class Agent(Generic[Out]):
             RequestError: A tool or an output type cannot be described to a model.
             TypeError: An option is unknown.
         """
-        for name in options:
-            if name not in AgentOptions.__annotations__:
-                near = get_close_matches(name, [*AgentOptions.__annotations__, "model", "output_type"], 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(AgentOptions.__annotations__)}"
-                raise TypeError(f"Agent() has no argument {name!r}; {hint}")
+        _check_names("Agent()", options, ("model", "output_type", *AgentOptions.__annotations__))
         retries = options.get("retries", 1)
         system_prompt = options.get("system_prompt", ())
         self.name = options.get("name")
@@ -222,14 +241,14 @@ class Agent(Generic[Out]):
         user_prompt: Prompt | None = None,
         *,
         event_stream_handler: EventHandler | None = None,
-        **options: Any,
+        **options: Unpack[RunOptions],
     ) -> AgentRunResult[Out]:
         """Run to the end.
 
         Args:
             user_prompt: The user's message. None where the message history already ends with what is to be answered.
             event_stream_handler: Handler of the run's events, in place of the agent's.
-            options: The other arguments of `iter`.
+            options: See `RunOptions`.
 
         Returns:
             The result, with the output, the messages and the usage.
@@ -244,15 +263,22 @@ class Agent(Generic[Out]):
         async with self.iter(user_prompt, **options) as run:
             handler = event_stream_handler or self._event_handler
             if handler is not None:
-                await call_event_handler(handler, run.ctx, _events(run))
+                await _call_event_handler(handler, run.ctx, EventReader(run).events())
             return await run.finish()
 
-    def run_sync(self, user_prompt: Prompt | None = None, **options: Any) -> AgentRunResult[Out]:
+    def run_sync(
+        self,
+        user_prompt: Prompt | None = None,
+        *,
+        event_stream_handler: EventHandler | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentRunResult[Out]:
         """Run to the end, in a program without an event loop.
 
         Args:
             user_prompt: The user's message.
-            options: The other arguments of `run`.
+            event_stream_handler: Handler of the run's events, in place of the agent's.
+            options: See `RunOptions`.
 
         Raises:
             RuntimeError: An event loop is running.
@@ -269,7 +295,7 @@ class Agent(Generic[Out]):
             from ..models.connection_pool import close_shared_pool
 
             try:
-                return await self.run(user_prompt, **options)
+                return await self.run(user_prompt, event_stream_handler=event_stream_handler, **options)
             finally:
                 await close_shared_pool()
 
@@ -281,7 +307,7 @@ class Agent(Generic[Out]):
         user_prompt: Prompt | None = None,
         *,
         event_stream_handler: EventHandler | None = None,
-        **options: Any,
+        **options: Unpack[RunOptions],
     ) -> AsyncIterator[StreamedRunResult[Out]]:
         """Run until the final answer begins, and return it as a stream.
 
@@ -291,47 +317,36 @@ class Agent(Generic[Out]):
         Args:
             user_prompt: The user's message.
             event_stream_handler: Handler of the events, in place of the agent's.
-            options: The other arguments of `iter`.
+            options: See `RunOptions`.
 
         Raises:
             Exception: Everything that `run` raises.
         """
         async with self.iter(user_prompt, **options) as run:
-            unread: list[Event] = []
-            events = _until_final(run, unread)
+            reader = EventReader(run)
+            events = _until_final(reader)
             handler = event_stream_handler or self._event_handler
             if handler is not None:
-                await call_event_handler(handler, run.ctx, events)
+                await _call_event_handler(handler, run.ctx, events)
             else:
                 async for _ in events:
                     pass
-            yield StreamedRunResult(run, unread)
+            yield StreamedRunResult(run, reader)
 
-    def run_stream_events(self, user_prompt: Prompt | None = None, **options: Any) -> EventStream[Out]:
+    def run_stream_events(self, user_prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> EventStream[Out]:
         """Return every event of a run, and last an `AgentRunResultEvent`.
 
         Use it as `async for event in …`, or as `async with … as events`.
 
         Args:
             user_prompt: The user's message.
-            options: The other arguments of `iter`.
+            options: See `RunOptions`.
         """
         return EventStream(self.iter(user_prompt, **options))
 
     @asynccontextmanager
     async def iter(
-        self,
-        user_prompt: Prompt | None = None,
-        *,
-        message_history: Sequence[ModelMessage] | None = None,
-        model: ChatModel | str | None = None,
-        model_settings: ModelSettings | None = None,
-        deps: Any = None,
-        instructions: Instructions | None = None,
-        usage_limits: UsageLimits | None = None,
-        output_type: Any = None,
-        external_tools: Sequence[ToolDefinition] = (),
-        deferred_tool_results: DeferredToolResults | None = None,
+        self, user_prompt: Prompt | None = None, **options: Unpack[RunOptions]
     ) -> AsyncIterator[SteppedRun[Out]]:
         """Run step by step: `async for node in run`. Leaving the block ends the run.
 
@@ -341,31 +356,13 @@ class Agent(Generic[Out]):
 
         Args:
             user_prompt: The user's message.
-            message_history: The conversation so far.
-            model: A model or its name, in place of the agent's.
-            model_settings: Settings that are merged over the agent's.
-            deps: The value of `ctx.deps`.
-            instructions: Instructions in addition to the agent's.
-            usage_limits: Limits of requests, calls and tokens.
-            output_type: The output type, in place of the agent's.
-            external_tools: Tools that the caller runs.
-            deferred_tool_results: Results and approvals of the calls that the last run deferred.
+            options: See `RunOptions`.
 
         Raises:
             RequestError: The run cannot be requested in this way.
         """
-        plan = await self._plan(
-            user_prompt,
-            message_history=message_history,
-            model=model,
-            model_settings=model_settings,
-            deps=deps,
-            instructions=instructions,
-            usage_limits=usage_limits,
-            output_type=output_type,
-            external_tools=external_tools,
-            deferred_tool_results=deferred_tool_results,
-        )
+        _check_names("Agent.iter()", options, RunOptions.__annotations__)
+        plan = await self._plan(user_prompt, options)
         async with SteppedRun[Out](plan) as run:
             yield run
 
@@ -378,71 +375,58 @@ class Agent(Generic[Out]):
         Raises:
             RequestError: The agent cannot be run with this input.
         """
-        plan = await self._plan(
-            message_history=_with_system_prompts(self._system_prompts, run_input.messages),
-            model_settings=run_input.settings,
-            deps=run_input.deps,
-            external_tools=run_input.tools,
-            deferred_tool_results=run_input.results,
-        )
+        options: RunOptions = {
+            "message_history": _with_system_prompts(self._system_prompts, run_input.messages),
+            "model_settings": run_input.settings,
+            "deps": run_input.deps,
+            "external_tools": run_input.tools,
+            "deferred_tool_results": run_input.results,
+        }
+        plan = await self._plan(None, options)
         return AgentRun(replace(plan, stages=tuple(run_input.stages), is_served=True))
 
-    async def _plan(
-        self,
-        user_prompt: Prompt | None = None,
-        *,
-        message_history: Sequence[ModelMessage] | None = None,
-        model: ChatModel | str | None = None,
-        model_settings: ModelSettings | None = None,
-        deps: Any = None,
-        instructions: Instructions | None = None,
-        usage_limits: UsageLimits | None = None,
-        output_type: Any = None,
-        external_tools: Sequence[ToolDefinition] = (),
-        deferred_tool_results: DeferredToolResults | None = None,
-    ) -> RunPlan:
+    async def _plan(self, user_prompt: Prompt | None, options: RunOptions) -> RunPlan:
+        output_type, external_tools = options.get("output_type"), options.get("external_tools", ())
         output = self._output if output_type is None else build_output(output_type)
         duplicates = set(output.tools) & set(self._toolset.names)
         if duplicates:
             raise RequestError(f"the tool {duplicates.pop()!r} has the name of the output: give one another name")
-        external = frozenset(tool.name for tool in external_tools)
         for index, tool in enumerate(external_tools):
             if tool.name in output.tools or tool.name in self._toolset.names:
                 raise RequestError(**name_conflict(index, tool.name))
-        resolved_model = _resolve_model(model if model is not None else self._model)
-        results = deferred_tool_results or DeferredToolResults()
-        history = list(message_history or ())
+        model = _resolve_model(self._model if options.get("model") is None else options["model"])
+        results = options.get("deferred_tool_results") or DeferredToolResults()
+        history = list(options.get("message_history") or ())
         messages, pending = resume_history(history, results)
-        context = RunContext(deps, resolved_model, prompt=_content(user_prompt), messages=history)
-        all_instructions = [
-            *self._instructions,
-            *_as_list(instructions),
-            *([output.instructions] if output.instructions else []),
-        ]
+        context = RunContext(options.get("deps"), model, prompt=_content(user_prompt), messages=history)
+        all_instructions = [*self._instructions, *_as_list(options.get("instructions")), output.instructions or ""]
         texts = [await _instruction_text(instruction, context) for instruction in all_instructions]
         call = ModelCall(
-            resolved_model.name,
+            model.name,
             [*messages, *self._new_request(user_prompt, history)],
-            validate_settings(merge_settings(self._model_settings, model_settings)),
+            validate_settings(merge_settings(self._model_settings, options.get("model_settings"))),
             (*self._toolset.definitions, *external_tools, *output.definitions),
             ToolChoice("auto" if output.accepts_text or not output.tools else "required"),
             output.format,
         )
+        warnings = model.warnings(call)
+        for warning in warnings:
+            warn(warning)
         return RunPlan(
-            model=resolved_model,
+            model=model,
             call=call,
             history=history,
             instructions="\n\n".join(text for text in texts if text) or None,
             output=output,
             toolset=self._toolset,
             context=context,
-            limits=usage_limits or UsageLimits(),
+            limits=options.get("usage_limits") or UsageLimits(),
             output_retries=self._output_retries,
             validators=self._validators,
             processors=self._processors,
             id_seed=secrets.token_bytes(16),
-            warnings=_warn_unsupported(resolved_model, call),
-            external_tools=external,
+            warnings=warnings,
+            external_tools=frozenset(tool.name for tool in external_tools),
             pending_calls=pending,
             deferred_results=results,
         )
@@ -483,7 +467,7 @@ class EventStream(Generic[Out]):
 
     async def _all_events(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
         async with self._run as run:
-            async for event in _events(run):
+            async for event in EventReader(run).events():
                 yield event
             yield AgentRunResultEvent(run.result)
 
@@ -507,21 +491,21 @@ class EventStream(Generic[Out]):
         raise TypeError("run_stream_events is not awaited: use `async for event in …` or `async with … as events`")
 
 
-async def _events(run: AgentRun[Any]) -> AsyncIterator[Event]:
-    while (batch := await run.read()) is not None:
-        for event in batch:
-            yield event
+async def _until_final(reader: EventReader) -> AsyncIterator[Event]:
+    """Yield events up to the start of the final answer."""
+    async for event in reader.events():
+        yield event
+        if isinstance(event, FinalResultEvent):
+            return
 
 
-async def _until_final(run: AgentRun[Any], unread: list[Event]) -> AsyncIterator[Event]:
-    """Yield events up to the start of the final answer. The rest of that batch is appended to `unread`."""
-    while (batch := await run.read()) is not None:
-        for number, event in enumerate(batch):
-            if isinstance(event, FinalResultEvent):
-                unread += batch[number + 1 :]
-                yield event
-                return
-            yield event
+def _check_names(function: str, options: Collection[str], known: Collection[str]) -> None:
+    """Raise `TypeError` if an option is unknown."""
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            raise TypeError(f"{function} has no argument {name!r}; {hint}")
 
 
 def _with_system_prompts(system_prompts: Sequence[str], messages: list[ModelMessage]) -> list[ModelMessage]:
@@ -543,14 +527,6 @@ def _resolve_model(model: ChatModel | str | None) -> ChatModel:
 
         return infer_model(model)
     return model
-
-
-def _warn_unsupported(model: ChatModel, call: ModelCall) -> list[str]:
-    """Return the settings of the call that the model does not support, and warn the caller of the run."""
-    messages = model.warnings(call)
-    for warning in messages:
-        warn(warning)
-    return messages
 
 
 def _as_list(instructions: Instructions | None) -> list[str | Callable[..., Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
@@ -76,15 +76,15 @@ class RunPlan:
     context: RunContext[Any]
     limits: UsageLimits
     output_retries: int
-    validators: Sequence[Callable[..., Any]] = ()
-    processors: Sequence[Callable[..., Any]] = ()
-    id_seed: bytes = b""
-    warnings: list[str] = field(default_factory=list)
-    external_tools: frozenset[str] = frozenset()
+    validators: Sequence[Callable[..., Any]]
+    processors: Sequence[Callable[..., Any]]
+    id_seed: bytes
+    warnings: list[str]
+    external_tools: frozenset[str]
     """The names of the functions that the caller runs."""
-    pending_calls: tuple[ToolCallPart, ...] = ()
+    pending_calls: tuple[ToolCallPart, ...]
     """Calls that the previous run deferred and that `deferred_results` approve or deny."""
-    deferred_results: DeferredToolResults = field(default_factory=DeferredToolResults)
+    deferred_results: DeferredToolResults
     stages: tuple[Stage, ...] = ()
     is_served: bool = False
     """Whether a server reads the run, so that an error is not raised and must be logged."""
@@ -407,9 +407,8 @@ class AgentRun(Generic[Out]):
     def _deferred_requests(self) -> DeferredToolRequests:
         """Return the output of a run that ended with calls which it could not answer."""
         last, deferrals = self.last_response, self._deferrals.by_call_id
-        external_calls = (
-            [] if last is None else [call for call in last.tool_calls if call.tool_name in self._plan.external_tools]
-        )
+        last_calls = last.tool_calls if last is not None else []
+        external_calls = [call for call in last_calls if call.tool_name in self._plan.external_tools]
         approvals = [
             call for call in self._deferred_calls if isinstance(deferrals[call.tool_call_id], ApprovalRequired)
         ]
@@ -433,16 +432,42 @@ class AgentRun(Generic[Out]):
         self._output = [text]
 
 
+class EventReader:
+    """Reads the events of a run one by one."""
+
+    def __init__(self, run: AgentRun[Any]) -> None:
+        self._run = run
+        self._batch: list[Event] = []
+        """The rest of the last batch."""
+
+    async def next(self) -> Event | None:
+        """Return the next event, or None after the end of the run. Raises what the run raises."""
+        while not self._batch:
+            batch = await self._run.read()
+            if batch is None:
+                return None
+            self._batch = list(batch)
+        return self._batch.pop(0)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events that are still to come."""
+        while (event := await self.next()) is not None:
+            yield event
+
+    def peek(self) -> Event | None:
+        """Return the next event if it is in the same batch as the last one, else None."""
+        return self._batch[0] if self._batch else None
+
+
 class StreamedRunResult(Generic[Out]):
     """A run whose final answer has begun. Read it as a stream, or wait for all of it.
 
     If the model calls functions after the answer began, the run continues, and so does the text.
     """
 
-    def __init__(self, run: AgentRun[Out], unread: list[Event]) -> None:
+    def __init__(self, run: AgentRun[Out], reader: EventReader) -> None:
         self._run = run
-        self._unread = unread
-        """Events that came and were not read."""
+        self._reader = reader
         self._text = ""
 
     async def stream_text(self, *, delta: bool = False) -> AsyncIterator[str]:
@@ -451,7 +476,7 @@ class StreamedRunResult(Generic[Out]):
         Args:
             delta: Whether to yield each new piece, instead of all text of the present turn so far.
         """
-        async for event in self.stream_events():
+        async for event in self._reader.events():
             if isinstance(event, ResponseStartEvent):
                 self._text = ""
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
@@ -460,15 +485,9 @@ class StreamedRunResult(Generic[Out]):
                 if text:
                     yield text if delta else self._text
 
-    async def stream_events(self) -> AsyncIterator[Event]:
+    def stream_events(self) -> AsyncIterator[Event]:
         """Yield every event that is still to come, in order."""
-        while True:
-            while self._unread:
-                yield self._unread.pop(0)
-            batch = await self._run.read()
-            if batch is None:
-                return
-            self._unread = list(batch)
+        return self._reader.events()
 
     async def stream_output(self) -> AsyncIterator[Out]:
         """Yield the output so far: text grows; a value of another type comes once, when it is complete."""
@@ -480,7 +499,7 @@ class StreamedRunResult(Generic[Out]):
 
     async def get_output(self) -> Out:
         """Read to the end and return the output. Raises what the run raises."""
-        async for _ in self.stream_events():
+        async for _ in self._reader.events():
             pass
         return self._run.result.output
 

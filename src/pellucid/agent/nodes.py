@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ..events import Event, FunctionToolResultEvent, ResponseEndEvent, RunEndEvent
 from ..parts import ModelRequest, ModelResponse
-from .agent_run import AgentRun
+from .agent_run import AgentRun, EventReader
 from .results import AgentRunResult
 
 Out = TypeVar("Out")
@@ -22,21 +22,24 @@ Out = TypeVar("Out")
 class _Node:
     """A sequence of the run's events, up to one that ends it."""
 
-    def __init__(self, source: _EventSource, *last_event_types: type[Event]) -> None:
-        self._source = source
+    def __init__(self, reader: EventReader, *last_event_types: type[Event]) -> None:
+        self._reader = reader
         self._last_event_types = last_event_types
         self._is_over = False
 
     async def events(self) -> AsyncIterator[Event]:
         while not self._is_over:
-            event = await self._source.next()
+            event = await self._reader.next()
             if event is None:
                 self._is_over = True
                 return
-            self._is_over = isinstance(event, (*self._last_event_types, RunEndEvent)) and not self._source.has_more_of(
-                event
-            )
+            self._is_over = isinstance(event, (*self._last_event_types, RunEndEvent)) and not self._continues(event)
             yield event
+
+    def _continues(self, event: Event) -> bool:
+        """Check that the next event is in the same batch and of the same kind: all results come at once."""
+        next_event = self._reader.peek()
+        return isinstance(next_event, (type(event), RunEndEvent)) and not isinstance(event, ResponseEndEvent)
 
     @asynccontextmanager
     async def stream(self, ctx: Any = None) -> AsyncIterator[AsyncIterator[Event]]:
@@ -52,41 +55,19 @@ class _Node:
             pass
 
 
-class _EventSource:
-    """The run's events one by one."""
-
-    def __init__(self, run: AgentRun[Any]) -> None:
-        self._run = run
-        self._batch: list[Event] = []
-
-    async def next(self) -> Event | None:
-        while not self._batch:
-            batch = await self._run.read()
-            if batch is None:
-                return None
-            self._batch = list(batch)
-        return self._batch.pop(0)
-
-    def has_more_of(self, event: Event) -> bool:
-        """Check that the next event is in the same batch as this one and of its kind: all results come at once."""
-        return bool(self._batch) and (
-            isinstance(self._batch[0], (type(event), RunEndEvent)) and not isinstance(event, ResponseEndEvent)
-        )
-
-
 class ModelRequestNode(_Node):
     """The next step is a request to the model."""
 
-    def __init__(self, source: _EventSource, request: ModelRequest) -> None:
-        super().__init__(source, ResponseEndEvent)
+    def __init__(self, reader: EventReader, request: ModelRequest) -> None:
+        super().__init__(reader, ResponseEndEvent)
         self.request = request
 
 
 class CallToolsNode(_Node):
     """The model has answered: the next step calls functions, or checks the answer."""
 
-    def __init__(self, source: _EventSource, response: ModelResponse) -> None:
-        super().__init__(source, FunctionToolResultEvent)
+    def __init__(self, reader: EventReader, response: ModelResponse) -> None:
+        super().__init__(reader, FunctionToolResultEvent)
         self.model_response = response
 
 
@@ -99,21 +80,21 @@ class End(Generic[Out]):
 
 async def nodes(run: AgentRun[Out]) -> AsyncIterator[ModelRequestNode | CallToolsNode | End[Out]]:
     """Yield the steps of a run, in order."""
-    source = _EventSource(run)
+    reader = EventReader(run)
     while True:
         requests = (message for message in reversed(run.all_messages()) if isinstance(message, ModelRequest))
         request = next(requests, ModelRequest([]))
-        request_node = ModelRequestNode(source, request)
+        request_node = ModelRequestNode(reader, request)
         yield request_node
         await request_node.finish()
         response = run.last_response
         if response is not None and response.finish_reason == "pause":
             continue
         if response is not None:
-            tools_node = CallToolsNode(source, response)
+            tools_node = CallToolsNode(reader, response)
             yield tools_node
             await tools_node.finish()
         if run.is_over:
-            await source.next()  # raises the error that ended the run, if there was one
+            await reader.next()  # raises the error that ended the run, if there was one
             yield End(run.result)
             return

@@ -9,7 +9,6 @@ parsed as JSON.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
@@ -174,7 +173,3 @@ def _strip_code_fence(text: str) -> str:
     if text.startswith("```"):
         text = text.partition("\n")[2].rstrip().removesuffix("```")
     return text
-
-
-OutputSpec = type[Any] | Sequence[Any] | ToolOutput[Any] | NativeOutput[Any] | PromptedOutput[Any]
-Validator = Callable[..., Any]
