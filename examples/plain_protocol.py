@@ -32,7 +32,6 @@ from pellucid.parts import (
     View,
 )
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS, ClientProtocol, EndpointSpec, StatelessProtocol
-from pellucid.protocols.errors import status_of
 from pellucid.settings import ModelCall, ToolDefinition
 
 
@@ -139,7 +138,7 @@ ENDPOINT = EndpointSpec(
     "/v1/plain", "plain", "Ask a model", "A stream of events", PlainRequest, None, PlainEvent, PlainError
 )
 CLIENT_PROTOCOLS["plain"] = ClientProtocol(
-    error_format=SimpleNamespace(error_body=error_body, status_of=status_of, __name__="plain"),
+    error_format=SimpleNamespace(error_body=error_body, __name__="plain"),
     make_encoder=lambda mint, model, dialect, chunks: PlainEncoder(),
     verify=lambda stream, dialect: [],
     stateless=StatelessProtocol(ENDPOINT, parse_request, "plain"),

@@ -18,6 +18,7 @@ ErrorKind = Literal[
     "unauthorized",  # no or unknown credentials
     "forbidden",  # known, but not allowed
     "not_found",
+    "conflict",  # valid, but the present state does not permit it
     "too_large",
     "slow_request",  # the request did not arrive in time
     "unsupported",  # understood, but this gateway or model cannot do it
@@ -30,16 +31,8 @@ ErrorKind = Literal[
 
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 
-# Codes that one package sets and another package reads.
-
 NOT_KEPT = "not_kept"
 """The answer arrived but could not be stored. A protocol that ends with the stored answer has nothing to end with."""
-
-CONVERSATION_BUSY = "conversation_busy"
-"""The chat's previous question is still being answered."""
-
-CONVERSATION_MOVED = "conversation_moved"
-"""The chat has changed since the client last read it: it does not end where the client expects."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -75,6 +68,10 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defau
     def full_message(self) -> str:
         """The message followed by the upstream's message, for viewers who may see it."""
         return f"{self.message}: {self.upstream_message}" if self.upstream_message else self.message
+
+
+UNKNOWN_FAILURE = ErrorInfo("server_error", "the run failed without saying why")
+"""The error of a run that failed and has none."""
 
 
 class PellucidError(Exception):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from .errors import ErrorInfo
+from .errors import UNKNOWN_FAILURE, ErrorInfo
 from .parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -200,6 +200,11 @@ class RunEndEvent(_Event, tag="run_end", frozen=True):
     usage: Usage = Usage()
     error: ErrorInfo | None = None
     incomplete_reason: IncompleteReason | None = None
+
+    @property
+    def failure(self) -> ErrorInfo:
+        """The error of a failed run, also if it did not say which."""
+        return self.error or UNKNOWN_FAILURE
 
 
 class SummaryEvent(_Event, tag="summary", frozen=True):

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ERROR_KINDS, ErrorInfo, RequestError
+from pellucid.errors import ERROR_KINDS, ErrorInfo, RequestError
 from pellucid.parts import ModelRequest, SealedPart, UserPromptPart
 from pellucid.protocols.chat import THINKING_LEVELS, Ask, Effort, answer_id, error_body, parse_request, question_id
-from pellucid.protocols.chat import status_of as status
+from pellucid.protocols.errors import status_of
 from pellucid.settings import ToolDefinition, validate_settings
+from pellucid.storage.errors import ChatBusy, ChatMoved
 from pellucid.view import VIEWS
 from tests.cases import Cases
 
@@ -137,6 +138,10 @@ def test_every_error_kind_has_a_body_and_a_status() -> None:
                 assert error_body(ErrorInfo(kind, "no", "c", "p")) == {
                     "error": {"message": "no", "code": "c", "param": "p"}
                 }
-                assert status(ErrorInfo(kind, "no")) in range(400, 600)
-                for code in CONVERSATION_BUSY, CONVERSATION_MOVED:
-                    assert (status(ErrorInfo(kind, "no", code)) == 409) == (kind == "invalid_request")
+                assert status_of(ErrorInfo(kind, "no")) in range(400, 600)
+                assert (status_of(ErrorInfo(kind, "no")) == 409) == (kind == "conflict")
+
+
+def test_a_chat_that_is_busy_or_has_moved_is_a_conflict() -> None:
+    for error, code in (ChatBusy(), "conversation_busy"), (ChatMoved(), "conversation_moved"):
+        assert (status_of(error.info), error.info.code) == (409, code)

@@ -23,8 +23,9 @@ from pellucid.parts import (
     ThinkingPart,
     ToolCallPart,
 )
-from pellucid.protocols.chat_completions import error_body, status_of
+from pellucid.protocols.chat_completions import error_body
 from pellucid.protocols.chat_completions.verify import verify
+from pellucid.protocols.errors import status_of
 from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, check_chunks, chunks_of, make_encoder
 from tests.every_event import every_event, turn_with_part

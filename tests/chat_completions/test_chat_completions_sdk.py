@@ -14,7 +14,8 @@ import uvicorn
 
 from pellucid.errors import RequestError
 from pellucid.parts import SealedPart, TextPart, ThinkingPart, ToolCallPart, Usage
-from pellucid.protocols.chat_completions import Encoder, Request, error_body, parse_request, status_of
+from pellucid.protocols.chat_completions import Encoder, Request, error_body, parse_request
+from pellucid.protocols.errors import status_of
 from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, normalize, parts_sent_back, run_of
 from tests.waiting import wait_until

@@ -23,7 +23,7 @@ from pellucid import protocols
 from pellucid.cli import main
 from pellucid.envelopes import kinds
 from pellucid.errors import ERROR_KINDS
-from pellucid.protocols.errors import STATUSES
+from pellucid.protocols.errors import KIND_NAMES
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.relay import DEFAULT_PREFIX, scripts
 from pellucid.server.access import oidc, session
@@ -131,7 +131,7 @@ def _codes() -> Iterator[str]:
 
 
 def _kinds() -> Iterator[str]:
-    yield from (f"{kind} {STATUSES[kind]}" for kind in ERROR_KINDS)
+    yield from (f"{kind} {KIND_NAMES[kind].status}" for kind in ERROR_KINDS)
 
 
 def _close_codes() -> Iterator[str]:

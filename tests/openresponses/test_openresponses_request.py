@@ -28,7 +28,8 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.protocols.decoding import MAX_DEPTH
-from pellucid.protocols.openresponses import KnownCall, ReferenceContext, error_body, parse_request, status_of
+from pellucid.protocols.errors import status_of
+from pellucid.protocols.openresponses import KnownCall, ReferenceContext, error_body, parse_request
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from tests.cases import Cases
 from tests.openresponses.openresponses_kit import (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
-from pellucid.protocols.openresponses import status_of
+from pellucid.protocols.errors import status_of
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
 from pellucid.upstream import UpstreamClient

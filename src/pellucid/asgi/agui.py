@@ -37,6 +37,7 @@ from ..protocols.agui.history import history_of, is_carrier_of
 from ..protocols.agui.interrupts import approval_call_id, approval_of
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE, accepts_protobuf, delta_frame_encoder, encode_frame
+from ..protocols.errors import status_of
 from ..runs.stages import SealStage
 from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
 from ..settings import ModelSettings
@@ -228,7 +229,7 @@ class _Exchange:
         error = redact_error(error, self.viewer)
         close_header = [http.CLOSE_HEADER] if error.kind in ("slow_request", "too_large") else []
         headers = [*http.retry_after_headers(error), *close_header, *http.warning_headers(self.warnings)]
-        await http.send_json(self.send, agui.status_of(error), agui.error_body(error), headers)
+        await http.send_json(self.send, status_of(error), agui.error_body(error), headers)
 
 
 _METHOD_NOT_ALLOWED = agui.error_body(

@@ -1,9 +1,8 @@
-"""Errors before a stream begins: their HTTP status, which is the same in every protocol, and OpenAI's error object."""
+"""What an error is in the protocols: its HTTP status before a stream begins, and the form of OpenAI's error object."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import ErrorInfo, ErrorKind
 
@@ -15,60 +14,44 @@ class ErrorFormat(Protocol):
         """Return the body of the answer: a JSON object, or a text."""
         ...
 
-    def status_of(self, error: ErrorInfo, /) -> int: ...
+
+class KindNames(NamedTuple):
+    """What a kind of error is called."""
+
+    status: int
+    """The HTTP status before a stream begins, in every protocol."""
+    openresponses_type: str
+    """One of the five types of the OpenResponses specification.
+
+    The specification's own example writes the first one as OpenAI does (`invalid_request_error`), and so do all
+    clients.
+    """
+    openai_type: str
+    """The type of OpenAI, which has none for a failure behind a gateway: `model_error` is an addition."""
 
 
-STATUSES: dict[ErrorKind, int] = {
-    "invalid_request": 400,
-    "unauthorized": 401,
-    "forbidden": 403,
-    "not_found": 404,
-    "too_large": 413,
-    "slow_request": 408,
-    "unsupported": 400,
-    "too_many_requests": 429,
-    "model_error": 502,
-    "unavailable": 503,
-    "timeout": 504,
-    "server_error": 500,
+KIND_NAMES: dict[ErrorKind, KindNames] = {
+    "invalid_request": KindNames(400, "invalid_request_error", "invalid_request_error"),
+    "unauthorized": KindNames(401, "authentication_error", "authentication_error"),
+    "forbidden": KindNames(403, "permission_error", "permission_error"),
+    "not_found": KindNames(404, "not_found", "invalid_request_error"),
+    "conflict": KindNames(409, "invalid_request_error", "invalid_request_error"),
+    "too_large": KindNames(413, "invalid_request_error", "invalid_request_error"),
+    "slow_request": KindNames(408, "invalid_request_error", "invalid_request_error"),
+    "unsupported": KindNames(400, "invalid_request_error", "invalid_request_error"),
+    "too_many_requests": KindNames(429, "too_many_requests", "rate_limit_error"),
+    "model_error": KindNames(502, "model_error", "model_error"),
+    "unavailable": KindNames(503, "model_error", "model_error"),
+    "timeout": KindNames(504, "model_error", "model_error"),
+    "server_error": KindNames(500, "server_error", "server_error"),
 }
-
-OPENRESPONSES_TYPES: dict[ErrorKind, str] = {
-    "invalid_request": "invalid_request_error",
-    "unauthorized": "authentication_error",
-    "forbidden": "permission_error",
-    "not_found": "not_found",
-    "too_large": "invalid_request_error",
-    "slow_request": "invalid_request_error",
-    "unsupported": "invalid_request_error",
-    "too_many_requests": "too_many_requests",
-    "model_error": "model_error",
-    "unavailable": "model_error",
-    "timeout": "model_error",
-    "server_error": "server_error",
-}
-"""The five error types of the OpenResponses specification.
-
-The specification's own example writes the first one as OpenAI does (`invalid_request_error`), and so do all clients.
-"""
-
-OPENAI_TYPES: dict[ErrorKind, str] = OPENRESPONSES_TYPES | {
-    "not_found": "invalid_request_error",
-    "too_many_requests": "rate_limit_error",
-}
-"""The error types of OpenAI, which has none for a failure behind a gateway: `model_error` is an addition."""
 
 
 def status_of(error: ErrorInfo) -> int:
     """Return the HTTP status of an error that occurs before a stream begins."""
-    return STATUSES[error.kind]
+    return KIND_NAMES[error.kind].status
 
 
-def error_object(error: ErrorInfo, types: Mapping[ErrorKind, str]) -> dict[str, Any]:
+def error_object(error: ErrorInfo, type: str) -> dict[str, Any]:
     """Return `{message, type, param, code}`, OpenAI's form of an error."""
-    return {
-        "message": error.full_message,
-        "type": types[error.kind],
-        "param": error.param,
-        "code": error.code or error.kind,
-    }
+    return {"message": error.full_message, "type": type, "param": error.param, "code": error.code or error.kind}

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from ..asgi import http
 from ..asgi.streaming import FAULT, STOPPING, ASGIWriter, BodyWriter, is_client_error
 from ..errors import ErrorInfo, PellucidError, RequestError
-from ..protocols.errors import ErrorFormat
+from ..protocols.errors import ErrorFormat, status_of
 from ..run import Minter
 from ..telemetry import error_location, log
 from ..unicode import replace_surrogates
@@ -124,7 +124,7 @@ class Exchange:
         self.telemetry.error = error.kind
         headers = [*http.retry_after_headers(error), *(extra_headers or [])]
         self.response_headers += [header for header in headers if header not in self.response_headers]
-        body, status = self.error_form.error_body(error), self.error_form.status_of(error)
+        body, status = self.error_form.error_body(error), status_of(error)
         if isinstance(body, str):
             await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
         else:

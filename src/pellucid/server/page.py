@@ -31,6 +31,7 @@ from starlette.types import ASGIApp
 from ..asgi import http
 from ..errors import ErrorInfo, RequestError
 from ..protocols import chat
+from ..protocols.errors import status_of
 from .access.errors import HTTPHeader
 from .exchange import Endpoint, Exchange, Handler
 from .routing import route
@@ -237,7 +238,7 @@ async def send_notice(exchange: Exchange, error: ErrorInfo, extra_headers: list[
         *exchange.response_headers,
         *(extra_headers or []),
     ]
-    status = exchange.telemetry.status = chat.status_of(error)
+    status = exchange.telemetry.status = status_of(error)
     exchange.response_started = True
     if not prefers_html(exchange.request_header("accept")):
         await http.send_json(exchange.send, status, chat.error_body(error), headers)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal
 
-from ..errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo, ErrorKind, PellucidError, RequestError
+from ..errors import ErrorInfo, ErrorKind, PellucidError, RequestError
 from ..telemetry import log
 from ..unicode import truncate
 
@@ -95,7 +95,7 @@ class ChatBusy(RequestError):
 
     def __init__(self) -> None:
         message = "this conversation is being answered; wait for the end of it, or cancel it"
-        super().__init__(message, code=CONVERSATION_BUSY, param="conversation_id")
+        super().__init__(message, kind="conflict", code="conversation_busy", param="conversation_id")
 
 
 class ChatMoved(RequestError):
@@ -103,7 +103,7 @@ class ChatMoved(RequestError):
 
     def __init__(self) -> None:
         message = "follows: this conversation has a newer turn; load it again, and continue from its last turn"
-        super().__init__(message, code=CONVERSATION_MOVED, param="follows")
+        super().__init__(message, kind="conflict", code="conversation_moved", param="follows")
 
 
 class ChatNotFound(RequestError):

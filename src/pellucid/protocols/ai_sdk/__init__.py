@@ -4,7 +4,6 @@ The protocol of the npm packages `ai` and `@ai-sdk/react` (versions 5 to 7) betw
 in blocks of its own, and `providerMetadata` carries sealed tokens to the page and back.
 """
 
-from ..errors import status_of
 from .chunks import error_body
 from .encode import Encoder
 from .request import PROTOCOL, Request, parse_request, recognises
@@ -20,5 +19,4 @@ __all__ = [
     "error_body",
     "parse_request",
     "recognises",
-    "status_of",
 ]

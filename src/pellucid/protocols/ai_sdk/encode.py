@@ -36,7 +36,6 @@ import msgspec
 from msgspec import UNSET
 
 from ...accumulator import TEXT_FIELD
-from ...errors import ErrorInfo
 from ...events import (
     Event,
     FunctionToolResultEvent,
@@ -424,8 +423,7 @@ class Encoder:
                 self._end_block(item, {"complete": False})
             self._write_held(item, None)
         if event.status == "failed":
-            error = event.error or ErrorInfo("server_error", "the run failed without saying why")
-            self._write(c.ErrorChunk(replace_surrogates(error.full_message)))
+            self._write(c.ErrorChunk(replace_surrogates(event.failure.full_message)))
         self._end_step()
         if event.status == "cancelled":
             self._write(c.AbortChunk())

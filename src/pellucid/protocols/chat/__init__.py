@@ -8,7 +8,7 @@
 """
 
 from .encode import Encoder, build_answer, build_question
-from .frames import error_body, status_of
+from .frames import error_body
 from .request import THINKING_LEVELS, Request, parse_request
 from .types import (
     ANSWER_PREFIX,
@@ -45,5 +45,4 @@ __all__ = [
     "error_body",
     "parse_request",
     "question_id",
-    "status_of",
 ]

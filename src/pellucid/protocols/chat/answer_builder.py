@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from ...errors import NOT_KEPT, ErrorInfo
+from ...errors import NOT_KEPT
 from ...events import (
     Event,
     FunctionToolCallEvent,
@@ -336,9 +336,8 @@ class AnswerBuilder:
         self._calls.end(now)
         self._status, self._completed_at = event.status, now
         self._usage = _usage(event.usage)
-        error = event.error
         if event.status == "failed":
-            error = json_safe(error or ErrorInfo("server_error", "the run failed without saying why"))
+            error = json_safe(event.failure)
             self._error = t.Fault(message=error.full_message, code=error.code or error.kind)
             self._on_frame(f.MessageError(event_id=self._start_frame.event_id, message=error.full_message))
         elif event.status == "cancelled":
@@ -346,7 +345,7 @@ class AnswerBuilder:
         elif event.incomplete_reason is not None:
             reason = event.incomplete_reason
             self._error = t.Fault(message=_INCOMPLETE_MESSAGES[reason], code=reason)
-        if is_complete and (error is None or error.code != NOT_KEPT):
+        if is_complete and (event.error is None or event.error.code != NOT_KEPT):
             self._on_frame(f.MessageFinal(event=self.answer))
 
     def _close_open_text(self) -> bool:

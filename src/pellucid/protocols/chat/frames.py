@@ -13,10 +13,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo
+from ...errors import ErrorInfo
 from ...parts import View
 from ...unicode import replace_surrogates
-from ..errors import STATUSES
 from .types import Answer
 
 MAX_PREVIEW_CHARS = 500
@@ -222,15 +221,6 @@ FrameSink: TypeAlias = Callable[[Any], None]
 
 FRAME_NAMES: dict[type[Any], str] = {frame: str(frame.__struct_config__.tag) for frame in get_args(Frame)}
 """The name of each event, which is also its `type`."""
-
-
-CONFLICT_CODES = (CONVERSATION_BUSY, CONVERSATION_MOVED)
-"""Codes of errors where the request is valid, but the state of the chat does not permit it."""
-
-
-def status_of(error: ErrorInfo) -> int:
-    """Return the HTTP status of an error that occurs before a stream begins."""
-    return 409 if error.code in CONFLICT_CODES and error.kind == "invalid_request" else STATUSES[error.kind]
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:

@@ -5,9 +5,8 @@ OpenAI's protocol with the fields that related providers added for reasoning: `r
 comes back.
 """
 
-from ..errors import status_of
 from .encode import Encoder
 from .request import Request, parse_request
 from .types import ReasoningFields, error_body, error_payload
 
-__all__ = ["Encoder", "ReasoningFields", "Request", "error_body", "error_payload", "parse_request", "status_of"]
+__all__ = ["Encoder", "ReasoningFields", "Request", "error_body", "error_payload", "parse_request"]

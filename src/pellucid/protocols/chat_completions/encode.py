@@ -397,7 +397,7 @@ class Encoder:
         self.ended = True
         self._usage = usage_of(event.usage)
         if event.status == "failed":
-            self.error = event.error or ErrorInfo("server_error", "the run failed without saying why")
+            self.error = event.failure
             self._out.append(b"data: " + _json({"error": _json_safe(error_payload(self.error))}) + b"\n\n")
         else:
             if event.status == "completed":

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
-from ..errors import OPENAI_TYPES, error_object
+from ..errors import KIND_NAMES, error_object
 
 ReasoningFields = Literal["both", "reasoning_content", "reasoning"]
 """The field that carries readable reasoning: DeepSeek's, that of OpenRouter and vLLM, or both with the same text."""
@@ -410,7 +410,7 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
 
 def error_payload(error: ErrorInfo) -> dict[str, Any]:
     """Return the `error` object, for a body or for the data of an event."""
-    return error_object(error, OPENAI_TYPES)
+    return error_object(error, KIND_NAMES[error.kind].openai_type)
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:

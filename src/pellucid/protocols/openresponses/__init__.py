@@ -5,7 +5,6 @@ OpenAI's (`response.reasoning_text.*`), with the same fields.
 """
 
 from ..decoding import read_json
-from ..errors import status_of
 from .encode import Dialect, Encoder, Framing
 from .items import KnownCall, ReferenceContext, item_messages
 from .request import MCPServerSpec, Request, parse_request, request_from
@@ -25,5 +24,4 @@ __all__ = [
     "parse_request",
     "read_json",
     "request_from",
-    "status_of",
 ]

@@ -332,7 +332,7 @@ class Encoder:
             response.completed_at = now // 1000
             self._response_event("completed")
         elif event.status == "failed":
-            error = json_safe(event.error or ErrorInfo("server_error", "the run failed without saying why"))
+            error = json_safe(event.failure)
             response.status = "failed"
             response.error = t.ResponseError(error.code or error.kind, error.full_message)
             self._error_event(error)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
-from ..errors import OPENRESPONSES_TYPES, error_object
+from ..errors import KIND_NAMES, error_object
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -407,7 +407,7 @@ class CreateResponse(msgspec.Struct, kw_only=True):
 
 def error_payload(error: ErrorInfo) -> dict[str, Any]:
     """Return the `error` object, for a body or for the `error` event."""
-    return error_object(error, OPENRESPONSES_TYPES)
+    return error_object(error, KIND_NAMES[error.kind].openresponses_type)
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, is_client_error, stop_source
+from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, error_for_client, stop_source
 from ...conversation import join_messages
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
 from ...fold import Fold
 from ...protocols import Encoder, openresponses
+from ...protocols.errors import status_of
 from ...protocols.openresponses import read_json, request_from
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
@@ -182,10 +183,8 @@ class _ResponsesConnection:
             pass  # `listen` ends, too
         except Exception as error:
             self._drop_cached_response(previous_id)
-            if not is_client_error(error):
-                log.error("a fault while serving a socket: %s", error_location(error))
-            info = error.info if isinstance(error, PellucidError) and is_client_error(error) else FAULT
-            exchange.telemetry.record_error(openresponses.status_of(info), info)
+            info = error_for_client(error, "a fault while serving a socket")
+            exchange.telemetry.record_error(status_of(info), info)
             await self._send_error(info)
 
     def _decode_message(self, data: str | bytes) -> dict[str, Any]:
@@ -294,7 +293,7 @@ class _ResponsesConnection:
 
     async def _send_error(self, error: ErrorInfo) -> None:
         error = redact_error(error, self._exchange.viewer)
-        body = {"type": "error", "status": openresponses.status_of(error), "error": openresponses.error_payload(error)}
+        body = {"type": "error", "status": status_of(error), "error": openresponses.error_payload(error)}
         await self._send_lines(msgspec.json.encode(body))
 
     def _time_limit_error(self) -> ErrorInfo:

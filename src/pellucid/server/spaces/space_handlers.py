@@ -16,7 +16,6 @@ from ...envelopes import time_text, write
 from ...envelopes.envelope import Flag
 from ...envelopes.payloads import Present
 from ...errors import ErrorInfo, RequestError
-from ...protocols import errors
 from ...spaces.runtime.ids import TOKEN_PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...spaces.runtime.space import Member
@@ -78,9 +77,6 @@ class MEWErrorForm:
 
     def error_body(self, error: ErrorInfo) -> dict[str, Any]:
         return msgspec.structs.asdict(MewError(error.code or error.kind, error.message))
-
-    def status_of(self, error: ErrorInfo) -> int:
-        return errors.status_of(error)
 
 
 class MEWHandlers:
