@@ -1,4 +1,4 @@
-"""Levels of effort in the words that a provider knows, and when sampling settings are accepted."""
+"""Levels of effort that a model knows, and when it accepts sampling settings."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ def is_thinking_off(settings: Mapping[str, Any]) -> bool:
     return settings.get("thinking") in (False, "none")
 
 
-def requested_effort(settings: Mapping[str, Any], row: Profile) -> str | None:
-    """Return the row's nearest word for the requested level; None to send none."""
+def requested_effort(settings: Mapping[str, Any], profile: Profile) -> str | None:
+    """Return the level to send: the nearest that the model knows; None to send none."""
     level = settings.get("thinking")
     if level is None:
         return None
     if level is True:
-        return row.effort_on or None
-    return nearest_effort(level or "none", row.efforts)
+        return profile.effort_on or None
+    return nearest_effort(level or "none", profile.efforts)
 
 
-def effort_paths(row: Profile, path: str) -> tuple[str, ...]:
-    """Return `path` as a tuple if the row has any level to send there; otherwise an empty tuple."""
-    return (path,) if row.effort_on or any(effort in EFFORTS for effort in row.efforts) else ()
+def effort_paths(profile: Profile, path: str) -> tuple[str, ...]:
+    """Return `(path,)` if the model knows a level that can be sent there; otherwise `()`."""
+    return (path,) if profile.effort_on or any(effort in EFFORTS for effort in profile.efforts) else ()
 
 
-def accepts_sampling(row: Profile, effort: str | None) -> bool:
+def accepts_sampling(profile: Profile, effort: str | None) -> bool:
     """Whether a model accepts sampling settings together with this effort."""
-    if row.sampling == "without_thinking":
+    if profile.sampling == "without_thinking":
         return effort in (None, "none")
-    return row.sampling == "free" or (row.sampling == "told_off" and effort == "none")
+    return profile.sampling == "free" or (profile.sampling == "told_off" and effort == "none")
 
 
 SAMPLING = frozenset(name for name, setting in SETTINGS.items() if setting.is_sampling)

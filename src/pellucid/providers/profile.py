@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..settings import EFFORTS
+
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The profile of one dialect."""
@@ -82,7 +84,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     and `reasoning_effort`; `none`: it cannot."""
     effort_field: str = "reasoning_effort"
     """The field in which `effort` puts the level."""
-    efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+    efforts: tuple[str, ...] = EFFORTS
     """The levels that the provider knows. Others are rounded to the nearest one; if the list is empty, none is sent."""
     effort_on: str = ""
     """The level that requests the model's default amount, for models that do not think without a level; empty: no level

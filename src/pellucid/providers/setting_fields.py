@@ -1,6 +1,6 @@
 """The fields of a request that come from settings, with a record of the setting from which each comes.
 
-Each wire has tables (setting → path in the body), and functions for settings that are more than one value in one place.
+Each wire has tables (setting → path in the body), and functions for settings that are not one field of the body each.
 All of them write through a `SettingFields`. So a request and the warnings about it (`setting_warnings`) come from the
 same code:
 
@@ -120,9 +120,9 @@ class SettingFields:
         if [write.setting for write in self.writes if write.path == path] == ["thinking"]:
             self.writes += [SettingWrite("thinking", f"sampling.{path}", value) for _, path, value, _ in sampling]
 
-    def claim_history(self, row: Profile) -> None:
+    def claim_history(self, profile: Profile) -> None:
         """Record that earlier reasoning is not sent back while thinking is switched off."""
-        if row.replay != "none" and row.replay_on == "thinking":
+        if profile.replay != "none" and profile.replay_on == "thinking":
             self.claim("thinking", HISTORY)
 
     def withhold(self, setting: str, path: str, by: Iterable[str] = ()) -> None:
@@ -144,9 +144,9 @@ class SettingFields:
         for name in [name for name in self.body if name in fields]:
             del self.body[name]
         by = None if by is None else set(by)
-        for place, write in enumerate(self.writes):
+        for index, write in enumerate(self.writes):
             if write.path in fields:
-                self.writes[place] = write._replace(state="bar" if by is None else "withheld")
+                self.writes[index] = write._replace(state="bar" if by is None else "withheld")
                 self.add_suppressors(write.setting, by or ())
 
     def remove(self, path: str) -> None:
@@ -170,20 +170,20 @@ class SettingFields:
         self.thinking_position = 0 if before else len(self.writes)
 
 
-def sampling_suppressors(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
+def sampling_suppressors(fields: SettingFields, profile: Profile, path: str) -> list[str] | None:
     """Return the settings that each request an effort with which the model takes no sampling settings.
 
     Args:
         fields: The request's setting fields.
-        row: The profile.
+        profile: The profile.
         path: The path of the effort.
 
     Returns:
         The settings; None for a model that never takes sampling settings.
     """
-    if row.sampling != "without_thinking":
+    if profile.sampling != "without_thinking":
         return None
-    return [one.setting for one in fields.writes if one.path == path and not accepts_sampling(row, one.value)]
+    return [one.setting for one in fields.writes if one.path == path and not accepts_sampling(profile, one.value)]
 
 
 def leaf_paths(path: str, value: Any) -> Iterator[str]:

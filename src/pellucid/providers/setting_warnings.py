@@ -18,24 +18,23 @@ from .setting_fields import HISTORY, SettingFields, SettingWrite, leaf_paths
 _EMPTY: tuple[Any, ...] = ({}, [], None)
 """Values that request nothing."""
 
-
 _THINKING = frozenset({"thinking", "thinking_budget", "thinking_summary"})
 """The order of writes does not decide which of these wins: a wire withholds the others."""
 
 
-def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[str]:
+def setting_warnings(fields: SettingFields, profile: Profile, model: str) -> list[str]:
     """Return the warnings, in the order of the settings.
 
     Args:
         fields: The fields that the wire wrote.
-        row: The profile.
+        profile: The profile.
         model: The model's name in the warnings.
     """
     warnings: list[str] = []
     outcome = _Outcome(fields)
     for setting, value in fields.settings.items():
         if setting == "thinking":
-            sentence = _thinking_message(outcome, row, model)
+            sentence = _thinking_message(outcome, profile, model)
         elif value in _EMPTY:
             continue
         elif outcome.sent(setting):
@@ -43,7 +42,7 @@ def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[st
                 continue
             sentence = fields.notes[setting].format(model=model)
         elif setting in fields.dependent or not outcome.is_known(setting):
-            sentence = _unknown_setting_message(setting, row, model)
+            sentence = _unknown_setting_message(setting, profile, model)
         elif type(value) not in (int, float) and _is_in_request(value, fields.body):
             continue  # another setting requests the same
         else:
@@ -58,69 +57,70 @@ class _Outcome:
 
     def __init__(self, fields: SettingFields) -> None:
         self.fields = fields
-        self._places: dict[str, list[int]] = {}
+        self._writes_of: dict[str, list[int]] = {}
         """The indexes of each setting's writes, without bars."""
-        self._places_by_field: dict[str, list[int]] = {}
+        self._writes_in: dict[str, list[int]] = {}
         """The indexes of the writes inside each top-level field. Only writes in the same one can conflict."""
-        for place, (setting, path, _, state) in enumerate(fields.writes):
+        for index, (setting, path, _, state) in enumerate(fields.writes):
             if state != "bar":
-                self._places.setdefault(setting, []).append(place)
-            self._places_by_field.setdefault(path.partition(".")[0], []).append(place)
+                self._writes_of.setdefault(setting, []).append(index)
+            self._writes_in.setdefault(_top_field(path), []).append(index)
         self._is_disjoint = _are_disjoint([write.path for write in fields.writes])
         """Whether no two writes overlap, as is usual: then no writes need to be compared."""
 
     def is_known(self, setting: str) -> bool:
         """Whether the model takes a setting, or would take it without the other settings."""
-        return setting in self._places
+        return setting in self._writes_of
 
     def sent(self, setting: str) -> list[SettingWrite]:
         """Return the writes of a setting that no later write replaces."""
-        writes: list[SettingWrite] = []
-        for place in self._places.get(setting, ()):
-            write = self.fields.writes[place]
-            if write.state == "sent" and (
-                self._is_disjoint or not _is_covered(write, self._later(place, write.path, setting))
-            ):
-                writes.append(write)
-        return writes
+        return [
+            write
+            for index in self._writes_of.get(setting, ())
+            if (write := self.fields.writes[index]).state == "sent"
+            if self._is_disjoint or not _is_covered(write, self._later(index, write.path, setting))
+        ]
 
     def suppressors(self, setting: str) -> list[str]:
         """Return the settings that each prevent this one from being sent, in the order of the request."""
-        per_write = [self._suppressors_of_write(place) for place in self._places[setting]]
+        per_write = [self._suppressors_of_write(index) for index in self._writes_of[setting]]
         names = set.intersection(*per_write) | self.fields.suppressors.get(setting, set())
         return [other for other in self.fields.settings if other in names]
 
     def thinking_can_change(self) -> bool:
         """Whether some value of `thinking` would change the request."""
-        place = self.fields.thinking_position - 1
+        last = self.fields.thinking_position - 1
         return any(
-            not _is_written_over(path, self._later(place, path, "thinking")) for path in self.fields.thinking_paths
+            not _is_written_over(path, self._later(last, path, "thinking")) for path in self.fields.thinking_paths
         )
 
-    def _later(self, place: int, path: str, setting: str) -> list[SettingWrite]:
-        """Return the later writes of other settings in the same top-level field."""
-        near = self._places_by_field.get(path.partition(".")[0], ())
+    def _later(self, index: int, path: str, setting: str) -> list[SettingWrite]:
+        """Return the writes of other settings after `index` in the top-level field of `path`."""
         return [
             write
-            for other in near
-            if other > place and (write := self.fields.writes[other]).state != "withheld"
+            for other in self._writes_in.get(_top_field(path), ())
+            if other > index and (write := self.fields.writes[other]).state != "withheld"
             if write.setting != setting and not {write.setting, setting} <= _THINKING
         ]
 
-    def _suppressors_of_write(self, place: int) -> set[str]:
+    def _suppressors_of_write(self, index: int) -> set[str]:
         """Return the settings that each replace this write, or send the same value there."""
-        write = self.fields.writes[place]
+        write = self.fields.writes[index]
         suppressors: set[str] = set()
         later_writes: dict[str, list[SettingWrite]] = {}
-        for other in self._places_by_field[write.path.partition(".")[0]]:
+        for other in self._writes_in[_top_field(write.path)]:
             one = self.fields.writes[other]
             if one.setting == write.setting or {one.setting, write.setting} <= _THINKING:
                 continue
             if write.value is not None and one[1:3] == write[1:3]:
                 suppressors.add(one.setting)
-            elif other > place:
+            elif other > index:
                 later_writes.setdefault(one.setting, []).append(one)
         return suppressors | {name for name, writes in later_writes.items() if _is_covered(write, writes)}
+
+
+def _top_field(path: str) -> str:
+    return path.partition(".")[0]
 
 
 def _are_disjoint(paths: list[str]) -> bool:
@@ -150,14 +150,14 @@ def _not_sent_message(suppressors: list[str]) -> str:
     return f"it is not sent together with {' and '.join(suppressors) or 'the other settings'}"
 
 
-def _unknown_setting_message(setting: str, row: Profile, model: str) -> str:
+def _unknown_setting_message(setting: str, profile: Profile, model: str) -> str:
     sentence = f"{model} takes no such setting"
     if setting in SETTINGS:
         return sentence
     maker = setting.partition("_")[0]
-    rows = builtin_profiles()
-    if maker in rows and not row.name.startswith(maker):
-        return f"it is a setting of {rows[maker].title}, and {model} is called over {row.title}"
+    profiles = builtin_profiles()
+    if maker in profiles and not profile.name.startswith(maker):
+        return f"it is a setting of {profiles[maker].title}, and {model} is called over {profile.title}"
     near = _nearest_setting(setting)
     return sentence if near is None else f"{sentence}; did you mean {near!r}?"
 
@@ -168,7 +168,7 @@ def _nearest_setting(name: str) -> str | None:
     return next(iter(get_close_matches(name, SETTINGS, 1)), None)
 
 
-def _thinking_message(outcome: _Outcome, row: Profile, model: str) -> str | None:
+def _thinking_message(outcome: _Outcome, profile: Profile, model: str) -> str | None:
     level = outcome.fields.settings["thinking"]
     if not outcome.thinking_can_change():
         if outcome.is_known("thinking"):
@@ -187,7 +187,7 @@ def _thinking_message(outcome: _Outcome, row: Profile, model: str) -> str | None
         return None
     if not sent:
         return f"{model} knows no level {level!r}; its default is used"
-    if level in words or (numbers and level in row.budgets):
+    if level in words or (numbers and level in profile.budgets):
         return None
     if words:
         return f"{model} knows no level {level!r}; the nearest, {words[0]!r}, is requested"

@@ -80,14 +80,16 @@ class Wire(NamedTuple):
     setting_fields: Callable[[Settings, Profile], SettingFields]
     """Returns the fields of the body that come from settings, as `encode` writes them. They show which settings the
     model takes. It raises `RequestError` where `encode` would because of the settings."""
-    path: Callable[[ModelCall, Profile], str] = lambda call, row: row.path_of(quote(call.model), stream=call.stream)
+    path: Callable[[ModelCall, Profile], str] = lambda call, profile: profile.path_of(
+        quote(call.model), stream=call.stream
+    )
     """Returns the request's path below the base address."""
-    headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = lambda row, api_key, call: row.credentials(
-        api_key
+    headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = lambda profile, api_key, call: (
+        profile.credentials(api_key)
     )
     """Returns the request's headers: the credentials, and other headers that the API requires."""
     thinking: frozenset[str] | None = None
-    """The values of a row's `thinking` that `encode` can write; None for all of them."""
+    """The values of a profile's `thinking` that `encode` can write; None for all of them."""
 
 
 WIRES = {
@@ -120,16 +122,16 @@ WIRES = {
 """The wires by name. This is the only list of them: a profile's `wire` is one of these names."""
 
 
-def decode(row: Profile, data: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
+def decode(profile: Profile, data: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
     """Decode one captured response, streamed or whole.
 
     Args:
-        row: The profile.
+        profile: The profile.
         data: The response body.
         content_type: The body's content type.
 
     Returns:
         The events of the turn.
     """
-    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), content_type)
+    decoder = WIRES[profile.wire].decoder(profile, Origin(profile.name, profile.wire, ""), content_type)
     return [*decoder.feed(data), *decoder.end()]
