@@ -2,8 +2,8 @@
 
 * A call of an unknown tool, a call with invalid arguments, and a call whose tool raises `ModelRetry` are answered with
   an error message for the model. In an agent, more than `max_retries` failures in a row of one tool end the run.
-* An exception of a tool ends the run of an agent, whose author can fix it. Behind a server (`on_error="tell"`), no tool
-  ends a run: the model gets the fact of the failure and the type of the exception, but never its text.
+* An exception of a tool ends the run of an agent, whose author can fix it. Behind a server (`on_error="report"`), no
+  tool ends a run: the model gets the fact of the failure and the type of the exception, but never its text.
 * Results are in the order of the calls. A sequential tool runs alone.
 * A call that needs an approval or a result from outside (see `deferred`) is added to `Deferrals` and has no result.
   Without `Deferrals`, as behind a server, where nothing can be approved, it fails.
@@ -46,7 +46,7 @@ class ExecutionOptions:
     """Whether calls of one turn run together."""
     observer: CallObserver | None = None
     """Returns a context manager that is entered around each call, and whose value is called with the result."""
-    on_error: Literal["raise", "tell"] = "raise"
+    on_error: Literal["raise", "report"] = "raise"
     """How to treat an exception of a tool, a time-out, and calls that fail too often."""
 
 
@@ -78,14 +78,6 @@ class Toolset:
     def names(self) -> list[str]:
         """The names of all tools."""
         return list(self._tools)
-
-    def max_retries_of(self, tool: AnyTool) -> int:
-        """Return how often in a row this tool may fail."""
-        return self.options.max_retries if tool.max_retries is None else tool.max_retries
-
-    def timeout_of(self, tool: AnyTool) -> float | None:
-        """Return the seconds for a call of this tool; None for no limit."""
-        return self.options.timeout if tool.timeout is None else tool.timeout
 
 
 class FailureCounter:
@@ -134,134 +126,119 @@ async def call_tools(
     Returns:
         The results in the order of the calls, without those of deferred calls.
     """
-    results: dict[int, Result] = {}
-    parallel_indices: list[int] = []
-    for index, call in enumerate(calls):
+    caller = _Caller(toolset, context, failures, deferrals)
+    results: list[Result | None] = []
+    parallel_calls: list[ToolCallPart] = []
+    for call in calls:
         tool = toolset.get(call.tool_name)
         if not toolset.options.parallel or (tool is not None and tool.sequential):
-            await _call_group(toolset, calls, parallel_indices, context, failures, deferrals, results)
-            parallel_indices = []
-            await _call_group(toolset, calls, [index], context, failures, deferrals, results)
+            results += await caller.call_together(parallel_calls)
+            results += await caller.call_together([call])
+            parallel_calls = []
         else:
-            parallel_indices.append(index)
-    await _call_group(toolset, calls, parallel_indices, context, failures, deferrals, results)
-    return [results[index] for index in range(len(calls)) if index in results]
+            parallel_calls.append(call)
+    results += await caller.call_together(parallel_calls)
+    return [result for result in results if result is not None]
 
 
-async def _call_group(
-    toolset: Toolset,
-    calls: Sequence[ToolCallPart],
-    indices: list[int],
-    context: RunContext[Any],
-    failures: FailureCounter,
-    deferrals: Deferrals | None,
-    results: dict[int, Result],
-) -> None:
-    group_results: dict[int, Result | None] = {}
-    if len(indices) == 1:
-        group_results = {indices[0]: await _call_observed(toolset, calls[indices[0]], context, failures, deferrals)}
-    elif indices:
+@dataclass(frozen=True)
+class _Caller:
+    """Calls the tools of one turn. A deferred call has no result: None."""
+
+    toolset: Toolset
+    context: RunContext[Any]
+    failures: FailureCounter
+    deferrals: Deferrals | None
+
+    async def call_together(self, calls: list[ToolCallPart]) -> list[Result | None]:
+        if len(calls) == 1:
+            return [await self._call_observed(calls[0])]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {
-                    index: group.create_task(_call_observed(toolset, calls[index], context, failures, deferrals))
-                    for index in indices
-                }
+                tasks = [group.create_task(self._call_observed(call)) for call in calls]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None  # one tool's exception ends the run; the others were cancelled
-        group_results = {index: task.result() for index, task in tasks.items()}
-    results |= {index: result for index, result in group_results.items() if result is not None}
+        return [task.result() for task in tasks]
+
+    async def _call_observed(self, call: ToolCallPart) -> Result | None:
+        if self.toolset.options.observer is None:
+            return await self._call(call)
+        with self.toolset.options.observer(call) as report_result:
+            result = await self._call(call)
+            if result is not None:
+                report_result(result)
+            return result
+
+    async def _call(self, call: ToolCallPart) -> Result | None:
+        name, options, deferrals = call.tool_name, self.toolset.options, self.deferrals
+        tool = self.toolset.get(name)
+        if tool is None:
+            reason = f"There is no tool {name!r}. The tools are: {', '.join(self.toolset.names) or 'none'}."
+            self.failures.record_failure(name, options.max_retries, f"the tool {name!r}", reason)
+            return RetryPromptPart(reason, name, call.tool_call_id)
+        max_retries = options.max_retries if tool.max_retries is None else tool.max_retries
+        timeout = options.timeout if tool.timeout is None else tool.timeout
+        call_context = replace(
+            self.context,
+            tool_name=name,
+            tool_call_id=call.tool_call_id,
+            retry=self.failures.count(name),
+            max_retries=max_retries,
+            tool_call_approved=deferrals is not None and call.tool_call_id in deferrals.approved_ids,
+        )
+        try:
+            arguments = tool.validate(decoded_arguments(call))
+        except ValueError as error:
+            return self._retry_prompt(call, max_retries, f"The arguments do not fit: {error}")
+        try:
+            if getattr(tool, "requires_approval", False) and not call_context.tool_call_approved:
+                raise ApprovalRequired
+            async with asyncio.timeout(timeout) as limit:
+                value = await tool.call(call_context, arguments)
+            content = to_json_value(value, name)
+        except (ApprovalRequired, CallDeferred) as error:
+            if deferrals is None:
+                reason = f"Not called: {error}. This server cannot get an approval or a result from outside."
+                return _failed_result(call, reason)
+            deferrals.by_call_id[call.tool_call_id] = error
+            return None
+        except ModelRetry as error:
+            return self._retry_or_failure(call, max_retries, str(error))
+        except ToolFailed as error:
+            return _failed_result(call, to_json_value(error.content, name))
+        except TimeoutError as error:
+            if timeout is None or not limit.expired():
+                return self._error_result(call, error)
+            return self._retry_or_failure(call, max_retries, f"It did not return within {timeout:g} s.")
+        except (Exception, SystemExit) as error:
+            return self._error_result(call, error)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._error_result(call, error)  # a task inside the tool was cancelled, not the run
+        self.failures.reset(name)
+        return ToolReturnPart(name, content, call.tool_call_id)
+
+    def _error_result(self, call: ToolCallPart, error: BaseException) -> ToolReturnPart:
+        """Raise `error`, or return a result that reports the failure."""
+        if self.toolset.options.on_error == "raise":
+            raise error
+        log.warning("the tool %s failed: %s", call.tool_name, error_location(error))
+        return _failed_result(call, f"The tool failed ({type(error).__name__}).")
+
+    def _retry_or_failure(self, call: ToolCallPart, max_retries: int, reason: str) -> Result:
+        if self.toolset.options.on_error == "report":
+            return _failed_result(call, reason)
+        return self._retry_prompt(call, max_retries, reason)
+
+    def _retry_prompt(self, call: ToolCallPart, max_retries: int, reason: str) -> RetryPromptPart:
+        self.failures.record_failure(call.tool_name, max_retries, f"the tool {call.tool_name!r}", reason)
+        return RetryPromptPart(f"{reason}\n\nFix the errors and try again.", call.tool_name, call.tool_call_id)
 
 
-async def _call_observed(
-    toolset: Toolset,
-    call: ToolCallPart,
-    context: RunContext[Any],
-    failures: FailureCounter,
-    deferrals: Deferrals | None,
-) -> Result | None:
-    if toolset.options.observer is None:
-        return await _call_tool(toolset, call, context, failures, deferrals)
-    with toolset.options.observer(call) as report_result:
-        result = await _call_tool(toolset, call, context, failures, deferrals)
-        if result is not None:
-            report_result(result)
-        return result
-
-
-async def _call_tool(
-    toolset: Toolset,
-    call: ToolCallPart,
-    context: RunContext[Any],
-    failures: FailureCounter,
-    deferrals: Deferrals | None,
-) -> Result | None:
-    name = call.tool_name
-    tool = toolset.get(name)
-    if tool is None:
-        reason = f"There is no tool {name!r}. The tools are: {', '.join(toolset.names) or 'none'}."
-        failures.record_failure(name, toolset.options.max_retries, f"the tool {name!r}", reason)
-        return RetryPromptPart(reason, name, call.tool_call_id)
-    max_retries, timeout = toolset.max_retries_of(tool), toolset.timeout_of(tool)
-    call_context = replace(
-        context,
-        tool_name=name,
-        tool_call_id=call.tool_call_id,
-        retry=failures.count(name),
-        max_retries=max_retries,
-        tool_call_approved=deferrals is not None and call.tool_call_id in deferrals.approved_ids,
-    )
-    try:
-        arguments = tool.validate(decoded_arguments(call))
-    except ValueError as error:
-        return _retry_prompt(call, failures, max_retries, f"The arguments do not fit: {error}")
-    try:
-        if getattr(tool, "requires_approval", False) and not call_context.tool_call_approved:
-            raise ApprovalRequired
-        async with asyncio.timeout(timeout) as limit:
-            value = await tool.call(call_context, arguments)
-        content = to_json_value(value, name)
-    except (ApprovalRequired, CallDeferred) as error:
-        if deferrals is None:
-            return ToolReturnPart(name, f"Not called: {error}, for which nobody is here.", call.tool_call_id, "failed")
-        deferrals.by_call_id[call.tool_call_id] = error
-        return None
-    except ModelRetry as error:
-        if toolset.options.on_error == "tell":
-            return ToolReturnPart(name, str(error), call.tool_call_id, "failed")
-        return _retry_prompt(call, failures, max_retries, str(error))
-    except ToolFailed as error:
-        return ToolReturnPart(name, to_json_value(error.content, name), call.tool_call_id, "failed")
-    except TimeoutError as error:
-        if timeout is None or not limit.expired():
-            return _error_result(toolset, call, error)
-        reason = f"It did not return within {timeout:g} s."
-        if toolset.options.on_error == "tell":
-            return ToolReturnPart(name, reason, call.tool_call_id, "failed")
-        return _retry_prompt(call, failures, max_retries, reason)
-    except (Exception, SystemExit) as error:
-        return _error_result(toolset, call, error)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return _error_result(toolset, call, error)  # a task inside the tool was cancelled, not the run
-    failures.reset(name)
-    return ToolReturnPart(name, content, call.tool_call_id)
-
-
-def _error_result(toolset: Toolset, call: ToolCallPart, error: BaseException) -> ToolReturnPart:
-    """Raise `error`, or return a result that reports the failure."""
-    if toolset.options.on_error == "raise":
-        raise error
-    log.warning("the tool %s failed: %s", call.tool_name, error_location(error))
-    reason = f"The tool failed ({type(error).__name__})."
-    return ToolReturnPart(call.tool_name, reason, call.tool_call_id, "failed")
-
-
-def _retry_prompt(call: ToolCallPart, failures: FailureCounter, max_retries: int, reason: str) -> RetryPromptPart:
-    failures.record_failure(call.tool_name, max_retries, f"the tool {call.tool_name!r}", reason)
-    return RetryPromptPart(f"{reason}\n\nFix the errors and try again.", call.tool_name, call.tool_call_id)
+def _failed_result(call: ToolCallPart, content: Any) -> ToolReturnPart:
+    return ToolReturnPart(call.tool_name, content, call.tool_call_id, "failed")
 
 
 def decoded_arguments(call: ToolCallPart) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class ServerToolset:
         observer: CallObserver | None = None,
     ) -> None:
         self._toolset = Toolset(
-            tools, ExecutionOptions(timeout=timeout, parallel=parallel, observer=observer, on_error="tell")
+            tools, ExecutionOptions(timeout=timeout, parallel=parallel, observer=observer, on_error="report")
         )
 
     @property

@@ -57,7 +57,7 @@ class ToolsInSpace:
             RequestError: If a tool is not valid.
         """
         self._me = me
-        self._toolbox = Toolset(tools, ExecutionOptions(timeout=tool_timeout, on_error="tell"))
+        self._toolbox = Toolset(tools, ExecutionOptions(timeout=tool_timeout, on_error="report"))
         self._ignore = ignore
         self._context: RunContext[Any] = RunContext(deps, None)
         self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
