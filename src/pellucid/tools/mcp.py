@@ -55,7 +55,7 @@ def convert_result(result: Any, max_bytes: int) -> Any:
         value = [_content(block) for block in blocks]
     size = len(value) if isinstance(value, str) else len(msgspec.json.encode(value))
     if size > max_bytes:
-        raise ToolFailed(f"The result is too large: {size} bytes, and at most {max_bytes} are taken.")
+        raise ToolFailed(f"The result is too large: {size} bytes exceed the limit of {max_bytes}.")
     if result.is_error:
         raise ToolFailed(value or "The tool failed, and did not say why.")
     return value
@@ -175,8 +175,6 @@ class MCPServer:
         return list(self._tool_cache[0])
 
     async def _list_tools(self) -> list[MCPTool]:
-        from .mcp_session import mute_mcp_logging
-
         session = await self._connect()
         self._tool_cache = None
         tools: dict[str, MCPTool] = {}
@@ -185,8 +183,7 @@ class MCPServer:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 while True:
-                    with mute_mcp_logging():
-                        page = await session.client.list_tools(cursor=cursor)
+                    page = await session.list_tools(cursor)
                     for tool in page.tools:
                         if self._allowed_tools is None or tool.name in self._allowed_tools:
                             tools[tool.name] = MCPTool(self, tool.name, definition_of(tool))
@@ -221,16 +218,13 @@ class MCPServer:
         """
         if self._allowed_tools is not None and tool not in self._allowed_tools:
             raise ToolFailed(f"The tool {tool!r} is not allowed here.")
-        from .mcp_session import mute_mcp_logging
-
         for is_last_attempt in (False, True):
             try:
                 session = await self._connect()
             except PellucidError as error:
                 raise ToolFailed(f"The tool's server {self.name!r} cannot be reached ({error.info.code}).") from error
             try:
-                with mute_mcp_logging():
-                    result = await session.client.call_tool(tool, arguments)
+                result = await session.call_tool(tool, arguments)
             except Exception as error:
                 if not is_last_attempt and _is_session_terminated(error):
                     # The server was restarted and does not know the session, so it has not looked at the call.
@@ -246,14 +240,14 @@ class MCPServer:
             session.close()
             reason = "broke off before it answered; whether the call was carried out is not known"
         elif code == _INVALID_PARAMS:
-            reason = f"did not take the call: {error}"
+            reason = f"rejected the call: {error}"
         elif code == _PARSE_ERROR:
-            reason = "answered what cannot be read, or more than is taken"
+            reason = "sent a response that cannot be read, or that is too large"
         elif isinstance(code, int):
             reason = f"answered with an error (code {code})"
         else:
             log.warning("a call of the MCP server %s failed: %s", self.name, error_location(error))
-            reason = f"answered what cannot be used ({type(error).__name__})"
+            reason = f"sent a response that cannot be used ({type(error).__name__})"
         raise ToolFailed(f"The tool's server {self.name!r} {reason}.") from error
 
     # --- connection ----------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ for _name in (
 
 
 @contextmanager
-def mute_mcp_logging() -> Iterator[None]:
+def _mute_mcp_logging() -> Iterator[None]:
     """Suppress log messages of the MCP package in this block, and in tasks that it starts."""
     token = _in_pellucid.set(True)
     try:
@@ -56,7 +56,7 @@ class MCPSession:
     """A connection to an MCP server, made with `await MCPSession.open(…)` in the task of its first caller."""
 
     def __init__(self, client: Client) -> None:
-        self.client = client
+        self._client = client
         self.loop = asyncio.get_running_loop()
         self.is_closed = False
         """Whether the other side has closed the connection, or this side is closing it."""
@@ -110,7 +110,7 @@ class MCPSession:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(timeout_seconds):
-                    await stack.enter_async_context(self.client)
+                    await stack.enter_async_context(self._client)
                 if not ready.done():
                     ready.set_result(None)
                 await self._close_requested.wait()
@@ -125,6 +125,16 @@ class MCPSession:
         finally:
             self.is_closed = True
 
+    async def list_tools(self, cursor: str | None) -> Any:
+        """Return a page of the server's tools. Raises what the MCP package raises."""
+        with _mute_mcp_logging():
+            return await self._client.list_tools(cursor=cursor)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Return the `CallToolResult` of a call. Raises what the MCP package raises."""
+        with _mute_mcp_logging():
+            return await self._client.call_tool(name, arguments)
+
     def close(self) -> None:
         """Start to close the connection. May be called more than once. Calls in progress fail."""
         self.is_closed = True
@@ -137,13 +147,12 @@ class MCPSession:
             await asyncio.wait([self._task])
 
 
-def stdio_streams(command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool) -> Streams:
-    """Start a server and use its standard streams. Its standard error is dropped, unless `stderr` is true."""
-    return _open_stdio(StdioServerParameters(command=command, args=args, env=env, cwd=cwd), stderr)
-
-
 @asynccontextmanager
-async def _open_stdio(parameters: StdioServerParameters, stderr: bool) -> AsyncIterator[tuple[Any, Any]]:
+async def stdio_streams(
+    command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Start a server and use its standard streams. Its standard error is dropped, unless `stderr` is true."""
+    parameters = StdioServerParameters(command=command, args=args, env=env, cwd=cwd)
     with open(os.devnull, "w") as devnull:  # noqa: ASYNC230
         options: dict[str, Any] = {} if stderr else {"errlog": devnull}
         async with stdio_client(parameters, **options) as streams:
