@@ -15,7 +15,7 @@ from pellucid.events import Event, PartEndEvent, RunEndEvent
 from pellucid.fold import fold
 from pellucid.parts import ModelResponse, Origin, RefusalPart, TextPart, ThinkingPart, Usage
 from pellucid.protocols.chat import build_answer
-from pellucid.protocols.chat.encode import QUEUED
+from pellucid.protocols.encoding import QUEUED
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.unicode import replace_surrogates

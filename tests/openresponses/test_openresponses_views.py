@@ -16,8 +16,8 @@ from pellucid.events import Cause, Event, ItemEndEvent, ItemStartEvent, PartEndE
 from pellucid.fold import fold
 from pellucid.framing import SSEDecoder
 from pellucid.parts import VIEWS, ThinkingPart
+from pellucid.protocols.encoding import DONE
 from pellucid.protocols.openresponses import Dialect, Encoder, Framing
-from pellucid.protocols.openresponses.encode import DONE
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.runs import Batch
 from pellucid.runs.stages import SealStage

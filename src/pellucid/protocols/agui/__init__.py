@@ -7,7 +7,6 @@
 * `pellucid.protocols.agui.verify` checks whether a sequence of events is legal.
 """
 
-from ..errors import status_of
 from .chunks import Expander
 from .dialects import DIALECTS, Dialect, DialectName, dialect_for, dialect_of
 from .encode import Encoder
@@ -168,5 +167,4 @@ __all__ = [
     "encode_event",
     "error_body",
     "parse_input",
-    "status_of",
 ]

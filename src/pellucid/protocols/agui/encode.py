@@ -31,11 +31,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ...accumulator import TEXT_FIELD
-from ...errors import ErrorInfo
 from ...events import (
     Event,
     FunctionToolResultEvent,
@@ -51,6 +49,7 @@ from ...events import (
 from ...framing import sse_event
 from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
 from ...unicode import json_safe, replace_surrogates
+from ..encoding import PARAGRAPH_BREAK, QUEUED, complete_arguments, to_json
 from . import events as e
 from .chunks import as_chunks
 from .client_messages import ClientMessages, adapt_messages
@@ -122,10 +121,6 @@ FrameEncoder = Callable[[e.AGUIEvent], bytes]
 DeltaEncoderFactory = Callable[[e.AGUIEvent], Callable[[str], bytes]]
 """Takes one delta event of a message, and returns a function that encodes further deltas of it by their text."""
 
-QUEUED_COMMENT = b": queued\n\n"
-PARAGRAPH_BREAK = "\n\n"
-
-_json = msgspec.json.Encoder().encode
 
 
 class Encoder:
@@ -218,8 +213,8 @@ class Encoder:
             parent_run_id=self._parent_run_id,
         )
         self._write(started)
-        output = self._take_output()
-        return output + QUEUED_COMMENT if queued and self._frame is None else output
+        output = self.feed([], 0)
+        return output + QUEUED if queued and self._frame is None else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """Encode the events of one batch.
@@ -243,11 +238,9 @@ class Encoder:
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event, place)
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
+        output = b"".join(self._out)
+        self._out.clear()
+        return output
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """Return a function that encodes the text of one more delta like the last (see `protocols.Encoder`).
@@ -264,7 +257,7 @@ class Encoder:
 
     def _encode_text(self, text: str, now: int) -> bytes:
         assert self._open_part is not None
-        return self._open_part.delta_prefix + _json(text) + self._delta_suffix
+        return self._open_part.delta_prefix + to_json(text) + self._delta_suffix
 
     @property
     def messages(self) -> list[Message]:
@@ -295,11 +288,11 @@ class Encoder:
             self._out.append(message.encode_delta(prefix + text))
             return
         try:
-            data = _json(text)
+            data = to_json(text)
         except UnicodeEncodeError:
-            data = _json(replace_surrogates(text))
+            data = to_json(replace_surrogates(text))
         if message.next_prefix:
-            data, message.next_prefix = _json(message.next_prefix)[:-1] + data[1:], ""
+            data, message.next_prefix = to_json(message.next_prefix)[:-1] + data[1:], ""
         self._out.append(message.delta_prefix + data + self._delta_suffix)
 
     # --- items -------------------------------------------------------------------------------------------------
@@ -463,11 +456,9 @@ class Encoder:
             return
         if isinstance(part, ToolCallPart):
             part = json_safe(part)
-            arguments = part.args_as_text()
-            if not arguments and part.complete:
-                # Clients parse the arguments, so a call without arguments has an empty object.
-                arguments = "{}"
-                self._write(message.delta_event(arguments))
+            arguments, unsent = complete_arguments(part)
+            if unsent:
+                self._write(message.delta_event(unsent))
             if self._client_messages is not None and self._call_parent_id is not None:
                 self._client_messages.add_call(self._call_parent_id, part.tool_call_id, part.tool_name, arguments)
             self._end_message(None)
@@ -536,7 +527,7 @@ class Encoder:
             self._write_side_event(end)
         usage = usage_of(event.usage, self._model)
         if failed:
-            error = json_safe(event.error or ErrorInfo("server_error", "the run failed without saying why"))
+            error = json_safe(event.failure)
             self._write(e.RunErrorEvent(message=error.full_message, code=error.code or error.kind, usage=usage))
         else:
             if self._client_messages is not None:
@@ -591,13 +582,6 @@ class Encoder:
         if self._timestamp_ms is not None and event.timestamp is None:
             event = replace(event, timestamp=self._timestamp_ms)
         self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
-
-    def _take_output(self) -> bytes:
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
 
 
 class _OpenItem:

@@ -62,6 +62,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
+from ..encoding import DONE, QUEUED, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
 
@@ -88,7 +89,7 @@ def parse_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str 
         The JSON as the model wrote it, on one line, and None; or the text of the arguments, and what is wrong with it.
     """
     try:
-        text = replace_surrogates(part.args_as_json())
+        text = replace_surrogates(part.args_asto_json())
     except (TypeError, ValueError, RecursionError):
         return "", _NOT_JSON
     if not part.complete:
@@ -127,25 +128,17 @@ def usage_of(usage: Usage) -> dict[str, int]:
     return {name: number for name, number in counts.items() if number is not None and 0 <= number <= _MAX_SAFE_INTEGER}
 
 
-DONE = b"data: [DONE]\n\n"
-QUEUED_COMMENT = b": queued\n\n"
-
-_json = msgspec.json.Encoder().encode
-
-
 class Encoder:
     """Encodes one message: `start` and `feed` return the bytes to send.
 
     Args:
         message_id: The id of the message for the client: that of the client's last message if the run continues it.
         model: The public name of the model.
-        seals: Whether sealed tokens are sent.
     """
 
-    def __init__(self, message_id: str, model: str, *, seals: bool = True) -> None:
+    def __init__(self, message_id: str, model: str) -> None:
         self.ended = False
         self._message_id, self._model = replace_surrogates(message_id), replace_surrogates(model)
-        self._seals = seals
         self._out: list[bytes] = []
         self._in_step = False
         self._open_item: _OpenItem | None = None
@@ -169,8 +162,8 @@ class Encoder:
             queued: Whether the request waits until the model is free; a comment reports it.
         """
         self._write(c.StartChunk(self._message_id, {"model": self._model}))
-        output = self._take_output()
-        return output + QUEUED_COMMENT if queued else output
+        output = self.feed([], 0)
+        return output + QUEUED if queued else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """Encode the events of one batch; the result is empty if none of them is shown.
@@ -186,7 +179,9 @@ class Encoder:
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event)
-        return self._take_output()
+        output = b"".join(self._out)
+        self._out.clear()
+        return output
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """Return a function that encodes the text of one more delta like the last (see `protocols.Encoder`).
@@ -197,7 +192,7 @@ class Encoder:
 
     def _encode_text(self, text: str, now: int) -> bytes:
         assert self._delta_prefix is not None
-        return self._delta_prefix + _json(text) + b"}\n\n"
+        return self._delta_prefix + to_json(text) + b"}\n\n"
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
@@ -212,9 +207,9 @@ class Encoder:
                 return
             prefix = self._block_for(self._pending_part)
         try:
-            data = _json(text)
+            data = to_json(text)
         except UnicodeEncodeError:
-            data = _json(replace_surrogates(text))
+            data = to_json(replace_surrogates(text))
         self._out.append(prefix + data + b"}\n\n")
 
     # --- items -------------------------------------------------------------------------------------------------
@@ -230,7 +225,7 @@ class Encoder:
         if item is None:
             return
         seal = event.seal if event.seal is not None else item.seal
-        seal = replace_surrogates(seal) if seal is not None and self._seals else None
+        seal = replace_surrogates(seal) if seal is not None else None
         if item.kind == "message" and seal is not None and self._open_block is None:
             self._start_block("text", item, {})
         if self._open_block is not None:
@@ -343,7 +338,7 @@ class Encoder:
         self._ensure_step()
         executed = True if isinstance(part, BuiltinToolCallPart) else UNSET
         self._write(c.ToolInputStartChunk(id, replace_surrogates(part.tool_name), executed, True))
-        self._delta_prefix = b'data: {"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % _json(id)
+        self._delta_prefix = b'data: {"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % to_json(id)
 
     def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, item: _OpenItem) -> None:
         executed = True if isinstance(part, BuiltinToolCallPart) else UNSET
@@ -441,14 +436,7 @@ class Encoder:
         return f"{self._message_id}_{self._generated_ids}"
 
     def _write(self, chunk: c.Chunk) -> None:
-        self._out.append(b"data: " + _json(chunk) + b"\n\n")
-
-    def _take_output(self) -> bytes:
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
+        self._out.append(b"data: " + to_json(chunk) + b"\n\n")
 
 
 _TOOL_INPUTS = (c.ToolInputAvailableChunk, c.ToolInputErrorChunk)
@@ -489,7 +477,7 @@ class _OpenBlock:
         self.id = id
         self.metadata = metadata
         self.has_text = False
-        self.delta_prefix = b'data: {"type":"%b-delta","id":%b,"delta":' % (kind.encode(), _json(id))
+        self.delta_prefix = b'data: {"type":"%b-delta","id":%b,"delta":' % (kind.encode(), to_json(id))
 
 
 def _add_metadata(chunk: Any, **values: Any) -> None:

@@ -58,11 +58,10 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
+from ..encoding import PARAGRAPH_BREAK, or_unset
 from . import frames as f
 from . import types as t
 from .calls import CallTracker, PendingCall, SegmentList
-
-PARAGRAPH_BREAK = "\n\n"
 
 _FORM_OF_VIEW: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
 """The form of a reasoning segment before anything of it has come. The form of raw reasoning follows from its parts."""
@@ -390,15 +389,11 @@ def _citations(raw: list[dict[str, Any]], offset: int) -> list[t.Citation]:
 
 def _usage(usage: Usage) -> t.TokenCounts | UnsetType:
     counts = t.TokenCounts(
-        input_tokens=_or_unset(usage.input_tokens),
-        output_tokens=_or_unset(usage.output_tokens),
-        reasoning_tokens=_or_unset(usage.output_reasoning_tokens),
+        input_tokens=or_unset(usage.input_tokens),
+        output_tokens=or_unset(usage.output_tokens),
+        reasoning_tokens=or_unset(usage.output_reasoning_tokens),
     )
     return counts if counts != t.TokenCounts() else UNSET
-
-
-def _or_unset(count: int | None) -> int | UnsetType:
-    return UNSET if count is None else count
 
 
 _ENDS: dict[type[ModelResponsePart], Callable[[AnswerBuilder, Any, OpenText | None, int], None]] = {

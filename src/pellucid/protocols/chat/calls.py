@@ -31,6 +31,7 @@ from ...parts import (
     ToolReturnPart,
 )
 from ...unicode import replace_surrogates
+from ..encoding import complete_arguments
 from . import frames as f
 from . import types as t
 
@@ -70,15 +71,13 @@ class Outcome(NamedTuple):
 
 def decoded_arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
     """Return the arguments as JSON values, or as text where the model wrote no valid JSON or was cut off."""
-    args = part.args
-    if args is None or args == "":
-        return {} if part.complete else ""
-    if not isinstance(args, str):
-        return args
+    if isinstance(part.args, dict):
+        return part.args
+    arguments, _ = complete_arguments(part)
     try:
-        return msgspec.json.decode(args)
+        return msgspec.json.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return args
+        return arguments
 
 
 def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:

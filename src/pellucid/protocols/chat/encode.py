@@ -22,21 +22,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
 from ...parts import View
 from ...unicode import json_safe, replace_surrogates
+from ..encoding import QUEUED, to_json
 from . import frames as f
 from . import types as t
 from .answer_builder import AnswerBuilder, OpenText
 from .frames import message_started
 from .types import question_id
 
-QUEUED = b": queued\n\n"
-
-_json = msgspec.json.Encoder().encode
 _FRAME_END = b"}\n\n"
 
 
@@ -86,7 +83,7 @@ class Encoder:
             queued: Whether the request waits until the model is free, which a comment says.
         """
         self._write(self._start_frame)
-        opening, self._out = b"".join(self._out), []
+        opening = self.feed([], 0)
         return QUEUED + opening if queued and opening else opening
 
     def feed(self, events: Sequence[Event], now: int) -> bytes:
@@ -116,20 +113,18 @@ class Encoder:
                     self._number = number + 1
                     if number > self._after:
                         try:
-                            data = _json(text)
+                            data = to_json(text)
                         except UnicodeEncodeError:
-                            data = _json(replace_surrogates(text))
+                            data = to_json(replace_surrogates(text))
                         self._out.append(b"id: %d%b%b%b" % (number, prefix, data, self._delta_suffix))
             else:
                 builder.handle_event(event, now)
                 if builder.open_text is None:
                     prefix = None
         self._delta_prefix = prefix
-        out = self._out
-        if not out:
-            return QUEUED if self._live and _is_queue_wait(events) else b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
+        output = b"".join(self._out)
+        self._out.clear()
+        return output or (QUEUED if self._live and _is_queue_wait(events) else b"")
 
     def text_encoder(self) -> None:
         """Return None: runs of the chat are read from a log, which has an event for each delta."""
@@ -152,11 +147,11 @@ class Encoder:
         id, part = self._start_frame.event_id, open_text.part
         if part is None:
             self._delta_suffix = b',"output_index":%d}\n\n' % open_text.output_index
-            return b'\nevent: text_delta\ndata: {"type":"text_delta","event_id":%b,"text_delta":' % _json(id)
+            return b'\nevent: text_delta\ndata: {"type":"text_delta","event_id":%b,"text_delta":' % to_json(id)
         self._delta_suffix = _FRAME_END
         return (
             b'\nevent: reasoning_part_delta\ndata: {"type":"reasoning_part_delta","event_id":%b,"segment_id":%b,'
-            b'"summary_index":%d,"text_delta":' % (_json(id), _json(open_text.segment.id), part.summary_index)
+            b'"summary_index":%d,"text_delta":' % (to_json(id), to_json(open_text.segment.id), part.summary_index)
         )
 
     def _write(self, frame: Any) -> None:
@@ -174,9 +169,9 @@ def _is_queue_wait(events: Sequence[Event]) -> bool:
 
 def _encode_frame(frame: Any) -> bytes:
     try:
-        return _json(frame)
+        return to_json(frame)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return _json(json_safe(frame))
+        return to_json(json_safe(frame))
 
 
 def build_answer(

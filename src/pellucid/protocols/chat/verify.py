@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 from msgspec import UNSET
 
+from ..encoding import PARAGRAPH_BREAK
 from . import frames as f
 from . import types as t
-from .answer_builder import PARAGRAPH_BREAK
 
 RULES: dict[str, str] = {
     "frame": "a frame is `id: N`, `event: NAME` and one line of JSON, whose type is NAME; N counts from 0",

@@ -32,8 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
@@ -48,8 +47,9 @@ from ...events import (
     RunEndEvent,
 )
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
-from ...unicode import replace_surrogates
+from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
+from ..encoding import DONE, PARAGRAPH_BREAK, QUEUED, complete_arguments, or_unset, to_json
 from . import types as t
 from .types import error_payload
 
@@ -90,10 +90,10 @@ def usage_of(usage: Usage) -> t.ChatUsage | None:
         return None
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
     prompt = t.ChatPromptTokensDetails(
-        _or_unset(usage.cache_read_tokens), _or_unset(usage.cache_write_tokens), _or_unset(usage.input_audio_tokens)
+        or_unset(usage.cache_read_tokens), or_unset(usage.cache_write_tokens), or_unset(usage.input_audio_tokens)
     )
     completion = t.ChatCompletionTokensDetails(
-        _or_unset(usage.output_reasoning_tokens), _or_unset(usage.output_audio_tokens)
+        or_unset(usage.output_reasoning_tokens), or_unset(usage.output_audio_tokens)
     )
     return t.ChatUsage(
         prompt_tokens=input_tokens,
@@ -103,16 +103,6 @@ def usage_of(usage: Usage) -> t.ChatUsage | None:
         completion_tokens_details=completion if completion != t.ChatCompletionTokensDetails() else UNSET,
     )
 
-
-def _or_unset(count: int | None) -> int | UnsetType:
-    return UNSET if count is None else count
-
-
-DONE = b"data: [DONE]\n\n"
-QUEUED = b": queued\n\n"
-PARAGRAPH_BREAK = "\n\n"
-
-_json = msgspec.json.Encoder().encode
 
 _REASONING_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
     "both": ("reasoning_content", "reasoning"),
@@ -136,7 +126,6 @@ class Encoder:
         fields: The fields that carry readable reasoning.
         include_usage: Whether the stream ends with a chunk of usage.
         obfuscate: Whether deltas are padded, so that their size does not show the length of the text.
-        seals: Whether the reader receives seals.
         server_tools: The names of the functions whose calls the server answers.
     """
 
@@ -149,7 +138,6 @@ class Encoder:
         *,
         include_usage: bool = False,
         obfuscate: bool = False,
-        seals: bool = True,
         server_tools: Container[str] = frozenset(),
     ) -> None:
         self.ended = False
@@ -159,10 +147,9 @@ class Encoder:
         self._reasoning_fields = _REASONING_FIELDS[fields]
         self._include_usage = include_usage
         self._obfuscate = obfuscate
-        self._seals = seals
         self._server_tools = server_tools
         frame = {"id": self._id, "object": "chat.completion.chunk", "created": created, "model": self._model}
-        self._frame_prefix = b"data: " + _json(frame)[:-1] + b',"choices":['
+        self._frame_prefix = b"data: " + to_json(frame)[:-1] + b',"choices":['
         self._delta_prefix = self._frame_prefix + b'{"index":0,"delta":{'
         self._frame_suffix = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._delta_suffix = b'},"finish_reason":null}]' + self._frame_suffix
@@ -205,11 +192,9 @@ class Encoder:
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event)
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
+        output = b"".join(self._out)
+        self._out.clear()
+        return output
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
@@ -222,7 +207,7 @@ class Encoder:
 
     def _encode_text(self, text: str, now: int) -> bytes:
         assert self._part is not None
-        return _json(text).join(self._part.template)
+        return to_json(text).join(self._part.template)
 
     @property
     def completion(self) -> t.ChatCompletion:
@@ -263,15 +248,15 @@ class Encoder:
         members = data = b""
         if text:
             try:
-                data = _json(text)
+                data = to_json(text)
             except UnicodeEncodeError:
-                data = _json(replace_surrogates(text))
+                data = to_json(replace_surrogates(text))
             if not (token_logprobs or part.separator or self._obfuscate):
                 self._out.append(data.join(part.template))
                 return
             text_data = data
             if part.separator:
-                text_data, part.separator = _json(part.separator)[:-1] + data[1:], ""
+                text_data, part.separator = to_json(part.separator)[:-1] + data[1:], ""
             members = part.prefix + text_data
             if part.second_field:
                 members += part.second_field + text_data
@@ -280,7 +265,7 @@ class Encoder:
             members += part.suffix
         suffix = self._delta_suffix
         if token_logprobs:
-            suffix = b'},"logprobs":%b%b' % (_json(t.ChatLogProbs(token_logprobs)), suffix[1:])
+            suffix = b'},"logprobs":%b%b' % (to_json(t.ChatLogProbs(token_logprobs)), suffix[1:])
         if self._obfuscate:
             suffix = b'%b,"obfuscation":"%b"%b' % (
                 suffix[: -len(self._frame_suffix)],
@@ -296,7 +281,7 @@ class Encoder:
         self._is_hidden_call = False
 
     def _item_end(self, event: ItemEndEvent) -> None:
-        if event.seal is None or self._is_hidden_call or not self._seals:
+        if event.seal is None or self._is_hidden_call:
             return
         detail = t.ReasoningDetail(
             type="reasoning.encrypted",
@@ -380,12 +365,9 @@ class Encoder:
 
     def _call_end(self, part: ToolCallPart) -> None:
         calls = self._state.calls
-        arguments = part.args_as_text()
-        if not arguments and part.complete:
-            # Clients parse the arguments: a call without arguments gets an empty object.
-            arguments = "{}"
-            function = t.ChatFunctionDelta(arguments)
-            self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(len(calls) - 1, function)]))
+        arguments, unsent = complete_arguments(part)
+        if unsent:
+            self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(len(calls) - 1, t.ChatFunctionDelta(unsent))]))
         calls[-1].function.arguments = replace_surrogates(arguments)
 
     # --- the run -----------------------------------------------------------------------------------------------
@@ -398,7 +380,7 @@ class Encoder:
         self._usage = usage_of(event.usage)
         if event.status == "failed":
             self.error = event.failure
-            self._out.append(b"data: " + _json({"error": _json_safe(error_payload(self.error))}) + b"\n\n")
+            self._out.append(b"data: " + to_json({"error": error_payload(json_safe(self.error))}) + b"\n\n")
         else:
             if event.status == "completed":
                 self._finish_reason = "tool_calls" if self._state.calls else "stop"
@@ -408,7 +390,7 @@ class Encoder:
                 self._write(t.ChatDelta(annotations=self._state.annotations))
             self._write(t.ChatDelta(), self._finish_reason)
             if self._include_usage and self._usage is not None:
-                self._out.append(self._frame_prefix + b'],"usage":' + _json(self._usage) + b"}\n\n")
+                self._out.append(self._frame_prefix + b'],"usage":' + to_json(self._usage) + b"}\n\n")
         self._out.append(DONE)
 
     def _write(self, delta: t.ChatDelta, finish_reason: t.FinishReason | None = None) -> None:
@@ -417,7 +399,7 @@ class Encoder:
             if finish_reason is None
             else b'},"finish_reason":"%b"}]%b' % (finish_reason.encode(), self._frame_suffix)
         )
-        self._out.append(self._delta_prefix + _json(delta)[1:-1] + suffix)
+        self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
 
 
 class _MessageState:
@@ -449,10 +431,6 @@ class _Part:
         self.is_text = is_text
         self.template: tuple[bytes, ...] = ()
         """The pieces of bytes between which the text of a plain delta is put."""
-
-
-def _json_safe(payload: dict[str, Any]) -> dict[str, Any]:
-    return {name: replace_surrogates(value) if isinstance(value, str) else value for name, value in payload.items()}
 
 
 _ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any], None]] = {

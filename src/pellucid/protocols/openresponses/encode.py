@@ -51,6 +51,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
+from ..encoding import DONE, complete_arguments, to_json
 from ..errors import status_of
 from . import types as t
 from .types import error_payload
@@ -67,10 +68,6 @@ REASONING_EVENTS: dict[Dialect, str] = {
     "openresponses": "response.reasoning",
     "openai": "response.reasoning_text",
 }
-
-DONE = b"data: [DONE]\n\n"
-
-_json = msgspec.json.Encoder().encode
 
 
 class Encoder:
@@ -125,7 +122,7 @@ class Encoder:
             self.response.status = "queued"
         self._response_event("created")
         self._response_event(self.response.status)
-        return self._drain()
+        return self.feed([], 0)
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """Encode the events of one batch.
@@ -153,12 +150,12 @@ class Encoder:
             text_delta = delta if type(delta) is TextPartDelta else None
             if text:
                 try:
-                    data = _json(text)
+                    data = to_json(text)
                 except UnicodeEncodeError:
-                    data = _json(replace_surrogates(text))
+                    data = to_json(replace_surrogates(text))
                 tail = part.tail
                 if text_delta is not None and text_delta.logprobs:
-                    tail = b',"logprobs":%b}%b' % (_json(_logprobs(text_delta.logprobs)), _FRAME_ENDS[self._framing])
+                    tail = b',"logprobs":%b}%b' % (to_json(_logprobs(text_delta.logprobs)), _FRAME_ENDS[self._framing])
                 if self._obfuscate and part.name != "response.refusal":
                     tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
                 if self._sequence > self._after:
@@ -166,11 +163,9 @@ class Encoder:
                 self._sequence += 1
             if text_delta is not None and text_delta.annotations:
                 self._add_citations(part, text_delta.annotations)
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
+        output = b"".join(self._out)
+        self._out.clear()
+        return output
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
@@ -185,7 +180,7 @@ class Encoder:
         part, number = self._part, self._sequence
         assert part is not None
         self._sequence = number + 1
-        return part.head % number + _json(text) + part.tail
+        return part.head % number + to_json(text) + part.tail
 
     def _add_citations(self, part: _Part, annotations: list[dict[str, Any]]) -> None:
         for citation in _citations(annotations):
@@ -288,11 +283,9 @@ class Encoder:
             self._write("response.reasoning_summary_part.done", **location, part=summary)
         elif isinstance(part, ToolCallPart):
             assert item.call is not None
-            arguments = part.args_as_text()
-            if not arguments and part.complete:
-                # Clients parse the arguments: a call without arguments gets an empty object.
-                arguments = "{}"
-                self._write(f"{name}.delta", **location, delta=arguments)
+            arguments, unsent = complete_arguments(part)
+            if unsent:
+                self._write(f"{name}.delta", **location, delta=unsent)
             item.call = msgspec.structs.replace(item.call, arguments=arguments)
             self._write(f"{name}.done", **location, arguments=arguments)
         else:
@@ -364,15 +357,8 @@ class Encoder:
         number = self._sequence
         self._sequence += 1
         if number > self._after:
-            data = _json({"type": name, "sequence_number": number, **fields})
+            data = to_json({"type": name, "sequence_number": number, **fields})
             self._out.append(sse_event(data, name) if self._framing == "events" else data + b"\n")
-
-    def _drain(self) -> bytes:
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
 
 
 def _carrier_id(id: str) -> str:
@@ -422,7 +408,7 @@ class _Part:
         self.annotations: list[t.UrlCitation] = []
         event = f"{name}.delta"
         line = f"event: {event}\ndata: " if framing == "events" else ""
-        members = _json(location)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
+        members = to_json(location)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
         self.head = f'{line}{{"type":"{event}","sequence_number":%d,'.encode() + members + b',"delta":'
         self.tail = (b',"logprobs":[]}' if name == "response.output_text" else b"}") + _FRAME_ENDS[framing]
 
