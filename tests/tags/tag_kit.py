@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Literal, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pellucid.tags import Family, Harmony, ImplicitStart, Position, Span, Splitter
+from pellucid.tags import FAMILIES, Family, Harmony, ImplicitStart, Span, Splitter, family
 
 Which = Family | str | tuple[str, str]
 """A family, its name, or a pair of markers."""
+
+ANYWHERE = replace(FAMILIES["think"], position="anywhere")
+"""The family `think`, whose markers open also inside the answer."""
 
 Merged = list[tuple[str, str]]
 """Spans, with neighbours of one kind joined: what two divisions of one input must agree on."""
@@ -21,10 +25,6 @@ class Options(TypedDict, total=False):
     """The options of a `Splitter`."""
 
     implicit_start: ImplicitStart | None
-    position: Position | None
-    thinking: bool
-    prefill: str
-    stray: Literal["drop", "keep"]
     max_undecided_chars: int
 
 
@@ -33,9 +33,14 @@ def merge(spans: Iterable[Span]) -> Merged:
     return [(kind, "".join(text for _, text in group)) for kind, group in groupby(spans, key=lambda span: span.kind)]
 
 
+def splitter_of(which: Which = "think", **options: Unpack[Options]) -> Splitter:
+    """Return a splitter of a family."""
+    return Splitter(which if isinstance(which, Family) else family(which), **options)
+
+
 def run(pieces: Iterable[str], which: Which = "think", **options: Unpack[Options]) -> Merged:
     """Split these pieces and return the merged spans."""
-    splitter = Splitter(which, **options)
+    splitter = splitter_of(which, **options)
     return merge([span for piece in pieces for span in splitter.feed(piece)] + splitter.end())
 
 
@@ -49,18 +54,18 @@ def split(text: str, which: Which = "think", **options: Unpack[Options]) -> Merg
     return whole
 
 
-def run_harmony(pieces: Iterable[str], *, glued: bool = False) -> Merged:
+def run_harmony(pieces: Iterable[str]) -> Merged:
     """Parse these pieces of Harmony and return the merged spans."""
-    parser = Harmony(glued=glued)
+    parser = Harmony()
     return merge([span for piece in pieces for span in parser.feed(piece)] + parser.end())
 
 
-def parse_harmony(text: str, *, glued: bool = False) -> Merged:
+def parse_harmony(text: str) -> Merged:
     """Return the merged spans of a Harmony text; they must be equal for every two parts and for characters."""
-    whole = run_harmony([text], glued=glued)
-    assert run_harmony(text, glued=glued) == whole
+    whole = run_harmony([text])
+    assert run_harmony(text) == whole
     for at in range(1, len(text)):
-        assert run_harmony([text[:at], text[at:]], glued=glued) == whole
+        assert run_harmony([text[:at], text[at:]]) == whole
     assert input_of(whole) == text
     return whole
 

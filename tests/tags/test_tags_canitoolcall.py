@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pellucid.tags import TEXT, THINKING, TOOL, TOOL_ARGS, Harmony, Span, Splitter
+from pellucid.tags import CLOSE, OPEN, TEXT, THINKING, TOOL, TOOL_ARGS, Harmony, ImplicitStart, Span, Splitter
+from pellucid.tags import family as family_of
 from tests.cases import Cases
 from tests.tags.tag_kit import Options, input_of, text_of
 
@@ -73,12 +74,22 @@ def machine(row: Row) -> Splitter | Harmony:
     """Return the parser of a row, as an operator would configure it."""
     if row["family"] == "gpt-oss":
         return Harmony()
-    options: Options = {
-        "thinking": row.get("thinking") is not False,
-        "prefill": row.get("generation_prompt") or "",
-    }
-    family, more = MODEL.get(row["models"][0], (FAMILY[row["family"]], {}))
-    return Splitter(family, **(options | more))
+    name, options = MODEL.get(row["models"][0], (FAMILY[row["family"]], {}))
+    family = family_of(name)
+    return Splitter(family, **({"implicit_start": _start_of(row, family.starts)} | options))
+
+
+def _start_of(row: Row, starts: tuple[str, ...]) -> ImplicitStart | None:
+    """Return where generation begins: inside reasoning if the prompt ends with an opening marker, else outside."""
+    prompt = (row.get("generation_prompt") or "").rstrip()
+    if not prompt:
+        return None if row.get("thinking") is not False else "never"
+    return "always" if prompt.endswith(starts) else "never"
+
+
+def _is_truncated(spans: list[Span]) -> bool:
+    """Whether the output ends inside reasoning."""
+    return any(span.kind == OPEN for span in spans) and [s.kind for s in spans if s.kind in (OPEN, CLOSE)][-1] == OPEN
 
 
 def parse(row: Row) -> Parsed:
@@ -89,7 +100,7 @@ def parse(row: Row) -> Parsed:
         parser = machine(row)
         spans = [span for piece in pieces for span in parser.feed(piece)] + parser.end()
         assert input_of(spans) == text
-        results.append(Parsed(text_of(spans, THINKING), text_of(spans, TEXT), parser.truncated, spans))
+        results.append(Parsed(text_of(spans, THINKING), text_of(spans, TEXT), _is_truncated(spans), spans))
     assert results[0][:3] == results[1][:3] == results[2][:3]
     return results[0]
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pellucid.tags import FAMILIES, TEXT, THINKING, Family, Pair, custom, family, hy
+from pellucid.tags import FAMILIES, TEXT, THINKING, Family, family
+from pellucid.tags.families import Pair
 from tests.cases import Cases
 from tests.tags.tag_kit import split, text_of
 
@@ -53,19 +54,17 @@ def test_unclosed_block_is_reasoning(name: str) -> None:
 @each_family
 def test_implicit_start(name: str) -> None:
     row = FAMILIES[name]
-    for thinking in (True, False):
-        implicit = row.implicit_start == "always" or (row.implicit_start == "thinking" and thinking)
-        spans = split(f"Why?{row.ends[0]}The answer.", name, thinking=thinking)
-        if implicit:
-            assert spans == [("open", ""), ("thinking", "Why?"), ("close", row.ends[0]), ("text", "The answer.")]
-        else:
-            assert spans[0][0] == "text"
+    spans = split(f"Why?{row.ends[0]}The answer.", name)
+    if row.implicit_start == "always":
+        assert spans == [("open", ""), ("thinking", "Why?"), ("close", row.ends[0]), ("text", "The answer.")]
+    else:
+        assert spans[0][0] == "text"
 
 
 @each_family
 def test_plain_answer(name: str) -> None:
     text = " The answer: a < b, [c], `d`.\n"
-    assert split(text, name, thinking=False, implicit_start="never") == [("text", text)]
+    assert split(text, name, implicit_start="never") == [("text", text)]
 
 
 def test_tool_marker_ends_reasoning_and_stays() -> None:
@@ -131,8 +130,8 @@ def test_apertus_calls_tools_inside_of_reasoning() -> None:
     ]
 
 
-def test_hunyuan_suffix() -> None:
-    assert split("<think:xyz>a</think>b</think:xyz>c", hy(":xyz"))[1] == ("thinking", "a</think>b")
+def test_another_marker_does_not_close_a_custom_pair() -> None:
+    assert split("<think:xyz>a</think>b</think:xyz>c", ("<think:xyz>", "</think:xyz>"))[1] == ("thinking", "a</think>b")
 
 
 def test_custom_pair() -> None:
@@ -143,15 +142,13 @@ def test_custom_pair() -> None:
         ("close", "[[/why]]\n"),
         ("text", "b"),
     ]
-    assert text_of(split("a[[/why]]b", custom(*pair, implicit_start="always")), THINKING) == "a"
+    assert text_of(split("a[[/why]]b", pair, implicit_start="always"), THINKING) == "a"
     assert split("***a***b", ("***", "***"))[1:3] == [("thinking", "a"), ("close", "***")]
 
 
-def test_family_looks_up_names_pairs_and_families() -> None:
-    row = FAMILIES["seed"]
-    assert family("seed") is row
-    assert family(row) is row
-    assert family(("<a>", "</a>")) == custom("<a>", "</a>")
+def test_family_looks_up_names_and_pairs() -> None:
+    assert family("seed") is FAMILIES["seed"]
+    assert family(("<a>", " </a>")) == Family(name="custom", pairs=(Pair(("<a>",), ("</a>",)),))
     with pytest.raises(ValueError, match=r"'nope'.*gemma4"):
         family("nope")
 
@@ -182,4 +179,4 @@ def test_a_row_that_cannot_work_is_refused(row: dict[str, Any]) -> None:
 
 def test_a_blank_custom_marker_is_refused() -> None:
     with pytest.raises(ValueError, match="custom"):
-        custom("<a>", " ")
+        family(("<a>", " "))

@@ -55,30 +55,30 @@ PIECES = [
 ]
 
 
-Case = tuple[str, list[str], bool]
-"""A text, the text in pieces, and whether the glued form is read."""
+Case = tuple[str, list[str]]
+"""A text, and the text in pieces."""
 
 
 @st.composite
 def divided(draw: st.DrawFn) -> Case:
     text = "".join(draw(st.lists(st.sampled_from(PIECES), max_size=14)))
-    return text, draw(divisions(text)), draw(st.booleans())
+    return text, draw(divisions(text))
 
 
 @many
 @given(divided())
 def test_spans_do_not_depend_on_how_the_text_is_divided(case: Case) -> None:
-    text, pieces, glued = case
-    whole = run_harmony([text], glued=glued)
-    assert run_harmony(pieces, glued=glued) == whole
-    assert run_harmony(text, glued=glued) == whole
+    text, pieces = case
+    whole = run_harmony([text])
+    assert run_harmony(pieces) == whole
+    assert run_harmony(text) == whole
     assert input_of(whole) == text
 
 
 @given(divided())
 def test_order_of_spans_is_legal(case: Case) -> None:
-    _, pieces, glued = case
-    parser = Harmony(glued=glued)
+    _, pieces = case
+    parser = Harmony()
     inside = None
     for kind, text in [s for piece in pieces for s in parser.feed(piece)] + parser.end():
         if kind in ("open", "tool"):
@@ -90,13 +90,13 @@ def test_order_of_spans_is_legal(case: Case) -> None:
         else:
             assert inside == {"thinking": "open", "tool_args": "tool"}.get(kind)
             assert text
-    assert parser.truncated or inside is None
+    assert inside in (None, "open")  # the input may end inside reasoning
 
 
 @given(divided(), st.integers(0, 8))
 def test_pause_loses_no_text_and_releases_held_text(case: Case, at: int) -> None:
-    text, pieces, glued = case
-    parser = Harmony(glued=glued)
+    text, pieces = case
+    parser = Harmony()
     spans: list[Span] = []
     fed = ""
     for i, piece in enumerate(pieces):
@@ -113,7 +113,6 @@ def test_end_is_idempotent_and_feed_after_end_raises() -> None:
     parser.feed(ANALYSIS + "a")
     assert parser.end() == []
     assert parser.end() == []
-    assert parser.truncated
     with pytest.raises(RuntimeError):
         parser.feed("b")
 
@@ -293,58 +292,3 @@ def test_truncated_reasoning() -> None:
     parser = Harmony()
     parser.feed(ANALYSIS + "a <|en")
     assert parser.end() == [Span("thinking", "<|en")]
-    assert parser.truncated
-
-
-# ------------------------------------------------------------------------------------------------ glued
-
-
-def test_glued_form_is_read_if_enabled() -> None:
-    text = "analysisThe user asks.assistantfinalHello, assistantfinal!"
-    assert parse_harmony(text, glued=True) == [
-        ("open", "analysis"),
-        ("thinking", "The user asks."),
-        ("close", ""),
-        ("drop", "assistantfinal"),
-        ("text", "Hello, assistantfinal!"),
-    ]
-    assert parse_harmony(text) == [("text", text)]
-
-
-@pytest.mark.parametrize(
-    "between", [" to=functions.f json", " to=functions.fjson", " to=functions.f ", " to=functions.f"]
-)
-def test_glued_call(between: str) -> None:
-    text = f'analysisa.assistantcommentary{between}{{"x": 1}}assistantanalysisb'
-    assert parse_harmony(text, glued=True)[3:] == [
-        ("drop", "assistantcommentary" + between),
-        ("tool", "functions.f"),
-        ("tool_args", '{"x": 1}'),
-        ("tool_end", ""),
-        ("open", "assistantanalysis"),
-        ("thinking", "b"),
-    ]
-
-
-def test_glued_preamble() -> None:
-    assert parse_harmony("commentaryLet me see.assistantfinalSo.", glued=True) == [
-        ("drop", "commentary"),
-        ("text", "Let me see."),
-        ("drop", "assistantfinal"),
-        ("text", "So."),
-    ]
-
-
-def test_glued_truncation() -> None:
-    parser = Harmony(glued=True)
-    parser.feed("analysisThe user assistantfi")
-    parser.end()
-    assert parser.truncated
-    assert parse_harmony("analysis", glued=True) == [("drop", "analysis")]
-
-
-@pytest.mark.parametrize("text", ["Hello", "an answer", "Analysis: x", " final"])
-def test_glued_flag_leaves_other_output_alone(text: str) -> None:
-    kinds = [kind for kind, _ in parse_harmony(text, glued=True)]
-    assert kinds == (["drop"] if text == " final" else ["text"])
-    assert parse_harmony(ANALYSIS + "a<|end|>" + FINAL + "b", glued=True)[1] == ("thinking", "a")

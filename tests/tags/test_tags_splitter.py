@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, ImplicitStart, Span, Splitter
+from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, Family, ImplicitStart, Span, Splitter
+from pellucid.tags.families import Position
 from tests.cases import Cases
 from tests.examples import by_circle, many
-from tests.tags.tag_kit import Merged, Options, divisions, merge, run, split, text_of
+from tests.tags.tag_kit import ANYWHERE, Merged, Options, divisions, merge, run, split, splitter_of, text_of
 
 NAMES = sorted(FAMILIES)
 
@@ -31,7 +32,7 @@ PROSE = ["a", "word ", " ", "\n", "\n\n", "  ", "<", "</", "<|", "`", "``", "```
 
 
 @st.composite
-def texts(draw: st.DrawFn) -> tuple[str, str, Options]:
+def texts(draw: st.DrawFn) -> tuple[str, Family, Options]:
     """Draw text with a family's markers, complete and cut, among prose, white space and backticks."""
     name = draw(st.sampled_from(NAMES))
     markers = ALPHABETS[name]
@@ -42,45 +43,42 @@ def texts(draw: st.DrawFn) -> tuple[str, str, Options]:
     text = "".join(draw(st.lists(piece, max_size=14)))
     options: Options = {
         "implicit_start": draw(st.sampled_from([None, "never", "always", "auto"])),
-        "position": draw(st.sampled_from([None, "start", "anywhere"])),
-        "thinking": draw(st.booleans()),
-        "stray": draw(st.sampled_from(["drop", "keep"])),
         "max_undecided_chars": draw(st.sampled_from([10, 40, 1000])),
-        "prefill": draw(st.sampled_from(["", "", "", markers[0], "x\n" + markers[0] + "\n", "Well, "])),
     }
-    return text, name, options
+    position: Position = draw(st.sampled_from(["start", "anywhere"]))
+    return text, replace(FAMILIES[name], position=position), options
 
 
-Case = tuple[str, list[str], str, Options]
+Case = tuple[str, list[str], Family, Options]
 """A text, the text in pieces, and the family and options of the splitter."""
 
 
 @st.composite
 def divided(draw: st.DrawFn) -> Case:
-    text, name, options = draw(texts())
-    return text, draw(divisions(text)), name, options
+    text, family, options = draw(texts())
+    return text, draw(divisions(text)), family, options
 
 
 @many
 @given(divided())
 def test_spans_do_not_depend_on_how_the_text_is_divided(case: Case) -> None:
-    text, pieces, name, options = case
-    whole = run([text], name, **options)
-    assert run(pieces, name, **options) == whole
-    assert run(text, name, **options) == whole
+    text, pieces, family, options = case
+    whole = run([text], family, **options)
+    assert run(pieces, family, **options) == whole
+    assert run(text, family, **options) == whole
 
 
 @given(divided())
 def test_texts_of_all_spans_are_the_input(case: Case) -> None:
-    text, pieces, name, options = case
-    assert "".join(part for _, part in run(pieces, name, **options)) == text
+    text, pieces, family, options = case
+    assert "".join(part for _, part in run(pieces, family, **options)) == text
 
 
 @given(divided())
 def test_order_of_spans_is_legal(case: Case) -> None:
     """A block is open, thinking, close; thinking is nowhere else and never begins blank."""
-    _, pieces, name, options = case
-    spans = run(pieces, name, **options)
+    _, pieces, family, options = case
+    spans = run(pieces, family, **options)
     inside = False
     for i, (kind, text) in enumerate(spans):
         if kind == "open":
@@ -98,8 +96,8 @@ def test_order_of_spans_is_legal(case: Case) -> None:
 
 @given(divided(), st.integers(0, 8))
 def test_pause_loses_no_text_and_releases_held_text(case: Case, at: int) -> None:
-    text, pieces, name, options = case
-    splitter = Splitter(name, **options)
+    text, pieces, family, options = case
+    splitter = Splitter(family, **options)
     spans: list[Span] = []
     fed = ""
     for i, piece in enumerate(pieces):
@@ -113,7 +111,7 @@ def test_pause_loses_no_text_and_releases_held_text(case: Case, at: int) -> None
 
 
 def test_end_is_idempotent_and_feed_after_end_raises() -> None:
-    splitter = Splitter("think")
+    splitter = splitter_of("think")
     splitter.feed("<think>a")
     assert splitter.end() == []
     assert splitter.end() == []
@@ -135,7 +133,7 @@ def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tai
     text = "<think>x" + tail.replace("</think>", "")
     prefix = next(p for p in ("</think"[:n] for n in range(7, -1, -1)) if text.endswith(p))
     body = text[: len(text) - len(prefix)]
-    assert held(Splitter(("<think>", "</think>")), text) == body[len(body.rstrip(" \t\r\n")) :] + prefix
+    assert held(splitter_of(("<think>", "</think>")), text) == body[len(body.rstrip(" \t\r\n")) :] + prefix
 
 
 @given(st.text(alphabet="</think> a\n`", max_size=40))
@@ -144,18 +142,18 @@ def test_answer_holds_only_a_prefix_of_a_live_marker(tail: str) -> None:
     prefixes = sorted({m[:n] for m in ("<think>", "</think>") for n in range(len(m))}, key=len)
     longest = [prefix for prefix in prefixes if text.endswith(prefix)][-1]
     # Less is held inside code, where no marker is active.
-    assert held(Splitter(("<think>", "</think>")), text) in ({longest, ""} if "`" in text else {longest})
+    assert held(splitter_of(("<think>", "</think>")), text) in ({longest, ""} if "`" in text else {longest})
 
 
 @pytest.mark.parametrize("text", ["plain ", "a < b", "<thi ", "<br>", "</div>", "trailing spaces   \n\n", "＜t"])
 def test_text_that_cannot_be_a_marker_is_released_at_once(text: str) -> None:
-    splitter = Splitter("think")
+    splitter = splitter_of("think")
     assert splitter.feed("x") == [Span(TEXT, "x")]
     assert "".join(span.text for span in splitter.feed(text)) == text
 
 
 def test_white_space_in_the_answer_is_not_held() -> None:
-    splitter = Splitter("think")
+    splitter = splitter_of("think")
     splitter.feed("<think>a</think>b")
     assert splitter.feed(" \n\n") == [Span(TEXT, " \n\n")]
 
@@ -165,13 +163,13 @@ UNITS = ["<", "a", " ", "\n", "`", "</think", "<|im_end|>", "a </think>\n", "<th
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("position", ["start", "anywhere"])
-def test_work_is_linear(start: str, position: Literal["start", "anywhere"]) -> None:
+@pytest.mark.parametrize("family", [FAMILIES["think"], ANYWHERE])
+def test_work_is_linear(start: str, family: Family) -> None:
     """Each piece is scanned once with the pending text, which is never longer than a marker."""
     longest = max(len(marker) for marker in ALPHABETS["think"])
     with Cases() as case:
         for unit in UNITS:
-            splitter = Splitter("think", position=position)
+            splitter = Splitter(family)
             splitter.feed(start)
             text = unit * (by_circle(7_500, 60_000) // len(unit))
             scanned = spans = 0
@@ -192,7 +190,7 @@ def test_a_text_may_have_any_length(implicit_start: ImplicitStart | None) -> Non
             text = unit * (by_circle(125_000, 1_000_000) // len(unit))
             pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
             for division in (pieces, [text]):
-                splitter = Splitter("think", implicit_start=implicit_start)
+                splitter = splitter_of("think", implicit_start=implicit_start)
                 with case(f"{unit!r} in {len(division)} pieces"):
                     size = sum(len(span.text) for piece in division for span in splitter.feed(piece))
                     assert size + sum(len(span.text) for span in splitter.end()) == len(text)
@@ -216,7 +214,7 @@ def test_case_1_longest_suffix_because_of_self_overlap() -> None:
         ("close", "</think>"),
         ("text", "b"),
     ]
-    assert split("x <<think>y</think>", position="anywhere")[0] == ("text", "x <")
+    assert split("x <<think>y</think>", ANYWHERE)[0] == ("text", "x <")
 
 
 def test_case_2_false_prefix() -> None:
@@ -226,7 +224,7 @@ def test_case_2_false_prefix() -> None:
 
 
 def test_case_3_everything_in_one_chunk() -> None:
-    assert [tuple(span) for span in Splitter().feed("<think>a</think>b")] == [
+    assert [tuple(span) for span in splitter_of().feed("<think>a</think>b")] == [
         ("open", "<think>"),
         ("thinking", "a"),
         ("close", "</think>"),
@@ -239,7 +237,7 @@ def test_case_4_opening_marker_prefilled_by_the_template() -> None:
     assert split("a\n</think>\nb", implicit_start="always") == expected
     assert split("a\n</think>\nb", "think-forced") == expected
     assert split("a\n</think>\nb", "think-explicit") == expected
-    assert split("a", "think-explicit", thinking=False) == [("text", "a")]
+    assert split("a", "think-explicit", implicit_start="never") == [("text", "a")]
     # A model that writes the marker anyway.
     assert split("\n<think>\na</think>", "think-forced")[0] == ("open", "\n<think>\n")
 
@@ -255,7 +253,7 @@ def test_case_4_auto_waits_for_a_marker() -> None:
     assert split("plain", **auto) == [("text", "plain")]
     assert split("<think>a</think>b", **auto)[0] == ("open", "<think>")
     assert split("see <think>a</think>b", **auto) == [("text", "see <think>a</think>b")]
-    assert Splitter(**auto).feed("plain") == []
+    assert splitter_of(**auto).feed("plain") == []
 
 
 def test_case_4_auto_is_capped() -> None:
@@ -263,18 +261,15 @@ def test_case_4_auto_is_capped() -> None:
         ("text", "0123456789</think>b")
     ]
     assert split("0</think>b", implicit_start="auto", max_undecided_chars=10)[1] == ("thinking", "0")
-    splitter = Splitter(implicit_start="auto", max_undecided_chars=10)
+    splitter = splitter_of(implicit_start="auto", max_undecided_chars=10)
     assert splitter.feed("0123456789") == [Span(TEXT, "0123456789")]
 
 
 def test_case_5_close_without_open() -> None:
     assert split(" </think>\n\nb") == [("drop", " </think>\n\n"), ("text", "b")]
-    assert split("</think>b", "minimax-m3", thinking=False) == [("text", "</think>b")]
-    assert split("</mm:think>b", "minimax-m3", thinking=False)[0] == ("drop", "</mm:think>")
+    assert split("</think>b", "minimax-m3", implicit_start="never") == [("text", "</think>b")]
+    assert split("</mm:think>b", "minimax-m3", implicit_start="never")[0] == ("drop", "</mm:think>")
     assert split("a</think>b") == [("text", "a</think>b")]
-    splitter = Splitter()
-    splitter.feed("a</think>b")
-    assert splitter.stray_close
 
 
 @pytest.mark.parametrize(
@@ -284,7 +279,7 @@ def test_case_6_unclosed_block(text: str, thinking: str) -> None:
     spans = split(text)
     assert spans[0][0] == "open"
     assert spans[1:] == [("thinking", thinking)]
-    splitter = Splitter()
+    splitter = splitter_of()
     splitter.feed(text)
     assert not splitter.truncated
     splitter.end()
@@ -292,11 +287,11 @@ def test_case_6_unclosed_block(text: str, thinking: str) -> None:
 
 
 def test_case_6_unclosed_before_any_reasoning() -> None:
-    splitter = Splitter()
+    splitter = splitter_of()
     assert splitter.feed("<think>\n") == []
     assert splitter.end() == [Span(DROP, "<think>\n")]
     assert splitter.truncated
-    silent = Splitter("think-forced")  # no text at all
+    silent = splitter_of("think-forced")  # no text at all
     assert silent.end() == []
     assert not silent.truncated
 
@@ -320,13 +315,13 @@ def test_case_8_marker_in_the_answers_code(code: str) -> None:
     text = f"Use {code} here"
     assert split(text) == [("text", text)]
     if "'" not in code:
-        assert split(text, position="anywhere") == [("text", text)]
+        assert split(text, ANYWHERE) == [("text", text)]
 
 
 def test_case_8_anywhere_outside_of_code() -> None:
-    spans = split("A `<think>` b ```\n<think>\n``` c <think>d</think> e", position="anywhere")
+    spans = split("A `<think>` b ```\n<think>\n``` c <think>d</think> e", ANYWHERE)
     assert text_of(spans, THINKING) == "d"
-    assert split("a ` lone\n<think>d</think>", position="anywhere")[1:3] == [
+    assert split("a ` lone\n<think>d</think>", ANYWHERE)[1:3] == [
         ("open", "<think>"),
         ("thinking", "d"),
     ]
@@ -348,7 +343,7 @@ def test_case_9_nested_markers_are_literal() -> None:
 def test_case_10_multiple_blocks() -> None:
     text = "<think>a</think>b<think>c</think>d"
     assert text_of(split(text), TEXT) == "b<think>c</think>d"
-    assert split(text, position="anywhere") == [
+    assert split(text, ANYWHERE) == [
         ("open", "<think>"),
         ("thinking", "a"),
         ("close", "</think>"),
@@ -363,10 +358,6 @@ def test_case_10_multiple_blocks() -> None:
 def test_case_11_second_draft_closed_by_a_stray_marker() -> None:
     text = "<think>a</think>draft</think>final"
     assert split(text)[3:] == [("text", "draft"), ("drop", "</think>"), ("text", "final")]
-    assert split(text, stray="keep")[3:] == [("text", "draft</think>final")]
-    for splitter in (Splitter(stray="drop"), Splitter(stray="keep")):
-        splitter.feed(text)
-        assert splitter.stray_close
     assert split("<think>a</think>\n</think>b")[2:] == [("close", "</think>\n</think>"), ("text", "b")]
 
 
@@ -422,7 +413,7 @@ def test_case_16_exact_match_only(text: str) -> None:
 
 
 def test_case_17_one_splitter_for_each_choice() -> None:
-    a, b = Splitter(), Splitter()
+    a, b = splitter_of(), splitter_of()
     assert a.feed("<thi") == []
     assert b.feed("nk>") == [Span(TEXT, "nk>")]
     assert merge(a.feed("nk>x") + a.end()) == [("open", "<think>"), ("thinking", "x")]
@@ -431,29 +422,23 @@ def test_case_17_one_splitter_for_each_choice() -> None:
 def test_case_18_structured_output_is_exact() -> None:
     body = json.dumps({"a": " x ", "b": ["</think>", "<think>", "<|im_end|>", "`"]}, indent=2) + "\n"
     assert text_of(split("<think>a</think>\n" + body), TEXT) == body
-    assert text_of(split("<think>a</think>\n" + body, position="anywhere"), TEXT) == body
+    assert text_of(split("<think>a</think>\n" + body, ANYWHERE), TEXT) == body
     again = body + "<think>b</think>{}"
-    assert text_of(split(again, position="anywhere"), TEXT) == body + "{}"
+    assert text_of(split(again, ANYWHERE), TEXT) == body + "{}"
 
 
 @pytest.mark.parametrize(
-    ("prefill", "text", "expected"),
+    ("text", "expected"),
     [
-        ("<think>\n", "a</think>b", [("open", ""), ("thinking", "a"), ("close", "</think>"), ("text", "b")]),
-        ("<|im_start|>assistant\n<think>\n", "a", [("open", ""), ("thinking", "a")]),
-        ("<think>\nI was", " here", [("open", " "), ("thinking", "here")]),
-        ("<think>\n", "<think>\na", [("open", "<think>\n"), ("thinking", "a")]),
-        ("<think>\n\n</think>\n\n", "b", [("text", "b")]),
-        ("<think>\n\n</think>\n\n", "</think>\n\nb", [("drop", "</think>\n\n"), ("text", "b")]),
-        ("<think>x</think>The", " <think> b", [("text", " <think> b")]),
-        ("The tag <think> is", " b", [("text", " b")]),
-        ("<｜Assistant｜></think>", "\nb", [("drop", "\n"), ("text", "b")]),
-        ("<|im_start|>assistant\n", "<think>a", [("open", "<think>"), ("thinking", "a")]),
+        ("a</think>b", [("open", ""), ("thinking", "a"), ("close", "</think>"), ("text", "b")]),
+        (" here", [("open", " "), ("thinking", "here")]),
+        ("<think>\na", [("open", "<think>\n"), ("thinking", "a")]),
+        ("</think>\n\nb", [("drop", "</think>\n\n"), ("text", "b")]),
     ],
 )
-@pytest.mark.parametrize("family", ["think", "think-forced"])
-def test_case_19_assistant_prefill(family: str, prefill: str, text: str, expected: Merged) -> None:
-    assert split(text, family, prefill=prefill) == expected
+def test_case_19_assistant_prefill(text: str, expected: Merged) -> None:
+    """The prompt already holds the opening marker, or the marker and the beginning of the reasoning."""
+    assert split(text, "think", implicit_start="always") == expected
 
 
 @pytest.mark.parametrize("text", ["&lt;think&gt;a&lt;/think&gt;", "＜think＞a＜/think＞"])
@@ -466,16 +451,7 @@ def test_case_20_escaped_and_fullwidth_are_no_markers(text: str) -> None:
 
 
 def test_pause_lets_a_tool_call_follow_its_reasoning() -> None:
-    splitter = Splitter()
+    splitter = splitter_of()
     assert [s.kind for s in splitter.feed("<think>a</think>\n\n")] == ["open", "thinking"]
     assert splitter.pause() == [Span("close", "</think>\n\n")]
     assert splitter.feed("\n\nb") == [Span(DROP, "\n\n"), Span(TEXT, "b")]
-
-
-def test_in_reasoning_follows_the_state() -> None:
-    splitter = Splitter()
-    states = [splitter.in_reasoning]
-    for piece in ("<think>", "a", "</think>", "b"):
-        splitter.feed(piece)
-        states.append(splitter.in_reasoning)
-    assert states == [False, True, True, False, False]

@@ -5,20 +5,10 @@ the message format of gpt-oss. Both take text piece by piece with `feed`, then `
 kind and a text. They do no I/O and know no provider.
 """
 
-from pellucid.tags.families import FAMILIES, Family, ImplicitStart, Pair, Position, custom, family, hy
-from pellucid.tags.harmony import Harmony
-from pellucid.tags.splitter import (
-    CLOSE,
-    DROP,
-    OPEN,
-    TEXT,
-    THINKING,
-    TOOL,
-    TOOL_ARGS,
-    TOOL_END,
-    Span,
-    Splitter,
-)
+from .families import FAMILIES, Family, ImplicitStart, family
+from .harmony import Harmony
+from .spans import CLOSE, DROP, OPEN, TEXT, THINKING, TOOL, TOOL_ARGS, TOOL_END, Span
+from .splitter import Splitter
 
 __all__ = [
     "CLOSE",
@@ -33,11 +23,7 @@ __all__ = [
     "Family",
     "Harmony",
     "ImplicitStart",
-    "Pair",
-    "Position",
     "Span",
     "Splitter",
-    "custom",
     "family",
-    "hy",
 ]

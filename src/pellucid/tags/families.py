@@ -18,12 +18,11 @@ from typing import Literal
 
 import msgspec
 
-ImplicitStart = Literal["never", "always", "auto", "thinking"]
+ImplicitStart = Literal["never", "always", "auto"]
 """Where generation begins by default.
 
 `never`: outside reasoning; the opening marker must come. `always`: inside, because the template wrote the
-marker or the model leaves it out. `auto`: unknown; the text is held back until a marker decides. `thinking`:
-inside if thinking is switched on, outside if it is off.
+marker or the model leaves it out. `auto`: unknown; the text is held back until a marker decides.
 """
 
 Position = Literal["start", "anywhere"]
@@ -100,44 +99,29 @@ _THINK = (_pair("<think>", "</think>"),)
 _EOS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<｜end▁of▁sentence｜>")
 
 
-def hy(suffix: str) -> Family:
-    """Return the family of Hunyuan V3 and V4: `<think{suffix}>` … `</think{suffix}>`.
-
-    Args:
-        suffix: The tokenizer's suffix, for example `:xyz`.
-    """
-    return Family(name="hy", pairs=(_pair(f"<think{suffix}>", f"</think{suffix}>"),), breaks=("<tool_calls>",))
-
-
-def custom(start: str, end: str, *, implicit_start: ImplicitStart = "never") -> Family:
-    """Return a family with one configured pair, such as the profile field `thinking_tags=('<think>', '</think>')`.
+def custom(start: str, end: str) -> Family:
+    """Return a family with one configured pair, such as the profile field `tags = ['<reflect>', '</reflect>']`.
 
     White space at the ends of the markers is ignored, because the splitter strips it around every marker.
-
-    Args:
-        start: The opening marker.
-        end: The closing marker.
-        implicit_start: Where generation begins.
 
     Raises:
         ValueError: A marker is blank.
     """
-    pair = _pair(start.strip(WHITESPACE), end.strip(WHITESPACE))
-    return Family(name="custom", pairs=(pair,), implicit_start=implicit_start)
+    return Family(name="custom", pairs=(_pair(start.strip(WHITESPACE), end.strip(WHITESPACE)),))
 
 
 _ROWS = (
-    # The default everywhere. Hybrid models begin outside or inside, by their template: pass `implicit_start`.
+    # The default everywhere. Hybrid models begin outside or inside, by their template: see `Profile.implicit_start`.
     Family(name="think", pairs=_THINK, trailers=_EOS),
     # Generation begins inside: DeepSeek-R1 (R1-0528 still writes the marker), QwQ, MiniMax-M2, Step3.
     Family(name="think-forced", pairs=_THINK, implicit_start="always", trailers=_EOS),
-    # Inside only if the request asks for thinking: DeepSeek-V3.1 and later, Holo2.
-    Family(name="think-explicit", pairs=_THINK, implicit_start="thinking", trailers=_EOS),
+    # Inside when the request asks for thinking: DeepSeek-V3.1 and later, Holo2.
+    Family(name="think-explicit", pairs=_THINK, implicit_start="always", trailers=_EOS),
     # A tool call also ends reasoning: Qwen3.5, GLM, Nemotron, Granite, Hunyuan, Kimi-K2.
     Family(
         name="think+tool-close",
         pairs=_THINK,
-        implicit_start="thinking",
+        implicit_start="always",
         breaks=("<tool_call>", "<tool_calls>", "<ifm|tool_call"),
         special_breaks=("<|tool_calls_section_begin|>",),
         trailers=_EOS,
@@ -146,20 +130,21 @@ _ROWS = (
     Family(
         name="kimi-k3",
         pairs=(_pair("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
-        implicit_start="thinking",
+        implicit_start="always",
         special_breaks=("<|open|>tools<|sep|>",),
         structural=("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
         trailers=("<|end_of_msg|>", *_EOS),
     ),
     Family(name="mistral", pairs=(_pair("[THINK]", "[/THINK]"),)),
-    Family(name="minimax-m3", pairs=(_pair("<mm:think>", "</mm:think>"),), implicit_start="thinking"),
+    Family(name="minimax-m3", pairs=(_pair("<mm:think>", "</mm:think>"),), implicit_start="always"),
     Family(
         name="seed",
         pairs=(_pair("<seed:think>", "</seed:think>"),),
-        implicit_start="thinking",
+        implicit_start="always",
         trailers=("<seed:eos>",),
     ),
-    hy(""),
+    # Hunyuan V3 and V4.
+    Family(name="hy", pairs=_THINK, breaks=("<tool_calls>",)),
     Family(
         name="hunyuan-a13b",
         pairs=_THINK,
@@ -169,7 +154,7 @@ _ROWS = (
     Family(
         name="ernie",
         pairs=_THINK,
-        implicit_start="thinking",
+        implicit_start="always",
         answer_starts=("<response>",),
         trailers=("\n</response>", "</response>", "</s>"),
     ),
@@ -187,7 +172,7 @@ _ROWS = (
     Family(
         name="cohere",
         pairs=(_pair("<|START_THINKING|>", "<|END_THINKING|>"),),
-        implicit_start="thinking",
+        implicit_start="always",
         special_breaks=("<|START_ACTION|>",),
         structural=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
         trailers=("<|END_OF_TURN_TOKEN|>",),
@@ -256,17 +241,15 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({row.name: row for row in _ROW
 """Every known family by name. Harmony is not a row: its headers need a parser of their own."""
 
 
-def family(which: Family | str | tuple[str, str]) -> Family:
+def family(which: str | tuple[str, str]) -> Family:
     """Return the family for a configured value.
 
     Args:
-        which: A row's name, a (start, end) pair, or a family.
+        which: A row's name, or a (start, end) pair.
 
     Raises:
         ValueError: No row has the name; the message lists the known families.
     """
-    if isinstance(which, Family):
-        return which
     if isinstance(which, tuple):
         return custom(*which)
     row = FAMILIES.get(which)

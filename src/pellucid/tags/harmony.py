@@ -15,17 +15,13 @@ The rules are the splitter's (chunking does not matter, nothing is lost, as litt
    The text after its channel's name is then the message, if it can be distinguished from a header.
 6. Headers and end tokens are `open` and `close` spans around reasoning and `drop` spans around answers. Around a
    tool call they are `drop` and `tool_end`. The texts of all spans except `tool` are the input.
-
-If the server's detokeniser left out the special tokens, `analysisThe user…assistantfinalHello` remains. This form
-is read only with `glued`, because any answer may begin with the word "analysis".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from pellucid.tags.splitter import (
+from .spans import (
     CLOSE,
     DROP,
     OPEN,
@@ -35,6 +31,7 @@ from pellucid.tags.splitter import (
     TOOL_ARGS,
     TOOL_END,
     Span,
+    SpanParser,
     marker_pattern,
     prefix_pattern,
 )
@@ -71,65 +68,25 @@ _NAMED = re.compile(r"(?:\s*<\|start\|>)?[^<]*<\|channel\|>\s*(?:analysis|commen
 
 _MORE_HEADER = re.compile(r"<\||^\s*to?(?:=|$)")
 
-_GLUED_START = re.compile(r"\s*(analysis|commentary|final)")
-_GLUED_START_PART = re.compile(rf"\s*(?:{prefix_pattern(['analysis', 'commentary', 'final'])})?\Z")
-_GLUED_BODY = marker_pattern({"head": ("assistantanalysis", "assistantcommentary", "assistantfinal")}).search
-_GLUED_CALL = re.compile(r"\s*+to=([^\s{<]+?)\s*+(?>(?:json|code)?)\s*+(?={)")
-_GLUED_CALL_PART = re.compile(r"\s*(?:t|to|to=[^{<]*)?\Z")
-
 _QUICK = re.compile("<").search
-_GLUED_QUICK = re.compile("a").search
-_NEVER = re.compile("(?!)").search
 
 
-class Harmony:
-    """A state machine that splits text into spans: `feed` text, then `end` once.
-
-    Args:
-        glued: Whether to read the form without special tokens, if the output begins with it.
+class Harmony(SpanParser):
+    """A parser of gpt-oss's format.
 
     Attributes:
-        truncated: Whether the input ended inside reasoning.
         channel: The channel of the current message; None outside messages and if the header names none.
     """
 
-    __slots__ = (
-        "_ended",
-        "_glued",
-        "_header_chars",
-        "_header_pieces",
-        "_is_at_start",
-        "_is_final",
-        "_kind",
-        "_may_be_glued",
-        "_pending",
-        "_quick",
-        "_scan",
-        "_state",
-        "channel",
-        "truncated",
-    )
+    __slots__ = ("_header_chars", "_header_pieces", "_is_at_start", "channel")
 
-    def __init__(self, *, glued: bool = False) -> None:
-        self.truncated = False
+    def __init__(self) -> None:
+        super().__init__()
         self.channel: str | None = None
-        self._may_be_glued = glued  # the glued form may still begin here
-        self._glued = False  # the output has the glued form
-        self._ended = False
-        self._is_final = False  # inside end() or pause(): a prefix can no longer become a token
         self._is_at_start = True  # nothing has been read yet
-        self._kind = TEXT  # the span kind of this message's text
-        self._pending = ""  # the end of the input, while it may be the beginning of a token
         self._header_pieces: list[str] = []  # the header, then the reasoning while it is blank
         self._header_chars = 0  # characters of the header
-        self._scan = _BODY
-        self._quick: Callable[[str], re.Match[str] | None] | None = None
-        self._state: Callable[[Harmony, str, int, list[Span]], int] = _between
-
-    @property
-    def in_reasoning(self) -> bool:
-        """Whether the next text, as far as is known, is reasoning."""
-        return self._state is _blank_reasoning or (self._state is _in_body and self._kind == THINKING)
+        self._state = _between
 
     def feed(self, text: str) -> list[Span]:
         """Read the next piece of text.
@@ -143,21 +100,7 @@ class Harmony:
         quick = self._quick
         if quick is not None and quick(text) is None:
             return [Span(self._kind, text)] if text else []
-        if self._ended:
-            raise RuntimeError("feed() after end()")
-        out: list[Span] = []
-        if text:
-            self._process(self._pending + text, out)
-            self._choose_fast_path()
-        return out
-
-    def pause(self) -> list[Span]:
-        """Release the held text, as `end` does, but continue. A token that a pause cuts in two is text."""
-        out: list[Span] = []
-        if not self._ended:
-            self._flush(out)
-            self._choose_fast_path()
-        return out
+        return self._read(text)
 
     def end(self) -> list[Span]:
         """End the input and return the remaining spans. A second call returns nothing.
@@ -165,30 +108,14 @@ class Harmony:
         A tool call is closed with an empty `tool_end`. Servers cut off the stop token, so its absence does not
         distinguish a truncated call from a complete one; the finish reason and the arguments do.
         """
-        if self._ended:
-            return []
-        out: list[Span] = []
-        self._flush(out)
-        self.truncated = self.in_reasoning
+        out = super().end()
         if self._state is _in_body and self._kind == TOOL_ARGS:
             out.append(Span(TOOL_END, ""))
-        self._quick = None
-        self._ended = True
+            self._state = _between
         return out
 
-    def _process(self, buf: str, out: list[Span]) -> None:
-        self._pending = ""
-        pos, size = 0, len(buf)
-        while pos < size:
-            pos = self._state(self, buf, pos, out)
-
     def _choose_fast_path(self) -> None:
-        self._quick = None
-        if self._state is _in_body and not self._pending:
-            if self._scan is _BODY:
-                self._quick = _QUICK
-            else:
-                self._quick = _GLUED_QUICK if self._scan is _GLUED_BODY else _NEVER
+        self._quick = _QUICK if self._state is _in_body and not self._pending else None
 
     def _flush(self, out: list[Span]) -> None:
         self._is_final = True
@@ -196,16 +123,10 @@ class Harmony:
             self._process(self._pending, out)
         if self._state is _in_header:
             self._abandon_header("".join(self._header_pieces), True, out)
-        if self._state in (_blank_reasoning, _glued_call) and self._header_pieces:
+        if self._state is _blank_reasoning and self._header_pieces:
             out.append(Span(DROP, "".join(self._header_pieces)))
             self._header_pieces.clear()
         self._is_final = False
-
-    def _search(self, scan: Callable[..., re.Match[str] | None], buf: str, pos: int, stop: int) -> re.Match[str] | None:
-        match = scan(buf, pos, stop)
-        while match is not None and self._is_final and match.lastgroup == "part":
-            match = scan(buf, match.start() + 1, stop)
-        return match
 
     def _begin_message(self, header: str, recipient: str | None, out: list[Span]) -> None:
         """Begin the message after a complete header."""
@@ -263,19 +184,10 @@ class Harmony:
 
 def _between(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     """State outside messages: a header begins, or continues the prompt's; or there is plain text."""
-    if h._may_be_glued:
-        word = _GLUED_START.match(buf, pos, pos + MAX_HEADER_CHARS)
-        if word is not None:
-            h._may_be_glued, h._glued, h._scan = False, True, _GLUED_BODY
-            return _glued_header(h, word[1], word.group(), word.end(), out)
-        if not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _GLUED_START_PART.match(buf, pos):
-            h._pending = buf[pos:]
-            return len(buf)
     lead = _LEAD.match(buf, pos, pos + MAX_HEADER_CHARS)
     if lead is None and not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _LEAD_PART.match(buf, pos):
         h._pending = buf[pos:]
         return len(buf)
-    h._may_be_glued = False
     if lead is None:
         if h._is_final and not h._is_at_start and not buf[pos:].strip():
             out.append(Span(DROP, buf[pos:]))  # a line break after the last message
@@ -330,7 +242,7 @@ def _blank_reasoning(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     if seen is None:
         h._header_pieces.append(buf[pos:])
         return at
-    match = h._search(h._scan, buf, at, len(buf))
+    match = h._search(_BODY, buf, at)
     if match is not None and match.start() == at:
         if match.lastgroup == "part":
             h._header_pieces.append(buf[pos:at])
@@ -346,7 +258,7 @@ def _blank_reasoning(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _in_body(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    match = h._search(h._scan, buf, pos, len(buf))
+    match = h._search(_BODY, buf, pos)
     at = len(buf) if match is None else match.start()
     if at > pos:
         out.append(Span(h._kind, buf[pos:at]))
@@ -365,32 +277,4 @@ def _leave_message(h: Harmony, match: re.Match[str], out: list[Span]) -> int:
         h._end_message(token, out)
         return match.end()
     h._end_message("", out)
-    if h._glued:
-        return _glued_header(h, token.removeprefix("assistant"), token, match.end(), out)
     return match.start()
-
-
-def _glued_header(h: Harmony, channel: str, header: str, at: int, out: list[Span]) -> int:
-    """Read a channel's name without its tokens. `final` is the last message: nothing in it is a marker."""
-    h.channel = channel
-    if channel == "commentary":
-        h._header_pieces, h._header_chars, h._state = [header], 0, _glued_call
-    else:
-        h._begin_message(header, None, out)
-        h._scan = _NEVER if channel == "final" else _GLUED_BODY
-    return at
-
-
-def _glued_call(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    """State after a glued `commentary`: ` to=functions.x json{`, or a preamble."""
-    call = _GLUED_CALL.match(buf, pos, pos + MAX_HEADER_CHARS)
-    if call is None and not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _GLUED_CALL_PART.match(buf, pos):
-        h._pending = buf[pos:]
-        return len(buf)
-    header = "".join(h._header_pieces)
-    h._header_pieces.clear()
-    if call is None:
-        h._begin_message(header, None, out)
-        return pos
-    h._begin_message(header + call.group(), call[1], out)
-    return call.end()

@@ -23,86 +23,20 @@ shorter than the longest marker, and an undecided beginning, which is scanned tw
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
 
-from pellucid.tags.families import WHITESPACE, Family, ImplicitStart, Position
-from pellucid.tags.families import family as find_family
+from .families import WHITESPACE, Family, ImplicitStart
+from .spans import CLOSE, DROP, OPEN, TEXT, THINKING, Scan, Span, SpanParser, marker_pattern
 
-OPEN = "open"
-"""Reasoning begins. The text is the opening marker with the white space around it; `""` for an implicit start."""
-THINKING = "thinking"
-"""Reasoning text."""
-CLOSE = "close"
-"""Reasoning ends. The text is the closing marker with the stripped white space; `""` if a tool marker ended it."""
-TEXT = "text"
-"""Answer text, tool markers included."""
-DROP = "drop"
-"""Neither reasoning nor answer: empty blocks, stray closing markers, wrappers, end-of-sequence tokens."""
-TOOL = "tool"
-"""A tool call begins (harmony only). The text is its recipient, and not part of the input's text."""
-TOOL_ARGS = "tool_args"
-"""A piece of a tool call's arguments (harmony only)."""
-TOOL_END = "tool_end"
-"""A tool call ends (harmony only). The text is its end token; `""` if there was none."""
-
-
-class Span(NamedTuple):
-    """A piece of the input and its kind. Unpacks as `kind, text`."""
-
-    kind: str
-    text: str
-
-
-_Scan: TypeAlias = "Callable[..., re.Match[str] | None]"
 _WHITESPACE_RUN = re.compile(f"[{WHITESPACE}]*")
 _TICKS = re.compile("`+")
 _QUOTES = frozenset("\"'“‘«„‹")
 _OUTSIDE_STRINGS = frozenset("\t\r\n]}")  # characters before a marker that is outside JSON strings
 
 
-def prefix_pattern(markers: Iterable[str]) -> str:
-    """Return the source of a regular expression for the proper prefixes of `markers`; `""` if there are none."""
-    trie: dict[str, list[str]] = {}
-    for marker in markers:
-        if len(marker) > 1:
-            trie.setdefault(marker[0], []).append(marker[1:])
-    branches = []
-    for first, rest in trie.items():
-        suffixes = prefix_pattern(rest)
-        branches.append(re.escape(first) + (f"(?:{suffixes})?" if suffixes else ""))
-    return "|".join(branches)
-
-
-def marker_pattern(roles: dict[str, tuple[str, ...]], **extra: str) -> re.Pattern[str]:
-    """Return a pattern that finds the leftmost live marker, as a group named by its role, or else `part`.
-
-    `part` is the longest suffix that may be the beginning of a marker. A marker that begins with another marker is left
-    out: the shorter one is complete first, and text must mean the same however it is cut into pieces. Without any
-    marker, the pattern never matches.
-
-    Args:
-        roles: The markers of each role.
-        **extra: Roles given as regular expression sources.
-    """
-    all_markers = {marker for markers in roles.values() for marker in markers}
-    roles = {
-        role: tuple(m for m in markers if not any(m != other and m.startswith(other) for other in all_markers))
-        for role, markers in roles.items()
-    }
-    groups = [
-        f"(?P<{role}>{'|'.join(re.escape(marker) for marker in markers)})" for role, markers in roles.items() if markers
-    ]
-    groups += [f"(?P<{role}>{source})" for role, source in extra.items()]
-    prefixes = prefix_pattern(marker for markers in roles.values() for marker in markers)
-    if prefixes:
-        groups.append(rf"(?P<part>(?:{prefixes})\Z)")
-    return re.compile("|".join(groups) if groups else "(?!)")
-
-
 class _Patterns:
-    """The patterns of one family and position, compiled once. Index -1 is the implicit start."""
+    """The patterns of one family, compiled once. Index -1 is the implicit start."""
 
     __slots__ = (
         "after",
@@ -115,7 +49,6 @@ class _Patterns:
         "quick_inline",
         "quick_text",
         "quick_thinking",
-        "seed",
         "start",
         "text",
         "thinking",
@@ -123,34 +56,31 @@ class _Patterns:
         "undecided",
     )
 
-    def __init__(self, family: Family, position: Position) -> None:
+    def __init__(self, family: Family) -> None:
         starts, ends, trailers = family.starts, family.ends, family.trailers
         answer = {"answer": family.answer_starts, "structural": family.structural}
         breaks = {"line": family.breaks, "special": family.special_breaks, "trail": trailers}
-        self.anywhere = position == "anywhere"
+        self.anywhere = family.position == "anywhere"
         self.pair_of = {marker: i for i, pair in enumerate(family.pairs) for marker in pair.starts}
 
-        self.start: _Scan = marker_pattern({"open": starts, "end": ends, **answer}).match
-        self.undecided: _Scan = marker_pattern(
+        self.start: Scan = marker_pattern({"open": starts, "end": ends, **answer}).match
+        self.undecided: Scan = marker_pattern(
             {"open": starts, "end": ends, "special": family.special_breaks, **answer}
         ).search
         again = starts if self.anywhere else ()
-        self.after: _Scan = marker_pattern({"open": again, "end": ends, **answer}).match
+        self.after: Scan = marker_pattern({"open": again, "end": ends, **answer}).match
         # A closing marker that is also structural ends every message: in the answer it is not a stray one.
         strays = tuple(marker for marker in ends if marker not in family.structural)
         in_text = {"open": starts, "end": strays, "structural": family.structural, "trail": trailers}
-        self.text: _Scan = marker_pattern(in_text, tick="`+").search
+        self.text: Scan = marker_pattern(in_text, tick="`+").search
         # Inside code only the end of the output counts. A span in single or double backticks ends with its
         # line at the latest, so that a lone backtick does not hide the rest of the answer.
         on_line = tuple(marker for marker in trailers if not marker.startswith("\n"))
-        self.inline: _Scan = marker_pattern({"trail": on_line}, tick="`+", newline=r"(?=\n)").search
-        self.fence: _Scan = marker_pattern({"trail": trailers}, tick="`+").search
-        self.trail: _Scan = marker_pattern({"trail": trailers}).match
-        self.seed: Callable[[str], Iterator[re.Match[str]]] = marker_pattern(
-            {"open": starts, "end": ends, **answer}
-        ).finditer
-        self.opening: list[_Scan] = []
-        self.thinking: list[_Scan] = []
+        self.inline: Scan = marker_pattern({"trail": on_line}, tick="`+", newline=r"(?=\n)").search
+        self.fence: Scan = marker_pattern({"trail": trailers}, tick="`+").search
+        self.trail: Scan = marker_pattern({"trail": trailers}).match
+        self.opening: list[Scan] = []
+        self.thinking: list[Scan] = []
         for pair in family.pairs:
             self.opening.append(marker_pattern({"end": pair.ends, **breaks}).match)
             self.thinking.append(marker_pattern({"end": pair.ends, **breaks}).search)
@@ -163,7 +93,7 @@ class _Patterns:
         self.quick_thinking = _first_char_search((), ends, *breaks.values(), tail=rf"|[{WHITESPACE}]\Z")
 
 
-def _first_char_search(*groups: tuple[str, ...], tail: str = "") -> _Scan:
+def _first_char_search(*groups: tuple[str, ...], tail: str = "") -> Scan:
     """Return a search for the first character of any live marker. Text without one needs no closer look."""
     firsts = {marker[0] for group in groups for marker in group}
     return re.compile("[" + "".join(re.escape(first) for first in sorted(firsts)) + "]" + tail).search
@@ -172,77 +102,51 @@ def _first_char_search(*groups: tuple[str, ...], tail: str = "") -> _Scan:
 _patterns = lru_cache(maxsize=256)(_Patterns)
 
 
-class Splitter:
-    """A state machine that splits text into spans: `feed` text, then `end` once.
+class Splitter(SpanParser):
+    """A parser of reasoning markers.
 
     Args:
-        family: A row's name, a (start, end) pair of markers, or a `Family`.
-        implicit_start: Overrides the family's; `never`, `always` or `auto` (case 4: prefilled opening marker).
-        position: Overrides the family's; `start` or `anywhere` (cases 8 and 10: markers inside the answer).
-        thinking: Whether the request switched thinking on; decides if the family's `implicit_start` is `thinking`.
-        prefill: The part of the assistant turn that is in the prompt, with or without the template's header
-            (case 19). If it is not blank, it decides how the output starts, and `implicit_start` is ignored.
-        stray: `drop` removes a closing marker from the answer after a closed block (case 11), unless it is quoted,
-            in code, or has an opening marker in the answer, or the answer begins like JSON. `keep` leaves it in.
-            Both set `stray_close`.
+        family: The markers.
+        implicit_start: Overrides the family's (case 4: prefilled opening marker).
         max_undecided_chars: With `auto`, how many characters are held back before they are taken as answer.
 
     Attributes:
         truncated: Whether the input ended inside reasoning (case 6: unclosed block).
-        stray_close: Whether a closing marker came with nothing to close (cases 5 and 11).
     """
 
     __slots__ = (
         "_code_ticks",
-        "_ended",
         "_has_closed",
-        "_is_final",
         "_is_json",
         "_is_marked",
-        "_kind",
         "_last_text",
         "_literal_openings",
         "_max_undecided_chars",
         "_may_open_explicitly",
         "_pair",
         "_patterns",
-        "_pending",
-        "_quick",
         "_span_pieces",
-        "_state",
-        "_stray",
         "_trailers",
         "_trailing_ticks",
         "_undecided_chars",
         "_undecided_pieces",
         "_whitespace",
         "family",
-        "stray_close",
         "truncated",
     )
 
     def __init__(
         self,
-        family: Family | str | tuple[str, str] = "think",
+        family: Family,
         *,
         implicit_start: ImplicitStart | None = None,
-        position: Position | None = None,
-        thinking: bool = True,
-        prefill: str = "",
-        stray: Literal["drop", "keep"] = "drop",
         max_undecided_chars: int = 65_536,
     ) -> None:
-        self.family = find_family(family)
+        super().__init__()
+        self.family = family
         self.truncated = False
-        self.stray_close = False
-        self._patterns = _patterns(self.family, position or self.family.position)
-        self._stray = stray
+        self._patterns = _patterns(family)
         self._max_undecided_chars = max_undecided_chars
-        self._ended = False
-        self._is_final = False  # inside end() or pause(): a proper prefix can no longer become a marker
-        self._quick: _Scan | None = None  # set while nothing is held back: finds text that needs more than release
-        self._kind = TEXT  # the span kind of a quick release
-        self._pending = ""  # the proper prefix of a live marker that ends the input so far
         self._span_pieces: list[str] = []  # the text of the open, close or drop span that is being collected
         self._whitespace: list[str] = []  # white space that a marker may strip
         self._trailers: list[str] = []  # trailers that are dropped if nothing but an end follows
@@ -258,21 +162,12 @@ class Splitter:
         self._trailing_ticks = 0  # backticks at the end of the answer so far: a run that may continue
         self._last_text = ""  # the last piece of the answer
 
-        choice = implicit_start or self.family.implicit_start
-        if choice == "thinking":
-            choice = "always" if thinking else "never"
-        self._state: Callable[[Splitter, str, int, list[Span]], int] = _at_start
-        if prefill.strip(WHITESPACE):
-            self._apply_prefill(prefill, position or self.family.position)
-        elif choice == "always":
+        self._state = _at_start
+        choice = implicit_start or family.implicit_start
+        if choice == "always":
             self._state, self._may_open_explicitly = _opening, True
         elif choice == "auto":
             self._state = _undecided
-
-    @property
-    def in_reasoning(self) -> bool:
-        """Whether the next text, as far as is known, is reasoning."""
-        return self._state is _opening or self._state is _thinking
 
     def feed(self, text: str) -> list[Span]:
         """Read the next piece of text.
@@ -289,13 +184,7 @@ class Splitter:
                 return []
             self._last_text = text
             return [Span(self._kind, text)]
-        if self._ended:
-            raise RuntimeError("feed() after end()")
-        out: list[Span] = []
-        if text:
-            self._process(self._pending + text, out)
-            self._choose_fast_path()
-        return out
+        return self._read(text)
 
     @property
     def find_special(self) -> Callable[[str], object] | None:
@@ -310,36 +199,13 @@ class Splitter:
         if text:
             self._last_text = text
 
-    def pause(self) -> list[Span]:
-        """Release the held text, as `end` does, but continue. Called before a tool call that comes outside the text.
-
-        A marker that a pause cuts in two is not a marker.
-        """
-        out: list[Span] = []
-        if not self._ended:
-            self._flush(out)
-            self._choose_fast_path()
-        return out
-
     def end(self) -> list[Span]:
         """End the input and return the remaining spans. A second call returns nothing."""
-        if self._ended:
-            return []
-        out: list[Span] = []
-        self._flush(out)
+        out = super().end()
         self.truncated = self._state is _thinking or (self._state is _opening and self._is_marked)
-        self._quick = None
-        self._ended = True
         return out
 
-    def _process(self, buf: str, out: list[Span]) -> None:
-        self._pending = ""
-        pos, size = 0, len(buf)
-        while pos < size:
-            pos = self._state(self, buf, pos, out)
-
     def _choose_fast_path(self) -> None:
-        """Choose the fast path for the next piece, if nothing is held back."""
         self._quick = None
         if self._pending or self._trailers:
             return
@@ -369,32 +235,6 @@ class Splitter:
             self._emit_span(THINKING, self._whitespace, out)
             self._emit_span(DROP, self._trailers, out)
         self._is_final = False
-
-    def _apply_prefill(self, prefill: str, position: Position) -> None:
-        """Set the state after the prefilled text (case 19: assistant prefill)."""
-        inside, done = False, 0
-        for match in self._patterns.seed(prefill):
-            role, marker = match.lastgroup, match.group()
-            if role == "open":
-                if inside or (self._has_closed and position == "start"):
-                    continue
-                # After words on the same line it is prose about a marker; after a header it is a marker.
-                before = prefill[: match.start()].rstrip(" \t")
-                if not before or before[-1] in "\n>]":
-                    inside, self._pair, done = True, self._patterns.pair_of[marker], match.end()
-            elif role == "end":
-                if inside and marker in self.family.pairs[self._pair].ends:
-                    inside, self._has_closed, done = False, True, match.end()
-                elif not inside and not self._has_closed:  # the template closes what was never opened
-                    self._has_closed, done = True, match.end()
-            elif role != "part" and not inside:
-                self._has_closed, done = True, match.end()
-        begun = bool(prefill[done:].strip(WHITESPACE))
-        if inside:
-            self._state, self._is_marked, self._may_open_explicitly = _opening, True, not begun
-        elif self._has_closed and begun:
-            self._state = _in_text
-            self._choose_fast_path()
 
     def _emit_span(self, kind: str, pieces: list[str], out: list[Span]) -> None:
         if pieces:
@@ -464,13 +304,7 @@ class Splitter:
         elif run == self._code_ticks or (run > self._code_ticks > 2):
             self._code_ticks = 0
 
-    def _search(self, scan: _Scan, buf: str, pos: int) -> re.Match[str] | None:
-        match = scan(buf, pos)
-        while match is not None and self._is_final and match.lastgroup == "part":
-            match = scan(buf, match.start() + 1)
-        return match
-
-    def _match(self, scan: _Scan, buf: str, pos: int) -> re.Match[str] | None:
+    def _match(self, scan: Scan, buf: str, pos: int) -> re.Match[str] | None:
         match = scan(buf, pos)
         if match is not None and self._is_final and match.lastgroup == "part":
             return None
@@ -508,11 +342,6 @@ def _at_start(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
     if match is None:
         spaces = "".join(s._whitespace)
         s._whitespace.clear()
-        if s._has_closed:  # the prefill ended with a closing marker, to which the blank lines belong
-            cut = spaces.rfind("\n") + 1
-            if cut:
-                out.append(Span(DROP, spaces[:cut]))
-            spaces = spaces[cut:]
         s._begin_text(buf[at], spaces, out)
         return at
     role = match.lastgroup
@@ -611,7 +440,6 @@ def _after(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
     s._whitespace.clear()
     if role == "end":
         s._span_pieces.append(marker)
-        s.stray_close = True
         return match.end()
     s._emit_closing(out)
     if role == "open":
@@ -673,8 +501,7 @@ def _in_text(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
                 s._literal_openings -= 1
                 continue
             else:
-                s.stray_close = s.stray_close or not quoted
-                if quoted or s._is_json or not s._has_closed or s._stray == "keep":
+                if quoted or s._is_json or not s._has_closed:
                     continue
         if at > begin:
             s._last_text = buf[begin:at]
