@@ -29,7 +29,7 @@ def scene(chrome: Browser, gateway: Served, **taste: object) -> Tab:
     taste = {"viewport": {"width": 1240, "height": 740}, "color_scheme": "light", "reduced_motion": "reduce", **taste}
     tab = Tab(chrome.new_context(**taste), gateway)  # type: ignore[arg-type]
     come_in(tab)
-    expect(tab.there("thinks")).to_have_count(4)
+    expect(tab.there("context-line")).to_have_count(4)
     return tab
 
 
@@ -50,7 +50,7 @@ def main() -> None:
         voices = Voices(gateway)
         review(voices)
         tab = scene(chrome, gateway)
-        tab.there("message").filter(has_text="I strongly").get_by_test_id("why").click()
+        tab.there("message").filter(has_text="I strongly").get_by_test_id("to-reasoning").click()
         picture(tab, "space")
 
         tab = scene(chrome, gateway, color_scheme="dark")

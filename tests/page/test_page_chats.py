@@ -55,7 +55,7 @@ def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, model_script: Mod
     assert tab.api(f"/api/conversations/{second}")["conversation"]["title"] == "Helios"
 
     menu(tab, "Helios", "Delete")
-    tab.page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
+    tab.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(tab.there("conversation-item")).to_have_count(2)
     menu(tab, "Helios", "Delete")
     tab.there("confirm-delete").click()
@@ -77,7 +77,7 @@ def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, model_scri
         expect(tab.there("conversation-item")).to_contain_text(wanted)
     tab.there("search").fill("secret")
     expect(tab.there("conversation-item")).to_have_count(0)
-    expect(tab.page.get_by_text("Nothing found.")).to_be_visible()
+    expect(tab.page.get_by_text("No results.")).to_be_visible()
     tab.there("search").fill("")
     expect(tab.there("conversation-item")).to_have_count(2)
 
@@ -218,7 +218,7 @@ def test_asking_again_adds_a_version(tab: Tab, model_script: ModelScript) -> Non
     tab.asks("When?")
     tab.finished()
     model_script.answer("Noon it is.")
-    tab.there("again").click()
+    tab.there("ask-again").click()
     expect(tab.there("answer-text")).to_have_text("Noon it is.")
     tab.finished()
     assert [one["content"] for one in model_script.bodies[1]["messages"]] == ["When?"]

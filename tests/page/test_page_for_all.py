@@ -129,7 +129,7 @@ def test_the_focus_returns_after_renaming_or_keeping_a_chat_by_keys(tab: Tab, mo
     keys.press("End")
     expect(delete).to_be_focused()
     keys.press("Enter")
-    expect(tab.page.get_by_role("button", name="Keep it")).to_be_focused()
+    expect(tab.page.get_by_role("button", name="Cancel")).to_be_focused()
     keys.press("Escape")
     expect(opener).to_be_focused()
 

@@ -475,7 +475,7 @@ def test_persisted_equals_streamed(reasoner: Tab, model_script: ModelScript) -> 
     )
     expect(reasoner.there("overlay-part")).to_have_count(3)
     expect(reasoner.there("answer-text").locator("li")).to_have_count(2)
-    inside = "all => all.map((one) => one.querySelector('.long').innerHTML)"
+    inside = "all => all.map((one) => one.querySelector('.long-text').innerHTML)"
     streamed = reasoner.there("overlay-part").evaluate_all(inside)
     text = reasoner.there("answer-text").evaluate("one => one.innerText")
     done = openai.message(openai.output_text("## It is\n\n1. a\n2. b"), id="m")

@@ -84,7 +84,7 @@ def test_a_wrong_token_shows_an_error_and_is_not_stored(tab: Tab, space: str) ->
     assert tab.page.evaluate("() => sessionStorage.length") == 0
     tab.there("join-token").fill(token(space, "mara"))
     tab.there("join-send").click()
-    tab.there("say").wait_for()
+    tab.there("message-field").wait_for()
 
 
 def test_a_space_is_named_where_the_address_names_none(tab: Tab, space: str) -> None:
@@ -92,7 +92,7 @@ def test_a_space_is_named_where_the_address_names_none(tab: Tab, space: str) -> 
     tab.there("join-space").fill(space)
     tab.there("join-token").fill(token(space, "mara"))
     tab.there("join-send").click()
-    tab.there("say").wait_for()
+    tab.there("message-field").wait_for()
     assert tab.page.url.endswith(f"/spaces/{space}")
 
 
@@ -110,7 +110,7 @@ def test_a_lane_for_each_agent_and_a_tree_for_each_context(tab: Tab, voices: Voi
     review(voices)
     come_in(tab, space=space)
     expect(tab.there("lane")).to_have_count(4)
-    expect(tab.there("thinks")).to_have_count(4)
+    expect(tab.there("context-line")).to_have_count(4)
     security = lane(tab, "security-agent")
     contexts = security.get_by_test_id("context")
     expect(contexts).to_have_count(2)
@@ -153,11 +153,11 @@ def test_thoughts_are_shown_live(tab: Tab, voices: Voices, space: str) -> None:
 def test_an_answer_leads_to_the_reasoning_that_it_came_out_of_and_back(tab: Tab, voices: Voices, space: str) -> None:
     review(voices)
     come_in(tab, space=space)
-    fold = lane(tab, "security-agent").get_by_test_id("fold").first
+    fold = lane(tab, "security-agent").get_by_test_id("toggle-context").first
     fold.click()
     expect(fold).to_have_attribute("aria-expanded", "false")
     answer = tab.there("message").filter(has_text="I strongly recommend")
-    answer.get_by_test_id("why").click()
+    answer.get_by_test_id("to-reasoning").click()
     expect(fold).to_have_attribute("aria-expanded", "true")
     head = lane(tab, "security-agent").locator(".row--head").first
     expect(head).to_be_focused()
@@ -199,8 +199,8 @@ def test_search_finds_all_messages_and_scrolls_to_them(tab: Tab, voices: Voices,
     tab.there("view-main").click()
     tab.there("open-search").click()
     tab.there("space-search").fill("expiry of the first")
-    expect(tab.there("found")).to_have_count(1)
-    tab.there("found").click()
+    expect(tab.there("search-hit")).to_have_count(1)
+    tab.there("search-hit").click()
     row = lane(tab, "security-agent").locator(".row:focus")
     expect(row).to_contain_text("Have you considered the cache?")
     expect(row).to_be_in_viewport()
@@ -215,7 +215,7 @@ def test_the_history_can_be_scrubbed(tab: Tab, voices: Voices, space: str) -> No
     come_in(tab, space=space)
     scrub, live = tab.there("scrub"), tab.there("live")
     head = int(scrub.get_attribute("max") or 0)
-    place = tab.there("place")
+    place = tab.there("position")
     expect(place).to_have_text(f"{head} / {head}")
     started = next(
         one["seq"]
@@ -226,7 +226,7 @@ def test_the_history_can_be_scrubbed(tab: Tab, voices: Voices, space: str) -> No
     expect(tab.there("room")).to_have_attribute("data-live", "false")
     expect(tab.there("lane")).to_have_count(3)
     expect(lane(tab, "security-agent").get_by_test_id("context")).to_have_attribute("data-status", "open")
-    expect(tab.there("say-past")).to_be_visible()
+    expect(tab.there("message-form-past")).to_be_visible()
     expect(tab.there("cancel")).to_have_count(0)
     scrub.focus()
     tab.page.keyboard.press("ArrowLeft")
@@ -265,7 +265,7 @@ def gateway_envelopes(tab: Tab, space: str) -> list[dict[str, object]]:
 def test_a_participant_writes_and_replies(tab: Tab, voices: Voices, space: str) -> None:
     other = voices.client("ops")
     come_in(tab, space=space)
-    tab.there("say").fill("Is anybody here?")
+    tab.there("message-field").fill("Is anybody here?")
     tab.page.keyboard.press("Enter")
     envelope = other.until("chat")
     assert (envelope["from"], envelope["payload"]["text"]) == ("mara", "Is anybody here?")
@@ -275,10 +275,10 @@ def test_a_participant_writes_and_replies(tab: Tab, voices: Voices, space: str) 
     mine = tab.there("message").filter(has_text="I am.")
     mine.hover()
     mine.get_by_test_id("reply").click()
-    expect(tab.there("say")).to_be_focused()
-    tab.there("to").select_option("ops")
+    expect(tab.there("message-field")).to_be_focused()
+    tab.there("recipient").select_option("ops")
     tab.page.keyboard.press("Shift+Tab")
-    tab.there("say").fill("Only this.")
+    tab.there("message-field").fill("Only this.")
     tab.there("send").click()
     envelope = other.until("chat", **{"from": "mara"})
     assert envelope["correlation_id"] == [question]
@@ -287,13 +287,13 @@ def test_a_participant_writes_and_replies(tab: Tab, voices: Voices, space: str) 
 
 def test_a_rejected_message_shows_the_reason_and_is_not_lost(tab: Tab, voices: Voices, space: str) -> None:
     come_in(tab, space=space)
-    tab.there("say").fill("x" * 30_000)
+    tab.there("message-field").fill("x" * 30_000)
     tab.there("send").click()
     refused = tab.there("pending")
     expect(refused).to_have_attribute("data-failed", "true")
     refused.get_by_role("button", name="Edit and resend").click()
     expect(refused).to_have_count(0)
-    assert len(tab.there("say").input_value()) == 30_000
+    assert len(tab.there("message-field").input_value()) == 30_000
 
 
 def test_a_participant_who_may_only_read_sees_a_notice(tab: Tab, voices: Voices, space: str) -> None:
@@ -303,8 +303,8 @@ def test_a_participant_who_may_only_read_sees_a_notice(tab: Tab, voices: Voices,
     tab.there("join-send").click()
     expect(tab.page.get_by_text("You can read here")).to_be_visible()
     expect(tab.there("lane")).to_have_count(4)
-    for what in ("say", "cancel", "approve"):
-        expect(tab.there(what)).to_have_count(0)
+    for test_id in ("message-field", "cancel", "approve"):
+        expect(tab.there(test_id)).to_have_count(0)
 
 
 def test_a_reasoning_is_cancelled(tab: Tab, voices: Voices, space: str) -> None:
@@ -329,7 +329,7 @@ def test_a_proposal_is_approved_or_rejected(tab: Tab, voices: Voices, space: str
     assert envelope["payload"]["params"]["name"] == "create_issue"
     voices.say("docs-agent", "mcp/proposal", method="tools/call", params={"name": "deploy", "arguments": {}})
     second = tab.there("conversation").get_by_test_id("proposal").last
-    second.get_by_test_id("refuse").click()
+    second.get_by_test_id("reject").click()
     expect(second).to_have_attribute("data-status", "rejected")
 
 
@@ -349,7 +349,7 @@ def test_a_reconnect_loses_and_repeats_nothing(
     expect(tab.there("message")).to_have_count(1)
     cable.cut()
     expect(tab.there("banner")).to_contain_text("was lost")
-    tab.there("say").fill("mine")
+    tab.there("message-field").fill("mine")
     tab.there("send").click()
     expect(tab.there("pending")).to_have_count(1)
     for number in range(20):

@@ -60,13 +60,13 @@ def test_a_whole_session_by_keys_alone(tab: Tab, voices: Voices, space: str) -> 
     assert focused(page) == "join-token"
     page.keyboard.type(token(space, "mara"))
     page.keyboard.press("Enter")
-    tab.there("thinks").first.wait_for()
-    reach(page, "say")
+    tab.there("context-line").first.wait_for()
+    reach(page, "message-field")
     page.keyboard.type("What now?")
     page.keyboard.press("Enter")
     expect(tab.there("message").last).to_contain_text("What now?")
-    assert focused(page) == "say"
-    reach(page, "fold")
+    assert focused(page) == "message-field"
+    reach(page, "toggle-context")
     before = page.locator(":focus").get_attribute("aria-expanded")
     page.keyboard.press("Enter")
     assert page.locator(":focus").get_attribute("aria-expanded") != before
@@ -76,7 +76,7 @@ def test_a_whole_session_by_keys_alone(tab: Tab, voices: Voices, space: str) -> 
     reach(page, "live")
     page.keyboard.press(" ")
     expect(tab.there("room")).to_have_attribute("data-live", "true")
-    page.locator("[data-testid=why]").last.focus()
+    page.locator("[data-testid=to-reasoning]").last.focus()
     page.keyboard.press("Enter")
     expect(lane(tab, "security-agent").locator(".row--head").first).to_be_focused()
     tab.there("open-search").focus()
@@ -108,14 +108,14 @@ def test_axe_finds_no_violations(tabs: Tabs, voices: Voices, space: str, theme: 
     come_in(tab, space=space)
     assert wrong() == [], "an empty room"
     review(voices)
-    expect(tab.there("thinks")).to_have_count(4)
+    expect(tab.there("context-line")).to_have_count(4)
     tab.there("request").first.get_by_role("button").click()
     tab.there("open-filter").click()
     tab.there("filters").get_by_role("button", name="ops").or_(tab.there("filters").get_by_role("button").first).click()
     assert wrong() == [], "a lively one"
     tab.there("open-search").click()
     tab.there("space-search").fill("token")
-    tab.there("found").first.wait_for()
+    tab.there("search-hit").first.wait_for()
     assert wrong() == [], "the search"
     tab.page.keyboard.press("Escape")
     tab.there("scrub").fill("12")
@@ -126,7 +126,7 @@ def test_reduced_motion_is_respected(tabs: Tabs, voices: Voices, space: str) -> 
     tab = tabs(reduced_motion="reduce")
     review(voices)
     come_in(tab, space=space)
-    expect(tab.there("thinks")).to_have_count(4)
+    expect(tab.there("context-line")).to_have_count(4)
     moving = """() => document.getAnimations().filter((one) => {
       const timing = one.effect.getComputedTiming()
       return one.playState === "running" && (timing.iterations === Infinity || timing.duration > 10)
@@ -224,7 +224,7 @@ def test_every_message_is_text(tab: Tab, voices: Voices, space: str) -> None:
     tab.there("request").get_by_role("button").click()
     tab.there("open-search").click()
     tab.there("space-search").fill("onerror")
-    tab.there("found").first.wait_for()
+    tab.there("search-hit").first.wait_for()
     tab.settled()
     for wrong in ("img", "script:not([src])", "svg[onload]", "a[href^='javascript']", "[onerror]"):
         assert tab.page.locator(f"#root {wrong}").count() == 0, wrong
@@ -253,6 +253,6 @@ def test_thousands_stay_smooth(tab: Tab, voices: Voices, space: str) -> None:
     assert mine.locator(".row").count() < 400
     tab.there("open-search").click()
     tab.there("space-search").fill("number 1234 of")
-    tab.there("found").first.click()
+    tab.there("search-hit").first.click()
     expect(mine.locator(".row:focus")).to_contain_text("Thought number 1234 of many.")
     expect(mine.locator(".row:focus")).to_be_in_viewport()

@@ -1,7 +1,8 @@
-"""The page folds a history into contexts by the gateway's rules.
+"""The page folds a history into contexts by the gateway's rules, and its tables are those of the gateway.
 
 `ui/src/spaces/recorded.json` has conversations and the gateway's trees of them; the page's tests
-(`ui/src/spaces/fold.test.ts`) compare its fold with them. This test checks that the file is up to date.
+(`ui/src/spaces/fold.test.ts`) compare its fold with them. A test here checks that the file is up to date. The others
+compare kinds, text fields, links, limits and close codes in the page's source with the gateway's tables.
 
     python -m tests.page.test_page_space_rules      # writes the file
 """
@@ -10,19 +11,21 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
-from pellucid.envelopes import Defaults, Envelope, EnvelopeError, read
-from pellucid.envelopes.lifecycle import Lifecycle
+from pellucid.envelopes import Defaults, Envelope, EnvelopeError, close_codes, read
+from pellucid.envelopes.kinds import KINDS
+from pellucid.envelopes.lifecycle import MAX_TRIGGERS, Lifecycle
 from pellucid.envelopes.translate import write
 from pellucid.envelopes.tree import Tree, build_trees
 from tests.envelopes.seed_flows import FLOWS
 
-RECORDED = Path(__file__).parents[2] / "ui" / "src" / "spaces" / "recorded.json"
+SOURCE = Path(__file__).parents[2] / "ui" / "src" / "spaces"
+RECORDED = SOURCE / "recorded.json"
 
-
-KINDS = {
+WEIGHT_BY_KIND = {
     "reasoning/start": 5,
     "reasoning/thought": 6,
     "reasoning/hypothesis": 1,
@@ -52,7 +55,7 @@ def _conversation(chance: random.Random) -> list[Any]:
 
 
 def _any(chance: random.Random, number: int, names: list[str]) -> dict[str, Any]:
-    kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
+    kind = chance.choices(list(WEIGHT_BY_KIND), list(WEIGHT_BY_KIND.values()))[0]
     frame: dict[str, Any] = {"id": f"m{number}", "kind": kind, "from": chance.choice(PEOPLE[:2]), "payload": {}}
     if chance.random() < 0.7 and kind != "mcp/proposal":
         depth = 2 if chance.random() < 0.35 else 1
@@ -122,6 +125,66 @@ def recorded() -> str:
 
 def test_the_recorded_trees_are_the_gateways() -> None:
     assert recorded() == RECORDED.read_text(encoding="utf-8"), "write the file again, and check whether the page agrees"
+
+
+def source(name: str) -> str:
+    return (SOURCE / name).read_text(encoding="utf-8")
+
+
+def constants() -> dict[str, str]:
+    """The string constants of the page's `envelope.ts`, by name."""
+    return dict(re.findall(r'^export const ([A-Z]+) = "([^"]+)"', source("envelope.ts"), re.M))
+
+
+def strings(text: str) -> list[str]:
+    """The strings in a part of the source, written out or named by a constant."""
+    return [literal or constants()[name] for literal, name in re.findall(r'"([^"]+)"|\b([A-Z]{2,})\b', text)]
+
+
+def one(pattern: str, name: str) -> str:
+    [found] = re.findall(pattern, source(name), re.M | re.S)
+    return str(found)
+
+
+def test_every_kind_in_the_source_of_the_page_is_a_kind_of_the_gateway() -> None:
+    families = "|".join(sorted({kind.partition("/")[0] for kind in KINDS}))
+    files = [*SOURCE.glob("*.ts"), *SOURCE.glob("*.tsx")]
+    sources = [path.read_text(encoding="utf-8") for path in files if not re.search(r"\.test\.|testkit", path.name)]
+    kinds = {kind for text in sources for kind in re.findall(rf'"((?:{families})/[a-z-]+)"', text)}
+    assert kinds
+    assert kinds <= KINDS.keys()
+
+
+def test_the_page_looks_for_text_in_the_fields_of_the_gateway() -> None:
+    rows = re.findall(
+        r'^  "?([a-z/-]+)"?: (\[[^\]]+\]),$', one(r"const TEXT_FIELDS[^{]+\{\n(.*?)^\}", "envelope.ts"), re.M
+    )
+    by_kind = {kind: tuple(strings(fields)) for kind, fields in rows}
+    common = tuple(strings(one(r"const COMMON_TEXT_FIELDS = (\[[^\]]+\])", "envelope.ts")))
+    assert {kind: by_kind.get(kind, common) for kind in KINDS} == {kind: row.text_fields for kind, row in KINDS.items()}
+
+
+def test_the_page_links_and_ends_contexts_by_the_kinds_of_the_gateway() -> None:
+    answers = strings(one(r"const ANSWERS = new Set\(\[([^\]]+)\]\)", "fold.ts"))
+    calls = strings(one(r"const LINKED = new Set\(\[\.\.\.ANSWERS, ([^\]]+)\]\)", "fold.ts"))
+    roles = re.findall(r'\[([A-Z]+)\]: "(\w+)"', one(r"const ROLES: [^{]+(\{[^}]+\})", "fold.ts"))
+    assert set(answers) == {kind for kind, row in KINDS.items() if row.link == "answer"}
+    assert set(calls) == {kind for kind, row in KINDS.items() if row.link == "call"}
+    expected = {kind: row.act for kind, row in KINDS.items() if row.act not in {"step", "word"}}
+    assert {constants()[name]: role for name, role in roles} == expected
+
+
+def test_limits_and_close_codes_of_the_page_are_those_of_the_gateway() -> None:
+    assert int(one(r"const MAX_TRIGGERS = (\d+)", "fold.ts")) == MAX_TRIGGERS
+    final = {
+        close_codes.INVALID_JOIN,
+        close_codes.UNAUTHORIZED,
+        close_codes.FORBIDDEN,
+        close_codes.SPACE_NOT_FOUND,
+    }
+    assert {
+        int(code) for code in re.findall(r"\d+", one(r"const FINAL = new Set\(\[([^\]]+)\]\)", "session.ts"))
+    } == final
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react"
 
 import { spaceIn } from "./routes"
-import { ApiError, client } from "./api/client"
+import { client, errorMessage } from "./api/client"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
 import { ErrorState } from "./chat/ErrorState"
@@ -30,7 +30,7 @@ function ChatApp() {
     try {
       setSession(await client.session())
     } catch (error) {
-      setFailure(error instanceof ApiError ? error.message : "The page could not be loaded.")
+      setFailure(errorMessage(error, "The page could not be loaded."))
     }
   }, [])
   useEffect(() => void loadSession(), [loadSession])

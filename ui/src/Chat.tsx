@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useReducer, useRef, useState, useSyncE
 import { flushSync } from "react-dom"
 
 import { goTo, useConversationId } from "./routes"
-import { ApiError, client } from "./api/client"
+import { ApiError, client, errorMessage } from "./api/client"
 import type { AskBody, Models } from "./api/types"
 import { Announcer } from "./chat/Announcer"
 import { Conversation } from "./chat/Conversation"
@@ -45,7 +45,7 @@ const newestAnswer = (store: Store, conversation: string) => threadOf(store, con
 /** The title of a chat until the gateway has sent one. */
 const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
-const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "Something went wrong on this page.")
+const PAGE_ERROR = "Something went wrong on this page."
 
 export function Chat({ owner, onSignedOut }: Props) {
   const [store, dispatch] = useReducer(reduce, EMPTY)
@@ -100,7 +100,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         if (signal.aborted) return
         if (error instanceof ApiError && error.status === 401) onSignedOut()
         const missing = error instanceof ApiError && error.status === 404
-        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: errorMessage(error), missing })
+        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: errorMessage(error, PAGE_ERROR), missing })
       }
     },
     [session, onSignedOut],
@@ -122,7 +122,7 @@ export function Chat({ owner, onSignedOut }: Props) {
   useEffect(() => {
     client.models().then(setModels, (error: unknown) => {
       if (error instanceof ApiError && error.status === 401) onSignedOut()
-      else setProblem(errorMessage(error))
+      else setProblem(errorMessage(error, PAGE_ERROR))
     })
   }, [onSignedOut])
 
@@ -180,7 +180,7 @@ export function Chat({ owner, onSignedOut }: Props) {
       remove: async (conversation: string) => {
         await client.remove(conversation)
         if (session.current()?.conversation_id === conversation) session.leave()
-        dispatch({ type: "gone", conversation_id: conversation })
+        dispatch({ type: "deleted", conversation_id: conversation })
       },
     }),
     [session],
@@ -207,7 +207,7 @@ export function Chat({ owner, onSignedOut }: Props) {
       dispatch({ type: "changed", conversation: await client.change(id, { head: answer }) })
       dispatch({ type: "opened", loaded: await client.conversation(id) })
     } catch (error) {
-      setProblem(errorMessage(error))
+      setProblem(errorMessage(error, PAGE_ERROR))
     }
   }
 
@@ -226,13 +226,13 @@ export function Chat({ owner, onSignedOut }: Props) {
             version={version}
             onNew={() => leaveFor(null)}
             onOpen={leaveFor}
-            onGone={() => leaveFor(null)}
+            onDeleted={() => leaveFor(null)}
             {...(owner && { owner })}
           />
         }
         foot={
           <>
-            {problem !== null && <ErrorState title="That did not work." message={problem} />}
+            {problem !== null && <ErrorState title="The request failed." message={problem} />}
             <Composer
               draftKey={`${draft}`}
               busy={busy}
@@ -255,7 +255,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         }
       >
         {openFailure ? (
-          <div className="conversation conversation--lost">
+          <div className="conversation conversation--failed">
             {openFailure.missing ? (
               <ErrorState title={openFailure.title} message={openFailure.message} retry="New chat" onRetry={() => leaveFor(null)} />
             ) : (

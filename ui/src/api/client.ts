@@ -23,6 +23,9 @@ export class ApiError extends Error {
   }
 }
 
+/** The message of an error for users; `fallback` for errors that are not of the API. */
+export const errorMessage = (error: unknown, fallback: string) => (error instanceof ApiError ? error.message : fallback)
+
 const UNREACHABLE = "The gateway cannot be reached. Check your connection and try again."
 
 const BY_STATUS: Record<number, string> = {
@@ -64,7 +67,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
   return response
 }
 
-async function requestJson<T>(path: string, init: RequestInit = {}): Promise<T> {
+export async function requestJson<T>(path: string, init: RequestInit = {}): Promise<T> {
   const response = await request(path, init)
   try {
     return (await response.json()) as T
@@ -78,7 +81,7 @@ function withBody(method: string, body: unknown): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) }
 }
 
-function queryString(values: Record<string, string | number | undefined>): string {
+export function queryString(values: Record<string, string | number | undefined>): string {
   const params = new URLSearchParams()
   for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== "") params.set(name, `${value}`)
   const text = params.toString()

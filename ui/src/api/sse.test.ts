@@ -32,21 +32,21 @@ describe("frames", () => {
     }
   })
 
-  test("what the standard ignores is ignored", () => {
+  test("fields and lines that the standard ignores are ignored", () => {
     expect(read("event: lone\n\nretry: 5\nnonsense\ndata\n\nid: a\0b\ndata: 1\n\ndata: unfinished\n")).toEqual([
       { kind: "frame", id: null, event: "message", data: "" },
       { kind: "frame", id: null, event: "message", data: "1" },
     ])
   })
 
-  test("a mark at the beginning, and a line of a megabyte in a thousand pieces", () => {
+  test("a byte order mark, and a line of a megabyte in a thousand pieces", () => {
     const reader = new FrameReader()
     const got = [bytes("\uFEFFdata: "), ...Array.from({ length: 1000 }, () => bytes("x".repeat(1000))), bytes("\n\n")].flatMap((piece) => reader.feed(piece))
     expect(got).toHaveLength(1)
     expect(got[0]).toMatchObject({ data: "x".repeat(1_000_000) })
   })
 
-  test("a body is read to its end, and let go when its reader leaves", async () => {
+  test("a body is read to its end, and cancelled if the reader stops", async () => {
     const recorded = record([{ kind: "text", deltas: ["a", "b"] }])
     const seen = []
     for await (const batch of frames(body(recorded.frames))) seen.push(...batch)

@@ -25,9 +25,9 @@ export class FrameReader {
   private data: string[] = []
 
   feed(bytes: Uint8Array): (Frame | Comment)[] {
-    const read: (Frame | Comment)[] = []
+    const result: (Frame | Comment)[] = []
     let text = this.decoder.decode(bytes, { stream: true })
-    if (text === "") return read
+    if (text === "") return result
     if (this.afterCr) {
       this.afterCr = false
       if (text.startsWith("\n")) text = text.slice(1)
@@ -37,7 +37,7 @@ export class FrameReader {
       const end = lineEnd(text, start)
       if (end < 0) break
       this.rest.push(text.slice(start, end))
-      this.line(this.rest.length === 1 ? (this.rest[0] ?? "") : this.rest.join(""), read)
+      this.line(this.rest.length === 1 ? (this.rest[0] ?? "") : this.rest.join(""), result)
       this.rest = []
       start = end + 1
       if (text[end] === "\r") {
@@ -46,13 +46,13 @@ export class FrameReader {
       }
     }
     if (start < text.length) this.rest.push(text.slice(start))
-    return read
+    return result
   }
 
-  private line(line: string, read: (Frame | Comment)[]) {
+  private line(line: string, result: (Frame | Comment)[]) {
     if (line === "") {
       if (this.data.length > 0) {
-        read.push({ kind: "frame", id: this.id, event: this.event || "message", data: this.data.join("\n") })
+        result.push({ kind: "frame", id: this.id, event: this.event || "message", data: this.data.join("\n") })
       }
       this.event = ""
       this.data = []
@@ -60,7 +60,7 @@ export class FrameReader {
     }
     const colon = line.indexOf(":")
     if (colon === 0) {
-      read.push({ kind: "comment", text: line.slice(1).trim() })
+      result.push({ kind: "comment", text: line.slice(1).trim() })
       return
     }
     const field = colon < 0 ? line : line.slice(0, colon)
@@ -85,8 +85,8 @@ export async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<
     while (true) {
       const { done, value } = await bytes.read()
       if (done) return
-      const read = reader.feed(value)
-      if (read.length > 0) yield read
+      const batch = reader.feed(value)
+      if (batch.length > 0) yield batch
     }
   } finally {
     bytes.cancel().catch(() => undefined)

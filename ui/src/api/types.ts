@@ -127,24 +127,24 @@ export interface MessageStarted {
   effort_level?: string
 }
 
-interface OfPart {
+interface PartReference {
   event_id: string
   segment_id: string
   summary_index: number
 }
 
-export interface ReasoningPartStarted extends OfPart {
+export interface ReasoningPartStarted extends PartReference {
   type: "reasoning_part_started"
   sequence_number: number
   created_at: number
 }
 
-export interface ReasoningPartDelta extends OfPart {
+export interface ReasoningPartDelta extends PartReference {
   type: "reasoning_part_delta"
   text_delta: string
 }
 
-export interface ReasoningPartCompleted extends OfPart {
+export interface ReasoningPartCompleted extends PartReference {
   type: "reasoning_part_completed"
   is_complete: true
   final_text?: string

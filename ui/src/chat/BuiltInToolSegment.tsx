@@ -3,7 +3,7 @@ import type { ToolSegment } from "../api/types"
 import { ToolCallSegment } from "./ToolCallSegment"
 
 const LABELS: Partial<Record<ToolSegment["type"], { args: string; result: string }>> = {
-  web_search_call: { args: "Searched for", result: "Found" },
+  web_search_call: { args: "Query", result: "Results" },
   code_interpreter_call: { args: "Code", result: "Output" },
 }
 

@@ -14,7 +14,7 @@ interface Props {
 export function ErrorState({ title, message, busy = false, retry = "Try again", onRetry }: Props) {
   return (
     <div className="error-state" data-testid="error-state" role="alert">
-      <div className="error-state__words">
+      <div className="error-state__text">
         <strong className="error-state__title">{title}</strong>
         {message && <p className="error-state__message" dir="auto">{visible(message)}</p>}
       </div>

@@ -60,7 +60,7 @@ const words = (id: string) => all(id).map((element) => element.textContent)
 
 const keys = () => [...box.querySelectorAll(".timeline__key")].map((element) => element.textContent)
 
-describe("while it streams", () => {
+describe("while the answer streams", () => {
   test("a tool without a result ends with the status text of the persisted row", () => {
     const { events } = record([{ kind: "tool", name: "look", args: "{}", result: "seen", logs: [] }])
     draw()
@@ -70,7 +70,7 @@ describe("while it streams", () => {
     expect(all("overlay-tool")[0]?.querySelector(".tool__status")?.textContent).toBe("Not finished")
   })
 
-  test("nothing is shown before something arrives, and never a toggle", () => {
+  test("nothing is shown before the first event, and there is never a toggle", () => {
     const { events } = record(PLAN)
     draw()
     expect(all("overlay")).toHaveLength(0)
@@ -84,7 +84,7 @@ describe("while it streams", () => {
     expect(box.querySelectorAll(".overlay button")).toHaveLength(0)
   })
 
-  test("each part has its spinner until it is complete, in order among the tools", () => {
+  test("each part has a spinner until it is complete; parts and tools are in order", () => {
     const { events } = record(PLAN)
     draw()
     const upTo = events.findIndex((event) => event.type === "reasoning_part_completed")
@@ -98,7 +98,7 @@ describe("while it streams", () => {
     expect(all("overlay-tool")[0]?.dataset.status).toBe("completed")
   })
 
-  test("the text stands beneath the overlay", () => {
+  test("the text is below the overlay", () => {
     draw()
     push(record(PLAN).events.slice(0, -1))
     const [overlay] = all("overlay")
@@ -121,8 +121,8 @@ describe("while it streams", () => {
   })
 })
 
-describe("afterwards", () => {
-  test("the elements of the answer and its text stay the same, the overlay is gone", () => {
+describe("after message_final", () => {
+  test("the elements of the answer and its text stay the same, the overlay is removed", () => {
     const { events, final } = record(PLAN)
     draw()
     push(events.slice(0, -1))
@@ -136,7 +136,7 @@ describe("afterwards", () => {
     expect(all("show-reasoning")).toHaveLength(1)
   })
 
-  test("closed by default; opened, all parts and tools in order, each once", () => {
+  test("the panel is closed by default; open, it shows all parts and tools in order, each once", () => {
     const { final } = record(PLAN)
     draw(final)
     const [toggle] = all("show-reasoning")
@@ -154,7 +154,7 @@ describe("afterwards", () => {
     expect(numbers).toEqual(numbers.toSorted((a, b) => a - b))
   })
 
-  test("no reasoning, no toggle", () => {
+  test("an answer without reasoning has no toggle", () => {
     draw(record([{ kind: "text", deltas: ["Hi."] }]).final)
     expect(all("show-reasoning")).toHaveLength(0)
     expect(words("answer-text")).toEqual(["Hi."])
@@ -206,13 +206,13 @@ describe("afterwards", () => {
     const show = (event: Answer, busy = false) =>
       act(() => root.render(<EventItemSequential eventId={EVENT} event={event} pending={undefined} busy={busy} last onRetry={() => again++} />))
     show(record(PLAN).final)
-    act(() => all("again")[0]?.click())
+    act(() => all("ask-again")[0]?.click())
     expect(again).toBe(1)
     expect(all("retry")).toHaveLength(0)
     show(record(PLAN).final, true)
-    expect(all("again")[0]?.hasAttribute("disabled")).toBe(true)
+    expect(all("ask-again")[0]?.hasAttribute("disabled")).toBe(true)
     show(record(PLAN, "failed").final)
-    expect(all("again")).toHaveLength(0)
+    expect(all("ask-again")).toHaveLength(0)
     expect(all("retry")).toHaveLength(1)
   })
 

@@ -97,7 +97,7 @@ function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer
   return (
     <>
       <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label="Waiting for the answer" />
-      {pending.question && <Seconds since={pending.question.created_at} running least={3} skew={0} />}
+      {pending.question && <Seconds since={pending.question.created_at} running minimum={3} skew={0} />}
     </>
   )
 }
@@ -110,7 +110,7 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
       {text !== "" && <span data-testid="copy"><CopyButton text={text} label="Copy the answer" /></span>}
       {/* An incomplete answer has its retry button in the error message. */}
       {onAgain && event.status === "completed" && (
-        <button type="button" className="quiet-button" data-testid="again" disabled={busy} onClick={onAgain}>Ask again</button>
+        <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>Ask again</button>
       )}
       <span className="answer__model">{plain(event.model)}</span>
       {took && <span className="answer__took">{took}</span>}

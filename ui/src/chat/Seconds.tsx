@@ -7,12 +7,12 @@ interface Props {
   since: number
   running: boolean
   /** The number of seconds from which on it is shown. */
-  least?: number
+  minimum?: number
   /** The browser's clock minus the clock that `since` is from, in milliseconds. */
   skew: number
 }
 
-export function Seconds({ since, running, least = 1, skew }: Props) {
+export function Seconds({ since, running, minimum = 1, skew }: Props) {
   const [now, setNow] = useState<number | null>(null)
   useEffect(() => {
     if (!running) return
@@ -23,5 +23,5 @@ export function Seconds({ since, running, least = 1, skew }: Props) {
   // If it ended before this was mounted, its length is unknown.
   if (now === null) return null
   const passed = Math.floor((now - skew - since) / 1000)
-  return passed >= least ? <span className="seconds">{formatDuration(passed * 1000)}</span> : null
+  return passed >= minimum ? <span className="seconds">{formatDuration(passed * 1000)}</span> : null
 }

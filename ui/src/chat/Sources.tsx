@@ -8,7 +8,7 @@ import { WebLink } from "../text/WebLink"
 import { useStopFollowing } from "./followEnd"
 import { sourcesOf } from "./citations"
 
-const MOST = 100
+const MAX_SOURCES = 100
 
 /** `event` is undefined while the answer streams. */
 export function Sources({ event }: { event: Answer | undefined }) {
@@ -26,7 +26,7 @@ export function Sources({ event }: { event: Answer | undefined }) {
       <span className="sources__name" id={name}>Sources</span>
       {/* Safari's screen reader treats a list without markers as a list only if it has the role. */}
       <ol className="sources__list" role="list" aria-labelledby={name}>
-        {sources.slice(0, MOST).map(({ href, host, title }, index) => (
+        {sources.slice(0, MAX_SOURCES).map(({ href, host, title }, index) => (
           <li key={href} className="sources__item">
             <span className="sources__number">{index + 1}</span>
             <WebLink href={href} className="sources__link">
@@ -35,7 +35,7 @@ export function Sources({ event }: { event: Answer | undefined }) {
             </WebLink>
           </li>
         ))}
-        {sources.length > MOST && <li className="sources__item">and {sources.length - MOST} more</li>}
+        {sources.length > MAX_SOURCES && <li className="sources__item">and {sources.length - MAX_SOURCES} more</li>}
       </ol>
     </div>
   )

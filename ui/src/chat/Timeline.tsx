@@ -5,7 +5,7 @@ import { formatDuration, isTool, toolName } from "./format"
 
 type Kind = "reasoning" | "tool" | "text"
 
-interface Stretch {
+interface TimelineSpan {
   id: string
   kind: Kind
   name: string
@@ -15,7 +15,7 @@ interface Stretch {
 
 const NAMES: Record<Kind, string> = { reasoning: "Reasoned", tool: "Called tools", text: "Wrote" }
 
-function stretches(event: Answer): Stretch[] {
+function spansOf(event: Answer): TimelineSpan[] {
   const byId = new Map(event.segments.map((segment) => [segment.id, segment]))
   return (event.timeline ?? []).flatMap((span) => {
     const segment = byId.get(span.segment_id)
@@ -26,8 +26,8 @@ function stretches(event: Answer): Stretch[] {
   })
 }
 
-/** The time that the stretches cover, in milliseconds; the rest was waiting. */
-function covered(parts: readonly Stretch[]): number {
+/** The time that the spans cover, in milliseconds; the rest was waiting. */
+function covered(parts: readonly TimelineSpan[]): number {
   let sum = 0
   let until = -Infinity
   for (const { start, end } of parts.toSorted((a, b) => a.start - b.start)) {
@@ -38,10 +38,10 @@ function covered(parts: readonly Stretch[]): number {
 }
 
 const WIDTH = 1000
-const LEAST = 4
+const MIN_WIDTH = 4
 
 export function Timeline({ event }: { event: Answer }) {
-  const parts = stretches(event)
+  const parts = spansOf(event)
   if (parts.length === 0) return null
   const from = Math.min(event.created_at, ...parts.map((part) => part.start))
   const to = Math.max(event.completed_at ?? 0, ...parts.map((part) => part.end))
@@ -54,7 +54,7 @@ export function Timeline({ event }: { event: Answer }) {
       <svg className="timeline__bar" viewBox={`0 0 ${WIDTH} 12`} preserveAspectRatio="none" aria-hidden="true">
         <rect className="timeline__ground" x="0" y="0" width={WIDTH} height="12" />
         {parts.map((part) => {
-          const width = Math.max(LEAST, scale(part.end) - scale(part.start))
+          const width = Math.max(MIN_WIDTH, scale(part.end) - scale(part.start))
           return (
             <rect key={part.id} className={`timeline__span timeline__span--${part.kind}`} x={Math.min(scale(part.start), WIDTH - width)} y="0" width={width} height="12">
               <title>{`${part.name}: ${formatDuration(part.end - part.start)}, after ${formatDuration(part.start - from)}`}</title>
@@ -62,7 +62,7 @@ export function Timeline({ event }: { event: Answer }) {
           )
         })}
       </svg>
-      <figcaption className="timeline__words" aria-hidden="true">
+      <figcaption className="timeline__legend" aria-hidden="true">
         {kinds.map((kind) => (
           <span key={kind} className={`timeline__key timeline__key--${kind}`}>
             {NAMES[kind]} {formatDuration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}

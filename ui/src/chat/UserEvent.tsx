@@ -29,7 +29,7 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
   }
   const at = version === undefined ? -1 : versions.indexOf(version)
   return (
-    <article className="question" data-testid="user-event" data-event-id={id} aria-label="You asked">
+    <article className="question" data-testid="user-event" data-event-id={id} aria-label="Your question">
       {editing ? (
         <Edit
           text={text}

@@ -10,7 +10,7 @@ export interface Source {
   title: string
 }
 
-const LONGEST_TITLE = 300
+const MAX_TITLE_CHARS = 300
 
 export function sourcesOf(event: Answer): Source[] {
   const sources = new Map<string, Source>()
@@ -18,7 +18,7 @@ export function sourcesOf(event: Answer): Source[] {
     const href = webHref(url)
     if (href === null) continue
     const { host } = new URL(href)
-    const shortTitle = title.trim().slice(0, LONGEST_TITLE)
+    const shortTitle = title.trim().slice(0, MAX_TITLE_CHARS)
     const known = sources.get(href)?.title
     sources.set(href, { href, host, title: known || (repeatsHost(shortTitle, host, href) ? "" : shortTitle) })
   }

@@ -3,7 +3,7 @@
 import { createContext, useCallback, useContext, useEffect, useRef, useState } from "react"
 import type { RefObject } from "react"
 
-const NEAR = 32
+const NEAR_PX = 32
 
 export interface Follow {
   /** The scroll box, and the growing content in it. */
@@ -42,17 +42,17 @@ export function useFollowEnd(): Follow {
     const left = () => element.scrollHeight - element.clientHeight - element.scrollTop
     const scrolled = () => {
       const up = element.scrollTop < top - 1 && element.scrollHeight >= height
-      if (left() <= NEAR) following.current = !up || left() <= 1
+      if (left() <= NEAR_PX) following.current = !up || left() <= 1
       else if (up) following.current = false
       top = element.scrollTop
       height = element.scrollHeight
-      setAtEnd(following.current || left() <= NEAR)
+      setAtEnd(following.current || left() <= NEAR_PX)
     }
     const grown = new ResizeObserver(() => {
       if (following.current) element.scrollTop = element.scrollHeight
       top = element.scrollTop
       height = element.scrollHeight
-      setAtEnd(following.current || left() <= NEAR)
+      setAtEnd(following.current || left() <= NEAR_PX)
     })
     element.addEventListener("scroll", scrolled, { passive: true })
     grown.observe(content)

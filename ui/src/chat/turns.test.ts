@@ -13,20 +13,20 @@ const store = ["evt_1", "evt_2"].reduce(
 )
 const texts = (pending: PendingAnswer | null) => turnsOf(store, CHAT, pending, (id) => id).map((turn) => [turn.question.text, turn.answer?.id, turn.pending?.key])
 
-describe("what stands in a conversation", () => {
-  test("questions with their answers, in order", () => {
+describe("the turns of a conversation", () => {
+  test("are questions with their answers, in order", () => {
     expect(texts(null)).toEqual([["Question evt_1", "evt_1", undefined], ["Question evt_2", "evt_2", undefined]])
     expect(turnsOf(store, null, null, (id) => id)).toEqual([])
   })
 
-  test("nothing, under a name that every object has", () => {
+  test("are empty for an id that is a property of every object", () => {
     for (const id of ["__proto__", "constructor", "toString"]) {
       expect(turnsOf(store, id, null, (one) => one)).toEqual([])
       expect(turnsOf(EMPTY, id, null, (one) => one)).toEqual([])
     }
   })
 
-  test("what is asked now comes last, or in the place of what it replaces", () => {
+  test("contain the pending question last, or in place of the question that it replaces", () => {
     expect(texts({ ...ASKING, question: { text: "Now?", created_at: 3 } }).at(-1)).toEqual(["Now?", undefined, "turn-9"])
     expect(texts({ ...ASKING, question: { text: "Now?", created_at: 3, replaces: "ask_2" } })).toEqual([
       ["Question evt_1", "evt_1", undefined],
@@ -34,11 +34,11 @@ describe("what stands in a conversation", () => {
     ])
   })
 
-  test("what is asked in another conversation is not here", () => {
+  test("do not contain a pending question of another conversation", () => {
     expect(texts({ ...ASKING, conversation_id: "chat_2", question: { text: "Now?", created_at: 3 } })).toHaveLength(2)
   })
 
-  test("an answer found under way stands at its question", () => {
+  test("contain a resumed answer at its question", () => {
     const loaded = {
       conversation: { id: CHAT, title: "t", created_at: 1, updated_at: 1 },
       events: [{ id: "ask_7", conversation_id: CHAT, role: "user" as const, created_at: 1, status: "completed" as const, segments: [{ id: "x", type: "text" as const, text: "Why?" }] }],

@@ -89,7 +89,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
         <Menu.Content className="menu" align="start" sideOffset={4} collisionPadding={8} onCloseAutoFocus={(event) => editing && event.preventDefault()}>
           {/* Deferred until the menu has returned the focus, so that the field keeps it. */}
           <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>Rename</Menu.Item>
-          <Menu.Item className="menu__item menu__item--grave" onSelect={() => setTimeout(ask)}>Delete…</Menu.Item>
+          <Menu.Item className="menu__item menu__item--danger" onSelect={() => setTimeout(ask)}>Delete…</Menu.Item>
         </Menu.Content>
       </Menu.Root>
     </li>

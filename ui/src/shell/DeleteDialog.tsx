@@ -19,10 +19,10 @@ export function DeleteDialog({ title, onDelete, onClose }: Props) {
         <p dir="auto">“{plain(title) || "Untitled"}” and all its answers will be deleted permanently.</p>
         {state === "failed" && <p className="form-error" role="alert">It could not be deleted. Please try again.</p>}
         <div className="dialog__actions">
-          <button type="button" className="button" onClick={onClose}>Keep it</button>
+          <button type="button" className="button" onClick={onClose}>Cancel</button>
           <button
             type="button"
-            className="button button--grave"
+            className="button button--danger"
             data-testid="confirm-delete"
             disabled={state === "deleting"}
             onClick={() => {

@@ -57,7 +57,7 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
 export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView }: PickersProps) {
   const chosen = chosenModel(models, model)
   if (!chosen) return null
-  const force = effectiveView(view, chosen.view, views)
+  const effective = effectiveView(view, chosen.view, views)
   const efforts = EFFORTS.filter(({ value }) => chosen.efforts.includes(value))
   return (
     <>
@@ -86,18 +86,18 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
       )}
       <Pick
         testId="view-badge"
-        label={`Reasoning: ${VIEW_NAMES[force]}`}
+        label={`Reasoning: ${VIEW_NAMES[effective]}`}
         heading="How reasoning is shown"
-        value={force}
+        value={effective}
         choices={VIEWS.map(({ value, name, note }) => {
           const allowed = views.includes(value)
           return { value, name, note: allowed ? note : `${note} Not available to you here.`, disabled: !allowed }
         })}
-        className={`pick pick--view pick--${force}`}
+        className={`pick pick--view pick--${effective}`}
         onPick={(value) => onView(value as View)}
       >
-        <span className="view-dot" data-view={force} />
-        {VIEW_NAMES[force]}
+        <span className="view-dot" data-view={effective} />
+        {VIEW_NAMES[effective]}
       </Pick>
     </>
   )

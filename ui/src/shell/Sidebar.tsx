@@ -21,18 +21,18 @@ function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, 
   return [...byHeading]
 }
 
-export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner }: SidebarProps) {
+export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, owner }: SidebarProps) {
   const [query, setQuery] = useState("")
   const settled = useDebounced(query.trim(), 250)
   const list = useConversations(source, settled, version)
   const [deleting, setDeleting] = useState<ConversationInfo | null>(null)
   return (
-    <div className="side">
-      <div className="side__head">
+    <div className="sidebar">
+      <div className="sidebar__head">
         <Mark />
-        <span className="side__name">Pellucid</span>
+        <span className="sidebar__name">Pellucid</span>
       </div>
-      <button type="button" className="side__new" data-testid="new-chat" data-leaves onClick={onNew}>
+      <button type="button" className="sidebar__new" data-testid="new-chat" data-leaves onClick={onNew}>
         <PlusIcon />
         New chat
       </button>
@@ -49,8 +49,8 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
           onChange={(event) => setQuery(event.target.value)}
         />
       </label>
-      <nav className="side__list" aria-label="Chats" aria-busy={list.loading}>
-        {groups(list.rows, list.answered !== "").map(([name, rows]) => (
+      <nav className="sidebar__list" aria-label="Chats" aria-busy={list.loading}>
+        {groups(list.rows, list.resultQuery !== "").map(([name, rows]) => (
           <section key={name} className="chats" aria-label={name}>
             <h2 className="chats__day">{name}</h2>
             <ul className="chats__items">
@@ -68,23 +68,23 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
           </section>
         ))}
         {!list.loading && !list.error && list.rows.length === 0 && (
-          <p className="side__empty">{list.answered ? "Nothing found." : "Your chats will appear here."}</p>
+          <p className="sidebar__empty">{list.resultQuery ? "No results." : "Your chats will appear here."}</p>
         )}
         {list.error && (
-          <p className="side__empty" role="alert">
+          <p className="sidebar__empty" role="alert">
             {list.error}{" "}
             <button type="button" className="text-button" onClick={list.again}>Try again</button>
           </p>
         )}
         {list.more && (
-          <button type="button" className="text-button side__more" disabled={list.loading} onClick={list.readMore}>
+          <button type="button" className="text-button sidebar__more" disabled={list.loading} onClick={list.readMore}>
             {list.loading ? "Loading…" : "Show earlier chats"}
           </button>
         )}
       </nav>
       {owner && (
-        <div className="side__foot">
-          <span className="side__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? "Signed in")}</span>
+        <div className="sidebar__foot">
+          <span className="sidebar__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? "Signed in")}</span>
           <button type="button" className="text-button" data-testid="sign-out" onClick={owner.onSignOut}>Sign out</button>
         </div>
       )}
@@ -96,7 +96,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
             await list.remove(deleting.id)
             // Close the dialog first: while it is open, nothing else can have the focus.
             setDeleting(null)
-            if (deleting.id === current) onGone()
+            if (deleting.id === current) onDeleted()
           }}
         />
       )}

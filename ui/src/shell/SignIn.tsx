@@ -1,6 +1,7 @@
 // Sign-in with an API key or through the operator's OpenID provider.
 import { useEffect, useId, useRef, useState } from "react"
 
+import { errorMessage } from "../api/client"
 import { Mark } from "./icons"
 import type { SignInProps } from "./props"
 import { ThemeToggle } from "./ThemeToggle"
@@ -33,7 +34,7 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
               setTrying(true)
               setFailure("")
               onKey(key.trim())
-                .catch((reason: unknown) => setFailure(reason instanceof Error ? reason.message : "Sign-in failed."))
+                .catch((reason: unknown) => setFailure(errorMessage(reason, "Sign-in failed.")))
                 .finally(() => setTrying(false))
             }}
           >

@@ -19,7 +19,7 @@ export interface SidebarProps {
   onNew: () => void
   onOpen: (id: string) => void
   /** The open conversation was deleted. */
-  onGone: () => void
+  onDeleted: () => void
   /** Absent if the gateway requires no sign-in. */
   owner?: { name?: string; onSignOut: () => void }
 }

@@ -1,6 +1,7 @@
 // The list of chats, or of the search results, page by page. Responses to outdated requests are ignored.
 import { useCallback, useEffect, useReducer, useRef } from "react"
 
+import { errorMessage } from "../api/client"
 import type { ConversationInfo } from "../api/types"
 import type { ConversationSource } from "./props"
 
@@ -13,7 +14,7 @@ interface State {
   loading: boolean
   error: string | null
   /** The search query of the current rows. */
-  answered: string
+  resultQuery: string
 }
 
 type Action =
@@ -23,7 +24,7 @@ type Action =
   | { type: "renamed"; id: string; title: string }
   | { type: "removed"; id: string }
 
-const START: State = { rows: [], more: false, last: null, loading: true, error: null, answered: "" }
+const START: State = { rows: [], more: false, last: null, loading: true, error: null, resultQuery: "" }
 
 function reduce(state: State, action: Action): State {
   switch (action.type) {
@@ -32,7 +33,7 @@ function reduce(state: State, action: Action): State {
     case "page": {
       const known = new Set(action.first ? [] : state.rows.map((row) => row.id))
       const rows = [...(action.first ? [] : state.rows), ...action.rows.filter((row) => !known.has(row.id))]
-      return { rows, more: action.more, last: action.last, loading: false, error: null, answered: action.query }
+      return { rows, more: action.more, last: action.last, loading: false, error: null, resultQuery: action.query }
     }
     case "failed":
       return { ...state, loading: false, error: action.message }
@@ -56,7 +57,7 @@ export function useConversations(source: ConversationSource, query: string, vers
         if (mine !== turn.current) return
         dispatch({ type: "page", rows: page.data, more: page.has_more, last: page.last_id ?? null, first: after === null, query })
       } catch (error) {
-        if (mine === turn.current) dispatch({ type: "failed", message: error instanceof Error ? error.message : "The list could not be loaded." })
+        if (mine === turn.current) dispatch({ type: "failed", message: errorMessage(error, "The list could not be loaded.") })
       }
     },
     [source, query],

@@ -28,8 +28,8 @@ export const EFFORTS: readonly { value: Effort; name: string; note: string }[] =
 
 const ORDER = VIEWS.map(({ value }) => value)
 
-/** The view in effect: the requested one, restricted to what the model allows this user. */
-export function effectiveView(requested: View | undefined, most: View, views: readonly View[]): View {
-  const wanted = requested && views.includes(requested) ? requested : most
-  return ORDER[Math.max(ORDER.indexOf(wanted), ORDER.indexOf(most))] ?? most
+/** The view in effect: the requested one, or the most open one that is `permitted`. */
+export function effectiveView(requested: View | undefined, permitted: View, views: readonly View[]): View {
+  const chosen = requested && views.includes(requested) ? requested : permitted
+  return ORDER[Math.max(ORDER.indexOf(chosen), ORDER.indexOf(permitted))] ?? permitted
 }

@@ -22,14 +22,14 @@ export function ContextHead({ context, open, owner }: Props) {
   const running = context.status === "open" && context.start !== null
   const approach = context.start ? textAt(context.start.payload, "approach") : undefined
   const expected = context.start ? textAt(context.start.payload, "estimated_duration") : undefined
-  const guests = context.participants.filter((one) => one !== context.owner)
+  const others = context.participants.filter((one) => one !== context.owner)
   return (
     <div className="context" data-testid="context" data-status={context.status} data-open={open}>
       <div className="context__line">
         <button
           type="button"
           className="context__toggle"
-          data-testid="fold"
+          data-testid="toggle-context"
           aria-expanded={open}
           onClick={() => {
             stopFollowing()
@@ -49,15 +49,15 @@ export function ContextHead({ context, open, owner }: Props) {
       <div className="context__facts">
         {context.owner !== owner && <ParticipantName id={context.owner} small />}
         <span className="context__status">{statusText(context)}</span>
-        {running && now === null ? <Seconds since={context.opened} running skew={skew} least={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
+        {running && now === null ? <Seconds since={context.opened} running skew={skew} minimum={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {running && expected !== undefined && <span>of about <span dir="auto">{plain(expected)}</span></span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.count > 1 && <span>{context.count - 1} {context.count === 2 ? "step" : "steps"}</span>}
         {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
-        {guests.length > 0 && <span className="context__guests">with {guests.slice(0, 4).map((id) => <ParticipantName key={id} id={id} small />)}</span>}
+        {others.length > 0 && <span className="context__participants">with {others.slice(0, 4).map((id) => <ParticipantName key={id} id={id} small />)}</span>}
         {open && approach !== undefined && <span dir="auto">{plain(approach)}</span>}
         {context.answer && (
-          <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>Its answer</button>
+          <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>Go to answer</button>
         )}
       </div>
       {context.start && <Flags flags={context.start.flags} />}
@@ -72,18 +72,18 @@ export function ContextLine({ context }: { context: Context }) {
   const { show, skew } = useRoom()
   const running = context.status === "open" && context.start !== null
   return (
-    <button type="button" className="thinks" data-testid="thinks" data-status={context.status} onClick={() => show(context)}>
-      <span className="thinks__head">
+    <button type="button" className="context-line" data-testid="context-line" data-status={context.status} onClick={() => show(context)}>
+      <span className="context-line__head">
         <StatusMark context={context} />
         <ParticipantName id={context.owner} />
-        <span className="thinks__status">
+        <span className="context-line__status">
           {running ? "is thinking" : context.status === "open" ? (isUnderWay(context) ? "is working" : "worked") : context.status === "concluded" ? "has finished thinking" : context.status === "cancelled" ? "was stopped" : "was abandoned"}
         </span>
         {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
       </span>
-      <span className="thinks__words" dir="auto">{visible((context.conclusion ? textOf(context.conclusion) : "") || titleOf(context))}</span>
+      <span className="context-line__text" dir="auto">{visible((context.conclusion ? textOf(context.conclusion) : "") || titleOf(context))}</span>
     </button>
   )
 }

@@ -17,7 +17,7 @@ const NAMES: Record<Group, string> = {
 
 interface Props {
   filter: Filter
-  people: readonly string[]
+  participants: readonly string[]
   onFilter: (filter: Filter) => void
 }
 
@@ -27,11 +27,11 @@ const toggled = <T,>(set: ReadonlySet<T>, one: T): ReadonlySet<T> => {
   return next
 }
 
-export function ViewSwitch({ filter, onFilter }: Omit<Props, "people">) {
+export function ViewSwitch({ filter, onFilter }: Omit<Props, "participants">) {
   return (
     <div className="segments" role="group" aria-label="Level of detail">
       {VIEWS.map(({ value, name, note }) => (
-        <button key={value} type="button" className="segments__one" data-testid={`view-${value}`} title={note} aria-pressed={filter.view === value} onClick={() => onFilter({ ...filter, view: value })}>
+        <button key={value} type="button" className="segments__item" data-testid={`view-${value}`} title={note} aria-pressed={filter.view === value} onClick={() => onFilter({ ...filter, view: value })}>
           {name}
         </button>
       ))}
@@ -39,7 +39,7 @@ export function ViewSwitch({ filter, onFilter }: Omit<Props, "people">) {
   )
 }
 
-export function Filters({ filter, people, onFilter }: Props) {
+export function Filters({ filter, participants, onFilter }: Props) {
   const { colourOf } = useRoom()
   return (
     <section className="filters" aria-label="Filter" data-testid="filters">
@@ -55,9 +55,9 @@ export function Filters({ filter, people, onFilter }: Props) {
           onChange={(event) => onFilter({ ...filter, text: event.target.value.trim().toLowerCase() })}
         />
       </label>
-      {people.length > 0 && (
+      {participants.length > 0 && (
         <div className="filters__row" role="group" aria-label="Participants">
-          {people.map((id) => (
+          {participants.map((id) => (
             <button key={id} type="button" className="pill" data-colour={colourOf(id)} aria-pressed={!filter.without.has(id)} onClick={() => onFilter({ ...filter, without: toggled(filter.without, id) })}>
               <span className="pill__dot" aria-hidden="true" /><bdi>{plain(id)}</bdi>
             </button>

@@ -12,55 +12,55 @@ import type { Pending } from "./session"
 
 interface Props {
   me: string | null
-  people: readonly string[]
+  participants: readonly string[]
   /** The page shows the history, not the present. */
   past: boolean
   /** The participant has no capability for chat. */
-  mute: boolean
+  readOnly: boolean
   connected: boolean
   pending: readonly Pending[]
-  answering: EnvelopeItem | null
-  onAnswering: (item: EnvelopeItem | null) => void
-  onSend: (text: string, more: { to?: string; answers?: string }) => void
+  replyTo: EnvelopeItem | null
+  onReplyTo: (item: EnvelopeItem | null) => void
+  onSend: (text: string, more: { to?: string; repliesTo?: string }) => void
   onDiscard: (id: string) => void
   onLive: () => void
 }
 
-export function MessageForm({ me, people, past, mute, connected, pending, answering, onAnswering, onSend, onDiscard, onLive }: Props) {
+export function MessageForm({ me, participants, past, readOnly, connected, pending, replyTo, onReplyTo, onSend, onDiscard, onLive }: Props) {
   const [text, setText] = useState("")
   const [to, setTo] = useState("")
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()
   useEffect(() => {
-    if (answering) field.current?.focus({ preventScroll: true })
-  }, [answering])
+    if (replyTo) field.current?.focus({ preventScroll: true })
+  }, [replyTo])
 
   const ready = text.trim() !== "" && connected
   const send = () => {
     if (!ready) return
-    onSend(text.trim(), { ...(to !== "" && { to }), ...(answering && { answers: answering.envelope.id }) })
+    onSend(text.trim(), { ...(to !== "" && { to }), ...(replyTo && { repliesTo: replyTo.envelope.id }) })
     setText("")
-    onAnswering(null)
+    onReplyTo(null)
   }
 
   if (past) {
     return (
-      <div className="say say--past" data-testid="say-past">
+      <div className="message-form message-form--past" data-testid="message-form-past">
         <p>You are viewing the history. To write a message, return to the present.</p>
         <button type="button" className="text-button" onClick={onLive}>Back to live</button>
       </div>
     )
   }
   return (
-    <div className="say">
+    <div className="message-form">
       {pending.length > 0 && (
-        <ul className="say__pending">
+        <ul className="message-form__pending">
           {pending.map((one) => (
-            <li key={one.id} className="say__sent" data-testid="pending" data-failed={one.failure !== undefined}>
-              <span dir="auto" className="say__words">{visible(one.text)}</span>
-              {one.failure === undefined ? <span className="say__state">Sending…</span> : (
+            <li key={one.id} className="message-form__sent" data-testid="pending" data-failed={one.failure !== undefined}>
+              <span dir="auto" className="message-form__text">{visible(one.text)}</span>
+              {one.failure === undefined ? <span className="message-form__state">Sending…</span> : (
                 <>
-                  <span className="say__state say__state--failed" role="alert" dir="auto">{visible(one.failure)}</span>
+                  <span className="message-form__state message-form__state--failed" role="alert" dir="auto">{visible(one.failure)}</span>
                   <button type="button" className="quiet-button" onClick={() => { setText(one.text); onDiscard(one.id); field.current?.focus() }}>Edit and resend</button>
                   <button type="button" className="quiet-button" onClick={() => onDiscard(one.id)}>Discard</button>
                 </>
@@ -69,18 +69,18 @@ export function MessageForm({ me, people, past, mute, connected, pending, answer
           ))}
         </ul>
       )}
-      {mute ? <p className="say__mute">You can read here, but you cannot write in the conversation.</p> : (
+      {readOnly ? <p className="message-form__read-only">You can read here, but you cannot write in the conversation.</p> : (
         <form className="composer" aria-label="Write a message" onSubmit={(event) => { event.preventDefault(); send() }}>
-          {answering && (
-            <p className="say__answering">
-              <span className="say__words"><span aria-hidden="true">↩ </span>To <bdi>{plain(answering.envelope.from)}</bdi>: <span dir="auto">{plain(preview(textOf(answering.envelope)))}</span></span>
-              <button type="button" className="icon-button say__close" aria-label="Do not reply to this message" onClick={() => onAnswering(null)}><CloseIcon /></button>
+          {replyTo && (
+            <p className="message-form__reply">
+              <span className="message-form__text"><span aria-hidden="true">↩ </span>To <bdi>{plain(replyTo.envelope.from)}</bdi>: <span dir="auto">{plain(preview(textOf(replyTo.envelope)))}</span></span>
+              <button type="button" className="icon-button message-form__close" aria-label="Do not reply to this message" onClick={() => onReplyTo(null)}><CloseIcon /></button>
             </p>
           )}
           <textarea
             ref={field}
             className="composer__field"
-            data-testid="say"
+            data-testid="message-field"
             aria-label="Your message"
             aria-describedby={hint}
             dir="auto"
@@ -96,11 +96,11 @@ export function MessageForm({ me, people, past, mute, connected, pending, answer
             }}
           />
           <div className="composer__row">
-            <label className="composer__tools say__to">
-              <span className="say__to-label">To</span>
-              <select className="select" data-testid="to" value={people.includes(to) ? to : ""} onChange={(event) => setTo(event.target.value)}>
+            <label className="composer__tools message-form__to">
+              <span className="message-form__to-label">To</span>
+              <select className="select" data-testid="recipient" value={participants.includes(to) ? to : ""} onChange={(event) => setTo(event.target.value)}>
                 <option value="">everyone</option>
-                {people.filter((one) => one !== me).map((one) => <option key={one} value={one}>{plain(one)}</option>)}
+                {participants.filter((one) => one !== me).map((one) => <option key={one} value={one}>{plain(one)}</option>)}
               </select>
             </label>
             <button type="submit" className="round-button" data-testid="send" aria-label="Send" title="Send" disabled={!ready}><SendIcon /></button>

@@ -22,8 +22,8 @@ import { ParticipantBar } from "./ParticipantBar"
 
 interface Props {
   session: SpaceSession
-  /** Leave the space; `why` is the reason if the gateway closed the connection. */
-  onLeave: (why: string | null) => void
+  /** Leave the space; `reason` is set if the gateway closed the connection. */
+  onLeave: (reason: string | null) => void
 }
 
 /** The scroll target: a pane, and a row in it. */
@@ -45,7 +45,7 @@ export function RoomView({ session, onLeave }: Props) {
   const [folds, setFolds] = useState<Folds>(new Map())
   const [goal, setGoal] = useState<Goal | null>(null)
   const [pendingSeq, setPendingSeq] = useState<number | null>(null)
-  const [answering, setAnswering] = useState<EnvelopeItem | null>(null)
+  const [replyTo, setReplyTo] = useState<EnvelopeItem | null>(null)
   const panes = useRef<HTMLDivElement>(null)
 
   useEffect(() => {
@@ -106,25 +106,25 @@ export function RoomView({ session, onLeave }: Props) {
     () => ({
       me, live, skew: -skew, colourOf, show,
       mayCancel: mayProbablySend(capabilities, CANCEL),
-      mayAsk: mayProbablySend(capabilities, REQUEST),
+      mayRequest: mayProbablySend(capabilities, REQUEST),
       mayChat: mayProbablySend(capabilities, "chat"),
       toggle: (key, open) => setFolds((now) => new Map(now).set(key, open)),
       cancel: (context) => session.cancel(context),
       approve: (item) => session.approve(item),
-      refuse: (item) => session.refuse(item),
-      reply: setAnswering,
+      reject: (item) => session.reject(item),
+      reply: setReplyTo,
     }),
     [me, live, skew, colourOf, show, capabilities, session],
   )
 
-  const lanes = [...fold.lanes.values()].filter((lane) => lane.works && !settled.without.has(lane.id))
+  const lanes = [...fold.lanes.values()].filter((lane) => lane.hasActivity && !settled.without.has(lane.id))
   const shown = settled.view === "main" ? [] : lanes
   const participantIds = useMemo(() => {
-    const all = new Set(state.people.map(({ id }) => id))
+    const all = new Set(state.participants.map(({ id }) => id))
     for (const id of fold.lanes.keys()) if (!id.startsWith("system:")) all.add(id)
     return [...all].toSorted((a, b) => a.localeCompare(b))
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the lanes grow in place
-  }, [state.people, fold, fold.lanes.size])
+  }, [state.participants, fold, fold.lanes.size])
   for (const id of participantIds) colourOf(id)
   const filtered = filter.hidden.size + filter.without.size + (filter.text === "" ? 0 : 1)
 
@@ -142,8 +142,8 @@ export function RoomView({ session, onLeave }: Props) {
               <button type="button" className="icon-button" data-testid="leave" aria-label="Leave the space" title="Leave" onClick={() => onLeave(null)}><LeaveIcon /></button>
             </div>
           </header>
-          {filtering && <Filters filter={filter} people={participantIds} onFilter={change} />}
-          <ParticipantBar people={state.people} lanes={shown} colourOf={colourOf} onPane={scrollToPane} />
+          {filtering && <Filters filter={filter} participants={participantIds} onFilter={change} />}
+          <ParticipantBar participants={state.participants} lanes={shown} colourOf={colourOf} onPane={scrollToPane} />
           <Banner phase={state.phase} problem={state.problem} onDismiss={() => session.dismiss()} />
           <main className="panes" ref={panes} data-testid="panes">
             <ConversationPane
@@ -157,13 +157,13 @@ export function RoomView({ session, onLeave }: Props) {
               foot={
                 <MessageForm
                   me={me}
-                  people={state.people.filter(({ present }) => present).map(({ id }) => id)}
+                  participants={state.participants.filter(({ present }) => present).map(({ id }) => id)}
                   past={!live}
-                  mute={me !== null && !room.mayChat}
+                  readOnly={me !== null && !room.mayChat}
                   connected={me !== null}
                   pending={state.pending}
-                  answering={answering}
-                  onAnswering={setAnswering}
+                  replyTo={replyTo}
+                  onReplyTo={setReplyTo}
                   onSend={(text, more) => session.sendMessage(text, more)}
                   onDiscard={(id) => session.discard(id)}
                   onLive={() => session.live()}
@@ -202,7 +202,7 @@ function Banner({ phase, problem, onDismiss }: { phase: string; problem: string 
   if (phase === "reconnecting") return <p className="banner" data-testid="banner" role="status">The connection was lost. Reconnecting; nothing will be missing.</p>
   if (problem === null) return null
   return (
-    <p className="banner banner--grave" data-testid="banner" role="alert">
+    <p className="banner banner--error" data-testid="banner" role="alert">
       <span dir="auto">{visible(problem)}</span>
       {phase === "open" && <button type="button" className="text-button" onClick={onDismiss}>OK</button>}
     </p>
@@ -212,6 +212,6 @@ function Banner({ phase, problem, onDismiss }: { phase: string; problem: string 
 /** Announcements for screen readers: messages of the conversation, not every thought. */
 function RoomAnnouncer({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
   const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "envelope" && familyOf(one.envelope.kind) === "chat") : undefined
-  const words = last?.type === "envelope" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(textOf(last.envelope)).slice(0, 200)}` : ""
-  return <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">{state.phase === "open" ? words : ""}</div>
+  const text = last?.type === "envelope" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(textOf(last.envelope)).slice(0, 200)}` : ""
+  return <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">{state.phase === "open" ? text : ""}</div>
 }

@@ -7,10 +7,10 @@ import { StopFollowingContext, useFollowEnd } from "../chat/followEnd"
 import { DownIcon } from "../shell/icons"
 import type { Row } from "./rows"
 
-const GROUP = 24
+const GROUP_SIZE = 24
 /** The margin around the visible area in which rows are rendered. */
-const AROUND = "900px 0px"
-const GUESS = 52
+const RENDER_MARGIN = "900px 0px"
+const ESTIMATED_ROW_HEIGHT = 52
 
 export interface Target {
   key: string
@@ -34,26 +34,26 @@ export function RowList({ rows, label, target, draw, before, empty }: Props) {
   const watch = useNearViewport(box)
   const groups = useMemo(() => {
     const made: Row[][] = []
-    for (let from = 0; from < rows.length; from += GROUP) made.push(rows.slice(from, from + GROUP))
+    for (let from = 0; from < rows.length; from += GROUP_SIZE) made.push(rows.slice(from, from + GROUP_SIZE))
     return made
   }, [rows])
 
-  const wanted = target === null ? -1 : rows.findIndex((row) => row.key === target.key)
+  const targetIndex = target === null ? -1 : rows.findIndex((row) => row.key === target.key)
   const lastTurn = useRef(0)
   const turn = target?.turn ?? 0
   useLayoutEffect(() => {
-    if (wanted < 0 || lastTurn.current === turn) return
+    if (targetIndex < 0 || lastTurn.current === turn) return
     const row = box.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(target?.key ?? "")}"]`)
     if (!row) return
     lastTurn.current = turn
     stopFollowing()
     row.scrollIntoView({ block: "center", inline: "nearest" })
     row.focus({ preventScroll: true })
-    row.classList.remove("row--found")
+    row.classList.remove("row--target")
     // Forces a reflow, so that the animation starts again on the same row.
     void row.offsetWidth
-    row.classList.add("row--found")
-  }, [wanted, turn, target?.key, box, stopFollowing])
+    row.classList.add("row--target")
+  }, [targetIndex, turn, target?.key, box, stopFollowing])
 
   return (
     <StopFollowingContext value={stopFollowing}>
@@ -64,7 +64,7 @@ export function RowList({ rows, label, target, draw, before, empty }: Props) {
             {rows.length === 0 ? empty : (
               <div role="list" aria-label={label}>
                 {groups.map((group, index) => (
-                  <Group key={index} rows={group} draw={draw} watch={watch} first={index >= groups.length - 3} forced={wanted >= 0 && Math.floor(wanted / GROUP) === index} />
+                  <Group key={index} rows={group} draw={draw} watch={watch} first={index >= groups.length - 3} forced={targetIndex >= 0 && Math.floor(targetIndex / GROUP_SIZE) === index} />
                 ))}
               </div>
             )}
@@ -95,7 +95,7 @@ function useNearViewport(box: RefObject<HTMLElement | null>): Watch {
         (entries) => {
           for (const entry of entries) callbacks.get(entry.target)?.(entry.isIntersecting, entry.boundingClientRect.height)
         },
-        { root: box.current, rootMargin: AROUND },
+        { root: box.current, rootMargin: RENDER_MARGIN },
       )
       callbacks.set(element, onChange)
       observer.observe(element)
@@ -130,7 +130,7 @@ const Group = memo(
   function Group({ rows, draw, watch, first, forced }: GroupProps) {
     const element = useRef<HTMLDivElement>(null)
     const [near, setNear] = useState(first)
-    const height = useRef(rows.length * GUESS)
+    const height = useRef(rows.length * ESTIMATED_ROW_HEIGHT)
     useEffect(() => {
       const group = element.current
       if (!group) return

@@ -1,4 +1,4 @@
-// The timeline of a space: drag it, step through it, play it, or return to the present.
+// The timeline of a space: drag it, step throundedHead it, play it, or return to the present.
 import { useMemo } from "react"
 
 import type { Envelope } from "./envelope"
@@ -23,7 +23,7 @@ interface Props {
   onSpeed: (speed: Speed) => void
 }
 
-const MOST_BARS = 120
+const MAX_BARS = 120
 
 export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay, onPause, onLive, onSpeed }: Props) {
   const at = Math.min(seqAt(scrub, head), Math.max(head, 1))
@@ -41,7 +41,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
         </select>
       </label>
       <div className="scrubber__track">
-        <Picture list={list} head={head} length={list.length} />
+        <ActivityBars list={list} head={head} length={list.length} />
         <input
           type="range"
           className="scrubber__range"
@@ -61,7 +61,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
           }}
         />
       </div>
-      <span className="scrubber__place" data-testid="place">
+      <span className="scrubber__position" data-testid="position">
         {live ? null : <Timestamp ts={now} />}
         <span className="scrubber__number">{at} / {head}</span>
       </span>
@@ -73,17 +73,17 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
 }
 
 /** The activity over time. Rendered again only when the list has grown by a step, not with every envelope. */
-function Picture({ list, head, length }: { list: readonly Envelope[]; head: number; length: number }) {
+function ActivityBars({ list, head, length }: { list: readonly Envelope[]; head: number; length: number }) {
   const { colourOf } = useRoom()
   const first = list[0]?.seq ?? 0
-  const count = Math.min(MOST_BARS, Math.max(head, 12))
-  const step = Math.max(1, Math.floor(head / MOST_BARS / 2))
-  const rough = Math.max(count, Math.ceil(head / step) * step)
+  const count = Math.min(MAX_BARS, Math.max(head, 12))
+  const step = Math.max(1, Math.floor(head / MAX_BARS / 2))
+  const roundedHead = Math.max(count, Math.ceil(head / step) * step)
   // eslint-disable-next-line react-hooks/exhaustive-deps -- the list grows in place
-  const drawn = useMemo(() => activityBars(list, rough, count), [list, first, rough, count, Math.floor(length / step)])
+  const bars = useMemo(() => activityBars(list, roundedHead, count), [list, first, roundedHead, count, Math.floor(length / step)])
   return (
-    <svg className="scrubber__picture" viewBox={`0 0 ${count} 20`} preserveAspectRatio="none" aria-hidden="true">
-      {drawn.map((bar, index) =>
+    <svg className="scrubber__bars" viewBox={`0 0 ${count} 20`} preserveAspectRatio="none" aria-hidden="true">
+      {bars.map((bar, index) =>
         bar.who === null ? null : (
           <rect key={index} data-colour={colourOf(bar.who)} x={index + 0.12} width={0.76} y={19 - bar.height * 17} height={bar.height * 17 + 1} />
         ),

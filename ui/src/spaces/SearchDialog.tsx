@@ -1,7 +1,7 @@
 // Search in all messages of a space. A result scrolls to its place.
 import { useEffect, useRef, useState } from "react"
 
-import { ApiError } from "../api/client"
+import { errorMessage } from "../api/client"
 import { Dialog } from "../shell/Dialog"
 import { CloseIcon, SearchIcon } from "../shell/icons"
 import { useDebounced } from "../shell/useDebounced"
@@ -22,7 +22,7 @@ interface Shown extends SearchResults {
 }
 
 const NONE: Shown = { query: "", hits: [], more: false, before: null }
-const errorMessage = (error: unknown) => (error instanceof ApiError ? error.message : "The search failed.")
+const SEARCH_FAILED = "The search failed."
 
 export function SearchDialog({ search, onShow, onClose }: Props) {
   const [query, setQuery] = useState("")
@@ -43,7 +43,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
       (answer) => { setResults({ query: settled, ...answer }); setBusy(false) },
       (error: unknown) => {
         if (abort.signal.aborted) return
-        setResults({ ...NONE, query: settled, problem: errorMessage(error) })
+        setResults({ ...NONE, query: settled, problem: errorMessage(error, SEARCH_FAILED) })
         setBusy(false)
       },
     )
@@ -54,37 +54,37 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
     setBusy(true)
     search(results.query, results.before, new AbortController().signal).then(
       (answer) => { setResults({ ...results, ...answer, hits: [...results.hits, ...answer.hits] }); setBusy(false) },
-      (error: unknown) => { setResults({ ...results, problem: errorMessage(error) }); setBusy(false) },
+      (error: unknown) => { setResults({ ...results, problem: errorMessage(error, SEARCH_FAILED) }); setBusy(false) },
     )
   }
 
   return (
-    <Dialog className="dialog finder" label="Search the space" onClose={onClose}>
-      <div className="finder__inner" data-testid="finder">
-        <div className="finder__head">
-          <label className="search finder__field">
+    <Dialog className="dialog search-dialog" label="Search the space" onClose={onClose}>
+      <div className="search-dialog__inner" data-testid="search-dialog">
+        <div className="search-dialog__head">
+          <label className="search search-dialog__field">
             <SearchIcon />
             <span className="visually-hidden">Search all messages</span>
             <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder="Search all messages" dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
           </label>
           <button type="button" className="icon-button" aria-label="Close the search" onClick={onClose}><CloseIcon /></button>
         </div>
-        <div className="finder__found" aria-busy={busy} role="status">
+        <div className="search-dialog__results" aria-busy={busy} role="status">
           {results.problem !== undefined && <p className="form-error">{results.problem}</p>}
-          {results.query !== "" && !busy && results.hits.length === 0 && results.problem === undefined && <p className="side__empty">Nothing found.</p>}
+          {results.query !== "" && !busy && results.hits.length === 0 && results.problem === undefined && <p className="sidebar__empty">No results.</p>}
           {results.hits.length > 0 && (
-            <ul className="finder__list">
+            <ul className="search-dialog__list">
               {results.hits.map(({ envelope, snippet }) => (
                 <li key={envelope.seq}>
-                  <button type="button" className="finder__one" data-testid="found" onClick={() => onShow(envelope.seq)}>
-                    <span className="finder__by"><ParticipantName id={envelope.from} small /><span className="step__label">{plain(envelope.kind)}</span><Timestamp ts={envelope.ts} full /></span>
-                    <span className="finder__words" dir="auto">{highlighted(snippet || textOf(envelope).slice(0, 300), results.query)}</span>
+                  <button type="button" className="search-dialog__hit" data-testid="search-hit" onClick={() => onShow(envelope.seq)}>
+                    <span className="search-dialog__sender"><ParticipantName id={envelope.from} small /><span className="step__label">{plain(envelope.kind)}</span><Timestamp ts={envelope.ts} full /></span>
+                    <span className="search-dialog__snippet" dir="auto">{highlighted(snippet || textOf(envelope).slice(0, 300), results.query)}</span>
                   </button>
                 </li>
               ))}
             </ul>
           )}
-          {results.more && <button type="button" className="text-button side__more" disabled={busy} onClick={more}>{busy ? "Loading…" : "Show earlier results"}</button>}
+          {results.more && <button type="button" className="text-button sidebar__more" disabled={busy} onClick={more}>{busy ? "Loading…" : "Show earlier results"}</button>}
         </div>
       </div>
     </Dialog>

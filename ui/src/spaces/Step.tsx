@@ -24,13 +24,13 @@ import { Timestamp, Flags, Confidence, ParticipantName } from "./badges"
 /** An envelope in a lane. The sender is shown only if it is not the owner of the lane. */
 export function Step({ item, owner, expanded }: { item: EnvelopeItem; owner: string; expanded: boolean }) {
   const { envelope } = item
-  const guest = envelope.from !== owner && envelope.from !== GATEWAY
+  const isGuest = envelope.from !== owner && envelope.from !== GATEWAY
   return (
     <article className={`step step--${familyOf(envelope.kind)}`} data-kind={envelope.kind} data-testid="step" data-compressed={item.compressed !== null}>
-      {(guest || item.answers) && (
-        <p className="step__by">
-          {guest && <ParticipantName id={envelope.from} small />}
-          {item.answers && item.context && <ReplyReference item={item.answers} />}
+      {(isGuest || item.repliesTo) && (
+        <p className="step__sender">
+          {isGuest && <ParticipantName id={envelope.from} small />}
+          {item.repliesTo && item.context && <ReplyReference item={item.repliesTo} />}
         </p>
       )}
       <Body item={item} quiet={item.context === null} />
@@ -53,9 +53,9 @@ function Body({ item, quiet }: { item: EnvelopeItem; quiet: boolean }) {
     case CONCLUSION: return <Conclusion envelope={envelope} />
     case CANCEL: return <Cancelled envelope={envelope} />
     case REQUEST: return <Request item={item} />
-    case PROPOSAL: return quiet ? <Echo item={item} /> : <Proposal item={item} />
+    case PROPOSAL: return quiet ? <MessageLink item={item} /> : <Proposal item={item} />
     case RESPONSE: return <Response envelope={envelope} />
-    case "chat": return quiet ? <Echo item={item} /> : <div className="step__chat"><Markdown text={textOf(envelope)} /></div>
+    case "chat": return quiet ? <MessageLink item={item} /> : <div className="step__chat"><Markdown text={textOf(envelope)} /></div>
   }
   if (familyOf(envelope.kind) === "reasoning") {
     const confidence = confidenceOf(envelope.payload)
@@ -70,15 +70,15 @@ function Body({ item, quiet }: { item: EnvelopeItem; quiet: boolean }) {
   return <Notice envelope={envelope} />
 }
 
-const Erased = () => <p className="step__nothing" data-testid="erased">(erased)</p>
+const Erased = () => <p className="step__empty" data-testid="erased">(erased)</p>
 
 const Label = ({ children }: { children: ReactNode }) => <span className="step__label">{children}</span>
 
 /** The text of an envelope; if it has none, its payload. */
 function EnvelopeText({ envelope }: { envelope: Envelope }) {
-  const words = textOf(envelope)
-  if (words !== "") return <LongText text={words} />
-  return Object.keys(envelope.payload).length > 0 ? <Value value={envelope.payload as Json} /> : <p className="step__nothing">(no text)</p>
+  const text = textOf(envelope)
+  if (text !== "") return <LongText text={text} />
+  return Object.keys(envelope.payload).length > 0 ? <Value value={envelope.payload as Json} /> : <p className="step__empty">(no text)</p>
 }
 
 function Value({ value }: { value: Json | undefined }) {
@@ -113,18 +113,18 @@ function Questions({ envelope }: { envelope: Envelope }) {
   )
 }
 
-const GRAVE = /^(critical|high|severe|error|fatal|blocker)$/i
-const MIDDLE = /^(medium|moderate|warning|warn)$/i
+const SEVERE = /^(critical|high|severe|error|fatal|blocker)$/i
+const MODERATE = /^(medium|moderate|warning|warn)$/i
 
 function Observation({ envelope }: { envelope: Envelope }) {
   const severity = textAt(envelope.payload, "severity")
   const components = textsAt(envelope.payload, "components")
-  const grade = severity === undefined ? "" : GRAVE.test(severity) ? "grave" : MIDDLE.test(severity) ? "care" : "plain"
+  const level = severity === undefined ? "" : SEVERE.test(severity) ? "severe" : MODERATE.test(severity) ? "moderate" : "plain"
   return (
     <>
       <span className="step__head">
         <Label>Observation</Label>
-        {severity !== undefined && <span className={`chip chip--${grade}`} data-testid="severity">{plain(severity)}</span>}
+        {severity !== undefined && <span className={`chip chip--${level}`} data-testid="severity">{plain(severity)}</span>}
         {components.map((one, index) => <span key={index} className="chip" dir="auto">{plain(one)}</span>)}
       </span>
       <EnvelopeText envelope={envelope} />
@@ -151,7 +151,7 @@ function Conclusion({ envelope }: { envelope: Envelope }) {
   const { payload } = envelope
   const confidence = confidenceOf(payload)
   const decision = textAt(payload, "decision")
-  const words = textOf(envelope)
+  const text = textOf(envelope)
   const recommendation = textAt(payload, "recommendation")
   return (
     <div className="step__conclusion">
@@ -159,11 +159,11 @@ function Conclusion({ envelope }: { envelope: Envelope }) {
         <Label>{payload["cancelled"] === true ? "Cancelled" : "Conclusion"}</Label>
         {confidence !== undefined && <Confidence confidence={confidence} range={uncertaintyOf(payload)} />}
       </span>
-      {words !== "" && <LongText text={words} />}
-      {decision !== undefined && decision !== words && <Details name="Decision" value={decision} />}
+      {text !== "" && <LongText text={text} />}
+      {decision !== undefined && decision !== text && <Details name="Decision" value={decision} />}
       <Details name="Key factors" value={payload["key_factors"]} />
-      {recommendation !== words && <Details name="Recommendation" value={recommendation} />}
-      {words === "" && decision === undefined && <p className="step__nothing">The reasoning ended.</p>}
+      {recommendation !== text && <Details name="Recommendation" value={recommendation} />}
+      {text === "" && decision === undefined && <p className="step__empty">The reasoning ended.</p>}
     </div>
   )
 }
@@ -178,7 +178,7 @@ function Cancelled({ envelope }: { envelope: Envelope }) {
   )
 }
 
-const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", "given-up": "Cancelled", none: "Sent" }
+const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", cancelled: "Cancelled", sent: "Sent" }
 
 /** A request: recipients, arguments and response. */
 function Request({ item }: { item: EnvelopeItem }) {
@@ -214,7 +214,7 @@ function Request({ item }: { item: EnvelopeItem }) {
 const STATES = { open: "Open", fulfilled: "Approved", rejected: "Rejected", withdrawn: "Withdrawn" }
 
 function Proposal({ item }: { item: EnvelopeItem }) {
-  const { me, live, mayAsk, approve, refuse } = useRoom()
+  const { me, live, mayRequest, approve, reject } = useRoom()
   const { envelope, proposal } = item
   if (!proposal) return null
   const mine = envelope.from === me
@@ -223,21 +223,21 @@ function Proposal({ item }: { item: EnvelopeItem }) {
   return (
     <div className="proposal" data-testid="proposal" data-status={proposal.status}>
       <div className="proposal__head">
-        <Label>Proposes</Label>
+        <Label>Proposal</Label>
         <span className="call__name" dir="auto">{plain(toolOf(envelope))}</span>
         <span className={`chip chip--${proposal.status}`}>{STATES[proposal.status]}</span>
       </div>
       <Value value={argumentsOf(envelope)} />
       {proposal.by && (
-        <p className="proposal__by">
+        <p className="proposal__outcome">
           {/* One element, because the parts of a flex line are spaced apart. */}
           <span>{STATES[proposal.status]} by <ParticipantName id={proposal.by.from} small />{reason !== undefined && <>: <bdi>{visible(reason)}</bdi></>}</span>
         </p>
       )}
       {proposal.status === "open" && live && (mine || addressed) && (
-        <div className="proposal__acts">
-          {mayAsk && !mine && <button type="button" className="button button--small button--first" data-testid="approve" onClick={() => approve(item)}>Approve</button>}
-          <button type="button" className="button button--small" data-testid="refuse" onClick={() => refuse(item)}>{mine ? "Withdraw" : "Reject"}</button>
+        <div className="proposal__actions">
+          {mayRequest && !mine && <button type="button" className="button button--small button--first" data-testid="approve" onClick={() => approve(item)}>Approve</button>}
+          <button type="button" className="button button--small" data-testid="reject" onClick={() => reject(item)}>{mine ? "Withdraw" : "Reject"}</button>
         </div>
       )}
     </div>
@@ -257,13 +257,13 @@ function Response({ envelope }: { envelope: Envelope }) {
 const withoutMarkdown = (text: string) => preview(text.slice(0, 600).replace(/[*`#>|]+|^[-+] /gm, ""))
 
 /** In a lane, a message of the conversation is one line that links to it. */
-function Echo({ item }: { item: EnvelopeItem }) {
+function MessageLink({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
-    <button type="button" className="echo" data-testid="echo" onClick={() => show(item)}>
-      <span className="step__label">{item.proposal ? "Proposes" : "Says"}</span>{" "}
+    <button type="button" className="message-link" data-testid="message-link" onClick={() => show(item)}>
+      <span className="step__label">{item.proposal ? "Proposal" : "Message"}</span>{" "}
       {item.proposal && <span className={`chip chip--${item.proposal.status}`}>{STATES[item.proposal.status]}</span>}{" "}
-      <span className="echo__words" dir="auto">{item.envelope.erased ? "(erased)" : plain(item.proposal ? toolOf(item.envelope) : withoutMarkdown(textOf(item.envelope)))}</span>
+      <span className="message-link__text" dir="auto">{item.envelope.erased ? "(erased)" : plain(item.proposal ? toolOf(item.envelope) : withoutMarkdown(textOf(item.envelope)))}</span>
     </button>
   )
 }
@@ -271,7 +271,7 @@ function Echo({ item }: { item: EnvelopeItem }) {
 export function ReplyReference({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
-    <button type="button" className="answering" onClick={() => show(item)}>
+    <button type="button" className="reply-reference" onClick={() => show(item)}>
       <span aria-hidden="true">↩ </span><span className="visually-hidden">In reply to </span>
       <bdi>{plain(item.envelope.from)}</bdi>: <span dir="auto">{item.envelope.erased ? "(erased)" : plain(withoutMarkdown(textOf(item.envelope)) || toolOf(item.envelope))}</span>
     </button>
@@ -300,13 +300,13 @@ export function Message({ item }: { item: EnvelopeItem }) {
         {envelope.to.length > 0 && <span className="message__to">only to {envelope.to.map((id) => <ParticipantName key={id} id={id} small />)}</span>}
         <Timestamp ts={envelope.ts} />
       </header>
-      {item.answers && item.from.length === 0 && <ReplyReference item={item.answers} />}
+      {item.repliesTo && item.origins.length === 0 && <ReplyReference item={item.repliesTo} />}
       {envelope.erased ? <Erased /> : <div className="message__text" dir="auto"><Markdown text={textOf(envelope)} /></div>}
       <Flags flags={envelope.flags} />
       <footer className="message__foot">
-        {item.from.map((context) => (
-          <button key={context.key} type="button" className="text-button message__why" data-testid="why" title={plain(titleOf(context))} onClick={() => show(context)}>
-            How it came to this
+        {item.origins.map((context) => (
+          <button key={context.key} type="button" className="text-button message__reasoning" data-testid="to-reasoning" title={plain(titleOf(context))} onClick={() => show(context)}>
+            Go to reasoning
           </button>
         ))}
         {live && mayChat && envelope.from !== me && <button type="button" className="quiet-button message__reply" data-testid="reply" onClick={() => reply(item)}>Reply</button>}
@@ -319,15 +319,15 @@ export function Message({ item }: { item: EnvelopeItem }) {
 export function ActionMessage({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
-    <article className="message message--act" data-testid="act">
+    <article className="message message--action" data-testid="action-message">
       <header className="message__head">
         <ParticipantName id={item.envelope.from} />
         <Timestamp ts={item.envelope.ts} />
       </header>
       <Body item={item} quiet={false} />
       <Flags flags={flagsOf(item)} />
-      {item.from.map((context) => (
-        <button key={context.key} type="button" className="text-button message__why" data-testid="why" onClick={() => show(context)}>How it came to this</button>
+      {item.origins.map((context) => (
+        <button key={context.key} type="button" className="text-button message__reasoning" data-testid="to-reasoning" onClick={() => show(context)}>Go to reasoning</button>
       ))}
     </article>
   )
@@ -337,7 +337,7 @@ export function ActionMessage({ item }: { item: EnvelopeItem }) {
 export function Notice({ envelope, more = [] }: { envelope: Envelope; more?: readonly EnvelopeItem[] }) {
   return (
     <p className="notice" data-testid="notice" data-kind={envelope.kind}>
-      {envelope.erased ? <span className="step__nothing" data-testid="erased">(erased)</span> : envelope.kind === PRESENCE ? presenceText([...more.map((one) => one.envelope), envelope]) : noticeText(envelope)}
+      {envelope.erased ? <span className="step__empty" data-testid="erased">(erased)</span> : envelope.kind === PRESENCE ? presenceText([...more.map((one) => one.envelope), envelope]) : noticeText(envelope)}
     </p>
   )
 }
@@ -367,8 +367,8 @@ function noticeText(envelope: Envelope): ReactNode {
     case "space/kick": return <>{by} removed {participantName(payload["participant_id"])} from the space{why}</>
     case CANCEL: return <>{by} cancelled a reasoning context{why}</>
   }
-  const words = textOf(envelope)
-  return <>{by} · <code dir="ltr">{plain(kind)}</code>{words !== "" && <>: <span dir="auto">{visible(words.slice(0, 500))}</span></>}</>
+  const text = textOf(envelope)
+  return <>{by} · <code dir="ltr">{plain(kind)}</code>{text !== "" && <>: <span dir="auto">{visible(text.slice(0, 500))}</span></>}</>
 }
 
 function grantedKinds(value: Json | undefined): string {

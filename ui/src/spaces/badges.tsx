@@ -12,10 +12,10 @@ const initial = (who: string) => (/[\p{L}\p{N}]/u.exec(who)?.[0] ?? "?").toUpper
 export function ParticipantName({ id, small = false }: { id: string; small?: boolean }) {
   const { colourOf, me } = useRoom()
   return (
-    <span className={small ? "who who--small" : "who"} data-colour={colourOf(id)}>
-      <span className="who__mark" aria-hidden="true">{initial(id)}</span>
-      <bdi className="who__name">{plain(id)}</bdi>
-      {id === me && <span className="who__you">you</span>}
+    <span className={small ? "participant participant--small" : "participant"} data-colour={colourOf(id)}>
+      <span className="participant__initial" aria-hidden="true">{initial(id)}</span>
+      <bdi className="participant__name">{plain(id)}</bdi>
+      {id === me && <span className="participant__you">you</span>}
     </span>
   )
 }
@@ -41,13 +41,13 @@ export function StatusMark({ context }: { context: Context }) {
 export const percent = (share: number) => `${Math.round(share * 100)} %`
 
 export function Confidence({ confidence, range }: { confidence: number; range?: Range | undefined }) {
-  const words = `${percent(confidence)} sure${range ? `, between ${percent(range.low)} and ${percent(range.high)}${range.source ? ` (${plain(range.source)})` : ""}` : ""}`
+  const description = `${percent(confidence)} sure${range ? `, between ${percent(range.low)} and ${percent(range.high)}${range.source ? ` (${plain(range.source)})` : ""}` : ""}`
   return (
-    <span className="sure" title={words} data-testid="confidence">
-      <svg className="sure__bar" viewBox="0 0 40 6" width="40" height="6" preserveAspectRatio="none" aria-hidden="true">
-        <rect className="sure__ground" width="40" height="6" rx="3" />
-        {range && <rect className="sure__range" x={range.low * 40} width={Math.max((range.high - range.low) * 40, 1)} height="6" />}
-        <rect className="sure__share" width={confidence * 40} height="6" rx="3" />
+    <span className="confidence" title={description} data-testid="confidence">
+      <svg className="confidence__bar" viewBox="0 0 40 6" width="40" height="6" preserveAspectRatio="none" aria-hidden="true">
+        <rect className="confidence__ground" width="40" height="6" rx="3" />
+        {range && <rect className="confidence__range" x={range.low * 40} width={Math.max((range.high - range.low) * 40, 1)} height="6" />}
+        <rect className="confidence__share" width={confidence * 40} height="6" rx="3" />
       </svg>
       {percent(confidence)}<span className="visually-hidden"> sure</span>
     </span>
@@ -68,10 +68,13 @@ export const contextDuration = (context: Context, now: number) => formatDuration
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" })
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" })
 
+/** Whether the time is known and within the range of Date (ECMAScript, "Time Values and Time Range"). */
+const isTime = (ts: number) => ts > 0 && ts <= 8.64e15
+
 export function Timestamp({ ts, full = false }: { ts: number; full?: boolean }) {
-  if (ts <= 0 || ts > 8.64e15) return null
+  if (!isTime(ts)) return null
   const when = new Date(ts)
-  return <time className="at" dateTime={when.toISOString()} title={day.format(when)}>{(full ? day : clock).format(when)}</time>
+  return <time className="timestamp" dateTime={when.toISOString()} title={day.format(when)}>{(full ? day : clock).format(when)}</time>
 }
 
-export const formatTime = (ts: number) => (ts > 0 && ts <= 8.64e15 ? day.format(new Date(ts)) : "")
+export const formatTime = (ts: number) => (isTime(ts) ? day.format(new Date(ts)) : "")

@@ -7,7 +7,7 @@ import { Fold } from "./fold"
 import { ALL, laneRows, mainRows, searchableText, titleOf } from "./rows"
 
 describe("an envelope", () => {
-  it("is read from anything without harm", () => {
+  it("is read from any value without an exception", () => {
     fc.assert(
       fc.property(fc.anything(), fc.string(), fc.jsonValue(), (value, text, payload) => {
         readFrame(text)
@@ -24,7 +24,7 @@ describe("an envelope", () => {
     )
   })
 
-  it("has the gateway's flags, as far as they are some", () => {
+  it("has the gateway's flags that are valid", () => {
     const flagged = (flags: unknown) => readEnvelope({ kind: "chat", flags })?.flags
     expect(flagged([{ code: "after_end", message: "context 'r' has ended", more: 1 }, { code: 7, message: "x" }, "x", null])).toEqual([
       { code: "after_end", message: "context 'r' has ended" },
@@ -32,7 +32,7 @@ describe("an envelope", () => {
     expect([flagged(undefined), flagged("x"), flagged({ code: "a", message: "b" })]).toEqual([[], [], []])
   })
 
-  it("has its text under several names", () => {
+  it("has its text in one of several fields", () => {
     const words = (kind: string, payload: object) => textOf({ kind, payload: payload as never })
     expect(words("chat", { text: "a", message: "b" })).toBe("a")
     expect(words("reasoning/thought", { content: "a" })).toBe("a")
@@ -43,7 +43,7 @@ describe("an envelope", () => {
     expect(words("reasoning/start", { message: 7 })).toBe("")
   })
 
-  it("is as sure as a number from 0 to 1", () => {
+  it("has a confidence if it is a number from 0 to 1", () => {
     expect([confidenceOf({ confidence: 0 }), confidenceOf({ metadata: { confidence: 1 } }), confidenceOf({ confidence: 7 }), confidenceOf({})]).toEqual([0, 1, undefined, undefined])
     expect(uncertaintyOf({ uncertainty: { low: 0.2, high: 0.4, source: "tests" } })).toEqual({ low: 0.2, high: 0.4, source: "tests" })
     expect(uncertaintyOf({ uncertainty: { low: 0.5, high: 0.4 } })).toBeUndefined()

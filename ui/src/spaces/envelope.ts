@@ -27,6 +27,9 @@ export interface Envelope {
   erased: boolean
 }
 
+/** The dialect in which the page reads and writes envelopes. */
+export const DIALECT = "mew/v0.4"
+
 export const GATEWAY = "system:gateway"
 
 export const START = "reasoning/start"
@@ -39,7 +42,7 @@ export const WITHDRAW = "mcp/withdraw"
 export const REJECT = "mcp/reject"
 export const PRESENCE = "system/presence"
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
+export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
 const texts = (value: unknown): string[] =>
@@ -85,20 +88,21 @@ export function readFrame(text: string): Envelope | null {
 
 export const familyOf = (kind: string) => kind.slice(0, kind.indexOf("/") < 0 ? undefined : kind.indexOf("/"))
 
-const WORDS: Record<string, readonly string[]> = {
+/** The fields in which the text of an envelope may be, as in the gateway's table (`envelopes/kinds.py`). */
+const TEXT_FIELDS: Record<string, readonly string[]> = {
   chat: ["text", "message", "content"],
   "reasoning/question": ["message", "content", "questions"],
   "reasoning/hypothesis": ["hypothesis", "message", "content"],
   "system/error": ["message", "error"],
 }
-const ANY = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
+const COMMON_TEXT_FIELDS = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
 
 /** Look up an own property, for names that come from outside (`constructor` is not found). */
 export const ownEntry = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
 
 /** The text of an envelope, wherever the sender put it; empty if there is none. */
 export function textOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): string {
-  for (const name of ownEntry(WORDS, kind) ?? ANY) {
+  for (const name of ownEntry(TEXT_FIELDS, kind) ?? COMMON_TEXT_FIELDS) {
     const value = payload[name]
     if (typeof value === "string" && value !== "") return value
     const lines = Array.isArray(value) ? texts(value) : []

@@ -22,7 +22,7 @@ function itemAt(fold: Fold, seq: number): EnvelopeItem {
   return item
 }
 
-it("a thought, a word and a call carry their marks, and those of what came back", () => {
+it("a thought, a message and a call show their flags, and those of the response", () => {
   const fold = Fold.of([
     makeEnvelope({ seq: 1, id: "r", kind: "reasoning/start", flags: [{ code: "unknown_reference", message: "nothing is called 'x'" }] }),
     makeEnvelope({ seq: 2, kind: "reasoning/thought", context: "r", payload: { message: "Late." }, flags: [late, { code: "other", message: "more" }] }),

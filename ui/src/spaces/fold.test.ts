@@ -69,7 +69,7 @@ describe("the page and the gateway", () => {
 })
 
 describe("a fold", () => {
-  it("is the same in any pieces", () => {
+  it("is the same however the envelopes are batched", () => {
     fc.assert(
       fc.property(scripts, fc.nat(), (envelopes, cut) => {
         const at = envelopes.length === 0 ? 0 : cut % envelopes.length
@@ -82,7 +82,7 @@ describe("a fold", () => {
     )
   })
 
-  it("shows everything, in one place", () => {
+  it("shows each envelope exactly once", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
@@ -100,7 +100,7 @@ describe("a fold", () => {
     )
   })
 
-  it("counts what waits as what has no answer", () => {
+  it("counts requests and proposals without an outcome as waiting", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
@@ -114,7 +114,7 @@ describe("a fold", () => {
     )
   })
 
-  it("makes a row new when what it shows has changed", () => {
+  it("increments the revision of a row when its content changes", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = new Fold()
@@ -140,10 +140,10 @@ function shownFields(item: Item): string {
   return JSON.stringify([owner, start?.seq, status, confidence, count, waiting.size, conclusion?.seq, answer?.key, participants.length])
 }
 
-describe("what became of it", () => {
+describe("outcomes", () => {
   const fold = (...envelopes: Partial<Envelope>[]) => Fold.of(envelopes.map((one, index) => makeEnvelope({ seq: index + 1, ...one })))
 
-  it("a request waits until something comes back", () => {
+  it("a request waits until its response", () => {
     const requestFields = { id: "r1", kind: "mcp/request", from: "a", context: "s", payload: { method: "tools/call", params: { name: "scan" } } }
     const open = fold({ id: "s", kind: "reasoning/start", from: "a" }, requestFields)
     expect(open.context("s")?.waiting.size).toBe(1)
@@ -162,16 +162,16 @@ describe("what became of it", () => {
     }
   })
 
-  it("an answer leads to the reasoning that it came out of, by its trigger, its start or its label", () => {
+  it("an answer is linked to its reasoning by the trigger, the start or the label", () => {
     for (const about of ["q", "s"]) {
       const page = fold({ id: "q", from: "mara" }, { id: "s", kind: "reasoning/start", from: "a", correlation: ["q"] }, { kind: "reasoning/conclusion", from: "a", context: "s" }, { id: "x", from: "a", correlation: [about] })
       const answer = page.find(4)
-      expect(answer?.type === "envelope" && answer.from.map(({ path }) => path)).toEqual(["s"])
+      expect(answer?.type === "envelope" && answer.origins.map(({ path }) => path)).toEqual(["s"])
       expect(page.context("s")?.answer).toBe(answer)
     }
   })
 
-  it("a thought that stands for others takes them in", () => {
+  it("a thought that summarizes others hides them", () => {
     const page = fold(
       { id: "s", kind: "reasoning/start", from: "a" },
       { id: "t1", kind: "reasoning/thought", from: "a", context: "s" },
@@ -183,7 +183,7 @@ describe("what became of it", () => {
     expect(one?.type === "envelope" && one.compressed).toBe(whole)
   })
 
-  it("a history that begins in the middle is read", () => {
+  it("a history may begin in the middle", () => {
     const page = fold({ kind: "reasoning/thought", from: "a", context: "old/deep" }, { kind: "reasoning/conclusion", from: "a", context: "old/deep", payload: { message: "So." } }, { kind: "reasoning/conclusion", from: "b", context: "gone" })
     expect(page.context("old/deep")?.status).toBe("concluded")
     expect(page.context("gone")?.status).toBe("concluded")

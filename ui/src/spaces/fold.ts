@@ -8,15 +8,16 @@
 // Items are changed in place; `rev` is incremented with each change, and renderers compare it. Feeding one by one or
 // all at once, from the beginning or from any state, gives the same result.
 import {
-  CANCEL, CONCLUSION, GATEWAY, PRESENCE, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
+  CANCEL, CONCLUSION, GATEWAY, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
   compressedIds, confidenceOf, ownEntry, familyOf, isFailure, isRequestCancellation, textAt, uncertaintyOf, expectsResponse,
 } from "./envelope"
 import type { Envelope, Range } from "./envelope"
+import { presenceChange } from "./presence"
 
 export type Status = "open" | "concluded" | "cancelled" | "abandoned"
 export type ProposalStatus = "open" | "fulfilled" | "rejected" | "withdrawn"
 
-/** An envelope and what became of it. */
+/** An envelope, with its response or its outcome. */
 export interface EnvelopeItem {
   readonly type: "envelope"
   readonly key: string
@@ -24,9 +25,9 @@ export interface EnvelopeItem {
   /** The context it belongs to; null: the conversation. */
   readonly context: Context | null
   /** The contexts that led to it. */
-  readonly from: readonly Context[]
+  readonly origins: readonly Context[]
   /** The item that it replies to, if it is loaded. */
-  readonly answers: EnvelopeItem | null
+  readonly repliesTo: EnvelopeItem | null
   /** The response to a request. */
   response: Envelope | null
   /** The envelope with which the sender cancelled the request. */
@@ -78,8 +79,8 @@ export interface Lane {
   readonly id: string
   /** The contexts that it opened, and its requests and messages outside of contexts. */
   items: Item[]
-  /** It reasons or acts, and does not only send messages. */
-  works: boolean
+  /** The participant reasons or calls tools; it does not only send messages. */
+  hasActivity: boolean
   open: Set<Context>
   waiting: Set<EnvelopeItem>
   rev: number
@@ -169,7 +170,8 @@ export class Fold {
     this.at = envelope.seq
     this.now = Math.max(this.now, envelope.ts)
     this.rev++
-    if (envelope.kind === PRESENCE) this.#presence(envelope)
+    const change = presenceChange(envelope)
+    if (change) this.present.set(change.id, change.present)
 
     const role = ownEntry(ROLES, envelope.kind) ?? (familyOf(envelope.kind) === "reasoning" && envelope.from !== GATEWAY ? "step" : "word")
     const path = envelope.context === null ? null : this.#resolve(envelope.context)
@@ -179,8 +181,8 @@ export class Fold {
 
     let context: Context | null = null
     if (role === "start" && (path !== null || SEGMENT.test(envelope.id))) {
-      const opens = path === null ? envelope.id : state === "unseen" || state === "implicit" ? path : `${path}/${envelope.id}`
-      context = this.#openContext(opens, envelope)
+      const openedPath = path === null ? envelope.id : state === "unseen" || state === "implicit" ? path : `${path}/${envelope.id}`
+      context = this.#openContext(openedPath, envelope)
       this.#bySeq.set(envelope.seq, context)
       this.#recordActivity(context, envelope)
       return
@@ -234,7 +236,7 @@ export class Fold {
         const next = this.#lane(start.from)
         next.items.push(implicit)
         next.open.add(implicit)
-        next.works = true
+        next.hasActivity = true
         next.rev++
         for (const one of implicit.waiting) next.waiting.add(one)
       }
@@ -295,7 +297,7 @@ export class Fold {
       const lane = this.#lane(by.from)
       lane.items.push(context)
       lane.open.add(context)
-      lane.works = true
+      lane.hasActivity = true
       lane.rev++
       this.main.push(context)
     }
@@ -337,8 +339,8 @@ export class Fold {
   #recordActivity(context: Context, envelope: Envelope): void {
     if (envelope.kind === CONCLUSION) context.conclusion = envelope
     // A participant that only responded to a request did not take part in the reasoning.
-    const thinks = envelope.kind !== RESPONSE && envelope.from !== GATEWAY
-    if (thinks && !context.participants.includes(envelope.from)) context.participants.push(envelope.from)
+    const contributes = envelope.kind !== RESPONSE && envelope.from !== GATEWAY
+    if (contributes && !context.participants.includes(envelope.from)) context.participants.push(envelope.from)
     const confidence = familyOf(envelope.kind) === "reasoning" ? confidenceOf(envelope.payload) : undefined
     if (confidence !== undefined) {
       context.confidence = confidence
@@ -365,7 +367,7 @@ export class Fold {
 
   #lane(id: string): Lane {
     let lane = this.lanes.get(id)
-    if (!lane) this.lanes.set(id, (lane = { id, items: [], works: false, open: new Set(), waiting: new Set(), rev: 0 }))
+    if (!lane) this.lanes.set(id, (lane = { id, items: [], hasActivity: false, open: new Set(), waiting: new Set(), rev: 0 }))
     return lane
   }
 
@@ -403,8 +405,8 @@ export class Fold {
       key: `${envelope.seq}`,
       envelope,
       context,
-      from: links,
-      answers: referenced.find((one) => one.envelope.from !== envelope.from || one.envelope.kind === PROPOSAL) ?? null,
+      origins: links,
+      repliesTo: referenced.find((one) => one.envelope.from !== envelope.from || one.envelope.kind === PROPOSAL) ?? null,
       response: null,
       cancellation: null,
       proposal: envelope.kind === PROPOSAL ? { status: "open", by: null } : null,
@@ -432,7 +434,7 @@ export class Fold {
         lane.items.push(item)
         lane.rev++
       }
-      if (envelope.kind === REQUEST || envelope.kind === PROPOSAL) lane.works = true
+      if (envelope.kind === REQUEST || envelope.kind === PROPOSAL) lane.hasActivity = true
     }
     if ((envelope.kind === REQUEST && expectsResponse(envelope)) || envelope.kind === PROPOSAL) this.#addWaiting(item)
     return item
@@ -468,13 +470,7 @@ export class Fold {
     if (item.context) this.#markChanged(item.context)
   }
 
-  #presence(envelope: Envelope): void {
-    const { event, participant } = envelope.payload
-    const id = typeof participant === "object" && participant !== null && !Array.isArray(participant) ? participant["id"] : undefined
-    if (typeof id === "string" && (event === "join" || event === "leave")) this.present.set(id, event === "join")
-  }
-
-  // --- links between contexts and what they led to
+  // --- links from contexts to their answers and requests
 
   #links(envelope: Envelope, path: string | null): Context[] {
     if (!LINKED.has(envelope.kind)) return []
@@ -503,8 +499,8 @@ export class Fold {
 }
 
 /** Whether a request got a response, and which. */
-export function outcomeOf(item: EnvelopeItem): "waiting" | "done" | "failed" | "given-up" | "none" {
+export function outcomeOf(item: EnvelopeItem): "waiting" | "done" | "failed" | "cancelled" | "sent" {
   if (item.response) return isFailure(item.response) ? "failed" : "done"
-  if (item.cancellation) return "given-up"
-  return item.envelope.kind === REQUEST && expectsResponse(item.envelope) ? "waiting" : "none"
+  if (item.cancellation) return "cancelled"
+  return item.envelope.kind === REQUEST && expectsResponse(item.envelope) ? "waiting" : "sent"
 }

@@ -1,15 +1,7 @@
 // Icons that only a space uses.
-function icon(path: string, filled = false) {
-  return function Icon() {
-    return (
-      <svg className="icon" viewBox="0 0 20 20" width="20" height="20" fill={filled ? "currentColor" : "none"} stroke={filled ? "none" : "currentColor"} strokeWidth="1.6" strokeLinecap="round" strokeLinejoin="round" aria-hidden="true">
-        <path d={path} />
-      </svg>
-    )
-  }
-}
+import { icon } from "../shell/icons"
 
-export const PlayIcon = icon("M6.5 4.2v11.6a.6.6 0 0 0 .92.5l8.9-5.8a.6.6 0 0 0 0-1L7.42 3.7a.6.6 0 0 0-.92.5Z", true)
-export const PauseIcon = icon("M6 4h2.6v12H6zM11.4 4H14v12h-2.6z", true)
-export const FilterIcon = icon("M3.5 5.5h13M6 10h8M8.5 14.5h3")
-export const LeaveIcon = icon("M8.5 4H5a1 1 0 0 0-1 1v10a1 1 0 0 0 1 1h3.5M12.5 6.5 16 10l-3.5 3.5M16 10H8.5")
+export const PlayIcon = icon(<path d="M6.5 4.2v11.6a.6.6 0 0 0 .92.5l8.9-5.8a.6.6 0 0 0 0-1L7.42 3.7a.6.6 0 0 0-.92.5Z" />, true)
+export const PauseIcon = icon(<path d="M6 4h2.6v12H6zM11.4 4H14v12h-2.6z" />, true)
+export const FilterIcon = icon(<path d="M3.5 5.5h13M6 10h8M8.5 14.5h3" />)
+export const LeaveIcon = icon(<path d="M8.5 4H5a1 1 0 0 0-1 1v10a1 1 0 0 0 1 1h3.5M12.5 6.5 16 10l-3.5 3.5M16 10H8.5" />)

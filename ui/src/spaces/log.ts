@@ -4,6 +4,18 @@ import type { Envelope } from "./envelope"
 
 export type Put = "nothing" | "appended" | "rebuilt"
 
+/** The number of envelopes with a sequence number up to `seq`; `list` is in order. */
+export function countUpTo(list: readonly Envelope[], seq: number): number {
+  let low = 0
+  let high = list.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if ((list[middle] as Envelope).seq <= seq) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
 export class Log {
   readonly list: Envelope[] = []
   /** The number from which on everything is loaded. 1: from the beginning; Infinity: nothing is loaded. */
@@ -27,18 +39,6 @@ export class Log {
     if (late.length > 0 && this.#merge(late)) done = "rebuilt"
     this.to = Math.max(this.to, this.list.at(-1)?.seq ?? 0)
     return done
-  }
-
-  /** The number of envelopes with a sequence number up to `seq`. */
-  count(seq: number): number {
-    let low = 0
-    let high = this.list.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if ((this.list[middle] as Envelope).seq <= seq) low = middle + 1
-      else high = middle
-    }
-    return low
   }
 
   #merge(late: Envelope[]): boolean {

@@ -23,13 +23,13 @@ function itemAt(fold: Fold, seq: number): EnvelopeItem {
   return item
 }
 
-describe("what was erased", () => {
+describe("erased content", () => {
   it("is recognized by its mark if the payload is empty", () => {
     const read = (more: object) => readEnvelope({ kind: "chat", ...more })?.erased
     expect([read({ erased: true, payload: {} }), read({ erased: true }), read({ erased: true, payload: { text: "x" } }), read({ payload: {} }), read({ erased: 1 })]).toEqual([true, true, false, false, false])
   })
 
-  it("says so, in the conversation and in reasoning", () => {
+  it("is shown as erased, in the conversation and in reasoning", () => {
     const fold = Fold.of([
       makeEnvelope({ seq: 1, erased: true }),
       makeEnvelope({ seq: 2, id: "r", kind: "reasoning/start", erased: true }),
@@ -75,7 +75,7 @@ it.each([
     makeEnvelope({ seq: 1, id: "p", kind: "mcp/proposal" }),
     makeEnvelope({ seq: 2, kind: "mcp/withdraw", correlation: ["p"], payload: reason === undefined ? {} : { reason } }),
   ])
-  const by = draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".proposal__by")
+  const by = draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".proposal__outcome")
   for (const mark of by?.querySelectorAll("[aria-hidden]") ?? []) mark.remove()
   expect(by?.textContent).toBe(line)
   // One element, because the parts of a flex line are spaced apart.
@@ -88,11 +88,11 @@ describe("a request that its sender cancelled", () => {
 
   it("is marked as cancelled, and the cancellation is not a step of its own", () => {
     const fold = Fold.of([request, cancelled("mara")])
-    expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size, fold.main.length, fold.find(2)]).toEqual(["given-up", 0, 1, fold.find(1)])
+    expect([outcomeOf(itemAt(fold, 1)), fold.lanes.get("mara")?.waiting.size, fold.main.length, fold.find(2)]).toEqual(["cancelled", 0, 1, fold.find(1)])
     expect(draw(<ActionMessage item={itemAt(fold, 1)} />).box.querySelector(".call__outcome")?.textContent).toBe("Cancelled")
   })
 
-  it("is done all the same where an answer comes late", () => {
+  it("is done if the response arrives later", () => {
     expect(outcomeOf(itemAt(Fold.of([request, cancelled("mara"), makeEnvelope({ seq: 3, from: "bob", kind: "mcp/response", correlation: ["c"] })]), 1))).toBe("done")
   })
 
@@ -103,8 +103,8 @@ describe("a request that its sender cancelled", () => {
 })
 
 it("the list of others does not contain the user", () => {
-  const people = ["mara", "bob"].map((id) => ({ id, present: true }))
-  const strip = (me: string) => draw(<RoomContext value={{ me } as Room}><ParticipantBar people={people as never} lanes={[]} colourOf={() => 0} onPane={() => undefined} /></RoomContext>).box
-  expect(strip("mara").querySelector(".strip__others")?.textContent).toBe("also here: bob")
-  expect(strip("someone").querySelector(".strip__others")?.textContent).toBe("also here: mara, bob")
+  const participants = ["mara", "bob"].map((id) => ({ id, present: true }))
+  const bar = (me: string) => draw(<RoomContext value={{ me } as Room}><ParticipantBar participants={participants as never} lanes={[]} colourOf={() => 0} onPane={() => undefined} /></RoomContext>).box
+  expect(bar("mara").querySelector(".participant-bar__others")?.textContent).toBe("also present: bob")
+  expect(bar("someone").querySelector(".participant-bar__others")?.textContent).toBe("also present: mara, bob")
 })

@@ -3,26 +3,26 @@ import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
 import type { Envelope } from "./envelope"
-import { Log } from "./log"
-import { seqAt, activityBars, LIVE, LONGEST_PAUSE, advancePlayback, nextSeq } from "./playback"
+import { countUpTo, Log } from "./log"
+import { seqAt, activityBars, LIVE, MAX_PAUSE, advancePlayback, nextSeq } from "./playback"
 import type { Position } from "./playback"
 import { makeEnvelope, scripts } from "./testkit"
 
 /** Play in several steps of time. */
-function through(list: readonly Envelope[], pieces: readonly number[], speed: number): Position {
+function play(list: readonly Envelope[], pieces: readonly number[], speed: number): Position {
   return pieces.reduce<Position>((scrub, passed) => advancePlayback(scrub, list, passed, speed).scrub, { mode: "playing", at: 0, waited: 0 })
 }
 
-describe("playing", () => {
-  it("comes to the same place in any pieces of time, and never goes back", () => {
+describe("playback", () => {
+  it("reaches the same position in any time steps, and never goes back", () => {
     fc.assert(
       fc.property(scripts, fc.array(fc.nat(9_000), { minLength: 1, maxLength: 12 }), fc.constantFrom(1, 2, 5, 20), (list, pieces, speed) => {
         const all = pieces.reduce((sum, one) => sum + one, 0)
-        const [split, whole] = [through(list, pieces, speed), through(list, [all], speed)]
+        const [split, whole] = [play(list, pieces, speed), play(list, [all], speed)]
         expect(split).toEqual(whole)
         let before = 0
         for (let count = 0; count <= pieces.length; count++) {
-          const at = seqAt(through(list, pieces.slice(0, count), speed), 0)
+          const at = seqAt(play(list, pieces.slice(0, count), speed), 0)
           expect(at).toBeGreaterThanOrEqual(before)
           before = at
         }
@@ -31,18 +31,18 @@ describe("playing", () => {
     )
   })
 
-  it("keeps the pauses, up to the longest one", () => {
+  it("keeps pauses up to the limit", () => {
     const list = [makeEnvelope({ seq: 1, ts: 0 }), makeEnvelope({ seq: 2, ts: 1_000 }), makeEnvelope({ seq: 3, ts: 86_400_000 }), makeEnvelope({ seq: 4, ts: 5 })]
-    const at = (ms: number, speed = 1) => seqAt(through(list, [ms], speed), 0)
-    expect([at(0), at(999), at(1_000), at(1_000 + LONGEST_PAUSE - 1)]).toEqual([1, 1, 2, 2])
+    const at = (ms: number, speed = 1) => seqAt(play(list, [ms], speed), 0)
+    expect([at(0), at(999), at(1_000), at(1_000 + MAX_PAUSE - 1)]).toEqual([1, 1, 2, 2])
     // A clock that went back makes no pause.
-    expect(at(1_000 + LONGEST_PAUSE)).toBe(4)
+    expect(at(1_000 + MAX_PAUSE)).toBe(4)
     expect([at(499, 2), at(500, 2)]).toEqual([1, 2])
     expect(advancePlayback({ mode: "playing", at: 4, waited: 0 }, list, 1, 1).ended).toBe(true)
     expect(advancePlayback(LIVE, list, 10_000, 1)).toEqual({ scrub: LIVE, ended: false })
   })
 
-  it("goes one by one, and back", () => {
+  it("steps forward and backward one by one", () => {
     fc.assert(
       fc.property(scripts, (list) => {
         let at = 0
@@ -54,7 +54,7 @@ describe("playing", () => {
   })
 })
 
-it("the picture of it has a bar for each piece, none too high", () => {
+it("the activity bars: one for each bucket, none higher than 1", () => {
   fc.assert(
     fc.property(scripts, fc.integer({ min: 1, max: 50 }), (list, count) => {
       const head = list.at(-1)?.seq ?? 0
@@ -70,7 +70,7 @@ it("the picture of it has a bar for each piece, none too high", () => {
 })
 
 describe("a log", () => {
-  it("is in order and without repeat, however its pieces come", () => {
+  it("is in order and without duplicates, however the envelopes arrive", () => {
     fc.assert(
       fc.property(scripts, fc.array(fc.tuple(fc.nat(), fc.nat())), fc.nat(), (list, pieces, seed) => {
         const log = new Log()
@@ -82,12 +82,12 @@ describe("a log", () => {
         if (put === "appended") expect(log.list.slice(0, before.length).map(({ seq }) => seq)).toEqual(before)
         if (put === "nothing") expect(before).toEqual(list.map(({ seq }) => seq))
         expect(log.put(list)).toBe("nothing")
-        for (const { seq } of list) expect(log.count(seq)).toBe(list.filter((one) => one.seq <= seq).length)
+        for (const { seq } of list) expect(countUpTo(log.list, seq)).toBe(list.filter((one) => one.seq <= seq).length)
       }),
     )
   })
 
-  it("takes no envelope without a number", () => {
+  it("rejects an envelope without a number", () => {
     expect(new Log().put([makeEnvelope({ seq: 0 })])).toBe("nothing")
   })
 })

@@ -1,6 +1,7 @@
 // The position of the page in the history: live, at a number, or playing at the original pace. Pure functions: the
 // elapsed time is a parameter.
 import type { Envelope } from "./envelope"
+import { countUpTo } from "./log"
 
 export const SPEEDS = [1, 2, 5, 20] as const
 export type Speed = (typeof SPEEDS)[number]
@@ -14,27 +15,15 @@ export type Position =
 export const LIVE: Position = { mode: "live" }
 
 /** Longer pauses are cut to this length, in milliseconds of the history. */
-export const LONGEST_PAUSE = 4_000
+export const MAX_PAUSE = 4_000
 
 export const seqAt = (scrub: Position, head: number) => (scrub.mode === "live" ? head : scrub.at)
-
-/** The index of the first one after `at`. */
-function indexAfter(list: readonly Envelope[], at: number): number {
-  let low = 0
-  let high = list.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if ((list[middle] as Envelope).seq <= at) low = middle + 1
-    else high = middle
-  }
-  return low
-}
 
 /** The length of the pause before the envelope at `index`, in milliseconds. */
 function pauseBefore(list: readonly Envelope[], index: number): number {
   const before = list[index - 1]
   const after = list[index]
-  return before && after ? Math.min(Math.max(after.ts - before.ts, 0), LONGEST_PAUSE) : 0
+  return before && after ? Math.min(Math.max(after.ts - before.ts, 0), MAX_PAUSE) : 0
 }
 
 /**
@@ -43,7 +32,7 @@ function pauseBefore(list: readonly Envelope[], index: number): number {
  */
 export function advancePlayback(scrub: Position, list: readonly Envelope[], passed: number, speed: number): { scrub: Position; ended: boolean } {
   if (scrub.mode !== "playing") return { scrub, ended: false }
-  let index = indexAfter(list, scrub.at)
+  let index = countUpTo(list, scrub.at)
   let left = scrub.waited + Math.max(passed, 0) * speed
   let at = scrub.at
   while (index < list.length) {
@@ -58,7 +47,7 @@ export function advancePlayback(scrub: Position, list: readonly Envelope[], pass
 
 /** The number of the next or the previous envelope. */
 export function nextSeq(at: number, list: readonly Envelope[], by: 1 | -1): number {
-  const index = indexAfter(list, at)
+  const index = countUpTo(list, at)
   return by > 0 ? (list[index]?.seq ?? at) : (list[index - 2]?.seq ?? list[0]?.seq ?? at)
 }
 

@@ -1,7 +1,6 @@
 // Presence in few words: consecutive events of one participant are merged into one.
-import { PRESENCE } from "./envelope"
+import { isObject, PRESENCE } from "./envelope"
 import type { Envelope } from "./envelope"
-import type { Json } from "../api/types"
 
 export interface PresenceLine {
   /** The participants with the same action; an empty id is unknown. */
@@ -16,13 +15,20 @@ const REPEATED: Readonly<Record<string, readonly [string, string]>> = {
   leave: ["left and rejoined", "left, rejoined and left"],
 }
 
-export function participantOf({ payload }: Envelope): Json | undefined {
-  const who = payload["participant"]
-  return typeof who === "object" && who !== null && !Array.isArray(who) ? who["id"] : undefined
+export function participantOf({ payload }: Envelope): unknown {
+  const { participant } = payload
+  return isObject(participant) ? participant["id"] : undefined
 }
 
 export const presenceEvent = ({ payload }: Envelope): "join" | "leave" | "invited" =>
   payload["event"] === "join" || payload["event"] === "leave" ? payload["event"] : "invited"
+
+/** The participant and whether it is present now, if the envelope reports a join or leave. */
+export function presenceChange(envelope: Envelope): { id: string; present: boolean } | null {
+  const id = participantOf(envelope)
+  const event = presenceEvent(envelope)
+  return envelope.kind === PRESENCE && typeof id === "string" && event !== "invited" ? { id, present: event === "join" } : null
+}
 
 /** Whether one line can describe both. */
 export const mayShareLine = (a: Envelope, b: Envelope) =>

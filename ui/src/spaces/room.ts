@@ -10,7 +10,7 @@ export interface Room {
   /** The browser's clock minus the gateway's, in milliseconds. */
   skew: number
   mayCancel: boolean
-  mayAsk: boolean
+  mayRequest: boolean
   mayChat: boolean
   colourOf: (who: string) => number
   toggle: (key: string, open: boolean) => void
@@ -18,14 +18,14 @@ export interface Room {
   show: (item: Item) => void
   cancel: (context: Context) => void
   approve: (proposal: EnvelopeItem) => void
-  refuse: (proposal: EnvelopeItem) => void
+  reject: (proposal: EnvelopeItem) => void
   reply: (item: EnvelopeItem) => void
 }
 
 const NO_ROOM: Room = {
-  me: null, live: false, skew: 0, mayCancel: false, mayAsk: false, mayChat: false,
+  me: null, live: false, skew: 0, mayCancel: false, mayRequest: false, mayChat: false,
   colourOf: () => 0,
-  toggle: () => undefined, show: () => undefined, cancel: () => undefined, approve: () => undefined, refuse: () => undefined, reply: () => undefined,
+  toggle: () => undefined, show: () => undefined, cancel: () => undefined, approve: () => undefined, reject: () => undefined, reply: () => undefined,
 }
 
 export const RoomContext = createContext(NO_ROOM)

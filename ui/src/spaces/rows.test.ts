@@ -35,7 +35,7 @@ const filters = fc.record({
 }) as fc.Arbitrary<Filter>
 
 describe("the rows", () => {
-  it("each have a key of their own, and hold nothing that is filtered away", () => {
+  it("have unique keys, and contain nothing that is filtered out", () => {
     fc.assert(
       fc.property(scripts, filters, (envelopes, filter) => {
         const fold = Fold.of(envelopes)
@@ -53,7 +53,7 @@ describe("the rows", () => {
     )
   })
 
-  it("hold all of it where everything is opened, each step right under its context", () => {
+  it("contain everything if all contexts are open, each step below its context", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)
@@ -72,7 +72,7 @@ describe("the rows", () => {
     )
   })
 
-  it("keep visible what waits for an action, folded or not", () => {
+  it("show items that wait for an action, folded or not", () => {
     fc.assert(
       fc.property(scripts, (envelopes) => {
         const fold = Fold.of(envelopes)

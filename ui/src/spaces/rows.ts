@@ -101,8 +101,8 @@ export function mainRows(items: readonly Item[], filter: Filter): Row[] {
 }
 
 const NO_FOLDS: Folds = new Map()
-const MOST_GATHERED = 100
-const MOST_NAMED = 12
+const MAX_MERGED_NOTICES = 100
+const MAX_NAMES = 12
 
 /** Merge the last two rows if both are presence notices. */
 function mergePresence(rows: Row[]): void {
@@ -110,10 +110,10 @@ function mergePresence(rows: Row[]): void {
   if (before?.type !== "item" || last?.type !== "item") return
   const [a, b] = [before.item.envelope, last.item.envelope]
   if (!mayShareLine(a, b)) return
-  const gathered = [...(before.before ?? []), before.item]
-  const who = new Set(gathered.map((one) => participantOf(one.envelope)))
-  if (gathered.length >= MOST_GATHERED || who.add(participantOf(b)).size > MOST_NAMED) return
-  rows.splice(-2, 2, { ...last, before: gathered, rev: last.rev + gathered.length })
+  const merged = [...(before.before ?? []), before.item]
+  const who = new Set(merged.map((one) => participantOf(one.envelope)))
+  if (merged.length >= MAX_MERGED_NOTICES || who.add(participantOf(b)).size > MAX_NAMES) return
+  rows.splice(-2, 2, { ...last, before: merged, rev: last.rev + merged.length })
 }
 
 function addItem(rows: Row[], item: EnvelopeItem, depth: number, filter: Filter, folds: Folds): boolean {
@@ -127,7 +127,7 @@ function addItem(rows: Row[], item: EnvelopeItem, depth: number, filter: Filter,
 /** Add a context and its steps; return whether anything of it is visible. */
 function addContext(rows: Row[], context: Context, depth: number, last: boolean, filter: Filter, folds: Folds): boolean {
   const open = folds.get(context.key) ?? isOpenByDefault(context, last, filter)
-  const place = rows.length
+  const start = rows.length
   rows.push({ type: "head", key: context.key, context, depth, open, rev: context.rev })
   let any = false
   if (open) {
@@ -136,13 +136,13 @@ function addContext(rows: Row[], context: Context, depth: number, last: boolean,
       any = any || shown
     }
   } else {
-    // What waits for an action is visible, even if the context is folded.
+    // Items that wait for an action are visible, even if the context is folded.
     for (const waiting of context.waiting) any = addItem(rows, waiting, depth + 1, filter, folds) || any
     // A folded context that contains the text is a match, too.
     if (filter.text !== "" && !any) any = containsText(context, filter.text)
   }
   if (filter.text !== "" && !any && !startMatches(context, filter.text)) {
-    rows.length = place
+    rows.length = start
     return false
   }
   return true

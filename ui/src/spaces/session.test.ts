@@ -65,7 +65,7 @@ beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
 describe("a session", () => {
-  it("joins by its first frame, and has the end of the history", async () => {
+  it("joins with its first frame, and loads the end of the history", async () => {
     const all = Array.from({ length: 40 }, (_, index) => makeEnvelope({ seq: index + 1 }))
     const { session, wire } = startSession(all)
     wire().welcome(40)
@@ -77,7 +77,7 @@ describe("a session", () => {
     session.leave()
   })
 
-  it("has everything once, in order, whatever breaks and when", async () => {
+  it("has each envelope once, in order, whichever connection breaks and when", async () => {
     await fc.assert(
       fc.asyncProperty(scripts, fc.array(fc.nat(6), { minLength: 1 }), fc.nat(), async (all, pieces, start) => {
         const head = all.length === 0 ? 0 : start % all.length
@@ -168,8 +168,8 @@ describe("a session", () => {
   })
 })
 
-describe("the page at any number", () => {
-  it("equals the fold of the envelopes up to it, however it is reached", async () => {
+describe("the page at any position", () => {
+  it("equals the fold of the envelopes up to there, however it is reached", async () => {
     await fc.assert(
       fc.asyncProperty(scripts, fc.array(fc.nat(), { maxLength: 8 }), async (all, jumps) => {
         const { session, wire } = startSession(all, 5)
@@ -192,7 +192,7 @@ describe("the page at any number", () => {
     )
   })
 
-  it("far from what is here, is read there, and plays on until it meets the rest", async () => {
+  it("far from the loaded part, is loaded separately, and plays until it meets the rest", async () => {
     const all = Array.from({ length: 9_000 }, (_, index) => makeEnvelope({ seq: index + 1, ts: 1_000 }))
     const { session, wire } = startSession(all, 500)
     wire().welcome(9_000)
@@ -209,7 +209,7 @@ describe("the page at any number", () => {
     session.leave()
   })
 
-  it("goes on living behind a page that stands still", async () => {
+  it("continues to receive while the page is paused", async () => {
     const all = Array.from({ length: 5 }, (_, index) => makeEnvelope({ seq: index + 1 }))
     const { session, wire } = startSession(all)
     wire().welcome(5)
@@ -225,11 +225,11 @@ describe("the page at any number", () => {
 })
 
 describe("sending", () => {
-  it("is pending until its echo, is sent again under the same id after a reconnect, and reports a rejection", async () => {
+  it("keeps a message pending until its echo, repeats it with the same id after a reconnect, and reports a rejection", async () => {
     const { session, wires, wire } = startSession()
     wire().welcome(0)
     await settle()
-    session.sendMessage("hello", { to: "ada", answers: "q" })
+    session.sendMessage("hello", { to: "ada", repliesTo: "q" })
     expect(wire().sent.at(-1)).toMatchObject({ id: "mine-1", kind: "chat", to: ["ada"], correlation_id: ["q"], payload: { text: "hello" } })
     expect(session.snapshot().pending).toEqual([{ id: "mine-1", text: "hello" }])
     const first = wire().sent.at(-1)
@@ -258,7 +258,7 @@ describe("sending", () => {
     session.leave()
   })
 
-  it("a cancel names the context, an approval asks for what was proposed", async () => {
+  it("names the context in a cancel, and repeats the proposed call in an approval", async () => {
     const { session, wire } = startSession()
     wire().welcome(0)
     wire().say(makeEnvelope({ seq: 1, id: "s", kind: "reasoning/start", from: "ada" }))
@@ -271,7 +271,7 @@ describe("sending", () => {
     expect(wire().sent.at(-1)).toMatchObject({ kind: "reasoning/cancel", context: "s" })
     session.approve(proposal)
     expect(wire().sent.at(-1)).toMatchObject({ kind: "mcp/request", correlation_id: ["p"], payload: { jsonrpc: "2.0", method: "tools/call", params: { name: "deploy" } } })
-    session.refuse(proposal)
+    session.reject(proposal)
     expect(wire().sent.at(-1)).toMatchObject({ kind: "mcp/reject", correlation_id: ["p"] })
     session.leave()
   })

@@ -10,13 +10,14 @@ import { ApiError } from "../api/client"
 import type { Json } from "../api/types"
 import { historyOf } from "./api"
 import type { History, SearchResults } from "./api"
-import { CANCEL, PRESENCE, REJECT, REQUEST, WITHDRAW, readFrame, textOf } from "./envelope"
+import { CANCEL, DIALECT, REJECT, REQUEST, WITHDRAW, readFrame, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import { Fold } from "./fold"
 import type { Context, EnvelopeItem } from "./fold"
-import { Log } from "./log"
+import { Log, countUpTo } from "./log"
 import { seqAt, LIVE, advancePlayback, nextSeq } from "./playback"
 import type { Position, Speed } from "./playback"
+import { presenceChange } from "./presence"
 
 /** The part of WebSocket that is used here. */
 export interface Socket {
@@ -27,7 +28,7 @@ export interface Socket {
   close: () => void
 }
 
-export interface Person {
+export interface Participant {
   id: string
   present: boolean
 }
@@ -45,7 +46,7 @@ export interface Snapshot {
   problem: string | null
   me: string | null
   capabilities: readonly unknown[]
-  people: readonly Person[]
+  participants: readonly Participant[]
   head: number
   /** The number from which on everything is loaded. */
   from: number
@@ -105,7 +106,7 @@ export class SpaceSession {
   #left = false
   #reading = 0
   #generation = 0
-  #people = new Map<string, boolean>()
+  #present = new Map<string, boolean>()
   #sent = new Map<string, string>()
   #listeners = new Set<() => void>()
   #state: Snapshot
@@ -115,7 +116,7 @@ export class SpaceSession {
     this.space = options.space
     this.#history = options.history ?? historyOf(options.space, options.token)
     this.#state = {
-      phase: "joining", problem: null, me: null, capabilities: [], people: [], head: 0, from: Number.POSITIVE_INFINITY,
+      phase: "joining", problem: null, me: null, capabilities: [], participants: [], head: 0, from: Number.POSITIVE_INFINITY,
       reading: false, scrub: LIVE, speed: 1, fold: this.#fold, list: this.#log.list, pending: [], skew: 0,
     }
   }
@@ -294,10 +295,10 @@ export class SpaceSession {
       return this.#fold
     }
     const log = this.#currentLog
-    const upTo = log.count(scrub.at)
+    const upTo = countUpTo(log.list, scrub.at)
     const past = this.#past
     if (past && past.log === log && past.fold.at <= scrub.at) {
-      for (let index = log.count(past.fold.at); index < upTo; index++) past.fold.feed(log.list[index] as Envelope)
+      for (let index = countUpTo(log.list, past.fold.at); index < upTo; index++) past.fold.feed(log.list[index] as Envelope)
       return past.fold
     }
     const fold = Fold.of(log.list.slice(0, upTo))
@@ -314,7 +315,7 @@ export class SpaceSession {
     this.#socket = socket
     const after = this.#joined ? { after_seq: Math.max(this.#log.to, 0) } : {}
     socket.onopen = () =>
-      socket.send(JSON.stringify({ type: "join", space: this.space, token: this.#options.token, view: "full", dialect: "mew/v0.4", ...after }))
+      socket.send(JSON.stringify({ type: "join", space: this.space, token: this.#options.token, view: "full", dialect: DIALECT, ...after }))
     socket.onmessage = ({ data }) => {
       const envelope = typeof data === "string" ? readFrame(data) : null
       if (envelope && this.#socket === socket) this.#receive(envelope)
@@ -353,7 +354,7 @@ export class SpaceSession {
 
   #welcome({ payload, ts }: Envelope): void {
     const you = payload["you"] as { id?: unknown; capabilities?: unknown } | undefined
-    const people = Array.isArray(payload["participants"]) ? payload["participants"] : []
+    const participants = Array.isArray(payload["participants"]) ? payload["participants"] : []
     const head = payload["head"]
     const isNewConnection = this.#state.phase !== "open"
     this.#joined = true
@@ -361,12 +362,12 @@ export class SpaceSession {
     const isReplaced = payload["unknown_after_seq"] !== undefined
     if (isReplaced) this.#reset()
     const me = typeof you?.id === "string" ? you.id : this.#state.me
-    this.#people.clear()
-    if (me !== null) this.#people.set(me, true)
-    for (const one of people) {
+    this.#present.clear()
+    if (me !== null) this.#present.set(me, true)
+    for (const one of participants) {
       const id = (one as { id?: unknown } | null)?.id
       const present = (one as { present?: unknown } | null)?.present
-      if (typeof id === "string") this.#people.set(id, present !== false)
+      if (typeof id === "string") this.#present.set(id, present !== false)
     }
     this.#update({
       phase: "open",
@@ -437,7 +438,8 @@ export class SpaceSession {
     else if (put === "rebuilt") this.#invalidate(this.#log)
     let isEchoed = false
     for (const envelope of batch) {
-      if (envelope.kind === PRESENCE) this.#presence(envelope)
+      const change = presenceChange(envelope)
+      if (change) this.#present.set(change.id, change.present)
       if (envelope.from === this.#state.me && this.#sent.delete(envelope.id)) isEchoed = true
     }
     this.#update({
@@ -446,15 +448,10 @@ export class SpaceSession {
     })
   }
 
-  #presence({ payload }: Envelope): void {
-    const who = payload["participant"] as { id?: unknown } | undefined
-    if (typeof who?.id === "string" && (payload["event"] === "join" || payload["event"] === "leave")) this.#people.set(who.id, payload["event"] === "join")
-  }
-
   // --- sending
 
-  sendMessage(text: string, more: { to?: string; answers?: string } = {}): void {
-    const id = this.#send("chat", { text }, { ...(more.to && { to: [more.to] }), ...(more.answers && { correlation_id: [more.answers] }) })
+  sendMessage(text: string, more: { to?: string; repliesTo?: string } = {}): void {
+    const id = this.#send("chat", { text }, { ...(more.to && { to: [more.to] }), ...(more.repliesTo && { correlation_id: [more.repliesTo] }) })
     this.#update({ pending: [...this.#state.pending, { id, text }] })
   }
 
@@ -479,7 +476,7 @@ export class SpaceSession {
     )
   }
 
-  refuse(proposal: EnvelopeItem): void {
+  reject(proposal: EnvelopeItem): void {
     const { envelope } = proposal
     const mine = envelope.from === this.#state.me
     this.#send(mine ? WITHDRAW : REJECT, { reason: mine ? "no_longer_needed" : "disagree" }, { correlation_id: [envelope.id] })
@@ -495,7 +492,7 @@ export class SpaceSession {
   }
 
   #send(kind: string, payload: Record<string, Json>, more: Record<string, Json>, id = this.#options.random?.() ?? newId()): string {
-    const text = JSON.stringify({ protocol: "mew/v0.4", id, ts: new Date(Date.now() + this.#state.skew).toISOString(), kind, ...more, payload })
+    const text = JSON.stringify({ protocol: DIALECT, id, ts: new Date(Date.now() + this.#state.skew).toISOString(), kind, ...more, payload })
     this.#sent.set(id, text)
     if (this.#state.phase === "open") this.#socket?.send(text)
     return id
@@ -513,13 +510,13 @@ export class SpaceSession {
       list: log.list,
       from: log.from,
       reading: this.#reading > 0,
-      people: people(this.#people, next.scrub.mode === "live" ? null : this.#foldAt(next.scrub)),
+      participants: participantsAt(this.#present, next.scrub.mode === "live" ? null : this.#foldAt(next.scrub)),
     }
     for (const listener of this.#listeners) listener()
   }
 }
 
-function people(now: ReadonlyMap<string, boolean>, then: Fold | null): Person[] {
+function participantsAt(now: ReadonlyMap<string, boolean>, then: Fold | null): Participant[] {
   const all = new Map(then ? [...now.keys()].map((id) => [id, false] as const) : now)
   for (const [id, present] of then?.present ?? []) all.set(id, present)
   return [...all].map(([id, present]) => ({ id, present })).toSorted((a, b) => Number(b.present) - Number(a.present) || a.id.localeCompare(b.id))

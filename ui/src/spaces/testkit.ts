@@ -1,4 +1,4 @@
-// Conversations for tests: by hand, and generated.
+// Conversations for tests: envelopes written by hand, and generated ones.
 import fc from "fast-check"
 
 import type { Envelope, Payload } from "./envelope"
@@ -22,26 +22,26 @@ const one = fc.record({
   correlation: fc.array(names, { maxLength: 2 }),
   payload: fc.constantFrom<Payload>({}, { message: "x" }, { confidence: 0.5 }, { cancelled: true }, { triggered_by: "m1" }, { method: "notifications/cancelled" }, { metadata: { compresses: ["m1", "m2"] } }, { event: "join", participant: { id: "ada" } }),
   after: fc.nat(9_000),
-  hole: fc.nat(2),
+  gap: fc.nat(2),
 })
 
 /** Any conversation, in order, with gaps in its numbers. */
 export const scripts: fc.Arbitrary<Envelope[]> = fc.array(one, { maxLength: 40 }).map((rows) => {
   let seq = 0
   let ts = 1_700_000_000_000
-  return rows.map(({ after, hole, ...row }) => makeEnvelope({ ...row, seq: (seq += 1 + hole), ts: (ts += after) }))
+  return rows.map(({ after, gap, ...row }) => makeEnvelope({ ...row, seq: (seq += 1 + gap), ts: (ts += after) }))
 })
 
-const drawn = (item: Item): unknown =>
+const plainItem = (item: Item): unknown =>
   item.type === "envelope"
-    ? [item.key, item.response?.seq, item.cancellation?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
-    : [item.key, item.owner, item.start?.seq, item.status, item.ended, item.confidence, item.count, item.answer?.key, item.ledTo.map(({ key }) => key), item.waiting.size, item.participants, item.steps.map(drawn)]
+    ? [item.key, item.response?.seq, item.cancellation?.seq, item.proposal?.status, item.origins.map(({ key }) => key), item.repliesTo?.key, item.compressed?.key]
+    : [item.key, item.owner, item.start?.seq, item.status, item.ended, item.confidence, item.count, item.answer?.key, item.ledTo.map(({ key }) => key), item.waiting.size, item.participants, item.steps.map(plainItem)]
 
 /** The state of a fold as plain data. */
 export const picture = (fold: Fold): unknown => ({
   at: fold.at,
   now: fold.now,
-  main: fold.main.map(drawn),
-  lanes: [...fold.lanes.values()].map((lane) => [lane.id, lane.works, lane.open.size, lane.waiting.size, lane.items.map(drawn)]),
+  main: fold.main.map(plainItem),
+  lanes: [...fold.lanes.values()].map((lane) => [lane.id, lane.hasActivity, lane.open.size, lane.waiting.size, lane.items.map(plainItem)]),
   present: [...fold.present],
 })

@@ -96,7 +96,7 @@ describe("the session", () => {
     expect(one.bus.message(EVENT)).toBeUndefined()
   })
 
-  test("any split of the bytes gives the same", async () => {
+  test("any split of the bytes gives the same result", async () => {
     await fc.assert(
       fc.asyncProperty(plans, fc.array(fc.nat(4000), { maxLength: 20 }), async (plan, places) => {
         const recorded = record(plan)
@@ -109,7 +109,7 @@ describe("the session", () => {
     )
   })
 
-  test("a stream that is cut anywhere, again and again, and resumed gives the same", async () => {
+  test("a stream that is interrupted anywhere, repeatedly, and resumed gives the same result", async () => {
     await fc.assert(
       fc.asyncProperty(plans, fc.array(fc.tuple(fc.nat(3000), fc.boolean(), fc.nat(3)), { minLength: 1, maxLength: 5 }), async (plan, cuts) => {
         const recorded = record(plan, "completed")
@@ -153,7 +153,7 @@ describe("the session", () => {
     expect(one.overlays).toEqual((await whole(recorded)).overlays)
   })
 
-  test("the place on the page keeps its name from the question to the final event", async () => {
+  test("the React key stays the same from the question to the final event", async () => {
     const one = setUp({ ask: () => Promise.resolve(stream(record(PLAN).frames)) })
     one.manager.ask({ text: "Why?" })
     const key = one.manager.current()?.key
@@ -199,7 +199,7 @@ describe("the session", () => {
     }
   })
 
-  test("an error with nothing after it: the answer could not be kept, and a retry asks in its place", async () => {
+  test("after an error without message_final, the answer could not be saved, and a retry replaces it", async () => {
     const { frames } = record(PLAN, "failed")
     const bodies: unknown[] = []
     const one = setUp({
@@ -235,7 +235,7 @@ describe("the session", () => {
     await settled(() => one.signedOut.mock.calls.length > 0)
   })
 
-  test("a connection that does not come back is given up, later each time, and a retry reads on", async () => {
+  test("reconnecting waits longer each time, stops after some attempts, and a retry continues", async () => {
     const { frames } = record(PLAN)
     let up = false
     const after: (string | null)[] = []
@@ -257,7 +257,7 @@ describe("the session", () => {
     expect(one.overlays).toEqual((await whole(record(PLAN))).overlays)
   })
 
-  test("a question whose answer never began is found in its conversation, and not asked twice", async () => {
+  test("a question without a response is looked up in its conversation, and not asked twice", async () => {
     const recorded = record(PLAN)
     const ask = vi.fn(() => Promise.resolve(stream([], true)))
     const loaded: OpenConversation = {
@@ -279,7 +279,7 @@ describe("the session", () => {
 
   test.each([
     ["that the page does not have", false, 1],
-    ["to an earlier question that said the same", true, 2],
+    ["to an earlier question with the same text", true, 2],
   ])("a retry first looks for an answer to the question: one %s", async (_, has, times) => {
     const recorded = record(PLAN)
     let up = false
@@ -308,7 +308,7 @@ describe("the session", () => {
     expect(ask).toHaveBeenCalledTimes(times)
   })
 
-  test("an answer that was stopped before it had an id, and is found in its conversation, is stopped", async () => {
+  test("an answer that was stopped before it had an id is stopped once it is found in its conversation", async () => {
     const recorded = record(PLAN, "cancelled")
     const cancel = vi.fn(() => Promise.resolve({ id: EVENT, status: "cancelled" as const }))
     const loaded: OpenConversation = {
@@ -342,7 +342,7 @@ describe("the session", () => {
     await settled(() => one.commits.length === 1)
   })
 
-  test("leaving only stops reading", async () => {
+  test("leaving a conversation only stops reading", async () => {
     let cancelled = false
     const first = record(PLAN).frames[0] ?? new Uint8Array()
     const cancel = vi.fn()

@@ -1,7 +1,7 @@
 // Manages the answer in progress on this page: asks, passes its frames to the streaming bus, stops it, resumes it after
 // a reload, and passes message_final to the store. Reconnection is in answerFrames.ts, the state machine in
 // pendingAnswer.ts. Leaving the conversation only stops reading: the gateway continues, and returning resumes.
-import { ApiError } from "../api/client"
+import { ApiError, errorMessage } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
 import { advance, isLive } from "./pendingAnswer"
@@ -107,7 +107,7 @@ export class StreamingSessionManager {
         ...(pending.conversation_id && { conversation_id: pending.conversation_id }),
         ...(replaces ? { replaces } : follows && { follows }),
       }
-      if (pending.event_id === null) this.askUnlessTaken(body)
+      if (pending.event_id === null) this.askUnlessAccepted(body)
       else this.ask(body)
     }
   }
@@ -139,9 +139,9 @@ export class StreamingSessionManager {
    * The gateway may have accepted the first attempt although no response arrived. Then its answer is read, and the
    * question is not asked twice.
    */
-  private askUnlessTaken(body: AskBody): void {
+  private askUnlessAccepted(body: AskBody): void {
     this.start(body, async (signal) => {
-      const event_id = this.pending && (await this.findTaken(this.pending, signal))
+      const event_id = this.pending && (await this.findAccepted(this.pending, signal))
       signal.throwIfAborted()
       if (event_id === null) return this.options.client.ask(body, signal)
       this.apply({ type: "located", event_id })
@@ -191,7 +191,7 @@ export class StreamingSessionManager {
   private async handle(event: ConnectionEvent, signal: AbortSignal): Promise<boolean> {
     switch (event.kind) {
       case "frame":
-        return this.takeFrame(event.data)
+        return this.handleFrame(event.data)
       case "comment":
         if (event.text === "queued") this.apply({ type: "queued" })
         return false
@@ -208,7 +208,7 @@ export class StreamingSessionManager {
   }
 
   /** Return whether the answer has ended. */
-  private takeFrame(data: string): boolean {
+  private handleFrame(data: string): boolean {
     let event: StreamEvent
     try {
       event = JSON.parse(data) as StreamEvent
@@ -244,7 +244,7 @@ export class StreamingSessionManager {
     const pending = this.pending
     if (!pending || signal.aborted) return
     if (pending.event_id === null) {
-      const event_id = await this.findTaken(pending, signal)
+      const event_id = await this.findAccepted(pending, signal)
       if (signal.aborted) return
       if (event_id === null) return this.handleRefused(failure)
       this.apply({ type: "located", event_id })
@@ -257,7 +257,7 @@ export class StreamingSessionManager {
   }
 
   /** The question was sent, but there was no response: return the answer's id if the gateway accepted it. */
-  private async findTaken(pending: PendingAnswer, signal: AbortSignal): Promise<string | null> {
+  private async findAccepted(pending: PendingAnswer, signal: AbortSignal): Promise<string | null> {
     if (pending.conversation_id === null) return null
     let loaded: OpenConversation
     try {
@@ -274,10 +274,9 @@ export class StreamingSessionManager {
 
   private handleRefused(failure: unknown) {
     if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
-    const there = this.pending?.conversation_id
-    if (failure instanceof ApiError && failure.status === 409 && there) this.page?.onMoved?.(there)
-    const error = failure instanceof ApiError ? failure.message : "The connection was lost before the answer began."
-    this.apply({ type: "refused", error })
+    const conversationId = this.pending?.conversation_id
+    if (failure instanceof ApiError && failure.status === 409 && conversationId) this.page?.onMoved?.(conversationId)
+    this.apply({ type: "refused", error: errorMessage(failure, "The connection was lost before the answer began.") })
   }
 
   private async cancel(eventId: string): Promise<void> {

@@ -1,4 +1,4 @@
-// One answer over many connections. (That any cut gives the same answer is tested with the session manager.)
+// One answer over several connections. (StreamingSessionManager.test.ts tests that interruptions do not change it.)
 import { describe, expect, test } from "vitest"
 
 import { ApiError } from "../api/client"
@@ -24,7 +24,7 @@ function reading(open: () => Promise<OpenStream>, read: (after: string | null) =
 }
 
 describe("the frames of an answer", () => {
-  test("resume after the last one, and none is repeated", async () => {
+  test("resume after the last one, without repetition", async () => {
     const after: (string | null)[] = []
     const one = reading(
       () => brought(0, 1),
@@ -38,7 +38,7 @@ describe("the frames of an answer", () => {
     expect(one.waits).toEqual([])
   })
 
-  test("stand still when nothing comes of it, and go on from where they were when asked to", async () => {
+  test("stop after too many attempts, and continue from the last one when requested", async () => {
     let up = false
     const after: (string | null)[] = []
     const one = reading(
@@ -57,7 +57,7 @@ describe("the frames of an answer", () => {
     expect(after).toHaveLength(tried + 1)
   })
 
-  test("are not asked for again where that gives the same", async () => {
+  test("are not requested again if the response would be the same", async () => {
     const one = reading(
       () => Promise.reject(new ApiError("No.", 404)),
       () => brought(0),
@@ -66,7 +66,7 @@ describe("the frames of an answer", () => {
     expect(one.waits).toEqual([])
   })
 
-  test("go on after one that could not be taken", async () => {
+  test("continue after one that could not be processed", async () => {
     const one = reading(
       () => brought(0, 1, 2),
       (last) => brought(...[0, 1, 2].filter((id) => id > Number(last))),

@@ -1,4 +1,4 @@
-// The table of phases: where each event leads from each phase.
+// The table of phases: the next phase for each phase and event.
 import { describe, expect, test } from "vitest"
 
 import { advance, isLive } from "./pendingAnswer"
@@ -32,8 +32,8 @@ const TABLE = `
 const [names = [], ...lines] = TABLE.trim().split("\n").map((line) => line.trim().split(/ +/))
 const ROWS = lines.flatMap(([from = "", ...cells]) => cells.map((to, n) => [from as Phase, names[n] ?? "", to] as const))
 
-describe("an answer under way", () => {
-  test("every phase and every step stands in the table", () => {
+describe("a pending answer", () => {
+  test("every phase and every step is in the table", () => {
     expect(names).toEqual(Object.keys(STEPS))
     expect(lines.map(([phase]) => phase)).toEqual(PHASES)
     expect(ROWS).toHaveLength(PHASES.length * names.length)
@@ -46,21 +46,21 @@ describe("an answer under way", () => {
     else expect(next.phase).toBe(to)
   })
 
-  test("has its names from its start, or from where it was found", () => {
+  test("has its ids from message_started, or from the conversation", () => {
     expect(advance(ASKING, STEPS.started as AnswerEvent)).toMatchObject({ event_id: "evt_1", conversation_id: "chat_1" })
     expect(advance(at("asking", { conversation_id: "chat_1" }), { type: "located", event_id: "evt_1" })).toEqual(
       at("asking", { conversation_id: "chat_1", event_id: "evt_1" }),
     )
   })
 
-  test("says why it ended, and no longer once it is tried again", () => {
+  test("has an error when it ended, and none after a retry", () => {
     const refused = advance(ASKING, { type: "refused", error: "No." })
     expect(refused.error).toBe("No.")
     expect(advance(refused, { type: "retried" })).toEqual(at("reconnecting"))
     expect(advance(ASKING, { type: "lost" }).error).toBe("The connection to the gateway was lost.")
   })
 
-  test.each(PHASES)("%s: is stopped once, while something may still come", (phase) => {
+  test.each(PHASES)("%s: is stopped once, while it is live", (phase) => {
     const pending = at(phase)
     const stopped = advance(pending, { type: "stopped" })
     expect(stopped).toEqual(isLive(pending) ? at(phase, { stopping: true }) : pending)
@@ -69,7 +69,7 @@ describe("an answer under way", () => {
     expect(advance(pending, { type: "unstopped" })).toBe(pending)
   })
 
-  test("keeps what the server's clock is behind ours", () => {
+  test("keeps the difference between the clocks", () => {
     const pending = advance(ASKING, { type: "clock", skew: 5000 })
     expect(pending.skew).toBe(5000)
     expect(advance(pending, { type: "clock", skew: 5000 })).toBe(pending)

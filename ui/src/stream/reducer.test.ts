@@ -15,7 +15,7 @@ const opened = (events: OpenConversation["events"], active: string | null = null
 const thread = (store: Store) => store.threads[CHAT]
 
 describe("the store", () => {
-  test("holds what was loaded, in its order, without what is still written", () => {
+  test("holds the loaded events in order, without the pending one", () => {
     const writing: Answer = { ...answer("evt_2"), status: "in_progress", segments: [] }
     const store = opened([question("ask_1", "Why?"), answer("evt_1"), question("ask_2", "And?"), writing], "evt_2")
     expect(thread(store)).toEqual(["ask_1", "evt_1", "ask_2"])
@@ -24,7 +24,7 @@ describe("the store", () => {
     expect(thread(done)).toEqual(["ask_1", "evt_1", "ask_2", "evt_2"])
   })
 
-  test("message_final brings the question that was asked here with its answer, once", () => {
+  test("message_final adds the answer and the question of this page, once", () => {
     const store = opened([question("ask_1", "Why?"), answer("evt_1")])
     const action = { type: "final", event: answer("evt_2"), question: { text: "And?", created_at: 5 } } as const
     const once = reduce(store, action)
@@ -33,7 +33,7 @@ describe("the store", () => {
     expect(once.events["ask_2"]).toMatchObject({ role: "user", segments: [{ text: "And?" }] })
   })
 
-  test("an edited question stands in the old one's place, and knows its versions", () => {
+  test("an edited question replaces the old one, and has its versions", () => {
     const store = opened([question("ask_1", "Why?"), answer("evt_1"), question("ask_2", "And?"), answer("evt_2")])
     expect(threadBefore(thread(store) ?? [], "evt_1")).toEqual([])
     expect(threadBefore(thread(store) ?? [], "ask_2")).toEqual(["ask_1", "evt_1"])
@@ -45,14 +45,14 @@ describe("the store", () => {
     expect(edited.events["evt_2"]).toBeDefined()
   })
 
-  test("a new conversation is there with its first answer; a deleted one is gone with all its events", () => {
+  test("a new conversation is added with its first answer; a deleted one is removed with all its events", () => {
     const store = reduce(EMPTY, { type: "final", event: answer("evt_1"), question: { text: "Why?", created_at: 5 } })
     expect(thread(store)).toEqual(["ask_1", "evt_1"])
-    expect(reduce(store, { type: "gone", conversation_id: CHAT })).toEqual(EMPTY)
-    expect(reduce(EMPTY, { type: "gone", conversation_id: CHAT })).toBe(EMPTY)
+    expect(reduce(store, { type: "deleted", conversation_id: CHAT })).toEqual(EMPTY)
+    expect(reduce(EMPTY, { type: "deleted", conversation_id: CHAT })).toBe(EMPTY)
   })
 
-  test("nothing is changed in place", () => {
+  test("objects are never changed in place", () => {
     const store = opened([question("ask_1", "Why?"), answer("evt_1")])
     const snapshot = JSON.stringify(store)
     Object.freeze(store.events)

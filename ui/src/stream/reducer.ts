@@ -12,7 +12,7 @@ export interface Store {
 export type Action =
   | { type: "opened"; loaded: OpenConversation }
   | { type: "changed"; conversation: ConversationInfo }
-  | { type: "gone"; conversation_id: string }
+  | { type: "deleted"; conversation_id: string }
   /** message_final, with its question if this page asked it. */
   | { type: "final"; event: Answer; question?: Question }
 
@@ -43,7 +43,7 @@ export function reduce(store: Store, action: Action): Store {
         ...store,
         conversations: { ...store.conversations, [action.conversation.id]: action.conversation },
       }
-    case "gone":
+    case "deleted":
       return withoutConversation(store, action.conversation_id)
     case "final":
       return withFinal(store, action.event, action.question)

@@ -47,7 +47,7 @@ function persisted(event: Answer): Shown {
 }
 
 describe("the streaming bus", () => {
-  test("the overlay shows what message_final brings, step for step", () => {
+  test("the overlay shows the steps of message_final", () => {
     fc.assert(
       fc.property(plans, (plan) => {
         const { events, final } = record(plan)
@@ -58,7 +58,7 @@ describe("the streaming bus", () => {
     )
   })
 
-  test("parts of several segments stay apart, and stand in order of their numbers", () => {
+  test("parts of several segments are separate, in the order of their numbers", () => {
     const { bus: one } = bus()
     const part = (segment_id: string, summary_index: number, sequence_number: number): StreamEvent => ({
       type: "reasoning_part_started", event_id: EVENT, segment_id, summary_index, sequence_number, created_at: 1,
@@ -71,7 +71,7 @@ describe("the streaming bus", () => {
     expect(shown(one).steps.map((step) => step.sequence)).toEqual([1, 2, 3, 5])
   })
 
-  test("built-in tools are tools of their kind, from their start to their result", () => {
+  test("built-in tools have their own type, from start to result", () => {
     const { bus: one } = bus()
     for (const kind of ["web_search_call", "code_interpreter_call"] as const) {
       const call = { event_id: EVENT, call_id: kind }
@@ -101,7 +101,7 @@ describe("the streaming bus", () => {
     expect(both).toHaveBeenCalledTimes(2)
   })
 
-  test("a delta wakes its own part and no other, and not the list of steps", () => {
+  test("a delta notifies its own part only, not the list of steps", () => {
     const { bus: one, frame } = bus()
     for (const event of record([{ kind: "reasoning", parts: [["a"], ["b"]] }]).events) one.push(event)
     frame()
@@ -125,7 +125,7 @@ describe("the streaming bus", () => {
     expect(listener).toHaveBeenCalledTimes(1)
   })
 
-  test("what comes between a look and a subscription is seen", () => {
+  test("a change between render and subscription is noticed", () => {
     const { bus: one, frame } = bus()
     const looked = one.version(topics.text(EVENT))
     one.push({ type: "text_delta", event_id: EVENT, text_delta: "x", output_index: 0 })
@@ -133,7 +133,7 @@ describe("the streaming bus", () => {
     expect(one.version(topics.text(EVENT))).not.toBe(looked)
   })
 
-  test("nothing is left of answers that are over", () => {
+  test("no state of ended answers remains", () => {
     const { bus: one, frame } = bus()
     for (let n = 0; n < 3; n++) {
       const leave = one.subscribe(topics.text(EVENT), () => undefined)

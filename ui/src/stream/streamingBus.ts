@@ -103,12 +103,12 @@ export class StreamingBus {
   }
 
   subscribe(topic: string, listener: Listener): () => void {
-    let those = this.listeners.get(topic)
-    if (!those) this.listeners.set(topic, (those = new Set()))
-    those.add(listener)
+    let listeners = this.listeners.get(topic)
+    if (!listeners) this.listeners.set(topic, (listeners = new Set()))
+    listeners.add(listener)
     return () => {
-      those.delete(listener)
-      if (those.size === 0 && this.listeners.get(topic) === those) {
+      listeners.delete(listener)
+      if (listeners.size === 0 && this.listeners.get(topic) === listeners) {
         this.listeners.delete(topic)
         if (this.cleared.delete(topic)) this.versions.delete(topic)
       }
@@ -177,10 +177,10 @@ export class StreamingBus {
     const message = this.messages.get(eventId)
     if (!message) return
     this.messages.delete(eventId)
-    const gone = [topics.steps(eventId), topics.text(eventId)]
-    for (const part of message.parts.values()) gone.push(topics.part(eventId, part.segment_id, part.summary_index))
-    for (const tool of message.tools.values()) gone.push(topics.tool(eventId, tool.call_id))
-    for (const topic of gone) {
+    const cleared = [topics.steps(eventId), topics.text(eventId)]
+    for (const part of message.parts.values()) cleared.push(topics.part(eventId, part.segment_id, part.summary_index))
+    for (const tool of message.tools.values()) cleared.push(topics.tool(eventId, tool.call_id))
+    for (const topic of cleared) {
       this.markDirty(topic)
       this.cleared.add(topic)
     }
@@ -288,12 +288,12 @@ export class StreamingBus {
     this.scheduled = false
     const pending = new Set<Listener>()
     for (const topic of this.dirty) {
-      const those = this.listeners.get(topic)
+      const listeners = this.listeners.get(topic)
       // Incremented without listeners, too: a component that is about to subscribe must notice a change since its
       // render.
-      if (those || !this.cleared.delete(topic)) this.versions.set(topic, this.version(topic) + 1)
+      if (listeners || !this.cleared.delete(topic)) this.versions.set(topic, this.version(topic) + 1)
       else this.versions.delete(topic)
-      for (const listener of those ?? []) pending.add(listener)
+      for (const listener of listeners ?? []) pending.add(listener)
     }
     this.dirty.clear()
     for (const listener of pending) listener()

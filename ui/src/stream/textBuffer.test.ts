@@ -3,7 +3,7 @@ import { expect, test } from "vitest"
 
 import { TextBuffer } from "./textBuffer"
 
-test("a growing text is its pieces, however and whenever it is read", () => {
+test("the text is the joined pieces, whenever it is read", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.string(), fc.boolean(), fc.nat(20))), (steps) => {
       const pieces = new TextBuffer()

@@ -26,21 +26,21 @@ const TEXT: [string, string[]][] = [
   ["ink-quiet", GROUNDS],
   ["ink-faint", GROUNDS],
   ["accent", GROUNDS],
-  ["grave", [...GROUNDS, "grave-ground"]],
-  ["ink", ["grave-ground"]],
-  ["care", ["ground", "ground-side", "ground-raised", "ground-quiet", "glass", "ground-code"]],
+  ["danger", [...GROUNDS, "danger-ground"]],
+  ["ink", ["danger-ground"]],
+  ["warning", ["ground", "ground-side", "ground-raised", "ground-quiet", "glass", "ground-code"]],
   ["on-accent", ["accent-ground"]],
   ...Array.from({ length: 8 }, (_, index): [string, string[]] => [`who-${index}`, GROUNDS]),
   ...["code-word", "code-text", "code-number", "code-name", "code-note"].map((name): [string, string[]] => [name, ["ground-code"]]),
 ]
-const SIGNS: [string, string[]][] = [
+const ICONS: [string, string[]][] = [
   ["line-strong", ["ground", "ground-raised", "glass"]],
   ["accent", GROUNDS],
   ["good", ["ground", "glass"]],
 ]
 
 describe.each([[0, "light"], [1, "dark"]] as const)("the colours", (theme, name) => {
-  for (const [least, rows] of [[4.5, TEXT], [3, SIGNS]] as const) {
+  for (const [least, rows] of [[4.5, TEXT], [3, ICONS]] as const) {
     for (const [colour, grounds] of rows) {
       it(`${name}: ${colour} is ${least} on ${grounds.join(", ")}`, () => {
         for (const ground of grounds) expect(ratio(colour, ground, theme), ground).toBeGreaterThanOrEqual(least)

@@ -17,8 +17,8 @@ interface Props {
 }
 
 export const CodeBlock = memo(function CodeBlock({ code, language, open = false }: Props) {
-  const wanted = !NO_COLOURS.has(language) && code.length <= (open ? LIMITS.colouredGrowing : LIMITS.coloured)
-  const colours = useColours(wanted)
+  const isColoured = !NO_COLOURS.has(language) && code.length <= (open ? LIMITS.colouredGrowing : LIMITS.coloured)
+  const colours = useColours(isColoured)
   const drawn = useMemo(() => colours?.highlight(code, language) ?? visible(code), [colours, code, language])
   const label = plain(language).slice(0, 40)
   return (

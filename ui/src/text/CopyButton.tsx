@@ -9,9 +9,9 @@ async function copyText(text: string): Promise<void> {
   area.className = "visually-hidden"
   document.body.append(area)
   area.select()
-  const done = document.execCommand("copy")
+  const isCopied = document.execCommand("copy")
   area.remove()
-  if (!done) throw new Error("the browser does not allow copying")
+  if (!isCopied) throw new Error("the browser does not allow copying")
 }
 
 interface Props {

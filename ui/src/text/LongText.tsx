@@ -28,18 +28,18 @@ function spans(text: string): ReactNode {
 function draw(line: Line, key: number): ReactNode {
   switch (line.kind) {
     case "heading":
-      return <p key={key} className="long__heading" dir="auto">{spans(line.text)}</p>
+      return <p key={key} className="long-text__heading" dir="auto">{spans(line.text)}</p>
     case "item":
       return (
-        <p key={key} className={`long__item long__item--${line.depth}`} dir="auto">
-          <span className="long__sign">{line.sign} </span>
+        <p key={key} className={`long-text__item long-text__item--${line.depth}`} dir="auto">
+          <span className="long-text__sign">{line.sign} </span>
           {spans(line.text)}
         </p>
       )
     case "quote":
-      return <p key={key} className="long__quote" dir="auto">{spans(line.text)}</p>
+      return <p key={key} className="long-text__quote" dir="auto">{spans(line.text)}</p>
     case "code":
-      return <pre key={key} className="long__code" dir="ltr">{visible(line.text)}</pre>
+      return <pre key={key} className="long-text__code" dir="ltr">{visible(line.text)}</pre>
     case "paragraph":
       return <p key={key} dir="auto">{spans(line.text)}</p>
   }
@@ -56,7 +56,7 @@ function closed(text: string): string {
 const Piece = memo(
   function Piece({ piece, growing, only }: { piece: Chunk; growing: boolean; only: boolean }) {
     const lines = readLines(growing && !piece.fenced ? closed(piece.text) : piece.text, piece.fenced)
-    return <div className={only ? "long__chunk long__chunk--only" : "long__chunk"}>{lines.map(draw)}</div>
+    return <div className={only ? "long-text__chunk long-text__chunk--only" : "long-text__chunk"}>{lines.map(draw)}</div>
   },
   (a, b) => a.piece.text === b.piece.text && a.piece.fenced === b.piece.fenced && a.growing === b.growing && a.only === b.only,
 )
@@ -68,7 +68,7 @@ export const LongText = memo(function LongText({ text, streaming = false }: Prop
     return known.current
   }, [text])
   return (
-    <div className={streaming ? "long long--streaming" : "long"}>
+    <div className={streaming ? "long-text long-text--streaming" : "long-text"}>
       {chunks.map((piece, index) => (
         <Piece key={index} piece={piece} growing={streaming && index === chunks.length - 1} only={chunks.length === 1} />
       ))}

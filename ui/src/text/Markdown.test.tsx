@@ -63,7 +63,7 @@ describe("hostile text", () => {
     })
   }
 
-  it("is inert in any mixture, cut anywhere", () => {
+  it("is inert in any combination, cut anywhere", () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom(...HOSTILE, "\n", "\n\n", "> ", "- ", "**", "`", "[", "](", "|", "$"), { maxLength: 8 }), fc.nat(2_000), (pieces, at) => {
         const text = pieces.join("")
@@ -75,7 +75,7 @@ describe("hostile text", () => {
     )
   })
 
-  it("shows HTML as it is written", () => {
+  it("shows HTML as source", () => {
     const { box } = draw(<Markdown text={"<script>alert(1)</script> and <b>b</b>\n\n<div onclick=x>**bold**</div>"} />)
     expect(box.textContent).toContain("<script>alert(1)</script> and <b>b</b>")
     expect(box.querySelector("strong")?.textContent).toBe("bold")
@@ -93,7 +93,7 @@ describe("hostile text", () => {
     }
   }, 120_000)
 
-  it("does not hang the page in paragraphs of a size that is still read", () => {
+  it("does not hang the page in paragraphs below the size limit", () => {
     for (const piece of ["~~a ~b", "*a **b ", "[a](", "a@", "`a ``b ", "$x ", "\\(x ", "_a ", "<a ", "![a]["]) {
       const { box } = draw(<Markdown text={piece.repeat(9_900 / piece.length)} streaming />)
       expect(box.textContent).not.toBe("")
@@ -102,7 +102,7 @@ describe("hostile text", () => {
 })
 
 describe("hidden characters", () => {
-  it("that turn the direction or control a terminal are shown, everywhere", () => {
+  it("that change the direction or control a terminal are shown everywhere", () => {
     const text = "if access \u202E\u2066// check\u2069 \u0007 \u001B[31m"
     for (const box of [draw(<Markdown text={`${text}\n\n\`${text}\`\n\n\`\`\`\n${text}\n\`\`\``} />).box, draw(<LongText text={text} />).box]) {
       expect(box.textContent).not.toMatch(/[\u202A-\u202E\u2066-\u2069\u0000-\u0008\u001B]/)
@@ -111,13 +111,13 @@ describe("hidden characters", () => {
     }
   })
 
-  it("that scripts and emoji need are left", () => {
+  it("that scripts and emoji need are unchanged", () => {
     const text = "می‌خواهم 👩‍👩‍👧 \u{1F3F4}\u{E0067}\u{E0062}\u{E0073}\u{E0063}\u{E0074}\u{E007F} א\u200Eב"
     expect(draw(<Markdown text={text} />).box.textContent).toBe(text)
     expect(draw(<Markdown text={"a\u{E0041}\u{E0042}"} />).box.textContent).toBe("aU+E0041U+E0042")
   })
 
-  it("every paragraph, item, heading and cell finds its own direction; code is left to right", () => {
+  it("each paragraph, item, heading and cell has its own direction; code is left to right", () => {
     const { box } = draw(<Markdown text={"# שלום\n\nשלום\n\n- مرحبا\n\n| א |\n|-|\n| ب |\n\n```\nx\n```"} />)
     for (const name of ["h3", "p", "th", "td"]) expect(box.querySelector(name)?.getAttribute("dir")).toBe("auto")
     for (const name of ["ul", "li", "table"]) expect(box.querySelector(name)?.getAttribute("dir")).toBe("rtl")
@@ -135,7 +135,7 @@ describe("links", () => {
     }
   })
 
-  it("whose text names another place say where they lead", () => {
+  it("whose text names another host show the real one", () => {
     expect(hiddenHost("https://bank.example", "https://evil.example/")).toBe("evil.example")
     expect(hiddenHost("www.a.example/path", "https://a.example/")).toBeNull()
     expect(hiddenHost("read more", "https://a.example/")).toBeNull()
@@ -143,14 +143,14 @@ describe("links", () => {
     expect(box.textContent).toBe("https://bank.example (evil.example)")
   })
 
-  it("to images are links", () => {
+  it("are used instead of images", () => {
     const { box } = draw(<Markdown text="![a cat](https://a.example/cat.png)" />)
     expect(box.querySelector("img")).toBeNull()
     expect(box.querySelector("a")?.textContent).toBe("a cat")
   })
 })
 
-describe("what is drawn", () => {
+describe("rendered Markdown", () => {
   it("is GFM", () => {
     const { box } = draw(
       <Markdown text={"# One\n\ntext **bold** *em* ~~gone~~ `code` 1 < 2 &amp; 20~25\\*\n\n- [x] done\n- [ ] to do\n\n3. three\n\n| a | b |\n|:-|-:|\n| 1<br>2 | `x\\|y` |\n\n> quote\n\n---\n\n```python\nprint(1)\n```"} />,
@@ -167,7 +167,7 @@ describe("what is drawn", () => {
     expect(box.querySelector("pre")?.textContent).toBe("print(1)")
   })
 
-  it("is coloured by class names alone", async () => {
+  it("is highlighted by class names only", async () => {
     const { box } = draw(<Markdown text={"```python\ndef f(): return 'x'\n```"} />)
     await import("./highlight")
     await new Promise((done) => setTimeout(done, 20))
@@ -176,13 +176,13 @@ describe("what is drawn", () => {
     expect(box.querySelector("[style]")).toBeNull()
   })
 
-  it("names addresses that come later", () => {
+  it("resolves link definitions that come later", () => {
     const { box, again } = draw(<Markdown text="see [the page][1]" streaming />)
     again(<Markdown text={"see [the page][1]\n\n[1]: https://a.example\n"} />)
     expect(box.querySelector("a")?.href).toBe("https://a.example/")
   })
 
-  it("is the same at the end, whether it was streamed or not", () => {
+  it("is the same at the end, streamed or not", () => {
     const text = "# T\n\nSome **bold** [l](https://a.example) $x$\n\n- a\n  - b\n\n| a |\n|-|\n| 1 |\n\n```js\nlet x\n```\nend"
     const { box, again } = draw(<Markdown text="" streaming />)
     for (let at = 1; at <= text.length; at++) again(<Markdown text={text.slice(0, at)} streaming />)
@@ -191,7 +191,7 @@ describe("what is drawn", () => {
     expect(box.innerHTML).toBe(whole.innerHTML)
   })
 
-  it("draws only what changed again", () => {
+  it("renders only changed blocks again", () => {
     const { box, again } = draw(<Markdown text={"one\n\n- a\n- b"} streaming />)
     const first = box.querySelector("p")
     const item = box.querySelector("li")
@@ -201,10 +201,10 @@ describe("what is drawn", () => {
   })
 })
 
-describe("a text that is still written", () => {
+describe("a growing text", () => {
   const seen = (text: string) => draw(<Markdown text={text} streaming />).box
 
-  it("closes what is open", () => {
+  it("closes open syntax", () => {
     expect(seen("some **bo").querySelector("strong")?.textContent).toBe("bo")
     expect(seen("some `co").querySelector("code")?.textContent).toBe("co")
     expect(seen("see [the page](https://a.exa").textContent).toBe("see the page")
@@ -212,7 +212,7 @@ describe("a text that is still written", () => {
     expect(seen("```py\nprint(").querySelector("pre")?.textContent).toBe("print(")
   })
 
-  it("shows no sign before what it stands for", () => {
+  it("shows no marker before its content", () => {
     for (const text of ["Text\n-", "Text\n--", "Text\n#", "Text\n\n1", "Text\n\n1.", "Text\n\n-", "Text\n\n>", "Text\n\n|", "Text **"]) {
       expect(seen(text).textContent?.trim(), text).toBe("Text")
     }
@@ -224,7 +224,7 @@ describe("a text that is still written", () => {
     }
   })
 
-  it("never shows a tag, rule or sign for one frame only", () => {
+  it("never shows a tag, rule or marker for one frame only", () => {
     const text = "Here are **three** things:\n\n1. First `code`\n2. Second [link](https://a.example)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nDone *well*."
     for (let at = 1; at <= text.length; at++) {
       const shown = seen(text.slice(0, at)).textContent ?? ""
@@ -233,7 +233,7 @@ describe("a text that is still written", () => {
     }
   })
 
-  it("leaves half a formula as it is", () => {
+  it("leaves an unclosed formula unchanged", () => {
     expect(closeOpenSyntax("so $$\\frac{a*b}{**c")).toBe("so $$\\frac{a*b}{**c")
   })
 })
@@ -241,28 +241,28 @@ describe("a text that is still written", () => {
 describe("a long text", () => {
   it("has headings, lists, code and emphasis", () => {
     const { box } = draw(<LongText text={"**Weighing it**\n\nI think `x` is **good**.\n- one\n  1. two\n\n```\ncode **x**\n```\n# Title"} />)
-    expect([...box.querySelectorAll(".long__heading")].map((heading) => heading.textContent)).toEqual(["Weighing it", "Title"])
+    expect([...box.querySelectorAll(".long-text__heading")].map((heading) => heading.textContent)).toEqual(["Weighing it", "Title"])
     expect(box.querySelector("p code")?.textContent).toBe("x")
     expect(box.querySelector("strong")?.textContent).toBe("good")
-    expect(box.querySelectorAll(".long__item")).toHaveLength(2)
+    expect(box.querySelectorAll(".long-text__item")).toHaveLength(2)
     expect(box.querySelector("pre")?.textContent).toBe("code **x**")
   })
 
-  it("of a megabyte draws only its last chunk again", () => {
+  it("of a megabyte renders only its last chunk again", () => {
     const paragraph = `${"reasoning ".repeat(60)}\n\n`
     let text = paragraph.repeat(1_700)
     const { box, again } = draw(<LongText text={text} streaming />)
-    const first = box.querySelector(".long__chunk")?.firstChild
-    const chunks = box.querySelectorAll(".long__chunk").length
+    const first = box.querySelector(".long-text__chunk")?.firstChild
+    const chunks = box.querySelectorAll(".long-text__chunk").length
     expect(chunks).toBeGreaterThan(100)
     for (let turn = 0; turn < 100; turn++) {
       text += "more "
       again(<LongText text={text} streaming />)
     }
-    expect(box.querySelector(".long__chunk")?.firstChild).toBe(first)
+    expect(box.querySelector(".long-text__chunk")?.firstChild).toBe(first)
   })
 
-  it("of hostile signs does not hang the page", () => {
+  it("of hostile markup does not hang the page", () => {
     for (const piece of ["**a", "*a ", "`", "> ", "- ", "# ", "**a** *b", "~~~\n", "*", " "]) {
       const { box } = draw(<LongText text={piece.repeat(300_000 / piece.length)} streaming />)
       expect(box.childNodes.length).toBeGreaterThan(0)

@@ -1,5 +1,6 @@
 // Splits a long text into chunks of some thousand characters, at paragraphs if possible. Only the last chunk can
 // change, so the cost of growth is that of one chunk.
+import { FENCE } from "./reasoningMarkdown"
 
 export interface Chunk {
   text: string
@@ -8,27 +9,27 @@ export interface Chunk {
 }
 
 const SIZE = 4_000
-const MOST = 12_000
-const FENCE = /^ {0,3}(?:```|~~~)/gm
+const MAX_SIZE = 12_000
+const FENCES = new RegExp(FENCE, "gm")
 
 export const NO_CHUNKS: readonly Chunk[] = []
 
 function fencedAfter({ text, fenced }: Chunk): boolean {
-  return ((text.match(FENCE)?.length ?? 0) % 2 === 1) !== fenced
+  return ((text.match(FENCES)?.length ?? 0) % 2 === 1) !== fenced
 }
 
 /** The end of the first chunk of `rest`; its length if it is the last chunk. */
 function chunkEnd(rest: string): number {
   if (rest.length <= SIZE) return rest.length
   const paragraph = rest.indexOf("\n\n", SIZE)
-  if (paragraph !== -1 && paragraph + 2 <= MOST) return paragraph + 2
-  if (rest.length <= MOST) return rest.length
-  const line = rest.lastIndexOf("\n", MOST - 1)
+  if (paragraph !== -1 && paragraph + 2 <= MAX_SIZE) return paragraph + 2
+  if (rest.length <= MAX_SIZE) return rest.length
+  const line = rest.lastIndexOf("\n", MAX_SIZE - 1)
   if (line >= SIZE) return line + 1
-  const space = rest.lastIndexOf(" ", MOST - 1)
+  const space = rest.lastIndexOf(" ", MAX_SIZE - 1)
   if (space >= SIZE) return space + 1
-  const code = rest.charCodeAt(MOST - 1)
-  return code >= 0xd8_00 && code <= 0xdb_ff ? MOST - 1 : MOST
+  const code = rest.charCodeAt(MAX_SIZE - 1)
+  return code >= 0xd8_00 && code <= 0xdb_ff ? MAX_SIZE - 1 : MAX_SIZE
 }
 
 /** The chunks of `text`; unchanged chunks of the previous text are reused. */
@@ -42,8 +43,8 @@ export function cutChunks(before: readonly Chunk[], text: string): readonly Chun
   }
   do {
     const last = chunks.at(-1)
-    const rest = text.slice(at, at + MOST + 2)
-    const length = at + rest.length < text.length ? Math.min(chunkEnd(rest), MOST) : chunkEnd(rest)
+    const rest = text.slice(at, at + MAX_SIZE + 2)
+    const length = at + rest.length < text.length ? Math.min(chunkEnd(rest), MAX_SIZE) : chunkEnd(rest)
     chunks.push({ text: rest.slice(0, length), fenced: last ? fencedAfter(last) : false })
     at += length
   } while (at < text.length)

@@ -13,7 +13,7 @@ const blocks = (text: string) => readBlocks(text)?.tokens.map((token) => (token.
 beforeEach(() => void vi.spyOn(console, "warn").mockImplementation(() => undefined))
 
 describe("a formula", () => {
-  it("is what stands between dollars or brackets, and money is not", () => {
+  it("is between dollars or brackets; amounts of money are not formulas", () => {
     expect(inline("$x^2$, \\(y\\), $$z$$ and \\[w\\]")).toEqual(["x^2", "y", "z", "w"])
     expect(inline("It costs $5 or $10, US$ 3, $ x $, \\$a\\$ and `$b$`.")).toEqual([])
     expect(blocks("Text:\n$$\na = b\n- c\n$$\nmore\n\n\\[ d \\]")).toEqual(["paragraph", "a = b\n- c", "paragraph", "space", "d"])
@@ -26,11 +26,11 @@ describe("a formula", () => {
     expect(markup).toContain("<annotation")
   })
 
-  it("that is wrong gives nothing, so that its text is shown", () => {
+  it("that is invalid gives null, so that its source is shown", () => {
     for (const wrong of ["\\frac{", "\\notacommand", "a &", "\\def\\a{\\a}\\a"]) expect(formula(wrong, false)).toBeNull()
   })
 
-  it("brings no address, script or foreign style", () => {
+  it("contains no URL, script or unknown style", () => {
     for (const hostile of [
       "\\href{javascript:alert(1)}{x}", "\\url{https://evil.example}", "\\class{evil}{x}", "\\style{position:fixed;inset:0}{x}",
       "\\htmlStyle{background:url(//evil.example)}{x}", "\\includegraphics{//evil.example/x.png}", "\\text{<script>alert(1)</script>}",

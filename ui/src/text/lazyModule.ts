@@ -2,8 +2,8 @@
 // answer becomes a persisted one.
 import { useEffect, useSyncExternalStore } from "react"
 
-/** Return a hook that returns the module, or null while it is not loaded (or not wanted). */
-export function lazyModule<Module>(load: () => Promise<Module>): (wanted: boolean) => Module | null {
+/** Return a hook that returns the module, or null while it is not loaded (or not enabled). */
+export function lazyModule<Module>(load: () => Promise<Module>): (enabled: boolean) => Module | null {
   let module: Module | null = null
   let isLoading = false
   const listeners = new Set<() => void>()
@@ -12,10 +12,10 @@ export function lazyModule<Module>(load: () => Promise<Module>): (wanted: boolea
     return () => listeners.delete(listener)
   }
 
-  return (wanted) => {
+  return (enabled) => {
     const present = useSyncExternalStore(subscribe, () => module)
     useEffect(() => {
-      if (!wanted || isLoading) return
+      if (!enabled || isLoading) return
       isLoading = true
       load().then(
         (loaded) => {
@@ -27,7 +27,7 @@ export function lazyModule<Module>(load: () => Promise<Module>): (wanted: boolea
           isLoading = false
         },
       )
-    }, [wanted])
-    return wanted ? present : null
+    }, [enabled])
+    return enabled ? present : null
   }
 }

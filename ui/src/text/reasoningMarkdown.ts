@@ -8,7 +8,8 @@ export type Line =
 const HEADING = /^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$/
 const BOLD_LINE = /^[ \t]*\*\*([^*\n]{1,200})\*\*[ \t]*:?[ \t]*$/
 const ITEM = /^([ \t]*)([-*+•]|\d{1,9}[.)])[ \t]+(?=\S)/
-const FENCE = /^ {0,3}(?:```|~~~)/
+/** The line that opens or closes a code fence. */
+export const FENCE = /^ {0,3}(?:```|~~~)/
 
 export function readLines(text: string, fenced: boolean): Line[] {
   const lines: Line[] = []
@@ -66,13 +67,13 @@ export interface Span {
 const SPAN = /`([^`\n]{1,400})`|\*\*(?=[^\s*])([^*\n]{1,400}?)\*\*|(?<![\p{L}\p{N}*])\*(?=[^\s*])([^*\n]{1,400}?)\*(?![\p{L}\p{N}*])/gu
 
 /** The maximum number of spans in one paragraph. */
-const MOST = 400
+const MAX_SPANS = 400
 
 export function readSpans(text: string): Span[] {
   const spans: Span[] = []
   let from = 0
   for (const match of text.matchAll(SPAN)) {
-    if (spans.length >= MOST) break
+    if (spans.length >= MAX_SPANS) break
     if (match.index > from) spans.push({ kind: "text", text: text.slice(from, match.index) })
     const [whole, code, strong, em] = match
     if (code !== undefined) spans.push({ kind: "code", text: code })

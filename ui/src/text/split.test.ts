@@ -1,4 +1,4 @@
-// However a text arrives, its blocks are those of the whole text, and joined they are the text.
+// However a text arrives, its blocks are those of the complete text, and joined they are the text.
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
@@ -24,7 +24,7 @@ function grow(text: string, cuts: readonly number[]): Split {
 const shape = (split: Split) => split.blocks.map(({ start, raw, plain }) => ({ start, raw: raw.trimEnd(), plain }))
 
 describe("blocks", () => {
-  it("are the same in whatever pieces the text came", () => {
+  it("are the same however the text is split", () => {
     fc.assert(
       fc.property(document, fc.array(fc.nat(400), { maxLength: 30 }), (text, places) => {
         const cuts = places.filter((at) => at < text.length).toSorted((a, b) => a - b)
@@ -48,21 +48,21 @@ describe("blocks", () => {
     )
   })
 
-  it("that another one follows keep their place in memory, so that they are not drawn again", () => {
+  it("that others follow stay the same objects, so that they are not rendered again", () => {
     const before = continueSplit(EMPTY_SPLIT, "one\n\ntwo\n\nthree")
     const after = continueSplit(before, "one\n\ntwo\n\nthree and more\n\nfour")
     expect(after.blocks[0]).toBe(before.blocks[0])
     expect(after.blocks[1]).toBe(before.blocks[1])
   })
 
-  it("know an open fence", () => {
+  it("recognize an open fence", () => {
     expect(openFence("```py\nprint(1)")).toBe(true)
     expect(openFence("```py\nprint(1)\n```")).toBe(false)
     expect(openFence("````\n```\n")).toBe(true)
     expect(openFence("text")).toBe(false)
   })
 
-  it("of an open fence of a megabyte grow without being read again", () => {
+  it("of an open fence of a megabyte grow without being parsed again", () => {
     let text = `\`\`\`\n${"x = 1\n".repeat(170_000)}`
     let split = continueSplit(EMPTY_SPLIT, text)
     for (let turn = 0; turn < 100; turn++) {
@@ -72,7 +72,7 @@ describe("blocks", () => {
     expect(split.blocks).toHaveLength(1)
   })
 
-  it("nested beyond reading stay plain, and those around them are read", () => {
+  it("nested too deeply stay plain, and those around them are parsed", () => {
     for (const deep of [">".repeat(100_000), "- ".repeat(5_000), Array.from({ length: 400 }, (_, at) => `${" ".repeat(at * 2)}- a`).join("\n")]) {
       const split = continueSplit(EMPTY_SPLIT, `# Before\n\n${deep}\n\nAfter **all**.`)
       expect(split.blocks.map(({ raw }) => raw).join("")).toBe(`# Before\n\n${deep}\n\nAfter **all**.`)
@@ -87,7 +87,7 @@ describe("blocks", () => {
 })
 
 describe("chunks of a long text", () => {
-  it("are the same in whatever pieces the text came, and joined they are the text", () => {
+  it("are the same however the text is split, and joined they are the text", () => {
     const long = fc.array(fc.constantFrom("word ", "\n", "\n\n", "```\n", "a".repeat(700), "é".repeat(300), "😀".repeat(200), " b".repeat(500)), { maxLength: 60 })
     fc.assert(
       fc.property(long, fc.array(fc.nat(40_000), { maxLength: 12 }), (pieces, places) => {
@@ -102,7 +102,7 @@ describe("chunks of a long text", () => {
     )
   })
 
-  it("never cut a character in two", () => {
+  it("never split a character", () => {
     const chunks = cutChunks(NO_CHUNKS, `x${"😀".repeat(30_000)}`)
     expect(chunks.length).toBeGreaterThan(2)
     for (const { text } of chunks) expect(text.isWellFormed()).toBe(true)

@@ -59,8 +59,8 @@ function cut(text: string, start: number, links: Links): { blocks: Block[]; link
     if (last) last.raw += text.slice(at)
     else blocks.push({ start, raw: text, plain: false })
   }
-  const named = Object.keys(read.links).some((name) => links[name]?.href !== read.links[name]?.href)
-  return { blocks, links: named ? { ...links, ...read.links } : links }
+  const hasNewLinks = Object.keys(read.links).some((name) => links[name]?.href !== read.links[name]?.href)
+  return { blocks, links: hasNewLinks ? { ...links, ...read.links } : links }
 }
 
 /**
@@ -116,8 +116,8 @@ export function continueSplit(before: Split, text: string, growing = false): Spl
   const from = known[0] ?? last
   const tail = cut(text.slice(from.start), from.start, before.links)
   const blocks = tail.blocks.map((block, index) => {
-    const was = known[index]
-    return was && was.raw === block.raw && was.plain === block.plain ? was : block
+    const previous = known[index]
+    return previous && previous.raw === block.raw && previous.plain === block.plain ? previous : block
   })
   return { text, blocks: [...settled, ...blocks], links: tail.links }
 }

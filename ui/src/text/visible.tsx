@@ -7,7 +7,7 @@ const HIDDEN = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u20
 const RUNS = new RegExp(`(${HIDDEN.source})\\1*`, "gu")
 const EACH = new RegExp(HIDDEN.source, "gu")
 /** The maximum number of named characters in one text; later ones are only replaced. */
-const NAMED = 200
+const MAX_NAMED = 200
 // The flag of a region (England, Scotland …) is a black flag followed by tags.
 const FLAG = /\u{1F3F4}[\u{E0020}-\u{E007E}]{2,8}\u{E007F}/gu
 
@@ -46,7 +46,7 @@ export function visible(text: string): ReactNode {
   let named = 0
   for (const match of text.matchAll(RUNS)) {
     if (flags.has(match.index)) continue
-    if (++named > NAMED) return [...nodes, text.slice(from).replace(EACH, "\uFFFD")]
+    if (++named > MAX_NAMED) return [...nodes, text.slice(from).replace(EACH, "\uFFFD")]
     if (match.index > from) nodes.push(text.slice(from, match.index))
     nodes.push(mark(match[0], match.index))
     from = match.index + match[0].length
