@@ -74,7 +74,7 @@ def history_of(
         space.owner,
         space.name,
         space.viewer(authenticated.participant, view),
-        advisory=space.is_advisory,
+        advisory=space.settings.advisory,
         other_history=open_other_history,
     )
 

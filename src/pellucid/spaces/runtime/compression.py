@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ...envelopes import GATEWAY, Envelope
 from ...envelopes.kinds import STEP_KINDS, THOUGHT
@@ -19,9 +19,8 @@ from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
 from ...telemetry import error_location, log
 from .ids import new_id
-from .settings import SpaceSettings
-from .state import SpaceState
-from .write_queue import EnvelopeFactory
+from .live_state import Configuration
+from .state import EnvelopeFactory, SpaceState
 
 Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
 """Summarises envelopes in fewer words. An empty text: there is no summary."""
@@ -29,33 +28,37 @@ Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
 MAX_CONTEXTS = 1_000
 
 
-class CompressionHost(Protocol):
-    """The space to which summaries are written."""
-
-    owner: str
-    name: str
-
-    @property
-    def settings(self) -> SpaceSettings: ...
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> object: ...
-
-    async def append_as_gateway(self, make: EnvelopeFactory) -> object: ...
-
-
 class ThoughtCompression:
-    """Counts thoughts and writes summaries, for one space."""
+    """Counts thoughts and writes summaries, for one space.
 
-    def __init__(self, space: CompressionHost, spaces: Spaces, compressor: Compressor) -> None:
-        self._space = space
+    Args:
+        configuration: The configuration of the space.
+        spaces: The store's spaces.
+        compressor: Makes the summaries.
+        spawn: Runs a coroutine until the space is closed.
+        append: Writes an envelope of the gateway.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        spaces: Spaces,
+        compressor: Compressor,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        append: Callable[[EnvelopeFactory], Awaitable[object]],
+    ) -> None:
+        self._configuration = configuration
         self._spaces = spaces
         self._compressor = compressor
+        self._spawn = spawn
+        self._append = append
         self._uncompressed: dict[str, list[int]] = {}
         """Sequence numbers of the thoughts of each context that are not summarised yet."""
 
     def on_stored(self, stored: Sequence[StoredEnvelope]) -> None:
         """Count envelopes that this replica stored."""
-        settings = self._space.settings.compress
+        settings = self._configuration.settings.compress
         if settings is None:
             return
         for one in stored:
@@ -69,12 +72,12 @@ class ThoughtCompression:
                 numbers.append(envelope.seq)
                 if len(numbers) >= settings.after:
                     del self._uncompressed[path]
-                    self._space.spawn(self._compress(path, numbers))
+                    self._spawn(self._compress(path, numbers))
         while len(self._uncompressed) > MAX_CONTEXTS:
             del self._uncompressed[next(iter(self._uncompressed))]
 
     async def _compress(self, path: str, numbers: list[int]) -> None:
-        space = self._space
+        space = self._configuration
         with suppress(PellucidError):
             stored = [await self._spaces.get_envelope(space.owner, space.name, number) for number in numbers]
             thoughts = [one.envelope for one in stored if one is not None and not one.envelope.is_erased]
@@ -94,4 +97,4 @@ class ThoughtCompression:
                 payload = {"message": summary, "metadata": {"compresses": [one.id for one in thoughts]}}
                 return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=THOUGHT, context=path, payload=payload)
 
-            await space.append_as_gateway(make)
+            await self._append(make)

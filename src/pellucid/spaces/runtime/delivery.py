@@ -6,7 +6,7 @@
   it ends. Those see at least the same frames (see `envelopes.visibility`).
 * A session whose outlet is full lags. Nothing more is written to it, and the visible envelopes that it misses are
   counted until its outlet is drained.
-* A session that joins or comes back has its own position in the log (`session.position`) until it is in the audience.
+* A session that joins or comes back reads the log on its own (`session.last_seq`) until it is in the audience.
   It gets the following envelopes page by page, as fast as its outlet takes them. When nothing is left that was
   delivered to others, it is added to the audience in the same step, so that nothing comes in between. Envelopes that
   are not delivered yet are not read ahead.
@@ -229,183 +229,6 @@ class Audience:
         return [session for session, _ in full]
 
 
-class CatchUp:
-    """Sends a session what lies between its position and the audience."""
-
-    def __init__(
-        self,
-        audience: Audience,
-        configuration: Configuration,
-        living: LiveState,
-        spaces: Spaces,
-        now_ms: Callable[[], int],
-        spawn: Spawn,
-    ) -> None:
-        self._audience = audience
-        self._configuration = configuration
-        self._living = living
-        self._spaces = spaces
-        self._now_ms = now_ms
-        self._spawn = spawn
-
-    def begin(self, session: Session, after: int | None, history: int) -> None:
-        """Start with a session whose welcome is the only thing that is written.
-
-        Args:
-            session: The session.
-            after: The last envelope that its participant has. None: none was named.
-            history: How many of the latest visible envelopes it wants, if `after` is None.
-        """
-        session.position = self._audience.delivered if after is None else after
-        if session.position > self._audience.delivered:
-            # The number belongs to an earlier space of this name. Everything in this one is new to them, and past.
-            session.position, session.replayed_until = 0, self._audience.delivered
-        if after is None and history > 0:
-            session.catch_up_task = self._spawn(self._catch_up_with_retries(session, history))
-        elif not self._catch_up_from_memory(session):
-            session.catch_up_task = self._spawn(self._catch_up_with_retries(session, 0))
-
-    def resume_when_drained(self, session: Session) -> None:
-        """Wait until the session's full outlet is drained, then return it to the audience."""
-        session.catch_up_task = self._spawn(self._resume_after_drain(session))
-
-    async def _resume_after_drain(self, session: Session) -> None:
-        await session.outlet.wait_drained()
-        if session.is_stopped:
-            return
-        if session.missed_count:
-            gap = gateway_messages.gap(
-                new_id(),
-                self._now_ms(),
-                session.participant,
-                after=session.position,
-                before=self._audience.delivered + 1,
-                missed=session.missed_count,
-            )
-            session.write(gap)
-            session.missed_count = 0
-        session.catch_up_task = None
-        self._audience.discard(session)
-        self._audience.add(session)
-
-    def _catch_up_from_memory(self, session: Session) -> bool:
-        """Write what the session missed, if all of it is in memory.
-
-        Returns:
-            Whether the session is up to date.
-        """
-        if session.position < self._audience.delivered:
-            recent = self._living.recent.after(session.position, PAGE_SIZE + 1)
-            if recent is None or len(recent) > PAGE_SIZE:
-                return False
-            self._write_page(session, recent)
-        self._audience.add(session)
-        return True
-
-    async def _catch_up_with_retries(self, session: Session, history: int) -> None:
-        attempts = 0
-        while not session.is_stopped:
-            try:
-                if history:
-                    await self._replay(session, history)
-                    history = 0
-                await self._catch_up(session)
-                return
-            except PellucidError:
-                attempts += 1
-                if attempts == MAX_ATTEMPTS:
-                    session.close(close_codes.TRY_AGAIN_LATER, "the history does not answer; connect again in a moment")
-                    return
-                await asyncio.sleep(RETRY_PAUSE_SECONDS * attempts)
-        self._audience.discard(session)
-
-    async def _catch_up(self, session: Session) -> None:
-        while session.position < self._audience.delivered and not session.is_stopped:
-            page = self._living.recent.after(session.position, PAGE_SIZE)
-            if page is None:
-                page = await self._page(after=session.position, before=self._audience.delivered + 1, limit=PAGE_SIZE)
-            if not page:
-                break
-            self._write_page(session, page)
-            if session.outlet.buffered_bytes:
-                await session.outlet.wait_drained()
-            else:
-                await asyncio.sleep(0)
-        if not session.is_stopped:
-            session.catch_up_task = None
-            self._audience.add(session)
-
-    def _write_page(self, session: Session, page: list[StoredEnvelope]) -> None:
-        frames = [
-            encode_frame(
-                replace(one.with_flags, replayed=True)
-                if one.envelope.seq <= session.replayed_until
-                else one.with_flags,
-                session.wire_dialect,
-            )
-            for one in page
-            if self._is_shown(one, session)
-        ]
-        session.position = page[-1].envelope.seq
-        if frames:
-            session.outlet.write(frames)
-
-    async def _replay(self, session: Session, count: int) -> None:
-        """Write the latest visible envelopes, flagged as replayed.
-
-        Their beginning is searched first. The scanned pages are not held in memory, unless it was a single one.
-        """
-        end = session.position + 1
-        step = max(PAGE_SIZE, min(count, 1000))
-        first = before = end
-        visible_count = scanned_count = 0
-        only_page: list[StoredEnvelope] | None = None
-        while visible_count < count and before > 1 and scanned_count < MAX_SCANNED_PAGES * step:
-            page = await self._page(before=before, limit=step, newest=True)
-            if not page:
-                break
-            only_page = page if scanned_count == 0 else None
-            seqs = [one.envelope.seq for one in page if self._is_shown(one, session)][visible_count - count :]
-            first = seqs[0] if seqs else first
-            visible_count, scanned_count, before = (
-                visible_count + len(seqs),
-                scanned_count + len(page),
-                page[0].envelope.seq,
-            )
-        if only_page is not None:
-            await self._write_replayed(session, [one for one in only_page if one.envelope.seq >= first])
-            return
-        after = first - 1
-        while after < end - 1 and not session.is_stopped:
-            page = await self._page(after=after, before=end, limit=PAGE_SIZE)
-            if not page:
-                break
-            after = page[-1].envelope.seq
-            await self._write_replayed(session, page)
-
-    async def _write_replayed(self, session: Session, page: list[StoredEnvelope]) -> None:
-        shown = [one for one in page if self._is_shown(one, session)]
-        for start in range(0, len(shown), PAGE_SIZE):
-            if session.is_stopped:
-                return
-            some = shown[start : start + PAGE_SIZE]
-            session.outlet.write(
-                [encode_frame(replace(one.with_flags, replayed=True), session.wire_dialect) for one in some]
-            )
-            await session.outlet.wait_drained()
-
-    def _is_shown(self, one: StoredEnvelope, session: Session) -> bool:
-        return is_shown(one.envelope, one.place, session.viewer, advisory=self._audience.advisory)
-
-    async def _page(self, **query: Any) -> list[StoredEnvelope]:
-        """Read a page of the log.
-
-        Raises:
-            StoreError: If the store fails.
-        """
-        return await self._spaces.page(self._configuration.owner, self._configuration.name, **query)
-
-
 class Effects(NamedTuple):
     """What a commit means for sessions."""
 
@@ -451,18 +274,19 @@ class SessionRegistry:
     def __init__(
         self,
         configuration: Configuration,
-        living: LiveState,
+        live: LiveState,
         spaces: Spaces,
         now_ms: Callable[[], int],
         spawn: Spawn,
     ) -> None:
         self._configuration = configuration
-        self._living = living
+        self._live = live
+        self._spaces = spaces
         self._now_ms = now_ms
+        self._spawn = spawn
         self._by_participant: dict[str, dict[Session, None]] = {}
         """Sessions by participant."""
-        self.audience = Audience(configuration, delivered=living.head)
-        self._catch_up = CatchUp(self.audience, configuration, living, spaces, now_ms, spawn)
+        self.audience = Audience(configuration, delivered=live.head)
 
     @property
     def all_sessions(self) -> list[Session]:
@@ -472,7 +296,7 @@ class SessionRegistry:
         """Welcome a session and bring it up to date."""
         self._by_participant.setdefault(session.participant, {})[session] = None
         self._send_welcome(session, after_seq)
-        self._catch_up.begin(session, after_seq, history)
+        self._begin_catch_up(session, after_seq, history)
 
     def remove(self, session: Session) -> None:
         """Write nothing more to a session."""
@@ -499,15 +323,15 @@ class SessionRegistry:
         before = self.audience.delivered
         full = self.audience.deliver(stored, effects.removed)
         for session in full:
-            session.position = before
-            self._catch_up.resume_when_drained(session)
+            session.last_seq = before
+            session.catch_up_task = self._spawn(self._resume_after_drain(session))
         for participant in {*effects.removed, *(one for one in affected if not self._is_member(one))}:
             for session in list(self._by_participant.get(participant, ())):
                 session.close(close_codes.FORBIDDEN, "you are not in this space any more")
 
     def _update_rights(self, participants: Iterable[str]) -> None:
         """Apply changed rights of participants to their sessions, and send them a new welcome."""
-        state = self._living.state
+        state = self._live.state
         for participant in participants:
             for session in list(self._by_participant.get(participant, ())):
                 viewer = state.viewer(participant, session.viewer.view)
@@ -518,7 +342,7 @@ class SessionRegistry:
                     self._send_welcome(session)
 
     def _send_welcome(self, session: Session, after_seq: int | None = None) -> None:
-        state = self._living.state
+        state = self._live.state
         unknown_position = (
             {} if after_seq is None or after_seq <= self.audience.delivered else {"unknown_after_seq": after_seq}
         )
@@ -538,4 +362,157 @@ class SessionRegistry:
         )
 
     def _is_member(self, participant: str) -> bool:
-        return self._living.state.ledger.is_member(participant)
+        return self._live.state.ledger.is_member(participant)
+
+    # --- bringing a session up to date
+
+    def _begin_catch_up(self, session: Session, after: int | None, history: int) -> None:
+        """Start with a session whose welcome is the only thing that is written.
+
+        Args:
+            session: The session.
+            after: The last envelope that its participant has. None: none was named.
+            history: How many of the latest visible envelopes it wants, if `after` is None.
+        """
+        session.last_seq = self.audience.delivered if after is None else after
+        if session.last_seq > self.audience.delivered:
+            # The number belongs to an earlier space of this name. Everything in this one is new to them, and past.
+            session.last_seq, session.replayed_until = 0, self.audience.delivered
+        history = history if after is None else 0
+        if history > 0 or not self._catch_up_from_memory(session):
+            session.catch_up_task = self._spawn(self._catch_up_with_retries(session, history))
+
+    async def _resume_after_drain(self, session: Session) -> None:
+        """Wait until the session's full outlet is drained, then return it to the audience."""
+        await session.outlet.wait_drained()
+        if session.is_stopped:
+            return
+        if session.missed_count:
+            gap = gateway_messages.gap(
+                new_id(),
+                self._now_ms(),
+                session.participant,
+                after=session.last_seq,
+                before=self.audience.delivered + 1,
+                missed=session.missed_count,
+            )
+            session.write(gap)
+            session.missed_count = 0
+        session.catch_up_task = None
+        self.audience.discard(session)
+        self.audience.add(session)
+
+    def _catch_up_from_memory(self, session: Session) -> bool:
+        """Write what the session missed, if all of it is in memory.
+
+        Returns:
+            Whether the session is up to date.
+        """
+        if session.last_seq < self.audience.delivered:
+            recent = self._live.recent.after(session.last_seq, PAGE_SIZE + 1)
+            if recent is None or len(recent) > PAGE_SIZE:
+                return False
+            self._write_page(session, recent)
+        self.audience.add(session)
+        return True
+
+    async def _catch_up_with_retries(self, session: Session, history: int) -> None:
+        attempts = 0
+        while not session.is_stopped:
+            try:
+                if history:
+                    await self._replay(session, history)
+                    history = 0
+                await self._catch_up(session)
+                return
+            except PellucidError:
+                attempts += 1
+                if attempts == MAX_ATTEMPTS:
+                    session.close(close_codes.TRY_AGAIN_LATER, "the history does not answer; connect again in a moment")
+                    return
+                await asyncio.sleep(RETRY_PAUSE_SECONDS * attempts)
+        self.audience.discard(session)
+
+    async def _catch_up(self, session: Session) -> None:
+        while session.last_seq < self.audience.delivered and not session.is_stopped:
+            page = self._live.recent.after(session.last_seq, PAGE_SIZE)
+            if page is None:
+                page = await self._page(after=session.last_seq, before=self.audience.delivered + 1, limit=PAGE_SIZE)
+            if not page:
+                break
+            self._write_page(session, page)
+            if session.outlet.buffered_bytes:
+                await session.outlet.wait_drained()
+            else:
+                await asyncio.sleep(0)
+        if not session.is_stopped:
+            session.catch_up_task = None
+            self.audience.add(session)
+
+    def _write_page(self, session: Session, page: list[StoredEnvelope]) -> None:
+        frames = [
+            _encode(one, session, replayed=one.envelope.seq <= session.replayed_until)
+            for one in page
+            if self._is_shown(one, session)
+        ]
+        session.last_seq = page[-1].envelope.seq
+        if frames:
+            session.outlet.write(frames)
+
+    async def _replay(self, session: Session, count: int) -> None:
+        """Write the latest visible envelopes, flagged as replayed.
+
+        Their beginning is searched first. The scanned pages are not held in memory, unless it was a single one.
+        """
+        end = session.last_seq + 1
+        step = max(PAGE_SIZE, min(count, 1000))
+        first = before = end
+        visible_count = scanned_count = 0
+        only_page: list[StoredEnvelope] | None = None
+        while visible_count < count and before > 1 and scanned_count < MAX_SCANNED_PAGES * step:
+            page = await self._page(before=before, limit=step, newest=True)
+            if not page:
+                break
+            only_page = page if scanned_count == 0 else None
+            seqs = [one.envelope.seq for one in page if self._is_shown(one, session)][visible_count - count :]
+            first = seqs[0] if seqs else first
+            visible_count, scanned_count, before = (
+                visible_count + len(seqs),
+                scanned_count + len(page),
+                page[0].envelope.seq,
+            )
+        if only_page is not None:
+            await self._write_replayed(session, [one for one in only_page if one.envelope.seq >= first])
+            return
+        after = first - 1
+        while after < end - 1 and not session.is_stopped:
+            page = await self._page(after=after, before=end, limit=PAGE_SIZE)
+            if not page:
+                break
+            after = page[-1].envelope.seq
+            await self._write_replayed(session, page)
+
+    async def _write_replayed(self, session: Session, page: list[StoredEnvelope]) -> None:
+        shown = [one for one in page if self._is_shown(one, session)]
+        for start in range(0, len(shown), PAGE_SIZE):
+            if session.is_stopped:
+                return
+            some = shown[start : start + PAGE_SIZE]
+            session.outlet.write([_encode(one, session, replayed=True) for one in some])
+            await session.outlet.wait_drained()
+
+    def _is_shown(self, one: StoredEnvelope, session: Session) -> bool:
+        return is_shown(one.envelope, one.place, session.viewer, advisory=self.audience.advisory)
+
+    async def _page(self, **query: Any) -> list[StoredEnvelope]:
+        """Read a page of the log.
+
+        Raises:
+            StoreError: If the store fails.
+        """
+        return await self._spaces.page(self._configuration.owner, self._configuration.name, **query)
+
+
+def _encode(stored: StoredEnvelope, session: Session, *, replayed: bool) -> Frame:
+    envelope = stored.with_flags
+    return encode_frame(replace(envelope, replayed=True) if replayed else envelope, session.wire_dialect)

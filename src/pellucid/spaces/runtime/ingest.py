@@ -3,8 +3,7 @@
 How much one participant may send, for each family of kinds, in messages and in bytes:
 
     limiter = RateLimiter(limits)
-    limiter.take("reasoning", size, now)      # raises PellucidError (too_many_requests) with `retry_after`
-    limiter.exceeds_patience(now)             # whether the limit has been exceeded for too long
+    limiter.take("reasoning", size, now)      # raises RateLimited, with `retry_after`
 
 Each limit is a bucket that holds `burst` and refills by `per_second`. A refused message takes nothing from it. The
 limits hold for one replica: they protect it, and all readers, from floods. `now` is in seconds and never decreases.
@@ -15,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,7 +25,7 @@ from ...errors import ErrorInfo, PellucidError
 from .ids import new_id
 from .live_state import Configuration
 from .settings import FloodLimits, Rate
-from .write_queue import OnResult, WriteRequest
+from .writer import WriteRequest
 
 FAMILIES = ("reasoning", "chat", "mcp")
 OTHER = "other"
@@ -61,6 +60,21 @@ class Bucket:
         self._available -= amount
 
 
+class RateLimited(PellucidError):
+    """A rate limit is exceeded.
+
+    Attributes:
+        envelope: The envelope that was not accepted, if it could be read.
+        is_persistent: Whether the limit has been exceeded for longer than the space tolerates.
+    """
+
+    envelope: Envelope | None = None
+
+    def __init__(self, info: ErrorInfo, *, is_persistent: bool) -> None:
+        super().__init__(info)
+        self.is_persistent = is_persistent
+
+
 class RateLimiter:
     """The limits of one participant."""
 
@@ -79,7 +93,7 @@ class RateLimiter:
         """Charge one message.
 
         Raises:
-            PellucidError: If the limit is exceeded.
+            RateLimited: If the limit is exceeded.
         """
         if family not in FAMILIES:
             family = OTHER
@@ -90,13 +104,14 @@ class RateLimiter:
             if now - self._over_limit_until >= QUIET_SECONDS:
                 self._over_limit_since = now
             self._over_limit_until = now
-            raise PellucidError(
+            raise RateLimited(
                 ErrorInfo(
                     "too_many_requests",
                     f"this participant sends more ({family}) than the space accepts; wait {wait:.1f} s, send slower",
                     code="rate_limited",
                     retry_after=ceil(wait * 1000) / 1000,
-                )
+                ),
+                is_persistent=self.exceeds_patience(now),
             )
         messages.take(1)
         volume.take(size_bytes)
@@ -116,76 +131,33 @@ class RateLimiters:
 
     def __init__(self, limits: FloodLimits) -> None:
         self._by_participant: dict[str, RateLimiter] = {}
-        self._limits: FloodLimits | None = None
-        self.set_limits(limits)
+        self._limits = limits
 
     def set_limits(self, limits: FloodLimits) -> None:
         """Use these limits from now on."""
-        if limits == self._limits:
-            return
-        self._limits = limits
-        self._by_participant.clear()
-        rates = [getattr(limits, family) for family in (*FAMILIES, OTHER, "bytes")]
-        self._full_after_seconds = max(QUIET_SECONDS, *(rate.burst / rate.per_second for rate in rates))
+        if limits != self._limits:
+            self._limits = limits
+            self._by_participant.clear()
 
     def get(self, participant: str, now: float) -> RateLimiter:
         """Return the limiter of a participant."""
         limiter = self._by_participant.get(participant)
         if limiter is None:
             if len(self._by_participant) >= self.MAX_LIMITERS:
-                self._by_participant = {
-                    name: one
-                    for name, one in self._by_participant.items()
-                    if now - one.last_used < self._full_after_seconds
-                }
-            assert self._limits is not None
+                self._drop_silent(now)
             limiter = self._by_participant[participant] = RateLimiter(self._limits)
         return limiter
+
+    def _drop_silent(self, now: float) -> None:
+        rates: list[Rate] = [getattr(self._limits, family) for family in (*FAMILIES, OTHER, "bytes")]
+        full_after_seconds = max(QUIET_SECONDS, *(rate.burst / rate.per_second for rate in rates))
+        self._by_participant = {
+            name: one for name, one in self._by_participant.items() if now - one.last_used < full_after_seconds
+        }
 
 
 MAX_CHARGED_UNREADABLE_BYTES = 1000
 """Maximum number of bytes that is charged for a frame that cannot be decoded."""
-
-
-class IngestedEnvelope(NamedTuple):
-    """An envelope that can be judged."""
-
-    envelope: Envelope
-    """The envelope after redaction."""
-    has_sender_id: bool
-    """Whether its sender chose its id."""
-    size_bytes: int
-    redacted: tuple[str, ...]
-    has_sender_ts: bool = False
-    """Whether its sender chose its time."""
-
-    def to_request(self, on_result: OnResult, address: str = "") -> WriteRequest:
-        """Return the request to judge and store it."""
-        return WriteRequest(
-            on_result,
-            envelope=self.envelope,
-            has_sender_id=self.has_sender_id,
-            size_bytes=self.size_bytes,
-            redacted=self.redacted,
-            has_sender_ts=self.has_sender_ts,
-            address=address,
-        )
-
-
-class RateLimited(PellucidError):
-    """The rate limit is exceeded; `envelope` was not accepted."""
-
-    def __init__(self, info: ErrorInfo, envelope: Envelope) -> None:
-        super().__init__(info)
-        self.envelope = envelope
-
-
-class DialectListener(Protocol):
-    """Is notified of a detected dialect."""
-
-    def set_dialect(self, dialect: DialectName) -> None:
-        """Set the detected dialect."""
-        ...
 
 
 class Ingest:
@@ -211,20 +183,22 @@ class Ingest:
         data: bytes | str | dict[str, Any],
         size: int | None,
         dialect: DialectName | None,
-        listener: DialectListener | None = None,
-    ) -> IngestedEnvelope:
-        """Turn a frame into an envelope that can be judged.
+        on_dialect: Callable[[DialectName], None] | None = None,
+        address: str = "",
+    ) -> WriteRequest:
+        """Turn a frame into a request to judge and store its envelope.
 
         Args:
             participant: The sender.
             data: The frame, or JSON that was decoded before.
             size: Number of bytes, for JSON that was decoded before.
             dialect: The dialect of the connection. None: not known yet.
-            listener: Is notified of the dialect when it is detected.
+            on_dialect: Receives the dialect when it is detected.
+            address: Base URL under which the participant reached the gateway.
 
         Raises:
             EnvelopeError: If the frame is not a valid envelope.
-            PellucidError: If the rate limit is exceeded.
+            RateLimited: If the rate limit is exceeded.
         """
         now = monotonic()
         limiter = self._limiters.get(participant, now)
@@ -241,25 +215,29 @@ class Ingest:
                     envelope_id=envelope_id,
                     attempted_kind=attempted_kind,
                 )
-            if dialect is None and listener is not None:
+            if dialect is None and on_dialect is not None:
                 data = decode_frame(data)
                 dialect = detect_dialect(data)
                 if dialect is not None:
-                    listener.set_dialect(dialect)
+                    on_dialect(dialect)
             envelope = read(data, dialect, defaults)
         except EnvelopeError:
             limiter.take(OTHER, min(size, MAX_CHARGED_UNREADABLE_BYTES), now)
             raise
         try:
             limiter.take(envelope.family, size, now)
-        except PellucidError as error:
-            raise RateLimited(error.info, envelope) from None
+        except RateLimited as error:
+            error.envelope = envelope
+            raise
         envelope, redacted = self._configuration.redactor.redact(envelope)
-        return IngestedEnvelope(envelope, envelope.id != defaults.id, size, redacted, envelope.ts != defaults.ts)
-
-    def exceeds_patience(self, participant: str) -> bool:
-        now = monotonic()
-        return self._limiters.get(participant, now).exceeds_patience(now)
+        return WriteRequest(
+            envelope=envelope,
+            has_sender_id=envelope.id != defaults.id,
+            has_sender_ts=envelope.ts != defaults.ts,
+            size_bytes=size,
+            redacted=redacted,
+            address=address,
+        )
 
 
 def _size_of(data: bytes | str | dict[str, Any]) -> int:

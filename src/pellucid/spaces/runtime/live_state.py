@@ -18,6 +18,7 @@ from ...envelopes.grants import Change
 from ...envelopes.kinds import CONFIGURED
 from ...errors import PellucidError
 from ...storage import SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant, StoredSpace
+from ...storage.space_rows import ParticipantOrigin
 from .ids import new_id
 from .redaction import PatternRedactor
 from .settings import SpaceSettings, read_settings
@@ -52,7 +53,11 @@ class LiveState:
         """
         self.head = self.state.head
         self._since_base_bytes += sum(map(self.recent.add, stored))
-        self._extend_base(stored, dump)
+        needs_rebase = len(self._since_base) + len(stored) > REBASE_AFTER or self._since_base_bytes > REBASE_BYTES
+        if dump is not None or needs_rebase:
+            self._rebase(self.state.dump() if dump is None else dump)
+        else:
+            self._since_base += stored
 
     def apply_remote(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
         """Apply envelopes that another replica stored.
@@ -72,7 +77,7 @@ class LiveState:
         """Drop all contents from memory, because some of them may have been erased."""
         self.recent = RecentEnvelopes()
         # Rebuilt from what is stored, because the current state may include envelopes that are being judged.
-        self._base_dump, self._since_base, self._since_base_bytes = self._rebuild().dump(), [], 0
+        self._rebase(self._rebuild().dump())
 
     def _rebuild(self) -> SpaceState:
         state = SpaceState.load(self.state.settings, self._base_dump)
@@ -80,20 +85,8 @@ class LiveState:
             state.replay(one)
         return state
 
-    def configure(self, settings: SpaceSettings) -> None:
-        """Judge by other settings from now on."""
-        self.state.configure(settings)
-
-    def _extend_base(self, stored: Sequence[StoredEnvelope], dump: bytes | None) -> None:
-        needs_rebase = len(self._since_base) + len(stored) > REBASE_AFTER or self._since_base_bytes > REBASE_BYTES
-        if dump is not None or needs_rebase:
-            self._base_dump, self._since_base, self._since_base_bytes = (
-                dump if dump is not None else self.state.dump(),
-                [],
-                0,
-            )
-        else:
-            self._since_base += stored
+    def _rebase(self, dump: bytes) -> None:
+        self._base_dump, self._since_base, self._since_base_bytes = dump, [], 0
 
 
 class RecentEnvelopes:
@@ -151,7 +144,8 @@ def load_state(settings: SpaceSettings, snapshot: tuple[int, bytes] | None) -> S
 # --- the configuration
 
 
-INVITED = "invited"
+INVITED: ParticipantOrigin = "invited"
+"""Origin of participants who were invited by others."""
 
 
 class Configuration:

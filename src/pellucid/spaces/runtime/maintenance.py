@@ -1,31 +1,26 @@
-"""Background work of a space: reading what other replicas wrote, ending silent contexts, and presence.
+"""Background work of a space: reading what other replicas wrote, ending silent contexts, and renewing presence.
 
 A notification from another replica may be lost, and changes of the configuration notify no replica. So the store is
 also read at intervals.
-
-Presence: each replica counts the sessions of its participants, and all replicas share a set of entries at the relay. A
-join or leave is an envelope of the log. The first replica that finds that the log does not have it writes it, so it is
-written once. An entry of the shared set expires unless its replica renews it. A participant who is missing for longer
-than a renewal takes has left. If the relay does not answer, nothing is known about any participant.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
-from ...envelopes import GATEWAY, Envelope, Present, gateway_messages
+from ...envelopes import GATEWAY, Envelope
 from ...envelopes.kinds import CANCEL
 from ...errors import PellucidError
 from ...relay import Relay, RelayError
 from ...telemetry import error_location, log
 from .ids import new_id
-from .state import SpaceState
-from .write_queue import EnvelopeFactory, WriteRequest, ignore_result
-from .writer import Writer, WriterLease
+from .replicas import PresenceTracker, WriterLease
+from .state import EnvelopeFactory, SpaceState
+from .writer import Writer, WriteRequest
 
 RENEWALS_PER_PERIOD = 3
 DEFER_ABOVE = 10_000
@@ -68,7 +63,7 @@ class Maintenance:
         relay: Relay,
         writer: Writer,
         lease: WriterLease,
-        presence: Presence,
+        presence: PresenceTracker,
         intervals: Intervals,
         clock: Callable[[], float],
     ) -> None:
@@ -155,7 +150,7 @@ class Maintenance:
     def _enqueue(self, make: EnvelopeFactory) -> None:
         if len(self._writer.queue) < DEFER_ABOVE:
             # What is deferred now is found again at the next interval.
-            self._writer.queue.put(WriteRequest(ignore_result, make=make))
+            self._writer.queue.put(WriteRequest(make=make))
 
 
 def _cancel(path: str, reason: str) -> EnvelopeFactory:
@@ -165,123 +160,3 @@ def _cancel(path: str, reason: str) -> EnvelopeFactory:
         return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=CANCEL, context=path, payload={"reason": reason})
 
     return make
-
-
-# --- presence
-
-
-MISSING_SHARE = 0.6
-"""Share of an entry's lifetime after which a missing participant has left. The entry is renewed three times in its
-lifetime, and the set may have been lost.
-"""
-
-
-class Presence:
-    """Who is connected, at this replica and at others.
-
-    Args:
-        relay: The relay between replicas.
-        space: The name of the space.
-        replica_id: The id of this replica.
-        ttl_seconds: How long an entry is valid.
-    """
-
-    def __init__(self, relay: Relay, space: str, replica_id: str, ttl_seconds: float) -> None:
-        self._relay = relay
-        self._key = f"space:{space}"
-        self._replica_id = replica_id
-        self._ttl_seconds = ttl_seconds
-        self._local_counts: dict[str, int] = {}
-        self._missing_since: dict[str, float] = {}
-        """By participant, the time when it was first missing."""
-
-    def is_local(self, participant: str) -> bool:
-        """Check whether a participant has a session at this replica."""
-        return participant in self._local_counts
-
-    def local_count(self, participant: str) -> int:
-        return self._local_counts.get(participant, 0)
-
-    @property
-    def has_local(self) -> bool:
-        return bool(self._local_counts)
-
-    async def enter(self, participant: str) -> None:
-        """Count one session more."""
-        self._local_counts[participant] = first = self.local_count(participant) + 1
-        if first == 1:
-            with suppress(RelayError):
-                await self._relay.set_presence(self._key, self._entry(participant), self._ttl_seconds)
-
-    async def leave(self, participant: str) -> bool:
-        """Count one session less.
-
-        Returns:
-            Whether the participant has no session at any replica, as far as is known.
-        """
-        left = self.local_count(participant) - 1
-        if left > 0:
-            self._local_counts[participant] = left
-            return False
-        self._local_counts.pop(participant, None)
-        try:
-            await self._relay.clear_presence(self._key, self._entry(participant))
-            online = await self._online()
-        except RelayError:
-            return False
-        return participant not in online and not self.is_local(participant)
-
-    async def renew(self) -> None:
-        """Renew the entries of all participants at this replica.
-
-        Raises:
-            RelayError: If the relay fails.
-        """
-        for participant in list(self._local_counts):
-            await self._relay.set_presence(self._key, self._entry(participant), self._ttl_seconds)
-
-    async def missing(self, present: Iterable[str]) -> set[str]:
-        """Return those of the present participants who have been missing for long enough to have left.
-
-        Args:
-            present: The participants who are present according to the log.
-
-        Raises:
-            RelayError: If the relay fails.
-        """
-        online = await self._online()
-        now = monotonic()
-        self._missing_since = {
-            one: self._missing_since.get(one, now) for one in present if one not in online and not self.is_local(one)
-        }
-        return {one for one, since in self._missing_since.items() if now - since >= self._ttl_seconds * MISSING_SHARE}
-
-    async def _online(self) -> set[str]:
-        return {entry.partition(" ")[2] for entry in await self._relay.list_present(self._key)}
-
-    def _entry(self, participant: str) -> str:
-        return f"{self._replica_id} {participant}"
-
-    # --- envelopes
-
-    def make_join(self, participant: str) -> EnvelopeFactory:
-        """Return the factory of a join, which builds nothing if the participant is present already."""
-
-        def make(state: SpaceState, at: int) -> Envelope | None:
-            if participant in state.present_since or not state.ledger.is_member(participant):
-                return None
-            return gateway_messages.presence(
-                new_id(), at, "join", Present(participant, state.capabilities(participant))
-            )
-
-        return make
-
-    def make_leave(self, participant: str) -> EnvelopeFactory:
-        """Return the factory of a leave, which builds nothing if the participant is present here or absent already."""
-
-        def make(state: SpaceState, at: int) -> Envelope | None:
-            if participant not in state.present_since or self.is_local(participant):
-                return None
-            return gateway_messages.presence(new_id(), at, "leave", Present(participant))
-
-        return make

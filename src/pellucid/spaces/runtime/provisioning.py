@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
 
 import msgspec
 
 from ...envelopes.capability import read_capabilities
 from ...envelopes.envelope import check_participant
+from ...envelopes.payloads import WrittenCapability
 from ...storage import AlreadyStored, Spaces, StoredParticipant, StoredSpace
 from ...storage.space_rows import ParticipantOrigin
 from .ids import digest_of, new_token
 from .settings import SpaceSettings, check_name, check_settings
-
-WrittenCapability: TypeAlias = str | dict[str, Any]
-"""A capability as it is written."""
 
 
 async def create_space(

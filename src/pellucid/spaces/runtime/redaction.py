@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from time import thread_time
-from typing import Any, Protocol
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import Envelope
@@ -35,13 +36,11 @@ _MATCHES_PER_CLOCK_CHECK = 64
 """Matches between two reads of the clock."""
 
 
-class RedactionRule(Protocol):
-    """A name and a pattern."""
+class Redact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule: text that matches `pattern` is replaced by `[redacted:NAME]`."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def pattern(self) -> str: ...
+    name: str
+    pattern: str
 
 
 class PatternRedactor:
@@ -51,7 +50,7 @@ class PatternRedactor:
         self._rules = tuple(rules)
 
     @classmethod
-    def from_rules(cls, written: Iterable[RedactionRule], at: str = "redact") -> PatternRedactor:
+    def from_rules(cls, written: Iterable[Redact], at: str = "redact") -> PatternRedactor:
         """Compile rules.
 
         Raises:
@@ -67,9 +66,6 @@ class PatternRedactor:
             except RegexError as error:
                 raise _invalid_pattern(f"{where}.pattern", str(error)) from None
         return cls(rules)
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
 
     def redact(self, envelope: Envelope) -> tuple[Envelope, tuple[str, ...]]:
         """Redact an envelope.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -24,9 +25,9 @@ from ...envelopes.kinds import HEARTBEAT
 from ...envelopes.visibility import SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from .ids import new_id
-from .ingest import Bucket, IngestedEnvelope, RateLimited
+from .ingest import Bucket, RateLimited
 from .settings import SpaceSettings
-from .write_queue import WriteRequest, WriteResult
+from .writer import WriteRequest, WriteResult
 
 _FINAL_TEXT = 0x81
 
@@ -127,13 +128,9 @@ class SessionHost(Protocol):
 
     def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]: ...
 
-    def ingest(
-        self, participant: str, data: bytes | str | dict[str, Any], size: int | None, session: Session
-    ) -> IngestedEnvelope: ...
+    def ingest(self, session: Session, data: bytes | str | dict[str, Any], size: int | None) -> WriteRequest: ...
 
-    def exceeds_patience(self, participant: str) -> bool: ...
-
-    def put(self, item: WriteRequest) -> None: ...
+    def put(self, request: WriteRequest) -> None: ...
 
     def regroup(self, session: Session) -> None: ...
 
@@ -165,7 +162,7 @@ class Session:
         self.capabilities: tuple[dict[str, Any], ...] = ()
         """The capabilities in the last welcome."""
         self.group_key: tuple[object, ...] | None = None
-        self.position = 0
+        self.last_seq = 0
         """Number of the last envelope that it was given, while it is not in the audience."""
         self.replayed_until = 0
         """Envelopes up to this number are sent as `replayed`."""
@@ -197,26 +194,20 @@ class Session:
             return
         space = self._space
         try:
-            ingested = space.ingest(self.participant, data, size, self)
+            request = space.ingest(self, data, size)
         except PellucidError as error:
             if isinstance(error, EnvelopeError) and _is_heartbeat(error):
                 return
             self.send_error(error, error.envelope if isinstance(error, RateLimited) else None)
-            if error.info.code == "rate_limited" and space.exceeds_patience(self.participant):
+            if isinstance(error, RateLimited) and error.is_persistent:
                 self.close(close_codes.POLICY_VIOLATION, "the rate limit was exceeded for too long")
             self._refusal_count += 1
             if self._refusal_count % REFUSALS_PER_YIELD == 0:
                 await asyncio.sleep(0)
             return
         self._pending_count += 1
-
-        def on_result(result: WriteResult) -> None:
-            self._pending_count -= 1
-            self._on_result(ingested.envelope, result)
-            if self._capacity is not None and not self._capacity.done():
-                self._capacity.set_result(None)
-
-        space.put(ingested.to_request(on_result, self.address))
+        request.on_result = partial(self._on_result, request.envelope)
+        space.put(request)
         while self._pending_count >= MAX_PENDING or (self._pending_count and space.is_full):
             self._capacity = asyncio.get_running_loop().create_future()
             try:
@@ -242,6 +233,8 @@ class Session:
 
     def send_error(self, error: PellucidError, about: Envelope | None = None) -> None:
         """Send an error, unless too many were sent."""
+        if self.is_stopped:
+            return
         space = self._space
         if self._error_bucket.wait_seconds(1, monotonic()) > 0:
             self._unreported_errors += 1
@@ -258,7 +251,7 @@ class Session:
 
     def _report_dropped_errors(self) -> None:
         self._error_timer = None
-        if self._unreported_errors and not self.is_stopped:
+        if self._unreported_errors:
             count = self._unreported_errors
             self.send_error(
                 PellucidError(
@@ -271,16 +264,21 @@ class Session:
                 )
             )
 
-    def _on_result(self, envelope: Envelope, result: WriteResult) -> None:
-        if self.is_stopped:
-            return
+    def _on_result(self, envelope: Envelope | None, result: WriteResult) -> None:
+        self._pending_count -= 1
+        stored = result.stored
         if result.error is not None:
             self.send_error(result.error, envelope)
         # A session that is not up to date yet will receive it in its place, or within an announced gap.
-        elif result.stored and not result.is_new and (self.group_key or result.stored.envelope.seq <= self.position):
-            self.write(result.stored.with_flags)
+        elif stored is not None and not result.is_new and (self.group_key or stored.envelope.seq <= self.last_seq):
+            self.write(stored.with_flags)
         if result.for_sender:
             self.write(*result.for_sender)
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self._capacity is not None and not self._capacity.done():
+            self._capacity.set_result(None)
 
     def close(self, code: int, reason: str) -> None:
         """Close the connection, from the gateway's side. Its owner still calls `leave`."""
@@ -295,8 +293,7 @@ class Session:
             self._error_timer.cancel()
         if self.catch_up_task is not None and self.catch_up_task is not asyncio.current_task():
             self.catch_up_task.cancel()
-        if self._capacity is not None and not self._capacity.done():
-            self._capacity.set_result(None)
+        self._resume_reading()
 
 
 def _is_heartbeat(error: EnvelopeError) -> bool:

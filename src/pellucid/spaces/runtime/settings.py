@@ -20,7 +20,7 @@ from ...envelopes.capability import read_capabilities
 from ...envelopes.lifecycle import LifecycleSettings
 from ...errors import RequestError
 from ...unicode import describe_validation_error, did_you_mean
-from .redaction import PatternRedactor
+from .redaction import PatternRedactor, Redact
 
 MAX_NAME_LENGTH = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -62,13 +62,6 @@ class FloodLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Maximum number of connections of one participant at one replica."""
 
 
-class Redact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Text that matches `pattern` is replaced by `[redacted:NAME]`."""
-
-    name: str
-    pattern: str
-
-
 class Compress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When long reasoning is summarised."""
 
@@ -108,17 +101,12 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Return the JSON that is stored."""
         return msgspec.json.encode(self)
 
-    def lifecycle(self, templates: Mapping[str, list[str]] | None = None) -> LifecycleSettings:
-        """Return the settings of the life cycle.
-
-        Args:
-            templates: The names of each template's steps. None: those of these settings.
-        """
-        steps = self.templates if templates is None else templates
+    def lifecycle(self) -> LifecycleSettings:
+        """Return the settings of the life cycle."""
         return LifecycleSettings(
             mode=self.reasoning,
             owner_only=self.owner_only,
-            templates={name: tuple(named) for name, named in steps.items()},
+            templates={name: tuple(steps) for name, steps in self.templates.items()},
             max_open=self.limits.open_contexts,
             idle_ms=None if self.idle_seconds in (None, inf) else round(self.idle_seconds * 1000),
             max_implicit=MAX_IMPLICIT,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -25,15 +24,16 @@ from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
 from ...storage import Store, StoredEnvelope
 from ...telemetry import error_location, log
-from .compression import ThoughtCompression
+from .compression import Compressor, ThoughtCompression
 from .delivery import SessionRegistry, effects_of
-from .ingest import Ingest, IngestedEnvelope
+from .ingest import Ingest
 from .live_state import Configuration, LiveState
-from .maintenance import Intervals, Maintenance, Presence
+from .maintenance import Intervals, Maintenance
+from .replicas import PresenceTracker, WriterLease
 from .session import Outlet, Session
 from .settings import SpaceSettings
-from .write_queue import EnvelopeFactory, WriteRequest, WriteResult, ignore_result, submit
-from .writer import Writer, WriterLease
+from .state import EnvelopeFactory
+from .writer import Writer, WriteRequest, WriteResult, submit
 
 
 class MonotonicClock:
@@ -82,6 +82,7 @@ class Space:
         replica_id: The id of this replica.
         intervals: Intervals of the background tasks.
         clock: Returns seconds since 1970.
+        compressor: Summarises several thoughts in one. None: no thoughts are summarised.
     """
 
     def __init__(
@@ -94,17 +95,17 @@ class Space:
         replica_id: str,
         intervals: Intervals,
         clock: Callable[[], float],
+        compressor: Compressor | None = None,
     ) -> None:
         self.owner = configuration.owner
         self.name = configuration.name
         self.is_closed = False
-        self.compression: ThoughtCompression | None = None
         self.last_used = monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._configuration = configuration
         self._live = live
         self._clock = clock = MonotonicClock(clock, live.state.latest_at_ms / 1000)
-        self.presence = Presence(relay, self.name, replica_id, intervals.presence_seconds)
+        self.presence = PresenceTracker(relay, self.name, replica_id, intervals.presence_seconds)
         lease = WriterLease(relay, self.name, replica_id)
         self.writer = Writer(store.spaces, live, configuration, lease, self, clock)
         self._maintenance = Maintenance(
@@ -112,6 +113,11 @@ class Space:
         )
         self.sessions = SessionRegistry(configuration, live, store.spaces, self.now_ms, self.spawn)
         self._ingest = Ingest(configuration, clock)
+        self._compression = (
+            ThoughtCompression(configuration, store.spaces, compressor, spawn=self.spawn, append=self.append_as_gateway)
+            if compressor is not None
+            else None
+        )
         for work in (self.writer.run(), self._maintenance.run()):
             self.spawn(work).add_done_callback(self._on_task_done)
 
@@ -125,10 +131,6 @@ class Space:
     def head(self) -> int:
         """Number of the newest envelope that was delivered at this replica."""
         return self.sessions.audience.delivered
-
-    @property
-    def is_advisory(self) -> bool:
-        return self.settings.advisory
 
     @property
     def is_full(self) -> bool:
@@ -263,26 +265,23 @@ class Space:
 
     # --- envelopes
 
-    def ingest(
-        self, participant: str, data: bytes | str | dict[str, Any], size: int | None, session: Session | None = None
-    ) -> IngestedEnvelope:
-        """Turn a frame into an envelope that can be judged.
+    def ingest(self, session: Session, data: bytes | str | dict[str, Any], size: int | None) -> WriteRequest:
+        """Turn a frame of a session into a request for the writer.
 
         Raises:
             PellucidError: If it is not valid, or the rate limit is exceeded.
         """
         self.last_used = monotonic()
-        return self._ingest.process(participant, data, size, None if session is None else session.dialect, session)
+        return self._ingest.process(
+            session.participant, data, size, session.dialect, session.set_dialect, session.address
+        )
 
-    def exceeds_patience(self, participant: str) -> bool:
-        return self._ingest.exceeds_patience(participant)
-
-    def put(self, item: WriteRequest) -> None:
+    def put(self, request: WriteRequest) -> None:
         """Enqueue a request for the writer."""
         if self.is_closed:
-            item.on_result(WriteResult(error=_closed_error()))
+            request.on_result(WriteResult(error=_closed_error()))
         else:
-            self.writer.queue.put(item)
+            self.writer.queue.put(request)
 
     async def post(
         self,
@@ -305,8 +304,8 @@ class Space:
         """
         self.last_used = monotonic()
         self._check_membership(participant)
-        ingested = self._ingest.process(participant, data, None, dialect)
-        result = await submit(self.put, partial(ingested.to_request, address=address))
+        request = self._ingest.process(participant, data, None, dialect, address=address)
+        result = await submit(self.put, request)
         assert result.stored is not None
         return PostResult(result.stored, result.for_sender)
 
@@ -325,7 +324,7 @@ class Space:
         """
         if catch_up:
             self.writer.queue.request_catch_up()
-        return (await submit(self.put, partial(WriteRequest, make=make))).stored
+        return (await submit(self.put, WriteRequest(make=make))).stored
 
     def forget(self) -> None:
         """Drop all contents from memory, because some of them were erased, and notify other replicas."""
@@ -340,7 +339,7 @@ class Space:
         for participant in effects.left:
             if self.presence.is_local(participant):
                 # Another replica announced it, and the participant has joined here in the meantime.
-                self.put(WriteRequest(ignore_result, make=self.presence.make_join(participant)))
+                self.put(WriteRequest(make=self.presence.make_join(participant)))
         if effects.configuration_changed:
             self._ingest.reload_limits()
         self.sessions.deliver(stored, effects)
@@ -348,8 +347,8 @@ class Space:
     def on_written(self, stored: Sequence[StoredEnvelope]) -> None:
         """Notify other replicas of envelopes that this one wrote."""
         self._maintenance.notify_replicas()
-        if self.compression is not None:
-            self.compression.on_stored(stored)
+        if self._compression is not None:
+            self._compression.on_stored(stored)
 
     def on_overtaken(self) -> None:
         """Ask other replicas to use the writer lease."""

@@ -18,7 +18,7 @@ from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
 from ...storage import SpaceNotFound, Store
 from ...telemetry import error_location, log
-from .compression import Compressor, ThoughtCompression
+from .compression import Compressor
 from .ids import digest_of
 from .live_state import Configuration, LiveState, load_state
 from .maintenance import Intervals
@@ -120,9 +120,8 @@ class Spaces:
             replica_id=self._replica_id,
             intervals=self._intervals,
             clock=self._clock,
+            compressor=self._compressor,
         )
-        if self._compressor is not None:
-            space.compression = ThoughtCompression(space, self._store.spaces, self._compressor)
         self._open[name] = space
         try:
             # The configuration is in the log before any participant joins.

@@ -17,8 +17,8 @@ the chat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -56,20 +56,16 @@ def target_not_found(unknown: Sequence[str], members: Sequence[str]) -> ErrorInf
     right = did_you_mean(unknown[0], members[:MAX_SUGGESTIONS])
     return ErrorInfo(
         "not_found",
-        f"to: {_list_unknown(unknown)} is in this space; {right}",
+        f"to: {_describe_unknown(unknown)}; {right}",
         code="target_not_found",
         param="to",
     )
 
 
-def flag_unknown_targets(unknown: Sequence[str]) -> tuple[Flag, ...]:
-    """Build the flags for a chat of which some recipients are unknown."""
-    return (Flag("target_not_found", f"to: {_list_unknown(unknown)} is in this space"),) if unknown else ()
-
-
-def _list_unknown(unknown: Sequence[str]) -> str:
+def _describe_unknown(unknown: Sequence[str]) -> str:
     more = f" and {len(unknown) - MAX_LISTED_NAMES} more" if len(unknown) > MAX_LISTED_NAMES else ""
-    return f"no participant called {' or '.join(repr(truncate(one)) for one in unknown[:MAX_LISTED_NAMES])}{more}"
+    names = " or ".join(repr(truncate(one)) for one in unknown[:MAX_LISTED_NAMES])
+    return f"no participant called {names}{more} is in this space"
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -206,8 +202,11 @@ class SpaceState:
             return Outcome(error=verdict.error)
         proposal_verdict = self.proposals.feed(envelope)
         changes = (*ruling.events, *self._fold(envelope, at))
+        flags = [*verdict.flags, *proposal_verdict.flags]
+        if unknown:
+            flags.append(Flag("target_not_found", f"to: {_describe_unknown(unknown)}"))
         note = Note(
-            flags=(*verdict.flags, *proposal_verdict.flags, *flag_unknown_targets(unknown)),
+            flags=tuple(flags),
             ended=verdict.ended,
             links=verdict.links,
             proposals=proposal_verdict.changed,
@@ -375,6 +374,12 @@ class SpaceState:
         state.proposals = Proposals(saved.proposals)
         state.present_since, state.away_since = saved.present, saved.away
         return state
+
+
+EnvelopeFactory: TypeAlias = Callable[[SpaceState, int], Envelope | None]
+"""Builds an envelope of the gateway when it is judged, from the state and the time (ms) at that moment. None: it is not
+needed any more.
+"""
 
 
 def _erasure_safe_payload(envelope: Envelope) -> dict[str, Any]:

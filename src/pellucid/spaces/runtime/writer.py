@@ -25,57 +25,136 @@ Replicas that write to the same space at the same time use a lease for a while, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from time import monotonic
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, gateway_messages
 from ...envelopes.grants import Change, ParticipantInvited
 from ...envelopes.reasoning import NameSet
 from ...errors import ErrorInfo, PellucidError
-from ...relay import Relay, RelayError
 from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant
 from ...storage.errors import StoreUnavailable
 from ...telemetry import error_location, log
 from .ids import digest_of, new_id, new_token
-from .live_state import Configuration, LiveState
-from .state import SpaceState
-from .write_queue import WriteQueue, WriteRequest, WriteResult
+from .live_state import INVITED, Configuration, LiveState
+from .replicas import WriterLease
+from .state import EnvelopeFactory, SpaceState
 
 
-def invitations_from(
-    stored: StoredEnvelope, changes: Iterable[Change], state: SpaceState, space: str, address: str = ""
-) -> tuple[list[StoredParticipant], tuple[Envelope, ...]]:
-    """Return the participants that an envelope invites, and the answers for its sender.
+class WriteResult(msgspec.Struct, eq=False):
+    """The result of a write request."""
 
-    Args:
-        stored: The envelope.
-        changes: Its changes.
-        state: The state after it.
-        space: The name of the space.
-        address: Base URL under which its sender reached the gateway.
+    stored: StoredEnvelope | None = None
+    """None without an error: there was nothing to write."""
+    error: PellucidError | None = None
+    is_new: bool = True
+    """False: it was sent before, and `stored` is what was stored then."""
+    for_sender: tuple[Envelope, ...] = ()
+    """Envelopes for its sender alone."""
+
+
+def _ignore_result(result: WriteResult) -> None:
+    pass
+
+
+class WriteRequest(msgspec.Struct, eq=False, kw_only=True):
+    """One envelope to be judged, or a factory of one."""
+
+    envelope: Envelope | None = None
+    make: EnvelopeFactory | None = None
+    has_sender_id: bool = False
+    """Whether its sender chose its id. Then it may be a repetition."""
+    has_sender_ts: bool = False
+    """Whether its sender chose its time. Then a repetition has the same time."""
+    size_bytes: int = 0
+    redacted: tuple[str, ...] = ()
+    """Names of the patterns that matched something in it."""
+    address: str = ""
+    """Base URL under which its sender reached the gateway, `wss://host`, if known."""
+    on_result: Callable[[WriteResult], None] = _ignore_result
+    """Receives its one result: what was stored, or the error. It is called in the writer's task and must not block."""
+
+
+class WriteQueue:
+    """Requests in order, with the number of bytes that wait."""
+
+    MAX_BATCH = 500
+    MAX_BATCH_BYTES = 4 << 20
+    MAX_QUEUED_BYTES = 32 << 20
+    """Waiting bytes above which no more frames are read until there is space again."""
+
+    def __init__(self) -> None:
+        self._requests: deque[WriteRequest] = deque()
+        self._work = asyncio.Event()
+        self._catch_up_requested = False
+        self.size_bytes = 0
+
+    def put(self, request: WriteRequest) -> None:
+        """Add a request."""
+        self._requests.append(request)
+        self.size_bytes += request.size_bytes
+        self._work.set()
+
+    def request_catch_up(self) -> None:
+        """Ask the writer to read what other replicas may have written."""
+        self._catch_up_requested = True
+        self._work.set()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many bytes wait that no more frames are read."""
+        return self.size_bytes > self.MAX_QUEUED_BYTES
+
+    async def take(self) -> tuple[list[WriteRequest], bool]:
+        """Wait for requests or for a request to catch up.
+
+        Returns:
+            The waiting requests, at most one batch of them; and whether to read what other replicas wrote.
+        """
+        await self._work.wait()
+        taken: list[WriteRequest] = []
+        size_bytes = 0
+        while self._requests and len(taken) < self.MAX_BATCH and size_bytes < self.MAX_BATCH_BYTES:
+            request = self._requests.popleft()
+            size_bytes += request.size_bytes
+            taken.append(request)
+        self.size_bytes -= size_bytes
+        catch_up_requested, self._catch_up_requested = self._catch_up_requested, False
+        if not self._requests:
+            self._work.clear()
+        return taken, catch_up_requested
+
+    def close(self, error: PellucidError) -> None:
+        """Fail everything that waits."""
+        waiting, self._requests, self.size_bytes = self._requests, deque(), 0
+        _fail_all(waiting, error)
+
+
+async def submit(put: Callable[[WriteRequest], None], request: WriteRequest) -> WriteResult:
+    """Enqueue a request and wait for its result.
+
+    Raises:
+        PellucidError: Why the envelope was refused.
     """
-    participants: list[StoredParticipant] = []
-    acknowledgements: list[Envelope] = []
-    for change in changes:
-        if not isinstance(change, ParticipantInvited):
-            continue
-        payload = {"status": change.status, "participant_id": change.participant}
-        if change.status == "created" and change.participant not in state.access.doors:
-            payload |= {"token": (token := new_token()), "connection_url": f"{address}/spaces/{space}/ws"}
-            participants.append(
-                StoredParticipant(
-                    id=change.participant,
-                    token_hash=digest_of(token),
-                    origin="invited",
-                    created_at=stored.at / 1000,
-                )
-            )
-        acknowledgements.append(gateway_messages.invite_ack(new_id(), stored.at, stored.envelope, payload))
-    return participants, tuple(acknowledgements)
+    future: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
+
+    def on_result(result: WriteResult) -> None:
+        if not future.done():
+            future.set_result(result)
+
+    request.on_result = on_result
+    put(request)
+    result = await future
+    if result.error is not None:
+        raise result.error
+    return result
 
 
 class WriteBatch:
@@ -141,9 +220,29 @@ class WriteBatch:
         assert stored is not None
         self.stored.append(stored)
         self.changes.append(outcome.changes)
-        invited, acknowledgements = invitations_from(stored, outcome.changes, self._state, self._space, address)
-        self.invited += invited
-        return stored, WriteResult(stored, for_sender=acknowledgements)
+        answers = tuple(
+            self._invite(change, stored, address)
+            for change in outcome.changes
+            if isinstance(change, ParticipantInvited)
+        )
+        return stored, WriteResult(stored, for_sender=answers)
+
+    def _invite(self, change: ParticipantInvited, stored: StoredEnvelope, address: str) -> Envelope:
+        """Add the invited participant to the batch.
+
+        Returns:
+            The answer for the inviter.
+        """
+        payload = {"status": change.status, "participant_id": change.participant}
+        if change.status == "created" and change.participant not in self._state.access.doors:
+            token = new_token()
+            payload |= {"token": token, "connection_url": f"{address}/spaces/{self._space}/ws"}
+            self.invited.append(
+                StoredParticipant(
+                    id=change.participant, token_hash=digest_of(token), origin=INVITED, created_at=stored.at / 1000
+                )
+            )
+        return gateway_messages.invite_ack(new_id(), stored.at, stored.envelope, payload)
 
     def report_results(self) -> None:
         """Report the result of each request."""
@@ -232,8 +331,7 @@ class Writer:
                     await asyncio.sleep(0)
             except Exception as error:
                 log.error("a space could not be written to: %s", error_location(error))
-                self._may_be_behind = True
-                self.live.roll_back()
+                self._roll_back()
                 _fail_all(requests, _server_error())
             except BaseException:
                 _fail_all(requests, _closing_error())
@@ -278,14 +376,12 @@ class Writer:
         try:
             await self._spaces.append(append)
         except AppendConflict:
-            live.roll_back()
-            self._may_be_behind = True
+            self._roll_back()
             self._lease.mark_contended()
             self._observer.on_overtaken()
             return False
         except (PellucidError, ValueError) as error:
-            live.roll_back()
-            self._may_be_behind = True
+            self._roll_back()
             if await self._was_stored(batch.stored):
                 batch.report_results()
                 self._observer.on_written(batch.stored)
@@ -299,14 +395,18 @@ class Writer:
                 return True
             raise error if isinstance(error, PellucidError) else _server_error() from error
         except BaseException:
-            live.roll_back()
-            self._may_be_behind = True
+            self._roll_back()
             raise
         live.accept(batch.stored, dump)
         self._observer.deliver(batch.stored, batch.changes)
         batch.report_results()
         self._observer.on_written(batch.stored)
         return True
+
+    def _roll_back(self) -> None:
+        """Undo what was judged and not stored; the log may have more than is known here."""
+        self.live.roll_back()
+        self._may_be_behind = True
 
     async def _was_stored(self, stored: Sequence[StoredEnvelope]) -> bool:
         """Check whether envelopes are in the log, after an append with an unknown result.
@@ -343,7 +443,7 @@ class Writer:
             raise SpaceNotFound(self.configuration.name)
         if head.version != self.configuration.version:
             await self.configuration.reload(self._spaces)
-            self.live.configure(self.configuration.settings)
+            self.live.state.configure(self.configuration.settings)
             self.live.forget()
         while self.live.head < head.head:
             new = await self._page(self.live.head, PAGE_SIZE)
@@ -393,7 +493,7 @@ class Writer:
         return earlier
 
 
-def _fail_all(requests: Sequence[WriteRequest], error: PellucidError) -> None:
+def _fail_all(requests: Iterable[WriteRequest], error: PellucidError) -> None:
     for request in requests:
         request.on_result(WriteResult(error=error))
 
@@ -413,70 +513,3 @@ def _closing_error() -> PellucidError:
             retry_after=1.0,
         )
     )
-
-
-# --- the writer lease
-
-
-CONTENTION_SECONDS = 3.0
-"""Seconds after a collision in which the lease is used."""
-LEASE_SECONDS = 2.0
-MAX_WAIT_SECONDS = 1.0
-RETRY_PAUSES_SECONDS = 0.002, 0.005
-"""Shortest and longest pause between two attempts. A holder pauses for the shortest after it releases the lease, so
-that a waiting replica can get it.
-"""
-RELAY_RETRY_SECONDS = 10.0
-
-
-class WriterLease:
-    """A lease at the relay, used only after a replica was overtaken.
-
-    That replica notifies the others (`maintenance`). Otherwise a replica that is never overtaken would not know, and a
-    replica without the lease would overtake all that wait for it. The lease is a courtesy: a replica that does not get
-    it in time, or cannot reach the relay, writes without it, and the store decides as always.
-    """
-
-    def __init__(self, relay: Relay, name: str, replica_id: str) -> None:
-        self._relay = relay
-        self._name = f"space-turn:{name}"
-        self._replica_id = replica_id
-        self._contended_until = 0.0
-        self._relay_down_until = 0.0
-        """The relay did not answer; until this time it is not tried again."""
-
-    @property
-    def is_contended(self) -> bool:
-        """Whether the lease is used at the moment."""
-        return self._relay_down_until <= monotonic() < self._contended_until
-
-    def mark_contended(self) -> None:
-        """Use the lease for a while, because a replica was overtaken."""
-        self._contended_until = monotonic() + CONTENTION_SECONDS
-
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[None]:
-        """Hold the lease, if it is needed and can be had in time."""
-        token = await self._try_acquire() if self.is_contended else None
-        try:
-            yield
-        finally:
-            if token is not None:
-                with suppress(RelayError):
-                    await self._relay.release(self._name, token)
-                # A waiting replica gets it next, not this one again.
-                await asyncio.sleep(RETRY_PAUSES_SECONDS[0])
-
-    async def _try_acquire(self) -> int | None:
-        until, pause = monotonic() + MAX_WAIT_SECONDS, RETRY_PAUSES_SECONDS[0]
-        while monotonic() < until:
-            try:
-                token = await self._relay.claim(self._name, self._replica_id, LEASE_SECONDS)
-            except RelayError:
-                self._relay_down_until = monotonic() + RELAY_RETRY_SECONDS
-                return None
-            if token is not None:
-                return token
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, RETRY_PAUSES_SECONDS[1])
-        return None
