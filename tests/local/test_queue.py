@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,6 +15,16 @@ from tests.waiting import LIMIT_SECONDS, loop_turns
 pytestmark = pytest.mark.anyio
 
 
+@asynccontextmanager
+async def slot(queue: EngineQueue, on_position: Callable[[int], None] | None = None) -> AsyncIterator[None]:
+    """Hold a slot, after waiting for it if necessary."""
+    await queue.acquire(on_position)
+    try:
+        yield
+    finally:
+        queue.release()
+
+
 async def test_positions_are_reported_and_requests_run_in_order() -> None:
     queue = EngineQueue()
     positions: dict[str, list[int]] = {name: [] for name in "abc"}
@@ -21,7 +32,7 @@ async def test_positions_are_reported_and_requests_run_in_order() -> None:
     gates = {name: asyncio.Event() for name in "abc"}
 
     async def request(name: str) -> None:
-        async with queue.slot(positions[name].append):
+        async with slot(queue, positions[name].append):
             order.append(name)
             await gates[name].wait()
 
@@ -42,10 +53,10 @@ async def test_positions_are_reported_and_requests_run_in_order() -> None:
 async def test_who_gives_up_leaves_no_gap() -> None:
     queue = EngineQueue()
     places: list[int] = []
-    async with queue.slot():
+    async with slot(queue):
 
         async def wait(on_position: Callable[[int], None] | None = None) -> None:
-            async with queue.slot(on_position):
+            async with slot(queue, on_position):
                 pass
 
         first, second = asyncio.create_task(wait()), asyncio.create_task(wait(places.append))
@@ -60,11 +71,11 @@ async def test_who_gives_up_leaves_no_gap() -> None:
 
 async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
     queue = EngineQueue()
-    holder = queue.slot()
+    holder = slot(queue)
     await holder.__aenter__()
 
     async def wait() -> None:
-        async with queue.slot():
+        async with slot(queue):
             pass
 
     first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
@@ -77,11 +88,11 @@ async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
 
 async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> None:
     queue = EngineQueue()
-    holder = queue.slot()
+    holder = slot(queue)
     await holder.__aenter__()
 
     async def wait() -> None:
-        async with queue.slot():
+        async with slot(queue):
             pass
 
     waits = asyncio.create_task(wait())
@@ -94,16 +105,16 @@ async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> 
 
 async def test_a_full_line_turns_away_at_once() -> None:
     queue = EngineQueue(max_waiting=0)
-    async with queue.slot():
+    async with slot(queue):
         with pytest.raises(QueueFull, match="busy") as caught:
-            async with queue.slot():
+            async with slot(queue):
                 pass
         assert caught.value.info.kind == "too_many_requests"
-    async with queue.slot():
+    async with slot(queue):
         pass
 
 
 async def test_several_slots_run_at_once() -> None:
     queue = EngineQueue(slots=2)
-    async with queue.slot(), queue.slot():
+    async with slot(queue), slot(queue):
         assert (queue.running, queue.waiting) == (2, 0)

@@ -144,7 +144,7 @@ class WorkerConnection:
 
     async def _acquire(self, request_id: int) -> None:
         try:
-            await self._queue.acquire(lambda place: self._on_position(request_id, place))
+            await self._queue.acquire(lambda position: self._on_position(request_id, position))
             self.send(SlotGranted(request_id))
         finally:
             # Also when the slot was granted to a request that had just left, and was passed on.
@@ -185,7 +185,7 @@ class RemoteQueue:
         return max(self._running, len(self._held_slots) + len(self._pending))
 
     async def acquire(self, on_position: Callable[[int], None] | None = None) -> None:
-        """Acquire a slot (see `supervisor.EngineQueue.slot`). The caller must call `release` later."""
+        """Acquire a slot (see `supervisor.EngineQueue.acquire`). The caller must call `release` later."""
         request_id, grant = next(self._request_ids), asyncio.get_running_loop().create_future()
         self._pending[request_id] = grant, on_position
         self._send(AcquireSlot(request_id))
@@ -216,31 +216,23 @@ class RemoteQueue:
             on_position(message.position)
 
 
-class RemoteEngine:
+class RemoteEngine(Readiness):
     """A worker's view of the engine. It has the interface of `supervisor.Engine`, which starts and stops the engine."""
 
     def __init__(self, model: Model, api_key: str, send: Callable[[FromWorker], None]) -> None:
+        super().__init__()
         self.model = model
         self.api_key = api_key
         self.queue = RemoteQueue(send)
-        self._readiness = Readiness()
-        self._readiness.set_state("starting")
+        self.state = "starting"
         self._url = ""
-
-    @property
-    def state(self) -> State:
-        return self._readiness.state
 
     @property
     def base_url(self) -> str:
         """The base URL of its OpenAI-dialect API, including `/v1`. Raises `EngineError` while it is not ready."""
         if self.state != "ready":
-            raise self._readiness.error or EngineError(f"the embedded engine is {self.state}", "stopped")
+            raise self.error or EngineError(f"the embedded engine is {self.state}", "stopped")
         return self._url
-
-    async def wait_ready(self, timeout_seconds: float | None = None) -> None:
-        """Wait until requests can be sent (see `supervisor.Readiness.wait_ready`)."""
-        await self._readiness.wait_ready(timeout_seconds)
 
     async def start(self) -> None:
         """Do nothing: the supervisor has started the engine."""
@@ -254,5 +246,5 @@ class RemoteEngine:
             self.queue.receive(message)
             return
         self._url = message.url
-        self._readiness.error = EngineError(message.error, message.code) if message.error else None
-        self._readiness.set_state(message.state)
+        self.error = EngineError(message.error, message.code) if message.error else None
+        self.set_state(message.state)

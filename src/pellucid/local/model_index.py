@@ -128,14 +128,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{host}/{self.hub}/resolve/main/{self.file}"
 
     @staticmethod
-    def from_path(path: Path, *, context: int = 4096) -> Model:
-        """Describe a weight file of the user. Its own chat template is used, without a grammar.
-
-        Args:
-            path: The GGUF file.
-            context: The size of the context, in tokens.
-        """
-        return Model(name=path.stem, title=path.name, file=path.name, context=context)
+    def from_path(path: Path) -> Model:
+        """Describe a GGUF file of the user. Its own chat template is used, without a grammar."""
+        return Model(name=path.stem, title=path.name, file=path.name)
 
 
 class _ModelIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,15 +163,14 @@ def read_data(name: str) -> str:
     return resources.files(__package__).joinpath("data", name).read_text("utf-8")
 
 
-def default_threads(cores: int | None = None) -> int:
+def default_threads() -> int:
     """Return the number of CPU cores minus one, at least one.
 
     llama.cpp's threads wait for each other by spinning. With as many threads as cores, one other busy process (the
     gateway itself) makes every step several times slower.
     """
-    if cores is None:
-        try:
-            cores = len(os.sched_getaffinity(0))
-        except AttributeError:  # not on this platform
-            cores = os.cpu_count() or 1
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this platform
+        cores = os.cpu_count() or 1
     return max(1, cores - 1)

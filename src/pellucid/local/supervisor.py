@@ -18,8 +18,7 @@ import contextlib
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -56,8 +55,8 @@ class Readiness:
         """Wait until the state is set again."""
         await self._changed.wait()
 
-    async def wait_ready(self, timeout_seconds: float | None) -> None:
-        """Wait until the engine is ready.
+    async def wait_ready(self, timeout_seconds: float | None = None) -> None:
+        """Wait until requests can be sent.
 
         Args:
             timeout_seconds: The longest wait. None: no limit.
@@ -100,9 +99,10 @@ class EngineQueue:
         """The number of requests that wait."""
         return len(self._waiters)
 
-    @asynccontextmanager
-    async def slot(self, on_position: Callable[[int], None] | None = None) -> AsyncIterator[None]:
-        """Hold a slot, after waiting for it if necessary. Cancelling removes the request from the queue.
+    async def acquire(self, on_position: Callable[[int], None] | None = None) -> None:
+        """Acquire a slot, after waiting for it if necessary. The caller must call `release` later.
+
+        Cancelling removes the request from the queue.
 
         Args:
             on_position: Called with the position in the queue (1 is the next) whenever it changes, and with 0 when the
@@ -111,14 +111,6 @@ class EngineQueue:
         Raises:
             QueueFull: The maximum number of requests is waiting.
         """
-        await self.acquire(on_position)
-        try:
-            yield
-        finally:
-            self.release()
-
-    async def acquire(self, on_position: Callable[[int], None] | None = None) -> None:
-        """Acquire a slot, as `slot` does. The caller must call `release` later."""
         if self.running < self.slots and not self._waiters:
             self.running += 1
             return
@@ -153,8 +145,8 @@ class EngineQueue:
         self.running -= 1
 
     def _report_positions(self) -> None:
-        for place, waiter in enumerate(self._waiters, 1):
-            waiter.report_position(place)
+        for position, waiter in enumerate(self._waiters, 1):
+            waiter.report_position(position)
 
 
 class _Waiter:
@@ -165,19 +157,19 @@ class _Waiter:
         self.on_position = on_position
         self.reported_position = 0
 
-    def report_position(self, place: int) -> None:
+    def report_position(self, position: int) -> None:
         """Report the position in the queue, if it has changed."""
-        if place != self.reported_position:
-            self.reported_position = place
+        if position != self.reported_position:
+            self.reported_position = position
             if self.on_position:
-                self.on_position(place)
+                self.on_position(position)
 
 
 _HANDSHAKE_DECODER: msgspec.json.Decoder[EngineReady | EngineFailed] = msgspec.json.Decoder(EngineReady | EngineFailed)
 _MAX_LOG_BYTES = 1 << 20
 
 
-class Engine:
+class Engine(Readiness):
     """The embedded engine, in a supervised child process.
 
     As an async context manager, it starts on entry and stops on exit.
@@ -213,12 +205,12 @@ class Engine:
         max_pause_seconds: float = 30.0,
         max_attempts: int = 5,
     ) -> None:
+        self.log = log or cache_directory() / "logs" / "engine.log"
+        super().__init__(f"; log: {self.log}")
         self.model = model
         self.api_key = secrets.token_urlsafe(24)
         self.queue = EngineQueue(slots, max_waiting)
         """The queue for this engine. Hold a slot for the duration of a request."""
-        self.log = log or cache_directory() / "logs" / "engine.log"
-        self._readiness = Readiness(f"; log: {self.log}")
         self.restarts = 0
         """How many times it died after it had been ready."""
         template_text = (
@@ -244,15 +236,6 @@ class Engine:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def state(self) -> State:
-        return self._readiness.state
-
-    @property
-    def error(self) -> EngineError | None:
-        """Why the engine failed, or why it is being restarted."""
-        return self._readiness.error
-
-    @property
     def base_url(self) -> str:
         """The base URL of its OpenAI-dialect API, including `/v1`. Raises `EngineError` while it is not ready."""
         if self.state != "ready":
@@ -267,24 +250,9 @@ class Engine:
     async def start(self) -> None:
         """Start the engine, without waiting until it is ready. Does nothing if it is started already."""
         if self._task is None or self._task.done():
-            self._readiness.error = None
-            self._set_state("starting")
+            self.error = None
+            self.set_state("starting")
             self._task = asyncio.create_task(self._run(), name="embedded engine")
-
-    async def wait_ready(self, timeout_seconds: float | None = None) -> None:
-        """Wait until requests can be sent.
-
-        Args:
-            timeout_seconds: The longest wait. None: no limit.
-
-        Raises:
-            EngineError: It failed, is stopped, or was not ready in time.
-        """
-        await self._readiness.wait_ready(timeout_seconds)
-
-    async def wait_changed(self) -> None:
-        """Wait until the state is set again."""
-        await self._readiness.wait_changed()
 
     async def stop(self) -> None:
         """Stop the child process and wait until it has ended. Requests that are running fail."""
@@ -292,7 +260,7 @@ class Engine:
         if task:
             task.cancel()
             await asyncio.wait({task})
-        self._set_state("stopped")
+        self.set_state("stopped")
 
     async def __aenter__(self) -> Engine:
         await self.start()
@@ -301,9 +269,6 @@ class Engine:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _set_state(self, state: State) -> None:
-        self._readiness.set_state(state)
-
     async def _run(self) -> None:
         pause_seconds = self._first_pause_seconds
         failures = 0
@@ -311,8 +276,8 @@ class Engine:
             try:
                 was_ready = await self._run_once()
             except EngineError as error:
-                self._readiness.error = error
-                self._set_state("failed")
+                self.error = error
+                self.set_state("failed")
                 return
             if was_ready:
                 self.restarts += 1
@@ -321,9 +286,9 @@ class Engine:
             else:
                 failures += 1
                 if failures >= self._max_attempts:
-                    self._set_state("failed")
+                    self.set_state("failed")
                     return
-            self._set_state("restarting")
+            self.set_state("restarting")
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, self._max_pause_seconds)
 
@@ -359,12 +324,12 @@ class Engine:
             if isinstance(result, EngineFailed):
                 raise EngineError(result.message, result.code, upstream_message=result.upstream_message)
             if result is not None:
-                self._port, self._readiness.error, ready_at = result.port, None, loop.time()
-                self._set_state("ready")
+                self._port, self.error, ready_at = result.port, None, loop.time()
+                self.set_state("ready")
             exit_code = await process.wait()
         finally:
             await self._end_process(process)
-        exit_error = self._readiness.error = self._exit_error(exit_code, was_ready=bool(ready_at))
+        exit_error = self.error = self._exit_error(exit_code, was_ready=bool(ready_at))
         if exit_error.info.code == "unsupported_cpu":
             raise exit_error
         # A process that dies just after loading counts as a failed start. Otherwise it would be restarted for ever.
