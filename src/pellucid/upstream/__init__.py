@@ -3,7 +3,7 @@
 The modules, from the outermost to the innermost:
 
 * `client`: requests and retries.
-* `pool`, `connector`: idle connections; DNS, TCP and TLS.
+* `connector`: DNS, TCP and TLS; the pool of idle connections.
 * `request`: the URL and the request head.
 * `connection`: one request and its response on a socket.
 * `parsing`, `decompression`: the response head and body.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import ErrorInfo, ModelError
 from .connection import Connection
-from .connector import ConnectError, Lookup, Pool
+from .connector import Lookup, Pool
 from .errors import (
     DisconnectError,
     InvalidResponse,
@@ -158,15 +158,12 @@ class UpstreamClient:
             raise _disconnect_error(error, origin_of(url), was_kept_alive) from (error.cause or error)
 
     async def _connect(self, url: str, endpoint: Endpoint, limits: Limits) -> Connection:
-        timeout = asyncio.timeout(limits.connect)
         try:
-            async with timeout:
+            async with asyncio.timeout(limits.connect) as timeout:
                 return await self._pool.connect(endpoint)
-        except TimeoutError as error:
-            detail = f"no connection within {limits.connect:g} s"
+        except (OSError, UnicodeError) as error:
+            detail = f"no connection within {limits.connect:g} s" if timeout.expired() else ""
             raise NoResponse(unreachable_error(error, detail), origin_of(url)) from error
-        except ConnectError as error:
-            raise NoResponse(unreachable_error(error.cause), origin_of(url)) from error.cause
 
     def _aiohttp_session(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -19,8 +19,9 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from time import monotonic
+from typing import Any
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
@@ -31,20 +32,9 @@ from .request import Endpoint
 _ATTEMPT_DELAY_SECONDS = 0.25
 _LOOKUP_TTL_SECONDS = 10.0
 _MAX_CACHED_LOOKUPS = 1024
+_SWEEP_SECONDS = 10.0
 
-Lookup = Callable[[str, int], Awaitable[list[AddrInfoType]]]
-
-
-class ConnectError(Exception):
-    """No connection could be opened.
-
-    Attributes:
-        cause: The error of the system or of TLS for the last address.
-    """
-
-    def __init__(self, cause: OSError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
+Lookup = Callable[[str, int], Coroutine[Any, Any, list[AddrInfoType]]]
 
 
 class Connector:
@@ -67,14 +57,9 @@ class Connector:
             on_closed: Called once, when the connection is known to be closed.
 
         Raises:
-            ConnectError: No address accepted the connection.
+            OSError: No address accepted the connection. It is the error of the system or of TLS for the last one.
+            UnicodeError: The host cannot be encoded.
         """
-        try:
-            return await self._connect(endpoint, on_closed)
-        except (OSError, UnicodeError) as error:
-            raise ConnectError(error if isinstance(error, OSError) else OSError(str(error))) from error
-
-    async def _connect(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> Connection:
         loop = asyncio.get_running_loop()
         # A certificate names a host without the final dot of a fully qualified name.
         tls = await self._ssl_context() if endpoint.is_tls else None
@@ -133,7 +118,7 @@ class Resolver:
         """Wait for the current lookup of a name, or start one. Cancelling a caller does not cancel the lookup."""
         task = self._pending.get(key)
         if task is None:
-            task = self._pending[key] = asyncio.create_task(_run_lookup(self._lookup, key), name="lookup")
+            task = self._pending[key] = asyncio.create_task(self._lookup(*key), name="lookup")
             task.add_done_callback(lambda done: self._on_lookup_done(key, done))
         return await asyncio.shield(task)
 
@@ -141,10 +126,6 @@ class Resolver:
         del self._pending[key]
         if not done.cancelled():
             done.exception()  # retrieved, so that asyncio does not log it; callers that wait receive it
-
-
-async def _run_lookup(lookup: Lookup, key: tuple[str, int]) -> list[AddrInfoType]:
-    return await lookup(*key)
 
 
 async def look_up(host: str, port: int) -> list[AddrInfoType]:
@@ -162,9 +143,6 @@ def _tls_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-_SWEEP_SECONDS = 10.0
 
 
 class Pool:
@@ -198,7 +176,7 @@ class Pool:
         """Open a new connection.
 
         Raises:
-            ConnectError: No address accepted the connection.
+            OSError, UnicodeError: As `Connector.connect`.
             RuntimeError: The pool was closed meanwhile.
         """
         connection = await self._connector.connect(endpoint, self._on_closed)
@@ -216,7 +194,7 @@ class Pool:
             return
         self._idle.setdefault(connection.endpoint, []).append(connection)
         if self._sweep_timer is None:
-            self._schedule_sweep(_SWEEP_SECONDS)
+            self._schedule_sweep()
 
     def close(self) -> None:
         """Close every connection at once. Responses that are being read fail. Idempotent."""
@@ -235,8 +213,8 @@ class Pool:
         if idle is not None and connection in idle:
             idle.remove(connection)
 
-    def _schedule_sweep(self, seconds: float) -> None:
-        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._close_expired)
+    def _schedule_sweep(self) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._close_expired)
 
     def _close_expired(self) -> None:
         self._sweep_timer = None
@@ -245,4 +223,4 @@ class Pool:
             connection.close()
         self._idle = {endpoint: idle for endpoint, idle in self._idle.items() if idle}
         if self._idle:
-            self._schedule_sweep(_SWEEP_SECONDS)
+            self._schedule_sweep()

@@ -18,8 +18,8 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol
 
-from ..errors import ErrorInfo
-from .errors import InvalidResponse, too_large_error, truncated_error
+from ..errors import ErrorInfo, FrameTooLarge
+from .errors import InvalidResponse, truncated_error
 
 SLICE_BYTES = 1 << 18
 MAX_DECODED_BYTES = 1 << 28
@@ -182,7 +182,7 @@ class DecodingReceiver:
             self._finish(truncated_error())
             return
         if self._decompressor.decoded_bytes > MAX_DECODED_BYTES:
-            self._finish(too_large_error(MAX_DECODED_BYTES))
+            self._finish(FrameTooLarge("the upstream's compressed answer", MAX_DECODED_BYTES).info)
             return
         if has_more or (data and self._has_ended):
             self._pause_source()

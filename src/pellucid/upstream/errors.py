@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 
-from ..errors import ErrorInfo, FrameTooLarge, ModelError
+from ..errors import ErrorInfo, ModelError
 
 _INSECURE = "no secure connection could be established"
 _FAILED = "the connection failed"
@@ -72,11 +72,6 @@ def truncated_error() -> ErrorInfo:
     # The name in parentheses is kept because clients have always seen it.
     message = "the upstream's connection broke off in mid-answer (ClientPayloadError)"
     return ErrorInfo(kind="model_error", code="stream_truncated", message=message)
-
-
-def too_large_error(max_bytes: int) -> ErrorInfo:
-    """Return the error for a compressed body whose decompressed size exceeds the limit."""
-    return FrameTooLarge("the upstream's compressed answer", max_bytes).info
 
 
 def unreachable_error(error: BaseException, detail: str = "") -> ErrorInfo:

@@ -23,6 +23,8 @@ from yarl import URL
 from .errors import InvalidURL
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_CLIENT_FIELDS = frozenset({"host", "content-length", "transfer-encoding"})
+"""Fields that the caller's headers do not set as they are."""
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -113,20 +115,8 @@ def encode_head(target: Target, headers: Mapping[str, str], body_bytes: int) -> 
 
 def wants_close(headers: Mapping[str, str]) -> bool:
     """Return whether the headers contain `Connection: close` (RFC 9112, section 9.6)."""
-    return any(name.lower() == "connection" and has_token(value, "close") for name, value in headers.items())
-
-
-def has_token(value: str, token: str) -> bool:
-    """Return whether a comma-separated list contains a token, ignoring case (RFC 9110, section 5.6.1).
-
-    Args:
-        value: The value of a header field.
-        token: The token, in lower case.
-    """
-    return token in (one.strip().lower() for one in value.split(","))
-
-
-_CLIENT_FIELDS = frozenset({"host", "content-length", "transfer-encoding"})
+    values = (value for name, value in headers.items() if name.lower() == "connection")
+    return any(option.strip().lower() == "close" for value in values for option in value.split(","))
 
 
 def _encode_value(text: str) -> bytes:

@@ -80,7 +80,8 @@ class UpstreamResponse:
             InvalidResponse: The body has a content coding that is not supported. The caller still owns the connection.
         """
         self._decoder: DecodingReceiver | None = None
-        self._source: PausableSource = connection
+        self._source: PausableSource | None = connection
+        """What is paused; None when there is nothing left to pause."""
         self._connection: Connection | None = connection
         self._head = head
         self._release = release
@@ -90,7 +91,7 @@ class UpstreamResponse:
         self._finish_timer: asyncio.TimerHandle | None = None
         if is_decodable(head.content_encoding):
             self._source = self._decoder = DecodingReceiver(
-                head.content_encoding, connection, self._deliver, self._on_decoded_end
+                head.content_encoding, connection, self._deliver, self._report_end
             )
         self._watchdog = Watchdog(connection, limits, sent_at, self._report_end)
 
@@ -123,11 +124,8 @@ class UpstreamResponse:
         if connection is None:
             return
         self._watchdog.is_awaited = not self._is_paused
-        if self._decoder is not None:
-            connection.receive(self._decoder.data_received, self._on_encoded_end)
-        else:
-            # The receiver's own method, so a read has no function between the parser and the receiver.
-            connection.receive(receiver.data_received, self._on_body_end)
+        # The receiver's own method, so a read has no function between the parser and the receiver.
+        connection.receive((self._decoder or receiver).data_received, self._on_body_end)
 
     def redirect(self, deliver: Callable[[bytes], None]) -> bool:
         """Call `deliver` with each read, instead of the receiver.
@@ -144,12 +142,13 @@ class UpstreamResponse:
         """Stop reading, so the server has to wait. Its time limits do not run meanwhile. Idempotent."""
         self._is_paused = True
         self._watchdog.is_awaited = False
-        self._source.pause_reading()
+        if self._source is not None:
+            self._source.pause_reading()
 
     def resume_reading(self) -> None:
         """Resume reading. Idempotent."""
         self._is_paused = False
-        if not self._is_over:
+        if not self._is_over and self._source is not None:
             self._watchdog.is_awaited = True
             self._source.resume_reading()
 
@@ -186,9 +185,12 @@ class UpstreamResponse:
     def close(self) -> None:
         """Close the connection if the body has not ended. Nothing is reported after this. Idempotent."""
         self._is_over = True
+        self._receiver = None
         connection = self._detach()
         if connection is not None:
             connection.close()
+        if self._decoder is not None:
+            self._decoder.close()
 
     def finish(self) -> None:
         """Discard the rest of the body, and keep the connection open if the body ends within a second.
@@ -204,7 +206,7 @@ class UpstreamResponse:
             self._decoder.close()
         self._receiver = None
         self._finish_timer = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
-        connection.receive(_ignore_data, self._on_discarded_end)
+        connection.receive(_ignore_data, self._on_body_end)
         connection.resume_reading()
 
     # Called by the connection, the decompression and the watchdog.
@@ -214,50 +216,29 @@ class UpstreamResponse:
             self._receiver.data_received(data)
 
     def _on_body_end(self, is_complete: bool) -> None:
-        self._release_connection()
-        self._report_end(None if is_complete else truncated_error())
-
-    def _on_encoded_end(self, is_complete: bool) -> None:
-        self._release_connection()
+        connection = self._detach()
+        if connection is not None and connection.is_idle:
+            self._release(connection)
+        error = None if is_complete else truncated_error()
         if self._decoder is not None:
-            self._decoder.body_ended(None if is_complete else truncated_error())
-
-    def _on_decoded_end(self, error: ErrorInfo | None) -> None:
-        self._report_end(error)
-
-    def _on_discarded_end(self, is_complete: bool) -> None:
-        self._release_connection()
+            self._decoder.body_ended(error)
+        else:
+            self._report_end(error)
 
     def _report_end(self, error: ErrorInfo | None) -> None:
-        receiver, connection = self._receiver, self._detach()
-        self._is_over = True
-        if connection is not None:
-            connection.close()
+        receiver = self._receiver
+        self.close()
         if receiver is not None:
             receiver.body_ended(error)
 
-    def _release_connection(self) -> None:
-        """Detach from the connection after the end of the body, and release it if it can be reused."""
-        connection, self._connection = self._connection, None
-        self._watchdog.stop()
-        self._source = _NULL_SOURCE if self._decoder is None else self._decoder
-        if self._finish_timer is not None:
-            self._finish_timer.cancel()
-            self._finish_timer = None
-        if connection is not None and connection.is_idle:
-            self._release(connection)
-
     def _detach(self) -> Connection | None:
-        """Release all resources. Returns the connection if this response still owns it."""
+        """Detach from the connection. Returns it if this response still owns it."""
         connection, self._connection = self._connection, None
         self._watchdog.stop()
-        self._source = _NULL_SOURCE
-        self._receiver = None
+        self._source = self._decoder
         if self._finish_timer is not None:
             self._finish_timer.cancel()
             self._finish_timer = None
-        if self._decoder is not None:
-            self._decoder.close()
         return connection
 
 
@@ -297,19 +278,6 @@ class _Collector:
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         self.done.set()
-
-
-class _NullSource:
-    """The source of a response that has ended. Pausing it has no effect."""
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-
-_NULL_SOURCE = _NullSource()
 
 
 def _ignore_data(data: bytes) -> None:
