@@ -40,7 +40,7 @@ class AssistantMessage(NamedTuple):
     parts: list[ModelResponsePart]
     calls: list[Body]
     """Its function calls, encoded for the wire."""
-    row: Profile
+    profile: Profile
     thinking_off: bool
     """Whether the request switches thinking off."""
 
@@ -94,7 +94,7 @@ class ChatMessages:
     tool_result: Callable[[str, str, str], Body] = tool_result
     """Encodes a result, from the call's id, the function's name and the text."""
 
-    def write(self, call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+    def write(self, call: ModelCall, profile: Profile, target: Origin) -> list[Body]:
         """Encode the messages of a request.
 
         Raises:
@@ -103,24 +103,24 @@ class ChatMessages:
         messages: list[Body] = []
         for message in history.repair_calls(call.messages):
             if isinstance(message, ModelRequest):
-                messages += self._request(message, row)
-            elif message_body := self._answer(message, row, target, is_thinking_off(call.settings)):
+                messages += self._request(message, profile)
+            elif message_body := self._answer(message, profile, target, is_thinking_off(call.settings)):
                 messages.append({"role": "assistant"} | message_body)
         return messages
 
-    def _answer(self, response: ModelResponse, row: Profile, target: Origin, thinking_off: bool) -> Body:
-        parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
+    def _answer(self, response: ModelResponse, profile: Profile, target: Origin, thinking_off: bool) -> Body:
+        parts = history.parts_to_send(response, target, profile, thinking_off=thinking_off)
         calls = [self.tool_call(part) for part in parts if isinstance(part, ToolCallPart)]
-        return self.answer(AssistantMessage(parts, calls, row, thinking_off))
+        return self.answer(AssistantMessage(parts, calls, profile, thinking_off))
 
-    def _request(self, message: ModelRequest, row: Profile) -> list[Body]:
+    def _request(self, message: ModelRequest, profile: Profile) -> list[Body]:
         out: list[Body] = []
         if message.instructions:
-            out.append({"role": row.system_role, "content": message.instructions})
+            out.append({"role": profile.system_role, "content": message.instructions})
         for part in history.results_as_text(message.parts):
             match part:
                 case SystemPromptPart():
-                    role = part.role if row.system_role == "developer" else "system"
+                    role = part.role if profile.system_role == "developer" else "system"
                     out.append({"role": role, "content": part.content})
                 case UserPromptPart():
                     out.append(self.user(part))
@@ -133,7 +133,7 @@ class ChatMessages:
         return out
 
 
-def stream_flag(stream: bool, row: Profile) -> Body:
+def stream_flag(stream: bool, profile: Profile) -> Body:
     """Return the `stream` field as most wires have it: present only for a stream."""
     return {"stream": True} if stream else {}
 
@@ -145,52 +145,52 @@ class ChatRequest:
     settings: Callable[[Profile], Mapping[str, str]]
     """The settings that are sent as they are, each with its path in the body."""
     provider_settings: Mapping[str, str] = field(default_factory=dict)
-    """The settings of the wire's maker, which win over the others. A row with `own` settings replaces them."""
+    """The settings of the wire's maker, which win over the others. A profile with `own` settings replaces them."""
     thinking: Callable[[SettingFields, Profile], None]
     """Writes the settings of thinking."""
-    finish: Callable[[SettingFields, Profile], None] = lambda fields, row: None
+    finish: Callable[[SettingFields, Profile], None] = lambda fields, profile: None
     """Removes the fields that the model does not take together with the others."""
     messages: Callable[[ModelCall, Profile, Origin], list[Body]]
     tools: Callable[[ModelCall], Body]
     output: Callable[[OutputFormat], Body]
     stream: Callable[[bool, Profile], Body] = stream_flag
 
-    def encode(self, call: ModelCall, row: Profile, target: Origin) -> Body:
+    def encode(self, call: ModelCall, profile: Profile, target: Origin) -> Body:
         """Encode a request's JSON body.
 
         Args:
             call: The request.
-            row: The profile.
+            profile: The profile.
             target: The origin to which it is sent.
 
         Raises:
             RequestError: The wire cannot carry the request.
         """
-        body: Body = {"model": call.model, "messages": self.messages(call, row, target)}
-        body |= self.stream(call.stream, row)
-        self._write_settings(SettingFields(call.settings, body), row, self.tools(call) | self.output(call.output))
+        body: Body = {"model": call.model, "messages": self.messages(call, profile, target)}
+        body |= self.stream(call.stream, profile)
+        self._write_settings(SettingFields(call.settings, body), profile, self.tools(call) | self.output(call.output))
         return body
 
-    def setting_fields(self, settings: Settings, row: Profile) -> SettingFields:
+    def setting_fields(self, settings: Settings, profile: Profile) -> SettingFields:
         """Return the fields of the body that come from settings.
 
         Args:
             settings: The settings.
-            row: The profile.
+            profile: The profile.
         """
         fields = SettingFields(settings)
-        self._write_settings(fields, row, {})
+        self._write_settings(fields, profile, {})
         if is_thinking_off(settings):
-            fields.claim_history(row)
+            fields.claim_history(profile)
         return fields
 
-    def _write_settings(self, fields: SettingFields, row: Profile, others: Body) -> None:
+    def _write_settings(self, fields: SettingFields, profile: Profile, others: Body) -> None:
         """Write the settings. The provider's own settings win over `others`, which come from elsewhere."""
-        fields.put_all(self.settings(row))
+        fields.put_all(self.settings(profile))
         fields.body |= others
-        self.thinking(fields, row)
-        fields.put_all(row.own or self.provider_settings, skip_none=True)
-        self.finish(fields, row)
+        self.thinking(fields, profile)
+        fields.put_all(profile.own or self.provider_settings, skip_none=True)
+        self.finish(fields, profile)
         fields.put_extra_body()
 
 

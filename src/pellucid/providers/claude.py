@@ -1,7 +1,7 @@
 """Thinking settings of Claude, on Anthropic's own API and on Bedrock.
 
 Older models take a budget of tokens, which must be less than `max_tokens`. Newer ones think adaptively, with a separate
-effort. A model's row says which it takes, and how thinking is switched off.
+effort. A model's profile says which it takes, and how thinking is switched off.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ class ClaudeThinking(NamedTuple):
     budget: int | None = None
 
 
-def claude_thinking(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> ClaudeThinking:
+def claude_thinking(settings: Settings, profile: Profile, *, reasoning_lost: bool = False) -> ClaudeThinking:
     """Return the thinking fields for the unified settings.
 
     Args:
         settings: The settings.
-        row: The profile.
+        profile: The profile.
         reasoning_lost: Whether the reasoning that led to the pending tool call was not sent back.
 
     Raises:
         RequestError: `max_tokens` is too small for any reasoning.
     """
-    if row.thinking_mode == "none" or not ("thinking" in settings or "thinking_budget" in settings):
+    if profile.thinking_mode == "none" or not ("thinking" in settings or "thinking_budget" in settings):
         return ClaudeThinking()
     if is_thinking_off(settings):
-        if row.thinking_off == "least":
-            return ClaudeThinking({"type": "adaptive"}, row.efforts[0])
-        return ClaudeThinking({"type": row.thinking_off})
+        if profile.thinking_off == "least":
+            return ClaudeThinking({"type": "adaptive"}, profile.efforts[0])
+        return ClaudeThinking({"type": profile.thinking_off})
     level = settings.get("thinking", True)
     # Newer models sign their reasoning and show it only on request.
-    display_value = row.thinking_display or ("summarized" if "thinking_summary" in settings else "")
+    display_value = profile.thinking_display or ("summarized" if "thinking_summary" in settings else "")
     display = {"display": display_value} if display_value else {}
-    if row.thinking_mode == "adaptive":
-        effort = None if level is True else nearest_effort(str(level), row.efforts)
+    if profile.thinking_mode == "adaptive":
+        effort = None if level is True else nearest_effort(str(level), profile.efforts)
         return ClaudeThinking({"type": "adaptive"} | display, effort)
-    if reasoning_lost and row.lost_stops_thinking:
+    if reasoning_lost and profile.lost_stops_thinking:
         return ClaudeThinking()
-    budget = _budget_tokens(settings, row)
+    budget = _budget_tokens(settings, profile)
     return ClaudeThinking({"type": "enabled", "budget_tokens": budget} | display, budget=budget)
 
 
-def _budget_tokens(settings: Settings, row: Profile) -> int:
+def _budget_tokens(settings: Settings, profile: Profile) -> int:
     """Return the requested budget, or that of the level, limited to less than `max_tokens`."""
     max_tokens = settings.get("max_tokens")
     if max_tokens is not None and max_tokens <= MIN_BUDGET_TOKENS:
@@ -73,13 +73,13 @@ def _budget_tokens(settings: Settings, row: Profile) -> int:
             param="max_tokens",
         )
     return _clamp_budget(
-        settings.get("thinking_budget") or budget_for_level(settings.get("thinking", True), row), max_tokens
+        settings.get("thinking_budget") or budget_for_level(settings.get("thinking", True), profile), max_tokens
     )
 
 
-def budget_for_level(level: bool | str, row: Profile) -> int:
+def budget_for_level(level: bool | str, profile: Profile) -> int:
     """Return the budget of a level, in tokens."""
-    return row.budgets.get("on" if level is True else str(level), MIN_BUDGET_TOKENS)
+    return profile.budgets.get("on" if level is True else str(level), MIN_BUDGET_TOKENS)
 
 
 def _clamp_budget(budget: int, max_tokens: int | None) -> int:
@@ -88,7 +88,7 @@ def _clamp_budget(budget: int, max_tokens: int | None) -> int:
 
 def claim_claude_thinking(
     fields: SettingFields,
-    row: Profile,
+    profile: Profile,
     config: str,
     effort: str,
     *paths: str,
@@ -98,7 +98,7 @@ def claim_claude_thinking(
 
     Args:
         fields: The request's setting fields.
-        row: The profile.
+        profile: The profile.
         config: The path of the thinking configuration.
         effort: The path of the effort.
         *paths: Other paths at which thinking may act.
@@ -106,11 +106,11 @@ def claim_claude_thinking(
     """
     settings = fields.settings
     has_level, has_budget = "thinking" in settings, "thinking_budget" in settings
-    if row.thinking_mode == "none" or not (has_level or has_budget):
+    if profile.thinking_mode == "none" or not (has_level or has_budget):
         return
-    adaptive = row.thinking_mode == "adaptive"
-    fields.set_thinking_paths(config, *paths, *((effort,) if adaptive or row.thinking_off == "least" else ()))
-    thinking = claude_thinking({name: value for name, value in settings.items() if name != "max_tokens"}, row)
+    adaptive = profile.thinking_mode == "adaptive"
+    fields.set_thinking_paths(config, *paths, *((effort,) if adaptive or profile.thinking_off == "least" else ()))
+    thinking = claude_thinking({name: value for name, value in settings.items() if name != "max_tokens"}, profile)
     if is_thinking_off(settings):
         fields.claim("thinking", config, thinking.config)
         if has_budget:
@@ -131,9 +131,9 @@ def claim_claude_thinking(
         elif has_level:
             fields.claim("thinking", config, thinking.config)
         if has_budget:
-            if has_level and budget_for_level(settings["thinking"], row) == settings["thinking_budget"]:
+            if has_level and budget_for_level(settings["thinking"], profile) == settings["thinking_budget"]:
                 fields.add_suppressors("thinking_budget", ["thinking"])
-            note = "" if numbers is None else _budget_note(settings, row, numbers)
+            note = "" if numbers is None else _budget_note(settings, profile, numbers)
             if note is None:
                 fields.withhold("thinking_budget", config)
             else:
@@ -142,13 +142,13 @@ def claim_claude_thinking(
                     fields.notes["thinking_budget"] = note
     if thinking.effort is not None:
         fields.claim("thinking", effort, thinking.effort)
-    if "thinking_summary" in settings and not row.thinking_display and "display" in (thinking.config or {}):
+    if "thinking_summary" in settings and not profile.thinking_display and "display" in (thinking.config or {}):
         fields.dependent.add("thinking_summary")
         if numbers is not None:
             fields.claim("thinking_summary", f"{config}.display")
 
 
-def _budget_note(settings: Settings, row: Profile, numbers: RequestNumbers) -> str | None:
+def _budget_note(settings: Settings, profile: Profile, numbers: RequestNumbers) -> str | None:
     """Return the note about a budget that is not visible in the request.
 
     Returns:
@@ -157,7 +157,7 @@ def _budget_note(settings: Settings, row: Profile, numbers: RequestNumbers) -> s
     budget, max_tokens = settings["thinking_budget"], settings.get("max_tokens")
     if budget is None:
         return ""
-    default_budget = budget_for_level(settings.get("thinking", True), row)
+    default_budget = budget_for_level(settings.get("thinking", True), profile)
     sent, *others = [
         numbers(_clamp_budget(one or default_budget, max_tokens)) for one in (budget, budget + 1, budget // 2)
     ]

@@ -34,7 +34,7 @@ _BRACES = re.compile(rb"[{}]").search
 _QUOTE = ord('"')
 
 MAX_TRIES = 8
-"""How often in a row a template may be learned without being used: some servers number or date every frame."""
+"""How often in a profile a template may be learned without being used: some servers number or date every frame."""
 
 _Value: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
 _Step: TypeAlias = tuple[_Value, bytes, int]

@@ -2,17 +2,17 @@
 
 * Parts of the same origin (provider, wire, model, account) are sent unchanged and in order.
 * Of parts of another origin, signatures, ids and other opaque data are never sent. Their readable reasoning is sent as
-  the row says. A readable compaction is sent as text.
-* Readable reasoning of unknown origin (a client sent it as plain text) is sent if the row has a field for unsigned
+  the profile says. A readable compaction is sent as text.
+* Readable reasoning of unknown origin (a client sent it as plain text) is sent if the profile has a field for unsigned
   reasoning. It has no opaque data.
-* Unsigned reasoning is not sent if the row's provider rejects it.
+* Unsigned reasoning is not sent if the profile's provider rejects it.
 * A tool call or reasoning that was cut off is not sent: it does not show what the model meant.
 * A call without a result counts as cut off, and a result whose call is not sent is left out too (`repair_calls`). No
   provider accepts one without the other, or two results of one call: only the first is sent.
 * No reasoning is sent to a model that does not accept it, or not while thinking is switched off (`replay_on`).
 * Sealed reasoning must have been opened before.
 
-A row's strategies are `Profile.replay`, `foreign`, `lost` and `lost_on`.
+A profile's strategies are `Profile.replay`, `foreign`, `lost` and `lost_on`.
 """
 
 from __future__ import annotations
@@ -144,20 +144,20 @@ def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
 
 
 def parts_to_send(
-    response: ModelResponse, target: Origin, row: Profile, *, thinking_off: bool = False
+    response: ModelResponse, target: Origin, profile: Profile, *, thinking_off: bool = False
 ) -> list[ModelResponsePart]:
     """Return the parts of one earlier response that may be sent, in order, without opaque data of other origins.
 
     Args:
         response: The response.
         target: The origin to which they are sent.
-        row: The profile.
+        profile: The profile.
         thinking_off: Whether the request switches thinking off.
 
     Raises:
         RequestError: The response holds sealed reasoning.
     """
-    sends_reasoning = row.replay != "none" and not (thinking_off and row.replay_on == "thinking")
+    sends_reasoning = profile.replay != "none" and not (thinking_off and profile.replay_on == "thinking")
     sendable: list[ModelResponsePart] = []
     for part in response.parts:
         if isinstance(part, SealedPart):
@@ -171,25 +171,25 @@ def parts_to_send(
         if same_origin(origin, target):
             sent: ModelResponsePart | None = part
         else:
-            sent = _without_opaque(part, known=origin is not None, row=row)
-        if sent is not None and _is_returnable(sent, row):
+            sent = _without_opaque(part, known=origin is not None, profile=profile)
+        if sent is not None and _is_returnable(sent, profile):
             sendable.append(sent)
     return sendable
 
 
-def _is_returnable(part: ModelResponsePart, row: Profile) -> bool:
-    if isinstance(part, ThinkingPart) and not part.signature and not row.replay_unsigned:
+def _is_returnable(part: ModelResponsePart, profile: Profile) -> bool:
+    if isinstance(part, ThinkingPart) and not part.signature and not profile.replay_unsigned:
         return False
     if isinstance(part, ThinkingPart | ToolCallPart):
         return part.complete
     return True
 
 
-def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> ModelResponsePart | None:
+def _without_opaque(part: ModelResponsePart, *, known: bool, profile: Profile) -> ModelResponsePart | None:
     """Return `part` for a model that did not make it; None if it may not be sent."""
     if isinstance(part, ThinkingPart):
         # A summary is not the model's reasoning: it is sent in its place only if the operator configures that.
-        is_accepted = row.foreign == "field" if known else part.form == "raw"
+        is_accepted = profile.foreign == "field" if known else part.form == "raw"
         if not is_accepted or not part.content:
             return None
         return ThinkingPart(part.content, form=part.form, complete=part.complete)
@@ -208,17 +208,17 @@ def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def placeholder_reasoning(row: Profile, *, calls: bool, thinking_off: bool = False) -> str | None:
-    """Return the text to send for lost reasoning, if the row's provider rejects a message without reasoning.
+def placeholder_reasoning(profile: Profile, *, calls: bool, thinking_off: bool = False) -> str | None:
+    """Return the text to send for lost reasoning, if the profile's provider rejects a message without reasoning.
 
     Args:
-        row: The profile.
+        profile: The profile.
         calls: Whether the message has calls.
         thinking_off: Whether the request switches thinking off.
 
     Returns:
         The text; None to send none.
     """
-    if row.lost == "omit" or thinking_off or (row.lost_on == "tool_calls" and not calls):
+    if profile.lost == "omit" or thinking_off or (profile.lost_on == "tool_calls" and not calls):
         return None
-    return {"empty": "", "space": " ", "sentinel": row.sentinel}[row.lost]
+    return {"empty": "", "space": " ", "sentinel": profile.sentinel}[profile.lost]

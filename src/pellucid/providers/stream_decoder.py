@@ -236,7 +236,7 @@ class StreamDecoder:
                 before, holds = len(emit.events), emit.hold_count
                 reader.skip_rule = None
                 reader.read_frame(frame, name)
-                # The second such frame in a row is likely to be followed by more. Learning costs more than reading.
+                # The second such frame in a profile is likely to be followed by more. Learning costs more than reading.
                 was_lone, self._is_lone = self._is_lone, len(emit.events) == before + 1 and emit.hold_count == holds
                 if was_lone and self._is_lone and template.tries and not reader.done:
                     self._learn(name, frame)

@@ -20,15 +20,15 @@ TEXT: Key = "text"
 _REASONING_KEY: Key = "tagged"
 
 HARMONY = "harmony"
-"""The value of a row's `tags` for gpt-oss's own format."""
+"""The value of a profile's `tags` for gpt-oss's own format."""
 
 
 class TaggedText:
-    """Writes text to an emitter, split at the tags of the row's family; unchanged if the row has none.
+    """Writes text to an emitter, split at the tags of the profile's family; unchanged if the profile has none.
 
     Args:
         emit: The emitter.
-        row: The profile.
+        profile: The profile.
         thinking: Receives the text between the tags; by default it is emitted as reasoning.
         key: The key of the reasoning block.
     """
@@ -36,15 +36,15 @@ class TaggedText:
     def __init__(
         self,
         emit: Emitter,
-        row: Profile,
+        profile: Profile,
         thinking: Callable[[str], None] | None = None,
         key: Key = _REASONING_KEY,
     ) -> None:
         self._emit = emit
         self._key = key
         self._thinking = thinking or partial(emit.thinking, key)
-        family = tag_family(row)
-        self._splitter = None if family is None else tags.Splitter(family, implicit_start=row.implicit_start)
+        family = tag_family(profile)
+        self._splitter = None if family is None else tags.Splitter(family, implicit_start=profile.implicit_start)
         self._logprobs: list[dict[str, Any]] | None = None
         self._open_marker: str | None = None
         self._has_answer = False
@@ -91,9 +91,9 @@ class TaggedText:
                 self._open_marker = None
 
 
-def tag_family(row: Profile) -> tags.Family | None:
-    """Return the marker family of a row; None if it has none, or has harmony, which is more than markers."""
-    return None if row.tags in (None, HARMONY) else tags.family(row.tags)
+def tag_family(profile: Profile) -> tags.Family | None:
+    """Return the marker family of a profile; None if it has none, or has harmony, which is more than markers."""
+    return None if profile.tags in (None, HARMONY) else tags.family(profile.tags)
 
 
 def with_markers(part: ThinkingPart) -> str | None:

@@ -47,17 +47,17 @@ _PADDING = VaryingValue(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
 """The provider pads its events with spaces before the last brace."""
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """Return the decoder for one answer.
 
     The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
 
     Args:
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         origin: Provider, wire and model, which are recorded in the response.
         content_type: The answer's Content-Type. It is not used.
     """
-    return StreamDecoder(MessageReader(origin, row.form), EventFrames())
+    return StreamDecoder(MessageReader(origin, profile.form), EventFrames())
 
 
 class MessageReader(WireReader):

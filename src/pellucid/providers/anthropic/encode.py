@@ -42,52 +42,52 @@ _SERVICE_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "
 """The unified service tiers that this provider supports."""
 
 
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Return the JSON body of the request.
 
     Args:
         call: The messages, tools and settings to send.
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         target: The origin that the request is sent to. Opaque data of other origins is left out.
 
     Raises:
         RequestError: This wire cannot carry a part of the call.
     """
     settings: Settings = call.settings
-    thinking = thinking_options(settings, row)
-    messages = encode_messages(call.messages, row, target, thinking_off=thinking.is_off)
+    thinking = thinking_options(settings, profile)
+    messages = encode_messages(call.messages, profile, target, thinking_off=thinking.is_off)
     if is_reasoning_lost(messages):
-        thinking = thinking_options(settings, row, reasoning_lost=True)
+        thinking = thinking_options(settings, profile, reasoning_lost=True)
     body: Body = {"model": call.model, "max_tokens": thinking.max_tokens}
     system = system_prompt(call.messages)
     if system:
         body["system"] = _encode_system(system, settings.get("anthropic_cache_instructions"))
     body["messages"] = messages
     _cache_last_user_message(body["messages"], settings.get("anthropic_cache_messages"))
-    if call.stream and row.stream_in == "body":
+    if call.stream and profile.stream_in == "body":
         body["stream"] = True
-    is_model_in_path = row.model_in == "path"
+    is_model_in_path = profile.model_in == "path"
     if is_model_in_path:
         del body["model"]
-    beta_names = betas(row, call) if is_model_in_path else []
+    beta_names = betas(profile, call) if is_model_in_path else []
     call_fields = _CallFields(
-        _tools(call, row, thinking), _output_format(call.output), _container(call, target), beta_names
+        _tools(call, profile, thinking), _output_format(call.output), _container(call, target), beta_names
     )
-    _write_settings(SettingFields(settings, body), row, thinking, call_fields)
+    _write_settings(SettingFields(settings, body), profile, thinking, call_fields)
     return body
 
 
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
     """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(settings)
-    thinking = thinking_options(settings, row)
+    thinking = thinking_options(settings, profile)
     fields.body["max_tokens"] = thinking.max_tokens
     for name, path in _SHARED_PATHS.items():
         if settings.get(name) or type(settings.get(name)) is bool:
             fields.claim(name, path)
-    beta_names = _claim_betas(fields, row)
-    claim_thinking(fields, row)
-    _write_settings(fields, row, thinking, _CallFields({}, None, {}, beta_names))
+    beta_names = _claim_betas(fields, profile)
+    claim_thinking(fields, profile)
+    _write_settings(fields, profile, thinking, _CallFields({}, None, {}, beta_names))
     return fields
 
 
@@ -100,13 +100,15 @@ class _CallFields(NamedTuple):
     betas: list[str]
 
 
-def _write_settings(fields: SettingFields, row: Profile, thinking: ThinkingOptions, call_fields: _CallFields) -> None:
+def _write_settings(
+    fields: SettingFields, profile: Profile, thinking: ThinkingOptions, call_fields: _CallFields
+) -> None:
     settings, body = fields.settings, fields.body
     if "max_tokens" in settings:
         fields.claim("max_tokens", "max_tokens")
     if thinking.config is not None:
         body["thinking"] = thinking.config
-    _write_sampling(fields, row, thinking)
+    _write_sampling(fields, profile, thinking)
     if settings.get("stop_sequences"):
         fields.put_all({"stop_sequences": "stop_sequences"})
     body |= call_fields.tools
@@ -115,16 +117,16 @@ def _write_settings(fields: SettingFields, row: Profile, thinking: ThinkingOptio
     if call_fields.format is not None:
         body.setdefault("output_config", {})["format"] = call_fields.format
     fields.put_all({"anthropic_task_budget": "output_config.task_budget"})
-    if "user" in row.knows:
+    if "user" in profile.knows:
         fields.put_all({"user": "metadata.user_id"})
     tier = _SERVICE_TIERS.get(settings.get("service_tier", ""))
-    if "service_tier" in row.knows and tier is not None:
+    if "service_tier" in profile.knows and tier is not None:
         fields.put("service_tier", "service_tier", tier)
     fields.put_all(_PROVIDER_PATHS)
     body |= _cache_control(settings.get("anthropic_cache"))
     body |= call_fields.container
-    if row.model_in == "path":
-        body["anthropic_version"] = row.api_version
+    if profile.model_in == "path":
+        body["anthropic_version"] = profile.api_version
         if call_fields.betas:
             body["anthropic_beta"] = call_fields.betas
     fields.put_extra_body()
@@ -133,62 +135,62 @@ def _write_settings(fields: SettingFields, row: Profile, thinking: ThinkingOptio
 # --- the headers and the URL -------------------------------------------------------------------------------------
 
 
-def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
+def headers(profile: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """Return the headers of a request.
 
     Args:
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         api_key: The key to send; None to send none.
         call: The call whose settings may need beta features.
     """
-    request_headers = row.credentials(api_key)
-    if row.model_in == "body":
-        if row.api_version:
-            request_headers["anthropic-version"] = row.api_version
-        beta_names = betas(row, call)
+    request_headers = profile.credentials(api_key)
+    if profile.model_in == "body":
+        if profile.api_version:
+            request_headers["anthropic-version"] = profile.api_version
+        beta_names = betas(profile, call)
         if beta_names:
             request_headers["anthropic-beta"] = ",".join(beta_names)
     return request_headers
 
 
-def path(call: ModelCall, row: Profile) -> str:
+def path(call: ModelCall, profile: Profile) -> str:
     """Return the path of the request below the base URL."""
-    return row.path_of(quote(call.model, safe="@"), stream=call.stream)
+    return profile.path_of(quote(call.model, safe="@"), stream=call.stream)
 
 
-def betas(row: Profile, call: ModelCall | None = None) -> list[str]:
-    """Return the names of beta features to request: the row's, the caller's, and those that settings need."""
+def betas(profile: Profile, call: ModelCall | None = None) -> list[str]:
+    """Return the names of beta features to request: the profile's, the caller's, and those that settings need."""
     if call is None:
-        return list(row.betas)
-    return _betas(row, call.settings, has_file=_has_file_id(call))
+        return list(profile.betas)
+    return _betas(profile, call.settings, has_file=_has_file_id(call))
 
 
-def _betas(row: Profile, settings: Settings, *, has_file: bool = False) -> list[str]:
-    beta_names = [*row.betas, *(settings.get("anthropic_betas") or [])]
+def _betas(profile: Profile, settings: Settings, *, has_file: bool = False) -> list[str]:
+    beta_names = [*profile.betas, *(settings.get("anthropic_betas") or [])]
     for beta, setting, needs in _BETAS:
         if (setting in settings and needs(settings[setting])) if setting else has_file:
             beta_names.append(beta)
     return list(dict.fromkeys(beta_names))
 
 
-def _claim_betas(fields: SettingFields, row: Profile) -> list[str]:
+def _claim_betas(fields: SettingFields, profile: Profile) -> list[str]:
     """Record which settings request beta features that are not requested already.
 
     Returns all names that are requested, if the caller names any; else an empty list.
     """
     settings = fields.settings
-    path = "anthropic_beta" if row.model_in == "path" else f"{HEADER}anthropic-beta"
+    path = "anthropic_beta" if profile.model_in == "path" else f"{HEADER}anthropic-beta"
     for beta, setting, needs in _BETAS:
         if setting in settings and needs(settings[setting]):
             fields.claim(setting, f"{path}.{beta}")
     caller_betas = set(settings.get("anthropic_betas") or ())
-    beta_names = _betas(row, settings) if caller_betas else []
+    beta_names = _betas(profile, settings) if caller_betas else []
     if caller_betas:
         other_settings = {name: value for name, value in settings.items() if name != "anthropic_betas"}
-        if beta_names != _betas(row, other_settings) or (caller_betas == set(beta_names) and not row.betas):
+        if beta_names != _betas(profile, other_settings) or (caller_betas == set(beta_names) and not profile.betas):
             fields.claim("anthropic_betas", f"{path}.own")
-        elif not caller_betas <= set(row.betas):
-            by = [name for name in other_settings if caller_betas <= set(_betas(row, {name: other_settings[name]}))]
+        elif not caller_betas <= set(profile.betas):
+            by = [name for name in other_settings if caller_betas <= set(_betas(profile, {name: other_settings[name]}))]
             fields.withhold("anthropic_betas", f"{path}.own", by=by)
     return beta_names
 
@@ -241,13 +243,13 @@ files that were uploaded to the provider."""
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def _write_sampling(fields: SettingFields, row: Profile, thinking: ThinkingOptions) -> None:
-    paths = {name: name for name in ("temperature", "top_p", *(("top_k",) if "top_k" in row.knows else ()))}
-    if row.sampling == "free" or (row.sampling == "without_thinking" and not thinking.is_on):
+def _write_sampling(fields: SettingFields, profile: Profile, thinking: ThinkingOptions) -> None:
+    paths = {name: name for name in ("temperature", "top_p", *(("top_k",) if "top_k" in profile.knows else ()))}
+    if profile.sampling == "free" or (profile.sampling == "without_thinking" and not thinking.is_on):
         fields.put_all(paths)
-    elif row.sampling == "without_thinking":
+    elif profile.sampling == "without_thinking":
         names = [name for name in paths if name in fields.settings]
-        by = settings_that_enable_thinking(fields.settings, row) if names else ()
+        by = settings_that_enable_thinking(fields.settings, profile) if names else ()
         for name in names:
             fields.withhold(name, name, by=by)
 
@@ -309,7 +311,7 @@ def _server_tools(settings: Settings) -> list[Body]:
     return list(settings.get("anthropic_tools") or [])
 
 
-def _tools(call: ModelCall, row: Profile, thinking: ThinkingOptions) -> Body:
+def _tools(call: ModelCall, profile: Profile, thinking: ThinkingOptions) -> Body:
     settings: Settings = call.settings
     choice, tools, native_tools = call.tool_choice, call.tools, _server_tools(settings)
     unknown_names = sorted(set(choice.names) - {tool.name for tool in tools})
@@ -327,7 +329,7 @@ def _tools(call: ModelCall, row: Profile, thinking: ThinkingOptions) -> Body:
         tools = tuple(tool for tool in tools if tool.name in choice.names)
     tool_choice = _tool_choice(choice, is_single)
     if tool_choice["type"] in ("any", "tool"):
-        _check_forced_call(row, thinking)
+        _check_forced_call(profile, thinking)
     if choice.mode != "none" and settings.get("parallel_tool_calls") is False:
         tool_choice["disable_parallel_tool_use"] = True
     definitions = [_tool_definition(tool) for tool in tools]
@@ -347,15 +349,15 @@ def _tool_choice(choice: ToolChoice, is_single: bool) -> Body:
     return {"type": {"auto": "auto", "none": "none", "required": "any"}[choice.mode]}
 
 
-def _check_forced_call(row: Profile, thinking: ThinkingOptions) -> None:
-    if row.forced_calls == "never":
+def _check_forced_call(profile: Profile, thinking: ThinkingOptions) -> None:
+    if profile.forced_calls == "never":
         raise RequestError(
             "this model cannot be made to call a tool; tool_choice must be auto or none",
             kind="unsupported",
             code="forced_tool_choice",
             param="tool_choice",
         )
-    if row.forced_calls == "without_thinking" and thinking.has_budget:
+    if profile.forced_calls == "without_thinking" and thinking.has_budget:
         raise RequestError(
             "this model cannot be made to call a tool while it thinks; tool_choice must be auto or none, "
             "or thinking switched off",

@@ -5,7 +5,7 @@ The provider rejects a request that breaks one of these rules:
 * blocks of the model's own answers are returned as they came, in order (`history` decides which parts are returned);
 * results of calls come first in the user message that follows the calls;
 * no message is empty, and no text is only white space; an assistant message does not end with a thinking block; where
-  the row requires one in each assistant message, an empty one is added if none is left;
+  the profile requires one in each assistant message, an empty one is added if none is left;
 * a call of the provider's own tool needs its result, and a result needs its call;
 * call ids have only letters, digits, `_` and `-`.
 """
@@ -59,21 +59,23 @@ def system_prompt(messages: list[ModelMessage]) -> str:
     return "\n\n".join([*prompts, *([instructions] if instructions else [])])
 
 
-def encode_messages(messages: list[ModelMessage], row: Profile, target: Origin, *, thinking_off: bool) -> list[Body]:
+def encode_messages(
+    messages: list[ModelMessage], profile: Profile, target: Origin, *, thinking_off: bool
+) -> list[Body]:
     entries: list[tuple[str, list[Body]]] = []
     messages = history.repair_calls(messages)
     paired_ids = _paired_call_ids(messages)
     for message in messages:
         if isinstance(message, ModelResponse):
             entries.append(
-                ("assistant", _assistant_blocks(message, row, target, paired_ids, thinking_off=thinking_off))
+                ("assistant", _assistant_blocks(message, profile, target, paired_ids, thinking_off=thinking_off))
             )
         else:
             entries.append(("user", _user_blocks(message)))
     merged = _merge_roles(entries)
     for role, blocks in merged:
         if role == "assistant":
-            _insert_placeholder_thinking(blocks, row, thinking_off=thinking_off)
+            _insert_placeholder_thinking(blocks, profile, thinking_off=thinking_off)
     return [{"role": role, "content": blocks} for role, blocks in merged]
 
 
@@ -117,7 +119,7 @@ def _drop_trailing_thinking(merged: list[tuple[str, list[Body]]]) -> None:
             merged.pop()
 
 
-def _insert_placeholder_thinking(blocks: list[Body], row: Profile, *, thinking_off: bool) -> None:
+def _insert_placeholder_thinking(blocks: list[Body], profile: Profile, *, thinking_off: bool) -> None:
     """Insert an empty thinking block where the server requires one and none is left.
 
     None is left if the client did not send it back, or if the content that followed it was truncated.
@@ -125,7 +127,7 @@ def _insert_placeholder_thinking(blocks: list[Body], row: Profile, *, thinking_o
     if any(block["type"] in THINKING_TYPES for block in blocks):
         return
     has_calls = any(block["type"] == "tool_use" for block in blocks)
-    placeholder = history.placeholder_reasoning(row, calls=has_calls, thinking_off=thinking_off)
+    placeholder = history.placeholder_reasoning(profile, calls=has_calls, thinking_off=thinking_off)
     if placeholder is not None:
         blocks.insert(0, {"type": "thinking", "thinking": placeholder, "signature": ""})
 
@@ -162,9 +164,9 @@ def _tool_result(call_id: str, content: Any, *, failed: bool) -> Body:
 
 
 def _assistant_blocks(
-    response: ModelResponse, row: Profile, target: Origin, paired_ids: set[str], *, thinking_off: bool
+    response: ModelResponse, profile: Profile, target: Origin, paired_ids: set[str], *, thinking_off: bool
 ) -> list[Body]:
-    parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
+    parts = history.parts_to_send(response, target, profile, thinking_off=thinking_off)
     is_unfinished = response.native_finish_reason in _UNFINISHED_REASONS
     blocks: list[Body] = []
     for part in parts:

@@ -39,12 +39,12 @@ class ThinkingOptions(NamedTuple):
         return self.config is not None and self.config.get("type") == "enabled"
 
 
-def thinking_options(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> ThinkingOptions:
+def thinking_options(settings: Settings, profile: Profile, *, reasoning_lost: bool = False) -> ThinkingOptions:
     """Return the thinking options of a request.
 
     Args:
         settings: The settings of the call.
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         reasoning_lost: Whether the history lacks the reasoning before the call that now gets its result.
     """
     native_config, effort = settings.get("anthropic_thinking"), settings.get("anthropic_effort")
@@ -52,60 +52,60 @@ def thinking_options(settings: Settings, row: Profile, *, reasoning_lost: bool =
         config: Body | None = native_config
         budget = native_config.get("budget_tokens")
     else:
-        config, level, budget = claude_thinking(settings, row, reasoning_lost=reasoning_lost)
+        config, level, budget = claude_thinking(settings, profile, reasoning_lost=reasoning_lost)
         effort = effort or level if level is not None else effort
-    return ThinkingOptions(config, effort, _max_tokens(settings, row, budget))
+    return ThinkingOptions(config, effort, _max_tokens(settings, profile, budget))
 
 
-def _max_tokens(settings: Settings, row: Profile, budget: object) -> int:
+def _max_tokens(settings: Settings, profile: Profile, budget: object) -> int:
     """Return `max_tokens`. The default is large enough for the budget and an answer."""
     max_tokens = settings.get("max_tokens")
     if max_tokens is None:
-        max_tokens = max(row.max_tokens_default, budget + ANSWER_TOKENS if type(budget) is int else 0)
+        max_tokens = max(profile.max_tokens_default, budget + ANSWER_TOKENS if type(budget) is int else 0)
     limit: int = max_tokens
     return limit
 
 
-def claim_thinking(fields: SettingFields, row: Profile) -> None:
+def claim_thinking(fields: SettingFields, profile: Profile) -> None:
     """Record which settings control thinking."""
     settings, effort = fields.settings, "output_config.effort"
     native_config = settings.get("anthropic_thinking")
-    if row.thinking_mode != "none" and ("thinking" in settings or "thinking_budget" in settings):
-        _claim_unified(fields, row, effort, is_replaced=isinstance(native_config, dict))
+    if profile.thinking_mode != "none" and ("thinking" in settings or "thinking_budget" in settings):
+        _claim_unified(fields, profile, effort, is_replaced=isinstance(native_config, dict))
     if isinstance(native_config, dict):
         fields.bar("anthropic_thinking", effort, HISTORY, "max_tokens")
         fields.claim("anthropic_thinking", "thinking")
-        native_options = thinking_options({"anthropic_thinking": native_config}, row)
-        if native_options.is_off and row.replay != "none" and row.replay_on == "thinking":
+        native_options = thinking_options({"anthropic_thinking": native_config}, profile)
+        if native_options.is_off and profile.replay != "none" and profile.replay_on == "thinking":
             fields.claim("anthropic_thinking", HISTORY)
-        if native_options.max_tokens != row.max_tokens_default:
+        if native_options.max_tokens != profile.max_tokens_default:
             fields.claim("anthropic_thinking", "max_tokens", native_options.max_tokens)
     if settings.get("anthropic_effort"):
         fields.claim("anthropic_effort", effort)
 
 
-def _claim_unified(fields: SettingFields, row: Profile, effort: str, *, is_replaced: bool) -> None:
+def _claim_unified(fields: SettingFields, profile: Profile, effort: str, *, is_replaced: bool) -> None:
     """Record the unified settings. `is_replaced`: Anthropic's own setting is sent in their place."""
-    settings, default_max_tokens = fields.settings, row.max_tokens_default
+    settings, default_max_tokens = fields.settings, profile.max_tokens_default
     is_off, budget = is_thinking_off(settings), settings.get("thinking_budget")
     budgets: dict[str, int] = {}
-    if row.thinking_mode == "budget":
+    if profile.thinking_mode == "budget":
         if "thinking" in settings and not is_off:
-            budgets["thinking"] = budget_for_level(settings["thinking"], row)
+            budgets["thinking"] = budget_for_level(settings["thinking"], profile)
         if "thinking_budget" in settings:
-            budgets["thinking_budget"] = budget or budget_for_level(True, row)
+            budgets["thinking_budget"] = budget or budget_for_level(True, profile)
 
     def numbers(budget: int | None) -> tuple[int, ...]:
-        limit = _max_tokens(settings, row, budget)
+        limit = _max_tokens(settings, profile, budget)
         return (limit,) if budget is None else (limit, budget)
 
-    can_raise_limit = row.thinking_mode == "budget" and any(
-        number + ANSWER_TOKENS > default_max_tokens for number in row.budgets.values()
+    can_raise_limit = profile.thinking_mode == "budget" and any(
+        number + ANSWER_TOKENS > default_max_tokens for number in profile.budgets.values()
     )
     paths = ("max_tokens",) if can_raise_limit else ()
-    claim_claude_thinking(fields, row, "thinking", effort, *paths, numbers=None if is_replaced else numbers)
-    if is_off and row.thinking_off == "disabled":
-        fields.claim_history(row)
+    claim_claude_thinking(fields, profile, "thinking", effort, *paths, numbers=None if is_replaced else numbers)
+    if is_off and profile.thinking_off == "disabled":
+        fields.claim_history(profile)
     for name, number in budgets.items():
         if number + ANSWER_TOKENS <= default_max_tokens:
             continue
@@ -118,7 +118,7 @@ def _claim_unified(fields: SettingFields, row: Profile, effort: str, *, is_repla
             fields.claim("thinking", "max_tokens", default_max_tokens)
 
 
-def settings_that_enable_thinking(settings: Settings, row: Profile) -> list[str]:
+def settings_that_enable_thinking(settings: Settings, profile: Profile) -> list[str]:
     """Return the settings that each enable thinking by themselves."""
     names = ("thinking", "thinking_budget", "anthropic_thinking")
-    return [name for name in names if name in settings and thinking_options({name: settings[name]}, row).is_on]
+    return [name for name in names if name in settings and thinking_options({name: settings[name]}, profile).is_on]

@@ -48,11 +48,11 @@ class _Block:
 class Blocks:
     """Emits the contents of the blocks."""
 
-    def __init__(self, emit: Emitter, row: Profile) -> None:
+    def __init__(self, emit: Emitter, profile: Profile) -> None:
         self._emit = emit
-        self._form = row.form
-        self._family = tag_family(row)
-        self._implicit_start = row.implicit_start
+        self._form = profile.form
+        self._family = tag_family(profile)
+        self._implicit_start = profile.implicit_start
         self._blocks: dict[int, _Block] = {}
         self._pending_redacted: _Block | None = None
         """A redacted block that has not been emitted yet."""

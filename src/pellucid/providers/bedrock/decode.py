@@ -75,18 +75,20 @@ _EVENT_NAMES = frozenset(
 )
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream") -> StreamDecoder:
+def decoder(
+    profile: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream"
+) -> StreamDecoder:
     """Return the decoder for one answer.
 
     The first byte shows whether the answer is an event stream or a whole body.
 
     Args:
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         origin: Provider, wire and model, which are recorded in the response.
         content_type: The answer's Content-Type. It is not used.
     """
     frames = ConverseFrames()
-    return StreamDecoder(ConverseReader(row, origin, frames), frames)
+    return StreamDecoder(ConverseReader(profile, origin, frames), frames)
 
 
 class ConverseFrames:
@@ -156,10 +158,10 @@ class ConverseReader(WireReader):
     wire = "Converse"
     code = "not_converse"
 
-    def __init__(self, row: Profile, origin: Origin, frames: ConverseFrames) -> None:
+    def __init__(self, profile: Profile, origin: Origin, frames: ConverseFrames) -> None:
         super().__init__(origin)
         self._frames = frames
-        self._blocks = Blocks(self.emit, row)
+        self._blocks = Blocks(self.emit, profile)
         self._has_usage = False
 
     def read_frame(self, data: bytes, name: str) -> None:

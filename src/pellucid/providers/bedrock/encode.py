@@ -83,74 +83,74 @@ _PROVIDER_PATHS = {
 _SERVICE_TIERS = ("default", "flex", "priority", "reserved")
 
 
-def path(call: ModelCall, row: Profile) -> str:
+def path(call: ModelCall, profile: Profile) -> str:
     """Return the path of the request below the base URL.
 
     The model may be an ARN. Its slashes are quoted; otherwise the request would reach another operation.
     """
     model: str = call.settings.get("bedrock_inference_profile") or call.model  # type: ignore[assignment]
-    return row.path_of(quote(model, safe=""), stream=call.stream)
+    return profile.path_of(quote(model, safe=""), stream=call.stream)
 
 
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Return the JSON body of the request.
 
     Args:
         call: The messages, tools and settings to send.
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         target: The origin that the request is sent to. Opaque data of other origins is left out.
 
     Raises:
         RequestError: This wire cannot carry a part of the call.
     """
     settings: Settings = call.settings
-    conversation = _ConversationEncoder(row, target, thinking_off=is_thinking_off(settings))
+    conversation = _ConversationEncoder(profile, target, thinking_off=is_thinking_off(settings))
     for message in history.repair_calls(call.messages):
         conversation.add(message)
     conversation.flush()
-    model_fields = _model_fields(settings, row, reasoning_lost=conversation.is_reasoning_lost())
+    model_fields = _model_fields(settings, profile, reasoning_lost=conversation.is_reasoning_lost())
     body: Body = {"messages": conversation.messages}
     if conversation.system:
         body["system"] = conversation.system + _cache_point(settings.get("bedrock_cache_instructions"))
     if conversation.messages and conversation.messages[-1]["role"] == "user":
         conversation.messages[-1]["content"] += _cache_point(settings.get("bedrock_cache_messages"))
-    call_fields = _tools(call, row, model_fields, conversation.used_tools) | _output(call.output)
-    _write_settings(SettingFields(settings, body), row, model_fields, call_fields)
+    call_fields = _tools(call, profile, model_fields, conversation.used_tools) | _output(call.output)
+    _write_settings(SettingFields(settings, body), profile, model_fields, call_fields)
     return body
 
 
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
     """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(settings)
     for name, path in _SHARED_PATHS.items():
         if settings.get(name) or type(settings.get(name)) is bool:
             fields.claim(name, path)
-    model_fields = _model_fields(settings, row, reasoning_lost=False)
-    _claim_model_fields(fields, row, model_fields)
+    model_fields = _model_fields(settings, profile, reasoning_lost=False)
+    _claim_model_fields(fields, profile, model_fields)
     if is_thinking_off(settings):
-        fields.claim_history(row)
-    _write_settings(fields, row, model_fields, {})
+        fields.claim_history(profile)
+    _write_settings(fields, profile, model_fields, {})
     return fields
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
-def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, call_fields: Body) -> None:
+def _write_settings(fields: SettingFields, profile: Profile, model_fields: Body, call_fields: Body) -> None:
     """Write the fields of settings. `call_fields`: fields that do not come from settings."""
     settings, body = fields.settings, fields.body
-    dropped_names, always_dropped = _dropped_settings(row, model_fields), _dropped_settings(row, {})
+    dropped_names, always_dropped = _dropped_settings(profile, model_fields), _dropped_settings(profile, {})
     for name, path in _INFERENCE_PATHS.items():
         if name in settings and name not in dropped_names:
             fields.put(name, path, settings[name])
         elif name in settings and name not in always_dropped:
-            fields.withhold(name, path, by=_settings_that_drop(settings, row, name))
+            fields.withhold(name, path, by=_settings_that_drop(settings, profile, name))
     body |= call_fields
     if model_fields:
         body[_MODEL_FIELDS] = model_fields
-    if settings.get("service_tier") in _SERVICE_TIERS and "service_tier" in row.knows:
+    if settings.get("service_tier") in _SERVICE_TIERS and "service_tier" in profile.knows:
         fields.put_all({"service_tier": "serviceTier.type"})
-    if "metadata" in row.knows:
+    if "metadata" in profile.knows:
         fields.put_all({"metadata": "requestMetadata"})
     fields.put_all(_PROVIDER_PATHS)
     fields.put_extra_body()
@@ -161,28 +161,30 @@ def _caller_model_fields(settings: Settings) -> Body:
     return fields if isinstance(fields, dict) else {}
 
 
-def _model_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> Body:
+def _model_fields(settings: Settings, profile: Profile, *, reasoning_lost: bool = False) -> Body:
     """Return the fields for the model's maker. The caller's fields take precedence, and replace all thinking fields."""
     caller_fields = _caller_model_fields(settings)
     model_fields = (
-        {} if THINKING_FIELDS & caller_fields.keys() else thinking_fields(settings, row, reasoning_lost=reasoning_lost)
+        {}
+        if THINKING_FIELDS & caller_fields.keys()
+        else thinking_fields(settings, profile, reasoning_lost=reasoning_lost)
     )
-    if row.betas and enables_thinking(model_fields):
+    if profile.betas and enables_thinking(model_fields):
         # Interleaved thinking: models without it reject the name.
-        model_fields["anthropic_beta"] = list(row.betas)
-    if "top_k" in settings and "top_k" not in _dropped_settings(row, model_fields | caller_fields):
+        model_fields["anthropic_beta"] = list(profile.betas)
+    if "top_k" in settings and "top_k" not in _dropped_settings(profile, model_fields | caller_fields):
         model_fields["top_k"] = settings["top_k"]
     return model_fields | caller_fields
 
 
-def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body) -> None:
+def _claim_model_fields(fields: SettingFields, profile: Profile, model_fields: Body) -> None:
     """Record which settings these fields come from."""
     settings, caller_fields = fields.settings, _caller_model_fields(fields.settings)
     sets_thinking = bool(THINKING_FIELDS & caller_fields.keys())
-    claim_thinking(fields, row, _MODEL_FIELDS, is_overridden=sets_thinking)
-    if "top_k" in settings and "top_k" not in _dropped_settings(row, {}):
-        if "top_k" in _dropped_settings(row, model_fields):
-            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_settings_that_drop(settings, row, "top_k"))
+    claim_thinking(fields, profile, _MODEL_FIELDS, is_overridden=sets_thinking)
+    if "top_k" in settings and "top_k" not in _dropped_settings(profile, {}):
+        if "top_k" in _dropped_settings(profile, model_fields):
+            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_settings_that_drop(settings, profile, "top_k"))
         else:
             fields.claim("top_k", f"{_MODEL_FIELDS}.top_k")
     if sets_thinking:
@@ -191,7 +193,7 @@ def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body)
         fields.claim(_MODEL_FIELDS_SETTING, f"{_MODEL_FIELDS}.{name}", value)
 
 
-def _dropped_settings(row: Profile, model_fields: Body) -> tuple[str, ...]:
+def _dropped_settings(profile: Profile, model_fields: Body) -> tuple[str, ...]:
     """Return the settings that the model rejects together with these fields."""
     nova = model_fields.get("reasoningConfig")
     if isinstance(nova, dict) and nova.get("maxReasoningEffort") == "high":
@@ -199,17 +201,17 @@ def _dropped_settings(row: Profile, model_fields: Body) -> tuple[str, ...]:
         names: tuple[str, ...] = ("max_tokens", "temperature", "top_p")
     else:
         names = ()
-    if row.sampling != "free" and (row.sampling != "without_thinking" or enables_thinking(model_fields)):
+    if profile.sampling != "free" and (profile.sampling != "without_thinking" or enables_thinking(model_fields)):
         names += ("temperature", "top_p", "top_k")
-    return names if "top_k" in row.knows else (*names, "top_k")
+    return names if "top_k" in profile.knows else (*names, "top_k")
 
 
-def _settings_that_drop(settings: Settings, row: Profile, setting: str) -> list[str]:
+def _settings_that_drop(settings: Settings, profile: Profile, setting: str) -> list[str]:
     """Return the settings that each produce fields with which the model rejects `setting`."""
     return [
         name
         for name in ("thinking", "thinking_budget", _MODEL_FIELDS_SETTING)
-        if name in settings and setting in _dropped_settings(row, _model_fields({name: settings[name]}, row))
+        if name in settings and setting in _dropped_settings(profile, _model_fields({name: settings[name]}, profile))
     ]
 
 
@@ -239,7 +241,7 @@ def _output(output: OutputFormat) -> Body:
 # --- tools ---------------------------------------------------------------------------------------------------------
 
 
-def _tools(call: ModelCall, row: Profile, fields: Body, used_tools: dict[str, None]) -> Body:
+def _tools(call: ModelCall, profile: Profile, fields: Body, used_tools: dict[str, None]) -> Body:
     """Return the tools. This wire has no tool choice `none`: the model can only be offered no tools."""
     tools = offered_tools(call)
     if call.tool_choice.mode == "none" and not used_tools:
@@ -251,7 +253,9 @@ def _tools(call: ModelCall, row: Profile, fields: Body, used_tools: dict[str, No
     if not specs:
         return {}
     config: Body = {"tools": specs + _cache_point(call.settings.get("bedrock_cache_tool_definitions"))}
-    can_force = row.forced_calls == "free" or (row.forced_calls == "without_thinking" and not enables_thinking(fields))
+    can_force = profile.forced_calls == "free" or (
+        profile.forced_calls == "without_thinking" and not enables_thinking(fields)
+    )
     if call.tool_choice.mode == "required" and tools and can_force:
         is_single = call.tool_choice.names and len(tools) == 1
         config["toolChoice"] = {"tool": {"name": tools[0].name}} if is_single else {"any": {}}
@@ -285,12 +289,12 @@ def _safe_call_id(id: str) -> str:
 class _ConversationEncoder:
     """Encodes the messages of a request, one after the other."""
 
-    def __init__(self, row: Profile, target: Origin, *, thinking_off: bool) -> None:
+    def __init__(self, profile: Profile, target: Origin, *, thinking_off: bool) -> None:
         self.system: list[Body] = []
         self.messages: list[Body] = []
         self.used_tools: dict[str, None] = {}
         """Names of the tools in calls and results, in order."""
-        self._row = row
+        self._profile = profile
         self._target = target
         self._thinking_off = thinking_off
         self._media = ContentEncoder()
@@ -299,7 +303,7 @@ class _ConversationEncoder:
 
     def add(self, message: ModelRequest | ModelResponse) -> None:
         if isinstance(message, ModelResponse):
-            parts = history.parts_to_send(message, self._target, self._row, thinking_off=self._thinking_off)
+            parts = history.parts_to_send(message, self._target, self._profile, thinking_off=self._thinking_off)
             self._append("assistant", self._assistant_blocks(parts))
         else:
             self._add_request(message)

@@ -1,6 +1,6 @@
 """Thinking fields of models behind Bedrock: each maker has its own, in `additionalModelRequestFields`.
 
-The profile's row selects the form. Claude's fields follow from `thinking_mode`; for other models, `thinking` is one of
+The profile selects the form. Claude's fields follow from `thinking_mode`; for other models, `thinking` is one of
 
 * `none`: no field;
 
@@ -25,17 +25,17 @@ THINKING_FIELDS = frozenset(
 """Fields that any of these forms uses. If the caller sets one of them, none is added."""
 
 
-def thinking_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> Body:
+def thinking_fields(settings: Settings, profile: Profile, *, reasoning_lost: bool = False) -> Body:
     """Return the thinking fields; empty if the settings have none or the model takes none.
 
     Args:
         settings: The settings of the call.
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         reasoning_lost: Whether the history lacks the reasoning before the call that now gets its result.
     """
-    if row.thinking_mode == "none":
-        return _FIELD_BUILDERS[row.thinking](settings, row)
-    config, effort, budget = claude_thinking(settings, row, reasoning_lost=reasoning_lost)
+    if profile.thinking_mode == "none":
+        return _FIELD_BUILDERS[profile.thinking](settings, profile)
+    config, effort, budget = claude_thinking(settings, profile, reasoning_lost=reasoning_lost)
     if config is None:
         return {}
     if budget is not None:
@@ -43,14 +43,14 @@ def thinking_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = 
     return {"thinking": config} | ({"output_config": {"effort": effort}} if effort is not None else {})
 
 
-def claim_thinking(fields: SettingFields, row: Profile, prefix: str, *, is_overridden: bool) -> None:
+def claim_thinking(fields: SettingFields, profile: Profile, prefix: str, *, is_overridden: bool) -> None:
     """Record which settings control thinking. `is_overridden`: the caller's fields replace the unified settings."""
     settings = fields.settings
-    if row.thinking_mode != "none":
+    if profile.thinking_mode != "none":
         limit = (settings["max_tokens"],) if "max_tokens" in settings else ()
         claim_claude_thinking(
             fields,
-            row,
+            profile,
             f"{prefix}.thinking",
             f"{prefix}.output_config.effort",
             numbers=None
@@ -58,8 +58,10 @@ def claim_thinking(fields: SettingFields, row: Profile, prefix: str, *, is_overr
             else lambda budget: (*limit, *(() if budget is None else (max(budget, MIN_BUDGET_TOKENS),))),
         )
     elif "thinking" in settings:
-        fields.set_thinking_paths(*(f"{prefix}.{path}" for path in _FIELD_PATHS.get(row.thinking, _no_paths)(row)))
-        for name, value in thinking_fields({"thinking": settings["thinking"]}, row).items():
+        fields.set_thinking_paths(
+            *(f"{prefix}.{path}" for path in _FIELD_PATHS.get(profile.thinking, _no_paths)(profile))
+        )
+        for name, value in thinking_fields({"thinking": settings["thinking"]}, profile).items():
             fields.claim("thinking", f"{prefix}.{name}", value)
 
 
@@ -70,27 +72,27 @@ def enables_thinking(fields: Body) -> bool:
     return any(type_ not in ("disabled", "between_tools") for type_ in switches)
 
 
-def _no_fields(settings: Settings, row: Profile) -> Body:
+def _no_fields(settings: Settings, profile: Profile) -> Body:
     return {}
 
 
-def _effort_fields(settings: Settings, row: Profile) -> Body:
-    level = requested_effort(settings, row)
-    return {row.effort_field: level} if level is not None else {}
+def _effort_fields(settings: Settings, profile: Profile) -> Body:
+    level = requested_effort(settings, profile)
+    return {profile.effort_field: level} if level is not None else {}
 
 
-def _reasoning_object_fields(settings: Settings, row: Profile) -> Body:
-    level = requested_effort(settings, row)
+def _reasoning_object_fields(settings: Settings, profile: Profile) -> Body:
+    level = requested_effort(settings, profile)
     return {"reasoning": {"effort": level}} if level is not None else {}
 
 
-def _reasoning_switch_fields(settings: Settings, row: Profile) -> Body:
+def _reasoning_switch_fields(settings: Settings, profile: Profile) -> Body:
     """Return the switch. When it is on, an effort is required."""
     if "thinking" not in settings:
         return {}
     if is_thinking_off(settings):
         return {"reasoningConfig": {"type": "disabled"}}
-    level = requested_effort(settings, row) or nearest_effort("medium", row.efforts)
+    level = requested_effort(settings, profile) or nearest_effort("medium", profile.efforts)
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
 
 
@@ -103,12 +105,12 @@ _FIELD_BUILDERS: dict[str, Callable[[Settings, Profile], Body]] = {
 THINKING = frozenset(_FIELD_BUILDERS)
 
 _FIELD_PATHS: dict[str, Callable[[Profile], tuple[str, ...]]] = {
-    "effort": lambda row: effort_paths(row, row.effort_field),
-    "reasoning_object": lambda row: effort_paths(row, "reasoning.effort"),
-    "reasoning_switch": lambda row: ("reasoningConfig",),
+    "effort": lambda profile: effort_paths(profile, profile.effort_field),
+    "reasoning_object": lambda profile: effort_paths(profile, "reasoning.effort"),
+    "reasoning_switch": lambda profile: ("reasoningConfig",),
 }
 """Paths of the fields that each form writes."""
 
 
-def _no_paths(row: Profile) -> tuple[str, ...]:
+def _no_paths(profile: Profile) -> tuple[str, ...]:
     return ()

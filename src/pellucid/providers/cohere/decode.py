@@ -71,13 +71,13 @@ TOOL_PLAN = "tool_plan"
 """Value of `provider_details["subtype"]` for reasoning that is a plan for tools."""
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """Return the decoder for one answer.
 
     The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
 
     Args:
-        row: The profile of the model's server. It is not used.
+        profile: The profile of the model's server. It is not used.
         origin: Provider, wire and model, which are recorded in the response.
         content_type: The answer's Content-Type. It is not used.
     """

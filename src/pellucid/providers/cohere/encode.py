@@ -33,11 +33,11 @@ _PATHS = {
 """Settings that are sent unchanged, and their paths in the body."""
 
 
-def _write_thinking(fields: SettingFields, row: Profile) -> None:
+def _write_thinking(fields: SettingFields, profile: Profile) -> None:
     """Write the thinking field. Models that can think do so by default. Cohere has no levels, but token budgets."""
     settings = fields.settings
     has_budget = "thinking_budget" in settings
-    if row.thinking == "none" or not ("thinking" in settings or has_budget):
+    if profile.thinking == "none" or not ("thinking" in settings or has_budget):
         return
     fields.set_thinking_paths("thinking")
     if is_thinking_off(settings):
@@ -45,13 +45,13 @@ def _write_thinking(fields: SettingFields, row: Profile) -> None:
         if has_budget:
             fields.withhold("thinking_budget", "thinking", by=["thinking"])
         return
-    thinking: Body = {"type": row.thinking_on}
-    budget = settings.get("thinking_budget", row.budgets.get(str(settings.get("thinking"))))
-    if budget is not None and row.budget_field:
-        thinking[row.budget_field] = budget
+    thinking: Body = {"type": profile.thinking_on}
+    budget = settings.get("thinking_budget", profile.budgets.get(str(settings.get("thinking"))))
+    if budget is not None and profile.budget_field:
+        thinking[profile.budget_field] = budget
     if "thinking" in settings and has_budget:
         fields.withhold("thinking", "thinking", by=["thinking_budget"])
-        if row.budgets.get(str(settings["thinking"])) == budget:
+        if profile.budgets.get(str(settings["thinking"])) == budget:
             fields.add_suppressors("thinking_budget", ["thinking"])
     fields.put("thinking_budget" if has_budget else "thinking", "thinking", thinking)
 
@@ -119,6 +119,6 @@ def _answer(answer: AssistantMessage) -> Body:
 
 _MESSAGES = ChatMessages(user=user_message(_content), answer=_answer)
 _REQUEST = ChatRequest(
-    settings=lambda row: _PATHS, thinking=_write_thinking, messages=_MESSAGES.write, tools=_tools, output=_output
+    settings=lambda profile: _PATHS, thinking=_write_thinking, messages=_MESSAGES.write, tools=_tools, output=_output
 )
 encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

@@ -4,7 +4,7 @@
   except parts that were made from metadata (searches) and parts that Google rejects or bills twice (its own media
   processing, images of reasoning).
 * In the current turn, which begins with the last input of the user, the first call of each step must have a signature.
-  If it has none (another model made it, or a client lost it), the row's placeholder is sent.
+  If it has none (another model made it, or a client lost it), the profile's placeholder is sent.
 * Results of functions are sent in one content directly after the calls, in the order of the calls: calls without an id
   are matched by their order alone. Results are not mixed with text of the user, because Gemini would read that text as
   the model's.
@@ -74,10 +74,10 @@ def system_texts(call: ModelCall) -> list[str]:
     return list(texts)
 
 
-def encode_contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+def encode_contents(call: ModelCall, profile: Profile, target: Origin) -> list[Body]:
     """Encode the messages. There is at least one, and the first is the user's, as Google requires."""
     messages = history.repair_calls(call.messages)
-    encoder = _ContentsEncoder(row, target, _last_user_index(messages))
+    encoder = _ContentsEncoder(profile, target, _last_user_index(messages))
     for index, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             encoder.add_response(index, message)
@@ -106,9 +106,9 @@ def _is_user_input(part: ModelRequestPart) -> bool:
 class _ContentsEncoder:
     """Encodes messages, one after the other, into contents."""
 
-    def __init__(self, row: Profile, target: Origin, turn_start: int) -> None:
+    def __init__(self, profile: Profile, target: Origin, turn_start: int) -> None:
         self.contents: list[Body] = []
-        self._row = row
+        self._profile = profile
         self._target = target
         self._turn_start = turn_start
         self._calls_by_id: dict[str, tuple[int, ToolCallPart]] = {}
@@ -117,9 +117,11 @@ class _ContentsEncoder:
     # --- the model -------------------------------------------------------------------------------------------
 
     def add_response(self, index: int, response: ModelResponse) -> None:
-        parts = history.parts_to_send(response, self._target, self._row)
+        parts = history.parts_to_send(response, self._target, self._profile)
         calls = [part for part in parts if isinstance(part, ToolCallPart)]
-        placeholder = history.placeholder_reasoning(self._row, calls=bool(calls)) if index > self._turn_start else None
+        placeholder = (
+            history.placeholder_reasoning(self._profile, calls=bool(calls)) if index > self._turn_start else None
+        )
         self._calls_by_id |= {part.tool_call_id: (place, part) for place, part in enumerate(calls)}
         sent_parts: list[Body] = []
         for part in parts:

@@ -70,17 +70,17 @@ BODY = "body"
 _Kind = Literal["text", "thought"]
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """Return the decoder for one answer.
 
     The first bytes show which format the answer has, because the header is sometimes wrong.
 
     Args:
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         origin: Provider, wire and model, which are recorded in the response.
         content_type: The answer's Content-Type. It is not used.
     """
-    return StreamDecoder(GeminiReader(row, origin), GeminiFrames())
+    return StreamDecoder(GeminiReader(profile, origin), GeminiFrames())
 
 
 class GeminiFrames:
@@ -136,9 +136,9 @@ class GeminiReader(WireReader):
     code = "not_gemini"
     varying_values = (varying_value(b"(?:total|thoughts|candidates)TokenCount", NUMBER),)
 
-    def __init__(self, row: Profile, origin: Origin) -> None:
+    def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
-        self._form = row.form
+        self._form = profile.form
         self._interactions: InteractionsReader | None = None
         self._frame_count = 0
         self._is_body = False

@@ -6,7 +6,7 @@ and whether to stream.
 
 Thinking has two fields: how much to think, and whether to show it. Gemini 2.5 takes a number of tokens, Gemini 3 a
 level; a request with both is rejected. Reasoning is shown only on request (`includeThoughts`); a request to think is
-also a request to show it. If thinking cannot be disabled, the lowest level is sent (the first of the row's
+also a request to show it. If thinking cannot be disabled, the lowest level is sent (the first of the profile's
 `efforts`), because the default is high.
 """
 
@@ -31,12 +31,12 @@ _CONFIG = "generationConfig.thinkingConfig"
 _INCLUDE_THOUGHTS = f"{_CONFIG}.includeThoughts"
 
 
-def write_thinking(fields: SettingFields, row: Profile) -> None:
+def write_thinking(fields: SettingFields, profile: Profile) -> None:
     """Write the thinking fields. Google's own setting takes precedence, and is sent unchanged."""
     settings = fields.settings
     native_config = settings.get("google_thinking_config")
-    if row.thinking != "none" and not settings.keys().isdisjoint(_THINKING_SETTINGS):
-        _write_unified(fields, row)
+    if profile.thinking != "none" and not settings.keys().isdisjoint(_THINKING_SETTINGS):
+        _write_unified(fields, profile)
     if native_config is not None:
         fields.put("google_thinking_config", _CONFIG, to_camel_case(native_config))
         if not native_config:
@@ -46,12 +46,12 @@ def write_thinking(fields: SettingFields, row: Profile) -> None:
 _THINKING_SETTINGS = ("thinking", "thinking_budget", "thinking_summary")
 
 
-def _write_unified(fields: SettingFields, row: Profile) -> None:
+def _write_unified(fields: SettingFields, profile: Profile) -> None:
     settings = fields.settings
     level, is_off = settings.get("thinking"), is_thinking_off(settings)
-    field = f"{_CONFIG}.thinkingBudget" if row.budgets else f"{_CONFIG}.thinkingLevel"
+    field = f"{_CONFIG}.thinkingBudget" if profile.budgets else f"{_CONFIG}.thinkingLevel"
     fields.set_thinking_paths(_INCLUDE_THOUGHTS, field)
-    has_budget = "thinking_budget" in settings and bool(row.budget_field)
+    has_budget = "thinking_budget" in settings and bool(profile.budget_field)
     amount_settings = [
         name for name, is_set in (("thinking", level is not None), ("thinking_budget", has_budget)) if is_set
     ]
@@ -63,37 +63,37 @@ def _write_unified(fields: SettingFields, row: Profile) -> None:
     if has_budget and not is_off:
         if level is not None:
             fields.withhold("thinking", _INCLUDE_THOUGHTS, by=["thinking_budget"])
-            if row.budgets and _budget_tokens(level, row) == settings["thinking_budget"]:
+            if profile.budgets and _budget_tokens(level, profile) == settings["thinking_budget"]:
                 fields.add_suppressors("thinking_budget", ["thinking"])
-        fields.put("thinking_budget", f"{_CONFIG}.{row.budget_field}", settings["thinking_budget"])
+        fields.put("thinking_budget", f"{_CONFIG}.{profile.budget_field}", settings["thinking_budget"])
         if settings["thinking_budget"]:
             fields.put("thinking_budget", _INCLUDE_THOUGHTS, True)
         return
     if has_budget:
-        fields.withhold("thinking_budget", f"{_CONFIG}.{row.budget_field}", by=["thinking"])
+        fields.withhold("thinking_budget", f"{_CONFIG}.{profile.budget_field}", by=["thinking"])
     if level is None:
         return
-    if row.budgets:
-        fields.put("thinking", field, _budget_tokens("none" if is_off else level, row))
+    if profile.budgets:
+        fields.put("thinking", field, _budget_tokens("none" if is_off else level, profile))
     if is_off:
-        if row.efforts and not row.budgets:
-            fields.put("thinking", field, row.efforts[0])
+        if profile.efforts and not profile.budgets:
+            fields.put("thinking", field, profile.efforts[0])
         return
     fields.put("thinking", _INCLUDE_THOUGHTS, True)
-    effort = None if level is True or row.budgets else nearest_effort(str(level), row.efforts)
+    effort = None if level is True or profile.budgets else nearest_effort(str(level), profile.efforts)
     if effort is not None:
         fields.put("thinking", field, effort)
 
 
-def _budget_tokens(level: bool | str, row: Profile) -> int:
+def _budget_tokens(level: bool | str, profile: Profile) -> int:
     if level is True:
         return AUTOMATIC_BUDGET
-    if level in row.budgets:
-        return row.budgets[str(level)]
+    if level in profile.budgets:
+        return profile.budgets[str(level)]
     if level not in EFFORTS or level == "none":
-        return min(row.budgets.values())
-    effort = nearest_effort(str(level), tuple(row.budgets))
-    return row.budgets[effort] if effort is not None else AUTOMATIC_BUDGET
+        return min(profile.budgets.values())
+    effort = nearest_effort(str(level), tuple(profile.budgets))
+    return profile.budgets[effort] if effort is not None else AUTOMATIC_BUDGET
 
 
 # Settings and their names on the wire. If two settings write one name, the later one takes precedence.
@@ -124,42 +124,42 @@ _TOP_LEVEL_PATHS = {
 _CALLING_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Return the JSON body of the request.
 
     Args:
         call: The messages, tools and settings to send.
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         target: The origin that the request is sent to. Opaque data of other origins is left out.
 
     Raises:
         RequestError: This wire cannot carry a part of the call.
     """
-    body: Body = {"contents": encode_contents(call, row, target)}
+    body: Body = {"contents": encode_contents(call, profile, target)}
     system = system_texts(call)
     if system:
         body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
     body |= _tools(call)
-    _write_settings(SettingFields(call.settings, body), row, _output(call.output))
+    _write_settings(SettingFields(call.settings, body), profile, _output(call.output))
     return body
 
 
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
     """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(settings)
-    for header in _cloud_tier_headers(settings, row):
+    for header in _cloud_tier_headers(settings, profile):
         fields.claim("google_cloud_service_tier", HEADER + header)
-    _write_settings(fields, row, {})
+    _write_settings(fields, profile, {})
     return fields
 
 
-def _write_settings(fields: SettingFields, row: Profile, output: Body) -> None:
+def _write_settings(fields: SettingFields, profile: Profile, output: Body) -> None:
     """Write the fields of settings. `output`: fields of `generationConfig` for the output format."""
     settings, body = fields.settings, fields.body
     fields.put_all(_GENERATION_PATHS)
     if output:
         body["generationConfig"] = body.get("generationConfig", {}) | output
-    write_thinking(fields, row)
+    write_thinking(fields, profile)
     fields.put_all(_TOP_LEVEL_PATHS)
     if "service_tier" in settings and settings["service_tier"] in _SERVICE_TIERS:
         fields.put("service_tier", "serviceTier", _SERVICE_TIERS[settings["service_tier"]])
@@ -211,9 +211,9 @@ def _output(output: OutputFormat) -> Body:
 # --- path and headers ----------------------------------------------------------------------------------------------
 
 
-def path(call: ModelCall, row: Profile) -> str:
+def path(call: ModelCall, profile: Profile) -> str:
     """Return the path below `base_url`. The model may be written as Google lists it (`models/gemini-3-pro`)."""
-    return row.path_of(quote(call.model.removeprefix("models/"), safe=""), stream=call.stream)
+    return profile.path_of(quote(call.model.removeprefix("models/"), safe=""), stream=call.stream)
 
 
 _REQUEST_TYPE_HEADER, _SHARED_TYPE_HEADER = "X-Vertex-AI-LLM-Request-Type", "X-Vertex-AI-LLM-Shared-Request-Type"
@@ -228,19 +228,19 @@ _CLOUD_TIERS = {
 """Headers of Vertex's tiers. `pt_then_on_demand` is its default, and needs none."""
 
 
-def _cloud_tier_headers(settings: Settings, row: Profile) -> dict[str, str]:
+def _cloud_tier_headers(settings: Settings, profile: Profile) -> dict[str, str]:
     """Return the headers that select Vertex's tier."""
     tier = settings.get("google_cloud_service_tier")
-    return _CLOUD_TIERS.get(tier, {}) if tier is not None and row.auth == "bearer" else {}
+    return _CLOUD_TIERS.get(tier, {}) if tier is not None and profile.auth == "bearer" else {}
 
 
-def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
+def headers(profile: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """Return the headers of a request: credentials, and Vertex's tier.
 
     Args:
-        row: The profile of the model's server. The Gemini API has a header for its key; Vertex takes an access token.
+        profile: The profile of the server. The Gemini API has a header for its key; Vertex takes an access token.
         api_key: The key or access token to send; None to send none.
         call: The call whose settings may select a tier.
     """
-    tier_headers = _cloud_tier_headers(call.settings, row) if call is not None else {}
-    return tier_headers | row.credentials(api_key)
+    tier_headers = _cloud_tier_headers(call.settings, profile) if call is not None else {}
+    return tier_headers | profile.credentials(api_key)

@@ -36,17 +36,17 @@ _REFERENCE_TYPES = ("reference", "tool_reference")
 """Types of chunks that occur inside text."""
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """Return the decoder for one answer.
 
     The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
 
     Args:
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         origin: Provider, wire and model, which are recorded in the response.
         content_type: The answer's Content-Type. It is not used.
     """
-    return StreamDecoder(MistralReader(row, origin), EventFrames())
+    return StreamDecoder(MistralReader(profile, origin), EventFrames())
 
 
 class _Block:
@@ -76,9 +76,9 @@ class MistralReader(WireReader):
     wire = "Mistral chat"
     code = "not_mistral"
 
-    def __init__(self, row: Profile, origin: Origin) -> None:
+    def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
-        self._tagged_text = TaggedText(self.emit, row)
+        self._tagged_text = TaggedText(self.emit, profile)
         self._calls = ToolCallReader(self.emit)
         self._open_block: _Block | None = None
         self._last_text_block: _Block | None = None

@@ -53,29 +53,29 @@ _PATHS = {
 # --- thinking ----------------------------------------------------------------------------------------------------
 
 
-def _write_effort(fields: SettingFields, row: Profile) -> None:
-    fields.set_thinking_paths(*effort_paths(row, "reasoning_effort"))
+def _write_effort(fields: SettingFields, profile: Profile) -> None:
+    fields.set_thinking_paths(*effort_paths(profile, "reasoning_effort"))
     level = fields.settings.get("thinking")
     if level is None:
         return
     # By default these models do not think, and no level means their own amount: True needs a level.
     level = "none" if level is False else "high" if level is True else level
-    effort = nearest_effort(level, row.efforts)
+    effort = nearest_effort(level, profile.efforts)
     if effort is not None:
         fields.put("thinking", "reasoning_effort", effort)
 
 
-def _write_mode(fields: SettingFields, row: Profile) -> None:
+def _write_mode(fields: SettingFields, profile: Profile) -> None:
     """Write the prompt mode. Magistral models always think; the mode adds Mistral's own prompt on how to think."""
     fields.set_thinking_paths("prompt_mode")
     if "thinking" in fields.settings:
-        fields.put("thinking", "prompt_mode", None if is_thinking_off(fields.settings) else row.thinking_on)
+        fields.put("thinking", "prompt_mode", None if is_thinking_off(fields.settings) else profile.thinking_on)
 
 
 _THINKING_WRITERS: dict[str, Callable[[SettingFields, Profile], None]] = {
     "effort": _write_effort,
     "thinking_type": _write_mode,
-    "none": lambda fields, row: None,
+    "none": lambda fields, profile: None,
 }
 THINKING = frozenset(_THINKING_WRITERS)
 
@@ -109,8 +109,8 @@ _BRIDGE_MESSAGE = {"role": "assistant", "content": "OK"}
 """Assistant message between a tool message and a user message. It must not be empty."""
 
 
-def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-    messages = _MESSAGES.write(call, row, target)
+def _messages(call: ModelCall, profile: Profile, target: Origin) -> list[Body]:
+    messages = _MESSAGES.write(call, profile, target)
     result = messages[:1]
     for before, after in pairwise(messages):
         if before["role"] == "tool" and after["role"] == "user":
@@ -213,8 +213,8 @@ _MESSAGES = ChatMessages(
     user=user_message(_content_chunk), answer=_answer, tool_call=_tool_call, tool_result=_tool_result
 )
 _REQUEST = ChatRequest(
-    settings=lambda row: _PATHS,
-    thinking=lambda fields, row: _THINKING_WRITERS[row.thinking](fields, row),
+    settings=lambda profile: _PATHS,
+    thinking=lambda fields, profile: _THINKING_WRITERS[profile.thinking](fields, profile),
     messages=_messages,
     tools=_tools,
     output=_output,

@@ -4,7 +4,7 @@ A line holds a piece of reasoning, a piece of text, or whole calls; reasoning co
 the last; without it the answer is truncated. An error is a line of its own, in an answer with a success status. A whole
 response is one line.
 
-Without `think`, older models leave their tags in the content; the profile's row says which tags.
+Without `think`, older models leave their tags in the content; the profile says which tags.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ _DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_d
 _THINKING = "thinking"
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> StreamDecoder:
     """Return the decoder for one answer. A whole answer is one line.
 
     Args:
-        row: The profile of the model's server.
+        profile: The profile of the model's server.
         origin: Provider, wire and model, which are recorded in the response.
         content_type: The answer's Content-Type. It is not used.
     """
-    return StreamDecoder(OllamaReader(row, origin), LineFrames())
+    return StreamDecoder(OllamaReader(profile, origin), LineFrames())
 
 
 class OllamaReader(WireReader):
@@ -89,9 +89,9 @@ class OllamaReader(WireReader):
     code = "not_ollama"
     varying_values = (varying_value(b"created_at", DATE),)
 
-    def __init__(self, row: Profile, origin: Origin) -> None:
+    def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
-        self._tagged_text = TaggedText(self.emit, row)
+        self._tagged_text = TaggedText(self.emit, profile)
         self._call_count = 0
 
     def read_frame(self, data: bytes, name: str) -> None:

@@ -35,16 +35,16 @@ _PATHS = {
 """Settings that are sent unchanged, and their paths in the body."""
 
 
-def _write_thinking(fields: SettingFields, row: Profile) -> None:
+def _write_thinking(fields: SettingFields, profile: Profile) -> None:
     """Write `think`: a boolean, or a level for models that have levels."""
-    if row.thinking == "none" or "thinking" not in fields.settings:
+    if profile.thinking == "none" or "thinking" not in fields.settings:
         return
     fields.set_thinking_paths("think")
     level = fields.settings["thinking"]
     if isinstance(level, bool) or is_thinking_off(fields.settings):
         fields.put("thinking", "think", not is_thinking_off(fields.settings))
     else:
-        fields.put("thinking", "think", nearest_effort(level, row.efforts) or True)
+        fields.put("thinking", "think", nearest_effort(level, profile.efforts) or True)
 
 
 def _tools(call: ModelCall) -> Body:
@@ -105,7 +105,7 @@ def _answer(answer: AssistantMessage) -> Body:
         return {}
     body: Body = {"content": answer.text}
     if reasoning:
-        body[answer.row.replay_field] = reasoning
+        body[answer.profile.replay_field] = reasoning
     return body | ({"tool_calls": answer.calls} if answer.calls else {})
 
 
@@ -116,11 +116,11 @@ def _call(part: ToolCallPart) -> Body:
 
 _MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_call, tool_result=_tool_result)
 _REQUEST = ChatRequest(
-    settings=lambda row: _PATHS,
+    settings=lambda profile: _PATHS,
     thinking=_write_thinking,
     messages=_MESSAGES.write,
     tools=_tools,
     output=_output,
-    stream=lambda stream, row: {"stream": stream},
+    stream=lambda stream, profile: {"stream": stream},
 )
 encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

@@ -1,7 +1,7 @@
 """Wire of OpenAI's Chat Completions and its many dialects.
 
 Reasoning may be in a field next to the content (three names), in structured details, in tags inside the content, or in
-several of these at once. Requests and history differ as much. The profile's row has the differences.
+several of these at once. Requests and history differ as much. The profile has the differences.
 """
 
 from .decode import decoder

@@ -1,14 +1,14 @@
 """Readers of the content, which may hold reasoning between markers, and filters for repeated reasoning.
 
-The content is split at a family's tags, or read as harmony messages, as the row says. Text that a reader holds back,
-because it may become a marker, is released when something else follows (`pause`), because the order matters.
+The content is split at a family's tags, or read as harmony messages, as the profile says. Text that a reader holds
+back, because it may become a marker, is released when something else follows (`pause`), because the order matters.
 
 `FragmentMerger` serves servers whose reasoning fragments are not simply the next piece of text:
 
 * `cumulative`: every fragment is the whole text so far (DashScope's old default, MiniMax's documentation).
 * `detect`: the second fragment decides. If it starts with all of the first and is longer, fragments are cumulative.
 * repeats `drop`: a fragment equal to the one before it is a second copy (xAI). A token that is really repeated is lost
-  with it, so only the rows that need this have it.
+  with it, so only the profiles that need this have it.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class ContentReader(Protocol):
     def end(self) -> None: ...
 
 
-def make_content_reader(row: Profile, emit: Emitter, duplicates: DuplicateReasoningFilter) -> ContentReader:
-    """Make the reader that the row specifies. `duplicates` filters reasoning that a sibling field has sent already."""
-    return _HarmonyReader(emit) if row.tags == HARMONY else TaggedText(emit, row, duplicates.feed, REASONING)
+def make_content_reader(profile: Profile, emit: Emitter, duplicates: DuplicateReasoningFilter) -> ContentReader:
+    """Make the reader that the profile names. `duplicates` filters reasoning that a sibling field has sent already."""
+    return _HarmonyReader(emit) if profile.tags == HARMONY else TaggedText(emit, profile, duplicates.feed, REASONING)
 
 
 class _HarmonyReader:

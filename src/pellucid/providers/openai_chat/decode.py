@@ -41,17 +41,17 @@ REFUSAL = "refusal"
 
 
 def decoder(
-    row: Profile, origin: Origin, content_type: str = "text/event-stream", limit: int = DEFAULT_MAX_BYTES
+    profile: Profile, origin: Origin, content_type: str = "text/event-stream", limit: int = DEFAULT_MAX_BYTES
 ) -> StreamDecoder:
     """Make the decoder of one response.
 
     Args:
-        row: The profile.
+        profile: The profile.
         origin: The origin of the turn.
         content_type: Ignored: the first byte shows the format, and the header is sometimes wrong.
         limit: Limit of one event, or of a whole body, in bytes.
     """
-    return StreamDecoder(ChatCompletionsReader(row, origin), EventFrames(limit))
+    return StreamDecoder(ChatCompletionsReader(profile, origin), EventFrames(limit))
 
 
 class ChatCompletionsReader(WireReader):
@@ -61,16 +61,16 @@ class ChatCompletionsReader(WireReader):
     code = "not_chat_completions"
     varying_values = (varying_value(b"obfuscation", WORD),)
 
-    def __init__(self, row: Profile, origin: Origin) -> None:
+    def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
-        self._row = row
-        self._fields = row.reasoning_fields
-        plain = row.merge == "incremental" and row.repeats == "keep"
-        self._merger = None if plain else FragmentMerger(row.merge, row.repeats)
-        self._details = DetailsReader(self.emit, row)
+        self._profile = profile
+        self._fields = profile.reasoning_fields
+        plain = profile.merge == "incremental" and profile.repeats == "keep"
+        self._merger = None if plain else FragmentMerger(profile.merge, profile.repeats)
+        self._details = DetailsReader(self.emit, profile)
         self._duplicates = DuplicateReasoningFilter(self.emit, REASONING)
         """Filters reasoning that a sibling field has sent, in case details or tags repeat it."""
-        self._content: ContentReader = make_content_reader(row, self.emit, self._duplicates)
+        self._content: ContentReader = make_content_reader(profile, self.emit, self._duplicates)
         self._is_paused = True
         """Whether no content is held back."""
         self._calls = ToolCallReader(self.emit)
@@ -103,7 +103,7 @@ class ChatCompletionsReader(WireReader):
                 if choice.index == self._choice_index:
                     self._read_choice(choice)
         if chunk.usage:
-            self.emit.usage = read_usage(chunk.usage, self._row.reasoning_tokens)
+            self.emit.usage = read_usage(chunk.usage, self._profile.reasoning_tokens)
         if chunk.error or chunk.x_groq or chunk.base_resp or is_error or choices is None:
             self._read_side_fields(chunk, data, is_error)
 
@@ -111,7 +111,7 @@ class ChatCompletionsReader(WireReader):
         """Read the other fields of a chunk: the several forms of errors, and Groq's second usage."""
         groq = chunk.x_groq or {}
         if not chunk.usage and isinstance(groq.get("usage"), dict):
-            self.emit.usage = read_usage(groq["usage"], self._row.reasoning_tokens)
+            self.emit.usage = read_usage(groq["usage"], self._profile.reasoning_tokens)
         status = (chunk.base_resp or {}).get("status_code")
         error = chunk.error or groq.get("error") or (chunk.base_resp if status else None)
         if error:

@@ -25,9 +25,9 @@ _TEXT: dict[str, tuple[str, Form]] = {
 class DetailsReader:
     """Writes entries to an emitter."""
 
-    def __init__(self, emit: Emitter, row: Profile) -> None:
+    def __init__(self, emit: Emitter, profile: Profile) -> None:
         self._emit = emit
-        self._row = row
+        self._profile = profile
         self._mergers: dict[object, FragmentMerger] = {}
         self._data: dict[object, str] = {}
         self._fields_of_block: dict[object, dict[str, Any]] = {}
@@ -75,7 +75,7 @@ class DetailsReader:
         elif text:
             merger = self._mergers.get(block)
             if merger is None:
-                merger = self._mergers[block] = FragmentMerger(self._row.merge)
+                merger = self._mergers[block] = FragmentMerger(self._profile.merge)
             text = merger.new_text(text)
         self._emit_fragment(index, block, kind, entry, text, _text_field(entry, "signature"), form, repeated)
         return has_text

@@ -1,7 +1,7 @@
 """Encoder of Chat Completions requests.
 
-The messages are OpenAI's. The row's strategies define how a request asks for reasoning, and how earlier reasoning is
-sent back.
+The messages are OpenAI's. The profile's strategies define how a request asks for reasoning, and how earlier reasoning
+is sent back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COMMON = {
     "stop_sequences": "stop",
 }
 
-# Settings that are sent if the row lists them in `knows`.
+# Settings that are sent if the profile lists them in `knows`.
 _OPTIONAL = {
     "top_k": "top_k",
     "verbosity": "verbosity",
@@ -56,7 +56,7 @@ _OPTIONAL = {
     "cache_key": "prompt_cache_key",
 }
 
-# OpenAI's own settings. A row of a provider with other settings lists those.
+# OpenAI's own settings. A profile of a provider with other settings lists those.
 _PROVIDER_SETTINGS = {
     "openai_reasoning_effort": "reasoning_effort",
     "openai_logprobs": "logprobs",
@@ -73,71 +73,71 @@ _PROVIDER_SETTINGS = {
 }
 
 
-def _settings(row: Profile) -> Body:
-    optional = {setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL}
-    return {"max_tokens": row.max_tokens} | _COMMON | optional
+def _settings(profile: Profile) -> Body:
+    optional = {setting: _OPTIONAL[setting] for setting in profile.knows if setting in _OPTIONAL}
+    return {"max_tokens": profile.max_tokens} | _COMMON | optional
 
 
-def _withdraw_sampling(fields: SettingFields, row: Profile) -> None:
+def _withdraw_sampling(fields: SettingFields, profile: Profile) -> None:
     """Remove the sampling settings if the model does not take them while it thinks."""
-    if not accepts_sampling(row, fields.body.get("reasoning_effort")):
-        fields.withdraw(SAMPLING, by=sampling_suppressors(fields, row, "reasoning_effort"))
-    elif row.sampling == "told_off":
+    if not accepts_sampling(profile, fields.body.get("reasoning_effort")):
+        fields.withdraw(SAMPLING, by=sampling_suppressors(fields, profile, "reasoning_effort"))
+    elif profile.sampling == "told_off":
         fields.claim_sampling("reasoning_effort")
 
 
-def _stream(stream: bool, row: Profile) -> Body:
+def _stream(stream: bool, profile: Profile) -> Body:
     if not stream:
         return {}
-    return {"stream": True} | ({"stream_options": {"include_usage": True}} if row.stream_usage else {})
+    return {"stream": True} | ({"stream_options": {"include_usage": True}} if profile.stream_usage else {})
 
 
 # --- how a request asks for reasoning ----------------------------------------------------------------------------
 
 
-def _put_effort(fields: SettingFields, row: Profile) -> None:
-    effort = requested_effort(fields.settings, row)
+def _put_effort(fields: SettingFields, profile: Profile) -> None:
+    effort = requested_effort(fields.settings, profile)
     if effort is not None:
         fields.put("thinking", "reasoning_effort", effort)
 
 
-def _put_budget(fields: SettingFields, row: Profile) -> None:
-    if row.budget_field:
-        fields.put_all({"thinking_budget": row.budget_field})
+def _put_budget(fields: SettingFields, profile: Profile) -> None:
+    if profile.budget_field:
+        fields.put_all({"thinking_budget": profile.budget_field})
 
 
-def _request_effort(fields: SettingFields, row: Profile) -> None:
-    fields.set_thinking_paths(*effort_paths(row, "reasoning_effort"))
-    _put_effort(fields, row)
+def _request_effort(fields: SettingFields, profile: Profile) -> None:
+    fields.set_thinking_paths(*effort_paths(profile, "reasoning_effort"))
+    _put_effort(fields, profile)
 
 
-def _request_thinking_type(fields: SettingFields, row: Profile) -> None:
-    fields.set_thinking_paths("thinking.type", *effort_paths(row, "reasoning_effort"))
+def _request_thinking_type(fields: SettingFields, profile: Profile) -> None:
+    fields.set_thinking_paths("thinking.type", *effort_paths(profile, "reasoning_effort"))
     if is_thinking_off(fields.settings):
         fields.put("thinking", "thinking.type", "disabled")
     elif "thinking" in fields.settings:
-        fields.put("thinking", "thinking.type", row.thinking_on)
-        _put_effort(fields, row)
+        fields.put("thinking", "thinking.type", profile.thinking_on)
+        _put_effort(fields, profile)
 
 
-def _request_enable_thinking(fields: SettingFields, row: Profile) -> None:
+def _request_enable_thinking(fields: SettingFields, profile: Profile) -> None:
     fields.set_thinking_paths("enable_thinking")
     if "thinking" in fields.settings:
         fields.put("thinking", "enable_thinking", not is_thinking_off(fields.settings))
-    _put_budget(fields, row)
+    _put_budget(fields, profile)
 
 
-def _request_reasoning_switch(fields: SettingFields, row: Profile) -> None:
-    fields.set_thinking_paths("reasoning.enabled", *effort_paths(row, "reasoning_effort"))
+def _request_reasoning_switch(fields: SettingFields, profile: Profile) -> None:
+    fields.set_thinking_paths("reasoning.enabled", *effort_paths(profile, "reasoning_effort"))
     if "thinking" in fields.settings:
         fields.put("thinking", "reasoning.enabled", not is_thinking_off(fields.settings))
     if not is_thinking_off(fields.settings):
-        _put_effort(fields, row)
+        _put_effort(fields, profile)
 
 
-def _request_reasoning_object(fields: SettingFields, row: Profile) -> None:
+def _request_reasoning_object(fields: SettingFields, profile: Profile) -> None:
     """Write a budget, a level or a switch; a summary only together with one of them."""
-    settings, effort = fields.settings, requested_effort(fields.settings, row)
+    settings, effort = fields.settings, requested_effort(fields.settings, profile)
     thinking_field: tuple[str, Any] | None = None
     if effort is not None:
         thinking_field = "reasoning.effort", effort
@@ -149,7 +149,7 @@ def _request_reasoning_object(fields: SettingFields, row: Profile) -> None:
             fields.withhold("thinking", thinking_field[0], by=["thinking_budget"])
     else:
         summary = ("reasoning.summary",) if "thinking_summary" in settings else ()
-        fields.set_thinking_paths(*effort_paths(row, "reasoning.effort"), "reasoning.enabled", *summary)
+        fields.set_thinking_paths(*effort_paths(profile, "reasoning.effort"), "reasoning.enabled", *summary)
         if thinking_field is not None:
             fields.put("thinking", *thinking_field)
     if thinking_field is not None or "thinking_budget" in settings:
@@ -159,14 +159,14 @@ def _request_reasoning_object(fields: SettingFields, row: Profile) -> None:
             fields.claim("thinking", "reasoning.summary")
 
 
-def _request_template(fields: SettingFields, row: Profile) -> None:
-    _put_budget(fields, row)
-    fields.set_thinking_paths("chat_template_kwargs", *effort_paths(row, "reasoning_effort"))
+def _request_template(fields: SettingFields, profile: Profile) -> None:
+    _put_budget(fields, profile)
+    fields.set_thinking_paths("chat_template_kwargs", *effort_paths(profile, "reasoning_effort"))
     if "thinking" in fields.settings:
-        switches = dict.fromkeys(row.template_switches, not is_thinking_off(fields.settings))
+        switches = dict.fromkeys(profile.template_switches, not is_thinking_off(fields.settings))
         fields.put("thinking", "chat_template_kwargs", switches)
     if not is_thinking_off(fields.settings):
-        _put_effort(fields, row)
+        _put_effort(fields, profile)
 
 
 _THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
@@ -176,7 +176,7 @@ _THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
     "reasoning_object": _request_reasoning_object,
     "reasoning_switch": _request_reasoning_switch,
     "template": _request_template,
-    "none": lambda fields, row: None,
+    "none": lambda fields, profile: None,
 }
 
 
@@ -255,8 +255,8 @@ _user_without_name = user_message(_content)
 
 
 def _answer(answer: AssistantMessage) -> Body:
-    text, calls, row = answer.text, answer.calls, answer.row
-    reasoning = _REPLAY[row.replay](answer.parts, row)
+    text, calls, profile = answer.text, answer.calls, answer.profile
+    reasoning = _REPLAY[profile.replay](answer.parts, profile)
     if not (calls or text or reasoning):
         return {}
     body: Body = {"content": text or ("" if not calls else None)}
@@ -264,7 +264,7 @@ def _answer(answer: AssistantMessage) -> Body:
         body["tool_calls"] = calls
     if not reasoning:
         reasoning = _reasoning_field(
-            history.placeholder_reasoning(row, calls=bool(calls), thinking_off=answer.thinking_off), row
+            history.placeholder_reasoning(profile, calls=bool(calls), thinking_off=answer.thinking_off), profile
         )
     return body | reasoning
 
@@ -277,24 +277,24 @@ def _tool_call(part: ToolCallPart) -> Body:
 # --- how earlier reasoning is sent back --------------------------------------------------------------------------
 
 
-def _reasoning_field(text: str | None, row: Profile) -> Body:
-    return {} if text is None else dict.fromkeys((row.replay_field, *row.replay_also), text)
+def _reasoning_field(text: str | None, profile: Profile) -> Body:
+    return {} if text is None else dict.fromkeys((profile.replay_field, *profile.replay_also), text)
 
 
-def _replay_field(parts: list[ModelResponsePart], row: Profile) -> Body:
-    body = _reasoning_field(history.reasoning_text(parts), row)
-    if row.replay_signature:
+def _replay_field(parts: list[ModelResponsePart], profile: Profile) -> Body:
+    body = _reasoning_field(history.reasoning_text(parts), profile)
+    if profile.replay_signature:
         signatures = [part.signature for part in parts if isinstance(part, ThinkingPart) and part.signature]
-        body |= {row.replay_signature: signatures[-1]} if signatures else {}
+        body |= {profile.replay_signature: signatures[-1]} if signatures else {}
     return body
 
 
-def _replay_details(parts: list[ModelResponsePart], row: Profile) -> Body:
+def _replay_details(parts: list[ModelResponsePart], profile: Profile) -> Body:
     details = details_from_parts(parts)
-    return {"reasoning_details": details} if details else _replay_field(parts, row)
+    return {"reasoning_details": details} if details else _replay_field(parts, profile)
 
 
-def _replay_carrier(parts: list[ModelResponsePart], row: Profile) -> Body:
+def _replay_carrier(parts: list[ModelResponsePart], profile: Profile) -> Body:
     details = details_from_parts(parts)
     if details:
         return {"reasoning_details": details}
@@ -309,7 +309,7 @@ def _replay_carrier(parts: list[ModelResponsePart], row: Profile) -> Body:
 
 
 _REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
-    "none": lambda parts, row: {},
+    "none": lambda parts, profile: {},
     "field": _replay_field,
     "details": _replay_details,
     "carrier": _replay_carrier,
@@ -319,7 +319,7 @@ _MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_tool_call)
 _REQUEST = ChatRequest(
     settings=_settings,
     provider_settings=_PROVIDER_SETTINGS,
-    thinking=lambda fields, row: _THINKING[row.thinking](fields, row),
+    thinking=lambda fields, profile: _THINKING[profile.thinking](fields, profile),
     finish=_withdraw_sampling,
     messages=_MESSAGES.write,
     tools=_tools,

@@ -77,7 +77,7 @@ TOOLS: dict[str, BuiltinTool] = {
 }
 
 CUSTOM = BuiltinTool(lambda item: str(item.get("name") or ""), lambda item: item.get("input"), _pick("output"), "input")
-"""For the item types in a row's `server_tools`, which the provider runs itself."""
+"""For the item types in a profile's `server_tools`, which the provider runs itself."""
 
 SENT_AS_NULL = {"code_interpreter_call": "outputs", "image_generation_call": "result"}
 """Fields that an item must have when it is sent back, as null if their content was removed."""

@@ -59,10 +59,10 @@ class ResponsesReader(WireReader):
     code = "not_responses"
     varying_values = (varying_value(b"sequence_number", NUMBER), varying_value(b"obfuscation", WORD))
 
-    def __init__(self, row: Profile, origin: Origin) -> None:
+    def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
-        self._row = row
-        self._has_item_end = row.item_end == "told"
+        self._profile = profile
+        self._has_item_end = profile.item_end == "told"
         self._items: dict[int, Item] = {}
         self._item_list: list[Item] = []
         self._last_index = 0
@@ -166,7 +166,7 @@ class ResponsesReader(WireReader):
             self._read_output([native for native in output if isinstance(native, dict)])
         usage = response.get("usage")
         if isinstance(usage, dict):
-            emit.usage = read_usage(usage, self._row.reasoning_tokens)
+            emit.usage = read_usage(usage, self._profile.reasoning_tokens)
         emit.provider_details = {name: response[name] for name in _RESPONSE_DETAILS if response.get(name)}
         reported_status = response.get("status")
         self._finish_response(
@@ -265,7 +265,7 @@ class ResponsesReader(WireReader):
         return item
 
     def _role_of(self, type_: str) -> ItemRole:
-        return "tool" if type_ in self._row.server_tools else ROLE_OF_TYPE.get(type_, "other")
+        return "tool" if type_ in self._profile.server_tools else ROLE_OF_TYPE.get(type_, "other")
 
     def _announce_item(self, item: Item, native: dict[str, Any]) -> None:
         item.is_announced = True
@@ -646,12 +646,12 @@ def _error_of_status(status: str) -> ErrorInfo:
     return ErrorInfo("model_error", TURN_FAILED, code="failed", upstream_message=status)
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """Make the decoder of one response.
 
     Args:
-        row: The profile.
+        profile: The profile.
         origin: The origin of the turn.
         content_type: Ignored: the first byte shows the format, and the header is sometimes wrong.
     """
-    return StreamDecoder(ResponsesReader(row, origin), EventFrames())
+    return StreamDecoder(ResponsesReader(profile, origin), EventFrames())

@@ -49,7 +49,7 @@ _INCLUDE = {
     "openai_include_file_search_results": "file_search_call.results",
 }
 
-# Settings that are sent if the row lists them in `knows`.
+# Settings that are sent if the profile lists them in `knows`.
 _OPTIONAL = {
     "service_tier": "service_tier",
     "user": "user",
@@ -65,25 +65,25 @@ _REASONING = {
 }
 
 
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Encode a request's JSON body.
 
     Args:
         call: The request.
-        row: The profile.
+        profile: The profile.
         target: The origin to which it is sent.
 
     Raises:
         RequestError: The wire cannot carry the request.
     """
     settings: Settings = _resolve_previous_response(call.messages, call.settings, target)
-    store = settings.get("openai_store", row.store)
+    store = settings.get("openai_store", profile.store)
     messages = _messages_after(call.messages, settings.get("openai_previous_response_id"))
     body: Body = {
         "model": call.model,
         "input": history_items(
             messages,
-            row,
+            profile,
             target,
             with_ids=settings.get("openai_send_reasoning_ids") is not False,
             is_stored=store is not False,
@@ -96,56 +96,56 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     if call.stream:
         body["stream"] = True
     builtin = [tool for name in _BUILTIN for tool in settings.get(name) or ()]
-    _write_settings(SettingFields(settings, body), row, _tools(call, builtin), _text_format(call.output))
+    _write_settings(SettingFields(settings, body), profile, _tools(call, builtin), _text_format(call.output))
     return body
 
 
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
     """Return the fields of the body that come from settings.
 
     Args:
         settings: The settings.
-        row: The profile.
+        profile: The profile.
     """
     fields = SettingFields(_without_auto(settings))
-    _write_settings(fields, row, {}, {})
+    _write_settings(fields, profile, {}, {})
     fields.settings = settings
     if settings.get("openai_previous_response_id") == AUTO:
-        _claim_previous_response(fields, row)
+        _claim_previous_response(fields, profile)
     return fields
 
 
-def _write_settings(fields: SettingFields, row: Profile, tools: Body, text_format: Body) -> None:
+def _write_settings(fields: SettingFields, profile: Profile, tools: Body, text_format: Body) -> None:
     """Write the settings. The provider's own settings win over `tools` and `text_format`, which come from elsewhere."""
     settings, body = fields.settings, fields.body
     if "openai_store" in settings:
         if settings["openai_store"] is not None:
             fields.put("openai_store", "store", settings["openai_store"])
-    elif row.store is not None:
-        body["store"] = row.store
-    has_reasoning = row.thinking != "none"
+    elif profile.store is not None:
+        body["store"] = profile.store
+    has_reasoning = profile.thinking != "none"
     provider_effort = settings.get("openai_reasoning_effort")
-    effort = provider_effort if provider_effort is not None else requested_effort(settings, row)
-    sends_sampling = accepts_sampling(row, effort if has_reasoning else None)
-    _write_include(fields, row, sends_sampling=sends_sampling)
+    effort = provider_effort if provider_effort is not None else requested_effort(settings, profile)
+    sends_sampling = accepts_sampling(profile, effort if has_reasoning else None)
+    _write_include(fields, profile, sends_sampling=sends_sampling)
     fields.put_all({"top_logprobs": "top_logprobs"})
     if has_reasoning:
-        _write_reasoning(fields, row)
+        _write_reasoning(fields, profile)
     fields.put_all(_COMMON, skip_none=True)
-    fields.put_all({setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL}, skip_none=True)
+    fields.put_all({setting: _OPTIONAL[setting] for setting in profile.knows if setting in _OPTIONAL}, skip_none=True)
     for setting in _BUILTIN:
         if settings.get(setting):
             fields.claim(setting, f"tools.{setting}")
     body |= tools
     if text_format:
         body["text"] = text_format
-    _write_verbosity(fields, row)
+    _write_verbosity(fields, profile)
     fields.put_all(_PROVIDER_SETTINGS, skip_none=True)
     if "openai_send_reasoning_ids" in settings:
         fields.claim("openai_send_reasoning_ids", "input.id")
     if not sends_sampling:
-        fields.withdraw(_SAMPLING, by=sampling_suppressors(fields, row, "reasoning.effort"))
-    elif row.sampling == "told_off":
+        fields.withdraw(_SAMPLING, by=sampling_suppressors(fields, profile, "reasoning.effort"))
+    elif profile.sampling == "told_off":
         fields.claim_sampling("reasoning.effort")
     fields.put_extra_body()
 
@@ -205,7 +205,7 @@ _LOGPROBS = ("logprobs", "openai_logprobs")
 _SAMPLING = SAMPLING | {f"include.{name}" for name in _LOGPROBS}
 
 
-def _claim_previous_response(fields: SettingFields, row: Profile) -> None:
+def _claim_previous_response(fields: SettingFields, profile: Profile) -> None:
     """Record the effect that `auto` always has: it stores the response, unless another setting decides that."""
     name, settings = "openai_previous_response_id", fields.settings
     by = [other for other in ("openai_store", "openai_conversation_id") if settings.get(other) is not None]
@@ -214,19 +214,19 @@ def _claim_previous_response(fields: SettingFields, row: Profile) -> None:
         return
     for place, write in enumerate(fields.writes):
         if write.setting == "openai_store":
-            fields.writes[place] = SettingWrite(name, "store", None, "bar" if row.store is True else "sent")
+            fields.writes[place] = SettingWrite(name, "store", None, "bar" if profile.store is True else "sent")
 
 
-def _write_include(fields: SettingFields, row: Profile, *, sends_sampling: bool) -> None:
+def _write_include(fields: SettingFields, profile: Profile, *, sends_sampling: bool) -> None:
     """Write `include`. Of two settings that request the same output, each makes the other redundant."""
     settings = fields.settings
     requested = {name: item for name, item in _INCLUDE.items() if settings.get(name)}
     items = [item for name, item in requested.items() if sends_sampling or name not in _LOGPROBS]
-    include = list(dict.fromkeys((*row.include, *items)))
+    include = list(dict.fromkeys((*profile.include, *items)))
     if include:
         fields.body["include"] = include
     for name, item in _INCLUDE.items():
-        if name not in settings or item in row.include:
+        if name not in settings or item in profile.include:
             continue
         same = [other for other in requested if other != name and requested[other] == item]
         if not same and (sends_sampling or name in requested or name not in _LOGPROBS):
@@ -238,18 +238,18 @@ def _write_include(fields: SettingFields, row: Profile, *, sends_sampling: bool)
 # --- how a request asks for reasoning ----------------------------------------------------------------------------
 
 
-def _write_reasoning(fields: SettingFields, row: Profile) -> None:
-    fields.set_thinking_paths(*effort_paths(row, "reasoning.effort"))
-    effort = requested_effort(fields.settings, row)
+def _write_reasoning(fields: SettingFields, profile: Profile) -> None:
+    fields.set_thinking_paths(*effort_paths(profile, "reasoning.effort"))
+    effort = requested_effort(fields.settings, profile)
     if effort is not None:
         fields.put("thinking", "reasoning.effort", effort)
     fields.put_all({"thinking_summary": "reasoning.summary"})
     fields.put_all(_REASONING, skip_none=True)
 
 
-def _write_verbosity(fields: SettingFields, row: Profile) -> None:
+def _write_verbosity(fields: SettingFields, profile: Profile) -> None:
     settings = fields.settings
-    if settings.get("verbosity") is not None and "verbosity" in row.knows:
+    if settings.get("verbosity") is not None and "verbosity" in profile.knows:
         fields.put("verbosity", "text.verbosity", settings["verbosity"])
     if settings.get("openai_text_verbosity"):
         fields.put("openai_text_verbosity", "text.verbosity", settings["openai_text_verbosity"])

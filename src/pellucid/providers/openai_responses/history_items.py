@@ -56,13 +56,13 @@ _RETURNABLE_STATUSES = ("completed", "failed", None)
 
 
 def history_items(
-    messages: list[ModelMessage], row: Profile, target: Origin, *, with_ids: bool, is_stored: bool
+    messages: list[ModelMessage], profile: Profile, target: Origin, *, with_ids: bool, is_stored: bool
 ) -> list[Item]:
     """Encode the whole `input`.
 
     Args:
         messages: The conversation.
-        row: The profile.
+        profile: The profile.
         target: The origin to which it is sent.
         with_ids: Whether items have ids.
         is_stored: Whether the provider stores responses.
@@ -75,24 +75,24 @@ def history_items(
     for message in history.repair_calls(messages):
         if isinstance(message, ModelResponse):
             answer = _ResponseItems(
-                message, row, target, with_ids=with_ids, is_stored=is_stored, first_index=len(items)
+                message, profile, target, with_ids=with_ids, is_stored=is_stored, first_index=len(items)
             ).items()
             custom_calls |= {item["call_id"] for item in answer if item.get("type") == "custom_tool_call"}
             items += answer
         else:
-            items += _request(message, row, custom_calls)
+            items += _request(message, profile, custom_calls)
     return items
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def _request(message: ModelRequest, row: Profile, custom_calls: set[str]) -> list[Item]:
+def _request(message: ModelRequest, profile: Profile, custom_calls: set[str]) -> list[Item]:
     out: list[Item] = []
     for part in message.parts:
         match part:
             case SystemPromptPart():
-                role = part.role if row.system_role == "developer" else "system"
+                role = part.role if profile.system_role == "developer" else "system"
                 out.append({"role": role, "content": part.content})
             case UserPromptPart():
                 content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
@@ -153,22 +153,22 @@ class _ResponseItems:
     def __init__(
         self,
         response: ModelResponse,
-        row: Profile,
+        profile: Profile,
         target: Origin,
         *,
         with_ids: bool,
         is_stored: bool,
         first_index: int,
     ) -> None:
-        self._parts = history.parts_to_send(response, target, row)
-        self._row = row
+        self._parts = history.parts_to_send(response, target, profile)
+        self._profile = profile
         self._with_ids = with_ids
         self._is_stored = is_stored
         self._first_index = first_index
         thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
         self._cut_off_ids = {part.id for part in thoughts if part.id is not None and not part.complete}
         has_reasoning = bool(thoughts or response.usage.output_reasoning_tokens)
-        self._reasoning_is_lost = has_reasoning and (not thoughts or row.replay == "none")
+        self._reasoning_is_lost = has_reasoning and (not thoughts or profile.replay == "none")
         """Whether the reasoning that led to the next items is not sent."""
         self._items: list[Item] = []
         self._pending_reasoning: list[Item] = []
@@ -206,7 +206,7 @@ class _ResponseItems:
     def _add_reasoning(self, parts: list[ThinkingPart]) -> None:
         id = next((part.id for part in parts if part.id is not None), None)
         signature = next((part.signature for part in reversed(parts) if part.signature is not None), None)
-        field = self._row.replay_field
+        field = self._profile.replay_field
         is_readable = bool(field) and any(part.content for part in parts)
         is_at_provider = self._is_stored and self._with_ids and id is not None
         if id in self._cut_off_ids or not (signature is not None or is_readable or is_at_provider):
@@ -222,7 +222,7 @@ class _ResponseItems:
         for part in parts:
             if part.content:
                 form_field = "summary" if part.form == "summary" else "content"
-                # Reasoning of another origin has no form of this wire: the row names its field.
+                # Reasoning of another origin has no form of this wire: the profile names its field.
                 item_field = form_field if id is not None or signature is not None or not is_readable else field
                 item.setdefault(item_field, []).append(
                     {"type": _TYPE_OF_FIELD.get(item_field, item_field), "text": part.content}
