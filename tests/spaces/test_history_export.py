@@ -62,13 +62,10 @@ def test_a_jsonl_export_reads_back_and_verifies(
 
 
 def test_a_jsonl_export_ends_with_the_head_of_the_record(space_store: SpaceStore) -> None:
-    space = space_store.space([envelope_of("chat", text=str(number)) for number in range(1_200)])
-
-    async def head() -> dict[str, Any]:
-        return {"scope": f"space:{space.name}", "number": 1_200, "hash": "ab" * 32}
-
-    *exported, last = space.run(lines(space.history("a", record=head), "jsonl", after=10))
+    space = space_store.space([envelope_of("chat", text=str(number)) for number in range(1_200)], recorded=True)
+    *exported, last = space.run(lines(space.history("a"), "jsonl", after=10))
     assert [one["seq"] for one in exported] == list(range(11, 1_201))
+    assert last["export"]["record"]["scope"] == f"space:{space.name}"
     assert last["export"]["record"]["number"] == 1_200
 
 

@@ -15,7 +15,7 @@ exported.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -27,7 +27,7 @@ from ...unicode import did_you_mean
 from . import training
 from .context_tree import ContextTree, read_tree
 from .dialogue import AnswerTurn, Dialogue, IncomingTurn, ThoughtTurn, ToolCallTurn, build_dialogue
-from .summaries import nested_paths
+from .summaries import OPENERS_PER_QUERY, nested_paths
 from .visible_log import VisibleLog
 
 EVENT = "gen_ai.client.inference.operation.details"
@@ -90,13 +90,9 @@ def _messages(dialogue: Dialogue) -> list[dict[str, Any]]:
 ExportFormat: TypeAlias = Literal["jsonl", "chat-jsonl", "otel"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
-RecordHead: TypeAlias = Callable[[], Awaitable[Mapping[str, Any] | None]]
-"""Returns the newest entry of the space's record; None if there is none."""
-
 MAX_TOOLS = 1_000
 """Maximum number of tool descriptions that are remembered, the latest ones."""
 
-_CONTEXTS_PER_QUERY = 50
 _encode = msgspec.json.Encoder().encode
 
 
@@ -134,7 +130,6 @@ async def export_envelopes(
     after: int = 0,
     before: int | None = None,
     dialect: DialectName = DEFAULT_DIALECT,
-    record: RecordHead | None = None,
 ) -> AsyncIterator[bytes]:
     """Yield the `jsonl` export."""
     digest, count, first, last = hashlib.sha256(), 0, None, None
@@ -152,7 +147,7 @@ async def export_envelopes(
         "first_seq": first,
         "last_seq": last,
         "sha256": digest.hexdigest(),
-        "record": await record() if record is not None else None,
+        "record": await log.record_head(),
     }
     yield _encode({"export": summary}) + b"\n"
 
@@ -199,7 +194,7 @@ async def _dialogues(
     more = True
     while more:
         rows = await log.spaces.find_openers(
-            log.owner, log.name, after=after, before=end, limit=_CONTEXTS_PER_QUERY, newest=False
+            log.owner, log.name, after=after, before=end, limit=OPENERS_PER_QUERY, newest=False
         )
         more = rows.has_more
         inner = await nested_paths(log, rows)

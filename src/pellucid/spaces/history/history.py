@@ -26,7 +26,7 @@ member all look the same: unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, Unpack
 
 import msgspec
@@ -38,10 +38,10 @@ from ...envelopes.visibility import SpaceViewer
 from ...errors import RequestError
 from . import export, summaries
 from .context_tree import ContextTree, read_tree
-from .export import ExportFormat, RecordHead
+from .export import ExportFormat
 from .summaries import Contexts, Patterns
 from .training import ReasoningForm
-from .visible_log import MAX_HELD_BYTES, MAX_SCANNED, MAX_SCANNED_BYTES, EnvelopeFilter, Page, VisibleLog
+from .visible_log import EnvelopeFilter, Page, ScanBudget, VisibleLog
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -51,9 +51,6 @@ MAX_NAMES = 256
 """How many names of one envelope are resolved."""
 
 MAX_REFERRERS = 100
-
-OtherLogs: TypeAlias = Callable[[str], Awaitable[VisibleLog | None]]
-"""Returns what the viewer may read of the space of this name; None: nothing."""
 
 ReferenceType: TypeAlias = Literal["correlation", "trigger", "reference", "compresses"]
 
@@ -79,31 +76,6 @@ class References(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[Reference, ...] = ()
     referred_by: tuple[Envelope, ...] = ()
     """Later envelopes that correlate to it."""
-
-
-async def references(log: VisibleLog, seq: int, other_logs: OtherLogs | None = None) -> References | None:
-    """Resolve the references of an envelope; None if the viewer does not see the envelope."""
-    stored = await log.one(seq)
-    if stored is None:
-        return None
-    envelope = stored.envelope
-    spaces: dict[str, VisibleLog | None] = {}
-    resolved: list[Reference] = []
-    for how, name in list(dict.fromkeys(_referenced_names(envelope)))[:MAX_NAMES]:
-        if not name.startswith(_SPACE):
-            target = await log.by_id(name, before=seq) if is_id(name) else None
-            resolved.append(Reference(name=name, how=how, envelope=None if target is None else target.envelope))
-            continue
-        space, _, id = name.removeprefix(_SPACE).partition("/")
-        if space not in spaces:
-            spaces[space] = log if space == log.name else await other_logs(space) if other_logs is not None else None
-        other = spaces[space]
-        target = await other.by_id(id) if other is not None and is_id(id) else None
-        resolved.append(
-            Reference(name=name, how=how, space=space, envelope=None if target is None else target.envelope)
-        )
-    later = await log.correlated([envelope.id], after=seq, limit=MAX_REFERRERS)
-    return References(seq=seq, references=tuple(resolved), referred_by=tuple(one.envelope for one in later))
 
 
 def _referenced_names(envelope: Envelope) -> Iterator[tuple[ReferenceType, str]]:
@@ -146,50 +118,6 @@ class ReplayRange(NamedTuple):
 WHOLE_HISTORY = ReplayRange()
 
 
-async def replay(
-    log: VisibleLog, span: ReplayRange, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-) -> AsyncIterator[list[Envelope]]:
-    """Yield the envelopes of a range in batches, flagged as replayed.
-
-    What is written during the replay is not in it.
-
-    Args:
-        log: The log.
-        span: The range and the speed.
-        sleep: Waits for some seconds.
-
-    Raises:
-        RequestError: If the speed is not a number above 0.
-    """
-    after, before, since, until, speed, longest_pause = span
-    if speed is not None and not 0 < speed < float("inf"):
-        raise RequestError("speed: must be a number above 0: how many times the original speed", param="speed")
-    if since is not None:
-        after = max(after, await log.spaces.first_seq_since(log.owner, log.name, since) - 1)
-    if until is not None:
-        end = await log.spaces.first_seq_since(log.owner, log.name, until)
-        before = end if before is None else min(before, end)
-    last: int | None = None
-    async for batch in log.batches(after=after, before=before):
-        if speed is None:
-            yield [replace(stored.envelope, replayed=True) for stored in batch]
-            continue
-        group: list[Envelope] = []
-        for stored in batch:
-            pause = 0 if last is None else max(0, stored.at - last)
-            if last is None or pause / speed > MERGE_WINDOW_MS:
-                if group:
-                    yield group
-                    group = []
-                if last is not None:
-                    seconds = pause / 1000 / speed
-                    await sleep(seconds if longest_pause is None else min(seconds, longest_pause))
-                last = stored.at
-            group.append(replace(stored.envelope, replayed=True))
-        if group:
-            yield group
-
-
 MAX_PAGE_SIZE = 500
 """Maximum number of envelopes, hits or contexts in one result."""
 
@@ -199,6 +127,7 @@ class Hit(msgspec.Struct, frozen=True):
 
     envelope: Envelope
     at: int
+    """When the gateway accepted it, in milliseconds since 1970."""
     snippet: str
     """A piece of its text with the match."""
 
@@ -224,7 +153,6 @@ class History:
         *,
         advisory: bool = False,
         other_history: Callable[[str], Awaitable[History | None]] | None = None,
-        record: RecordHead | None = None,
     ) -> None:
         """Create a history.
 
@@ -235,12 +163,9 @@ class History:
             viewer: Who reads.
             advisory: Whether addresses are advisory (the space's setting).
             other_history: Returns the viewer's own history of another space, None if it is no member.
-            record: Returns the head of the space's record, for exports. None: read it from the store.
         """
         self.log = VisibleLog(store, owner, name, viewer, advisory=advisory)
         self._other_history = other_history
-        self._record = record or self._head_of_record
-        self._store = store
 
     async def head(self) -> int:
         """Return the number of the newest envelope."""
@@ -281,28 +206,19 @@ class History:
 
         limit, log = _clamp_limit(limit), self.log
         hits: list[Hit] = []
-        scanned_count, held_bytes, scanned_bytes, has_more = 0, 0, 0, bool(query)
-        while (
-            has_more
-            and len(hits) < limit
-            and scanned_count < MAX_SCANNED
-            and held_bytes < MAX_HELD_BYTES
-            and scanned_bytes < MAX_SCANNED_BYTES
-        ):
+        has_more, budget = bool(query), ScanBudget()
+        while has_more and len(hits) < limit and not budget.is_spent:
             step = min(MAX_PAGE_SIZE, max(limit - len(hits) + 1, 50))
             rows = await log.spaces.search(log.owner, log.name, query, before=before, limit=step, **which)
-            has_more, scanned_count, scanned_bytes = (
-                rows.has_more,
-                scanned_count + len(rows),
-                scanned_bytes + rows.total_bytes,
-            )
+            has_more = rows.has_more
+            budget.add(len(rows), rows.total_bytes)
             for stored, size in zip(rows, rows.sizes_bytes, strict=True):
                 if len(hits) == limit:
                     has_more = True
                     break
                 before = stored.envelope.seq
                 if log.is_visible(stored):
-                    held_bytes += size
+                    budget.held_bytes += size
                     hits.append(Hit(stored.with_flags, stored.at, snippet(searched_text(stored.envelope), query)))
         return Hits(tuple(hits), has_more, before or 0)
 
@@ -325,7 +241,26 @@ class History:
         Returns:
             None if the envelope is not visible.
         """
-        return await references(self.log, seq, self._other_log)
+        stored = await self.log.one(seq)
+        if stored is None:
+            return None
+        spaces: dict[str, VisibleLog | None] = {}
+        resolved: list[Reference] = []
+        for how, name in list(dict.fromkeys(_referenced_names(stored.envelope)))[:MAX_NAMES]:
+            log: VisibleLog | None = self.log
+            before: int | None = seq
+            space, id = None, name
+            if name.startswith(_SPACE):
+                space, _, id = name.removeprefix(_SPACE).partition("/")
+                if space not in spaces:
+                    spaces[space] = self.log if space == self.log.name else await self._other_log(space)
+                log, before = spaces[space], None
+            target = await log.by_id(id, before=before) if log is not None and is_id(id) else None
+            resolved.append(
+                Reference(name=name, how=how, space=space, envelope=None if target is None else target.envelope)
+            )
+        later = await self.log.correlated([stored.envelope.id], after=seq, limit=MAX_REFERRERS)
+        return References(seq=seq, references=tuple(resolved), referred_by=tuple(one.envelope for one in later))
 
     def export(
         self,
@@ -356,18 +291,49 @@ class History:
                 )
             case "otel":
                 return export.export_events(self.log, after=after, before=before)
-        return export.export_envelopes(self.log, after=after, before=before, dialect=dialect, record=self._record)
+        return export.export_envelopes(self.log, after=after, before=before, dialect=dialect)
 
-    def replay(
-        self, span: ReplayRange = WHOLE_HISTORY, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    async def replay(
+        self, part: ReplayRange = WHOLE_HISTORY, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> AsyncIterator[list[Envelope]]:
-        """Yield envelopes in batches, flagged as replayed: without pauses, or `speed` times as fast as originally."""
-        return replay(self.log, span, sleep)
+        """Yield the envelopes of a range in batches, flagged as replayed.
 
-    async def _head_of_record(self) -> Mapping[str, Any] | None:
-        scope = f"space:{self.log.name}"
-        head = await self._store.record.head(self.log.owner, scope)
-        return None if head is None else {"scope": scope, "number": head.number, "hash": head.hash.hex()}
+        What is written during the replay is not in it.
+
+        Args:
+            part: The range and the speed.
+            sleep: Waits for some seconds.
+
+        Raises:
+            RequestError: If the speed is not a number above 0.
+        """
+        after, before, since, until, speed, longest_pause = part
+        if speed is not None and not 0 < speed < float("inf"):
+            raise RequestError("speed: must be a number above 0: how many times the original speed", param="speed")
+        if since is not None:
+            after = max(after, await self.log.first_seq_since(since) - 1)
+        if until is not None:
+            end = await self.log.first_seq_since(until)
+            before = end if before is None else min(before, end)
+        last: int | None = None
+        async for batch in self.log.batches(after=after, before=before):
+            if speed is None:
+                yield [replace(stored.envelope, replayed=True) for stored in batch]
+                continue
+            group: list[Envelope] = []
+            for stored in batch:
+                pause = 0 if last is None else max(0, stored.at - last)
+                if last is None or pause / speed > MERGE_WINDOW_MS:
+                    if group:
+                        yield group
+                        group = []
+                    if last is not None:
+                        seconds = pause / 1000 / speed
+                        await sleep(seconds if longest_pause is None else min(seconds, longest_pause))
+                    last = stored.at
+                group.append(replace(stored.envelope, replayed=True))
+            if group:
+                yield group
 
     async def _other_log(self, name: str) -> VisibleLog | None:
         other = await self._other_history(name) if self._other_history is not None else None

@@ -17,7 +17,7 @@ from ...envelopes.reasoning import NameSet, Status
 from ...envelopes.tree import Tree, shape
 from .context_tree import RawContext, all_envelopes, build_visible_trees, iter_trees, load_context
 from .dialogue import excerpt
-from .visible_log import MAX_SCANNED, MAX_SCANNED_BYTES, VisibleLog
+from .visible_log import ScanBudget, VisibleLog
 
 if TYPE_CHECKING:
     from ...storage import StoredEnvelope
@@ -26,7 +26,8 @@ MAX_PER_CONTEXT = 500
 """Maximum number of envelopes of one context that are scanned."""
 
 MAX_EXAMPLES = 3
-_CONTEXTS_PER_QUERY = 50
+OPENERS_PER_QUERY = 50
+"""Number of envelopes that open contexts in one query."""
 
 
 class ContextLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,11 +104,11 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 async def contexts(log: VisibleLog, *, before: int | None = None, limit: int = 20) -> Contexts:
     """Return the newest outermost contexts of which the viewer sees something."""
     lines: list[ContextLine] = []
-    scanned_count, scanned_bytes, last, is_exhausted = 0, 0, before or 0, False
+    budget, last, is_exhausted = ScanBudget(), before or 0, False
     async for opening, raw in _newest_contexts(log, before):
-        scanned_count += 1
+        budget.add(1, 0)
         if raw is not None:
-            scanned_count, scanned_bytes = scanned_count + raw.count, scanned_bytes + raw.size_bytes
+            budget.add(raw.count, raw.size_bytes)
             # Envelopes below a path, written before the path itself was opened, are a tree of their own. Of each path
             # the newest tree is shown.
             lines += [
@@ -115,7 +116,7 @@ async def contexts(log: VisibleLog, *, before: int | None = None, limit: int = 2
                 for tree in {tree.path: tree for tree in build_visible_trees(log, raw)}.values()
             ]
         last = opening.envelope.seq
-        if len(lines) >= limit or scanned_count >= MAX_SCANNED or scanned_bytes >= MAX_SCANNED_BYTES:
+        if len(lines) >= limit or budget.is_spent:
             break
     else:
         is_exhausted = True
@@ -127,7 +128,7 @@ async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 2
     by_shape: dict[tuple[str, ...], list[_TreeStatus]] = {}
     by_kind, by_tool = Counter[str](), Counter[str]()
     by_sender: dict[str, Counter[str]] = {}
-    context_count, scanned_count, scanned_bytes, last, is_exhausted = 0, 0, 0, before or 0, False
+    context_count, budget, last, is_exhausted = 0, ScanBudget(), before or 0, False
     async for opening, raw in _newest_contexts(log, before):
         for tree in build_visible_trees(log, raw) if raw is not None else ():
             context_count += 1
@@ -137,10 +138,9 @@ async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 2
                 by_sender.setdefault(envelope.sender, Counter())[envelope.kind] += 1
                 if envelope.kind == kinds.REQUEST and (tool := tool_of(envelope)) is not None:
                     by_tool[tool] += 1
-        scanned_count += 1 if raw is None else raw.count
-        scanned_bytes += 0 if raw is None else raw.size_bytes
+        budget.add(*((1, 0) if raw is None else (raw.count, raw.size_bytes)))
         last = opening.envelope.seq
-        if context_count >= limit or scanned_count >= MAX_SCANNED or scanned_bytes >= MAX_SCANNED_BYTES:
+        if context_count >= limit or budget.is_spent:
             break
     else:
         is_exhausted = True
@@ -165,7 +165,7 @@ async def _newest_contexts(
     """
     has_more = True
     while has_more:
-        rows = await log.spaces.find_openers(log.owner, log.name, before=before, limit=_CONTEXTS_PER_QUERY)
+        rows = await log.spaces.find_openers(log.owner, log.name, before=before, limit=OPENERS_PER_QUERY)
         has_more = rows.has_more
         if not rows:
             return

@@ -9,7 +9,7 @@ store's own results are bounded, too (`storage.EnvelopePage`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +31,27 @@ MAX_HELD_BYTES = 4 << 20
 
 MAX_SCANNED_BYTES = 64 << 20
 """Maximum number of bytes that are scanned for one result, plus one page of the store."""
+
+
+class ScanBudget:
+    """How much was scanned and is held for one result, against the limits above."""
+
+    def __init__(self) -> None:
+        self.scanned_count = self.scanned_bytes = self.held_bytes = 0
+
+    def add(self, count: int, size_bytes: int) -> None:
+        """Count envelopes that were scanned."""
+        self.scanned_count += count
+        self.scanned_bytes += size_bytes
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the result has to end here."""
+        return (
+            self.scanned_count >= MAX_SCANNED
+            or self.held_bytes >= MAX_HELD_BYTES
+            or self.scanned_bytes >= MAX_SCANNED_BYTES
+        )
 
 
 class EnvelopeFilter(TypedDict, total=False):
@@ -64,6 +85,7 @@ class VisibleLog:
 
     def __init__(self, store: Store, owner: str, name: str, viewer: SpaceViewer, *, advisory: bool = False) -> None:
         self.spaces = store.spaces
+        self._record = store.record
         self.owner = owner
         self.name = name
         self.viewer = viewer
@@ -82,6 +104,16 @@ class VisibleLog:
         """Return the number of the newest envelope; 0 if there is none, or no such space."""
         head = await self.spaces.head(self.owner, self.name)
         return 0 if head is None else head.head
+
+    async def record_head(self) -> dict[str, Any] | None:
+        """Return scope, number and hash of the newest entry of the space's record; None if it has none."""
+        scope = f"space:{self.name}"
+        head = await self._record.head(self.owner, scope)
+        return None if head is None else {"scope": scope, "number": head.number, "hash": head.hash.hex()}
+
+    async def first_seq_since(self, time_ms: int) -> int:
+        """Return the number of the first envelope at or after this time."""
+        return await self.spaces.first_seq_since(self.owner, self.name, time_ms)
 
     async def one(self, seq: int) -> StoredEnvelope | None:
         """Return the envelope with this number; None if there is none or it is not visible."""
@@ -116,31 +148,15 @@ class VisibleLog:
     ) -> Page:
         """Return visible envelopes with after < seq < before: the first `limit`, or the last ones (`newest`)."""
         collected: list[StoredEnvelope] = []
-        low, high, scanned_count, has_more = after, before, 0, True
-        held_bytes = scanned_bytes = 0
+        low, high, has_more, budget = after, before, True, ScanBudget()
         scanned: tuple[int, int] | None = None
-        while (
-            has_more
-            and len(collected) < limit
-            and scanned_count < MAX_SCANNED
-            and held_bytes < MAX_HELD_BYTES
-            and scanned_bytes < MAX_SCANNED_BYTES
-        ):
+        while has_more and len(collected) < limit and not budget.is_spent:
             step = min(PAGE_SIZE, max(limit - len(collected) + 1, 50))
             rows = await self.spaces.page(
-                self.owner,
-                self.name,
-                after=low,
-                before=high,
-                limit=step,
-                newest=newest,
-                **which,
+                self.owner, self.name, after=low, before=high, limit=step, newest=newest, **which
             )
-            has_more, scanned_count, scanned_bytes = (
-                rows.has_more,
-                scanned_count + len(rows),
-                scanned_bytes + rows.total_bytes,
-            )
+            has_more = rows.has_more
+            budget.add(len(rows), rows.total_bytes)
             if not rows:
                 break
             first, last = rows[0].envelope.seq, rows[-1].envelope.seq
@@ -148,7 +164,7 @@ class VisibleLog:
             for stored, size in zip(rows, rows.sizes_bytes, strict=True):
                 if self.is_visible(stored):
                     visible.append(stored)
-                    held_bytes += size
+                    budget.held_bytes += size
             missing_count = limit - len(collected)
             if len(visible) > missing_count:
                 visible, has_more = (visible[-missing_count:] if newest else visible[:missing_count]), True
@@ -158,8 +174,8 @@ class VisibleLog:
             low, high = (low, first) if newest else (last, high)
             scanned = (first, last) if scanned is None else (min(scanned[0], first), max(scanned[1], last))
         if scanned is None:
-            at = after if before is None or not newest else max(after, before - 1)
-            scanned = (at + 1, at)
+            last = after if before is None or not newest else max(after, before - 1)
+            scanned = (last + 1, last)
         return Page(
             envelopes=tuple(stored.with_flags for stored in collected),
             at=tuple(stored.at for stored in collected),
