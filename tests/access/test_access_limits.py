@@ -139,7 +139,7 @@ class SlotCountingRelay(MemoryRelay):
 async def test_a_stream_slot_is_renewed_while_open_and_expires_with_its_replica() -> None:
     clock = Clock()
     relay = SlotCountingRelay(clock)
-    living, dead = RateLimiter(relay, lease_seconds=0.03), RateLimiter(relay, lease_seconds=0.03)
+    living, dead = (RateLimiter(relay, "refuse", lease_seconds=0.03) for _ in range(2))
     who = principal(streams=1)
     async with living.stream_slot(who):
         for _ in range(4):

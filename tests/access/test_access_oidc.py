@@ -65,7 +65,7 @@ def gateway(running: Provider) -> Iterator[Served]:
 @pytest.fixture
 def browser(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> Browser:
     # The tests together exceed the sign-in attempts that one address may make in a minute.
-    monkeypatch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": 1e6})
+    monkeypatch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 1e6})
     return Browser(gateway)
 
 

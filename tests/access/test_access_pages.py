@@ -115,7 +115,7 @@ async def test_dns_rebinding_is_refused_where_no_key_is_required(store: Store) -
 
 
 def test_without_configured_origins_no_cors_header_is_sent() -> None:
-    cors = Cors()
+    cors = Cors(CorsConfig())
     for request in (scope(), scope(origin=PAGE)):
         assert cors.headers(request) == []
         preflight = {**scope(origin=PAGE, access_control_request_method="POST"), "method": "OPTIONS"}

@@ -76,7 +76,7 @@ class Deployment:
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Deployment]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": 1e6})
+        patch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 1e6})
         yield Deployment(tmp_path_factory.mktemp("house"), upstream, patch)
 
 
@@ -224,7 +224,7 @@ def test_a_malformed_sign_in_body_is_refused(keyed_gateway: Served, body: Any) -
 def test_only_failed_sign_ins_are_limited(
     deployment: Deployment, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)})
+    monkeypatch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)})
     text, _ = deployment.key()
     with serve(deployment.config(keys=True)) as served:
         for _ in range(MAX_ATTEMPTS_PER_MINUTE + 5):

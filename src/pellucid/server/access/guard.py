@@ -134,8 +134,7 @@ class Guard:
             AccessError: unauthorized; forbidden; or unavailable when the credential cannot be checked.
             RequestError: a request under `/api` that browsers must not send.
         """
-        needs_credential = await self.requires_credential(scope)
-        if not needs_credential:
+        if not await self.requires_credential(scope):
             self._refuse_remote(scope)
             return self._local
         text = credential(scope)
@@ -168,13 +167,18 @@ class Guard:
 
     async def _authenticate(self, text: str) -> Principal:
         """Return the principal of a credential: the key in the environment, an API key, or a token."""
-        if self._env_principal is not None and hmac.compare_digest(_digest(text), self._env_principal[0]):
-            return self._env_principal[1]
+        if (principal := self._principal_of_env_key(text)) is not None:
+            return principal
         if self._key_cache is not None and looks_like_key(text):
             return await self._key_cache.authenticate(text)
         if self._tokens is not None and looks_like_token(text):
             return await self._tokens.verify(text)
         raise unauthorized("the credential is not one that this gateway knows", "invalid_api_key")
+
+    def _principal_of_env_key(self, text: str) -> Principal | None:
+        if self._env_principal is None or not hmac.compare_digest(_digest(text), self._env_principal[0]):
+            return None
+        return self._env_principal[1]
 
     # --- browsers ----------------------------------------------------------------------------------------------
 
@@ -200,8 +204,8 @@ class Guard:
         if self.browser_sessions is None:
             raise forbidden("signing in with a browser is not possible here", "no_sign_in")
         text = text.strip()
-        if self._env_principal is not None and hmac.compare_digest(_digest(text), self._env_principal[0]):
-            return self._env_principal[1], self.browser_sessions.encode(self.browser_sessions.for_env_key())
+        if (env_principal := self._principal_of_env_key(text)) is not None:
+            return env_principal, self.browser_sessions.encode(self.browser_sessions.for_env_key())
         if self._key_cache is not None and looks_like_key(text):
             try:
                 principal = await self._key_cache.authenticate(text)

@@ -46,7 +46,10 @@ from .issuer import (
 from .policy import Principal
 
 MAX_KEYS = 100
-
+MAX_TOKEN_CHARACTERS = 16 * 1024
+_MAX_HEADER_BYTES = 4096
+_MAX_OWNER_CHARACTERS = 255
+_JWT_PATTERN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _MIN_RSA_BITS = 2048
 _OTHER_CURVES = ("Ed448", "X25519", "X448")
 """Curves that are refused. The name EdDSA does not define the curve (RFC 8037); here it means Ed25519."""
@@ -55,7 +58,7 @@ _OTHER_CURVES = ("Ed448", "X25519", "X448")
 class Jwks:
     """The cached key set of one issuer."""
 
-    def __init__(self, config: JwtConfig, issuer: Issuer, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: JwtConfig, issuer: Issuer, monotonic: Callable[[], float]) -> None:
         self._config = config
         self._issuer = issuer
         self._monotonic = monotonic
@@ -166,12 +169,6 @@ def _verification_keys(document: Any) -> list[Key]:
     if not keys:
         raise InvalidIssuerResponse("there is no key in it that can verify a signature")
     return keys
-
-
-MAX_TOKEN_CHARACTERS = 16 * 1024
-_MAX_HEADER_BYTES = 4096
-_MAX_OWNER_CHARACTERS = 255
-_JWT_PATTERN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
 class _JOSEHeader(msgspec.Struct):

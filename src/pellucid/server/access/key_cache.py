@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -54,9 +53,9 @@ class KeyCache:
         self,
         keys: KeyStore,
         make_hasher: Callable[[], KeyHasher],
-        ttl_seconds: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        ttl_seconds: float,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
     ) -> None:
         """Create an empty cache.
 

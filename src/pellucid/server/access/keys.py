@@ -33,10 +33,12 @@ from ...errors import ConfigError
 from .errors import unauthorized
 
 PREFIX = "pk_"
+PEPPER_VARIABLE = "PELLUCID_KEY_PEPPER"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH, _SECRET_LENGTH, _CHECKSUM_LENGTH = 10, 43, 6
-_SECRET_BYTES = 32
+_SECRET_BYTES = _PEPPER_BYTES = 32
 _KEY_PATTERN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_ID_LENGTH}}})[0-9A-Za-z]{{{_SECRET_LENGTH + _CHECKSUM_LENGTH}}}")
+_PEPPER_PATTERN = re.compile(rf"[0-9a-f]{{{2 * _PEPPER_BYTES}}}")
 
 
 class NewKey(NamedTuple):
@@ -104,19 +106,14 @@ def _base62(number: int, length: int) -> str:
     return "".join(reversed(digits))
 
 
-ENV_VARIABLE = "PELLUCID_KEY_PEPPER"
-_BYTES = 32
-_HEX_PATTERN = re.compile(r"[0-9a-f]{64}")
-
-
 def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
     """Return the pepper; create it if there is none. Raises `ConfigError`."""
-    if text := environ.get(ENV_VARIABLE, "").strip():
-        return _parse_pepper(text, ENV_VARIABLE)
+    if text := environ.get(PEPPER_VARIABLE, "").strip():
+        return _parse_pepper(text, PEPPER_VARIABLE)
     path = (path or default_pepper(environ)).expanduser()
     try:
         if not path.exists():
-            create_secret(path, f"{secrets.token_hex(_BYTES)}\n".encode())
+            create_secret(path, f"{secrets.token_hex(_PEPPER_BYTES)}\n".encode())
         return _parse_pepper(read_secret(path)[0].decode("latin-1").strip(), str(path))
     except OSError as error:
         raise ConfigError([f"access.pepper_file: {path}: {error.strerror or error}"]) from error
@@ -124,11 +121,13 @@ def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.envi
 
 def check_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
     """Check a pepper that exists, and create none. Raises `ConfigError` if it cannot be used."""
-    if environ.get(ENV_VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
+    if environ.get(PEPPER_VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
         ensure_pepper(path, environ)
 
 
 def _parse_pepper(text: str, where: str) -> bytes:
-    if not _HEX_PATTERN.fullmatch(text):
-        raise ConfigError([f"{where}: must hold {_BYTES} random bytes as {2 * _BYTES} hexadecimal digits"])
+    if not _PEPPER_PATTERN.fullmatch(text):
+        raise ConfigError(
+            [f"{where}: must hold {_PEPPER_BYTES} random bytes as {2 * _PEPPER_BYTES} hexadecimal digits"]
+        )
     return bytes.fromhex(text)

@@ -30,6 +30,9 @@ from .policy import Policy, Principal
 
 WINDOW_SECONDS = 60.0
 CHARACTERS_PER_TOKEN = 4
+MAX_ATTEMPTS_PER_MINUTE = 20
+"""Attempts to sign in. All people behind one address (of a proxy, for example) count as one."""
+_SIGN_IN_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
 
 COUNTERS = {
     "requests": "requests_per_minute",
@@ -88,9 +91,7 @@ def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int 
 class RateLimiter:
     """Applies the limits of policies. `aclose` it with the server."""
 
-    def __init__(
-        self, relay: RateCounter, when_down: Literal["refuse", "allow"] = "refuse", lease_seconds: float = 60.0
-    ) -> None:
+    def __init__(self, relay: RateCounter, when_down: Literal["refuse", "allow"], lease_seconds: float = 60.0) -> None:
         """Create a limiter.
 
         Args:
@@ -136,13 +137,8 @@ class RateLimiter:
             if wait_seconds is None
             else f"try again in {math.ceil(wait_seconds)} s"
         )
-        raise AccessError(
-            f"more than {limits[counter]:g} {label} a minute; {advice}",
-            kind="too_many_requests",
-            code="rate_limit_exceeded",
-            retry_after=wait_seconds,
-            headers=headers,
-        )
+        message = f"more than {limits[counter]:g} {label} a minute; {advice}"
+        raise _too_many(message, "rate_limit_exceeded", wait_seconds, headers)
 
     async def charge(self, principal: Principal, amounts: Mapping[str, float]) -> None:
         """Count the tokens of a run (`charged_tokens`). Never raises: the run is over."""
@@ -191,10 +187,8 @@ class RateLimiter:
             self._handle_unavailable(error)
             return
         if not acquired:
-            raise AccessError(
-                f"more than {limit} responses at once; wait until one of them has ended",
-                kind="too_many_requests",
-                code="too_many_streams",
+            raise _too_many(
+                f"more than {limit} responses at once; wait until one of them has ended", "too_many_streams"
             )
 
     async def _release_slot(self, bucket: str, holder: str) -> None:
@@ -231,11 +225,18 @@ class RateLimiter:
             ) from error
 
 
-def _rate_limit_headers(limits: Mapping[str, float], left: Mapping[str, float]) -> list[HTTPHeader]:
+def _too_many(
+    message: str, code: str, retry_after: float | None = None, headers: list[HTTPHeader] | None = None
+) -> AccessError:
+    """Return a 429 error."""
+    return AccessError(message, kind="too_many_requests", code=code, retry_after=retry_after, headers=headers)
+
+
+def _rate_limit_headers(limits: Mapping[str, float], levels: Mapping[str, float]) -> list[HTTPHeader]:
     """Return the headers with OpenAI's names; `reset` is the number of seconds until the counter is full again."""
     headers: list[HTTPHeader] = []
     for counter, limit in limits.items():
-        name, remaining = counter.replace("_", "-"), left.get(counter, limit)
+        name, remaining = counter.replace("_", "-"), levels.get(counter, limit)
         reset_seconds = max(0.0, (limit - remaining) * WINDOW_SECONDS / limit)
         for what, value in (
             ("limit", f"{limit:.0f}"),
@@ -244,12 +245,6 @@ def _rate_limit_headers(limits: Mapping[str, float], left: Mapping[str, float]) 
         ):
             headers.append((f"x-ratelimit-{what}-{name}".encode(), value.encode()))
     return headers
-
-
-MAX_ATTEMPTS_PER_MINUTE = 20
-"""Attempts per minute. All people behind one address (of a proxy, for example) count as one."""
-
-_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
 
 
 class LoginThrottle:
@@ -268,27 +263,26 @@ class LoginThrottle:
             AccessError: too_many_requests when the limit is reached; unavailable when the relay does not answer.
         """
         try:
-            verdict = await call_backend(self._relay.spend(_bucket(scope), {"attempts": 1}, _LIMITS, WINDOW_SECONDS))
+            verdict = await call_backend(
+                self._relay.spend(_sign_in_bucket(scope), {"attempts": 1}, _SIGN_IN_LIMITS, WINDOW_SECONDS)
+            )
         except BackendUnavailable as error:
             raise unavailable(
                 "signing in is not possible now, as the relay does not answer; try again in a moment"
             ) from error
         if not verdict.allowed:
             wait = math.ceil(verdict.retry_after)
-            raise AccessError(
-                f"too many attempts to sign in; try again in {wait} s",
-                kind="too_many_requests",
-                code="too_many_attempts",
-                retry_after=wait,
-            )
+            raise _too_many(f"too many attempts to sign in; try again in {wait} s", "too_many_attempts", wait)
 
     async def refund(self, scope: Mapping[str, Any]) -> None:
         """Take back an attempt that succeeded."""
         with suppress(BackendUnavailable):  # the counter refills with time
-            await call_backend(self._relay.charge(_bucket(scope), {"attempts": -1}, _LIMITS, WINDOW_SECONDS))
+            await call_backend(
+                self._relay.charge(_sign_in_bucket(scope), {"attempts": -1}, _SIGN_IN_LIMITS, WINDOW_SECONDS)
+            )
 
 
-def _bucket(scope: Mapping[str, Any]) -> str:
+def _sign_in_bucket(scope: Mapping[str, Any]) -> str:
     """Return the name of the counter for the address of the client."""
     client = scope.get("client")
     host = client[0] if client is not None else "local"

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import re
 import secrets
-import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -72,9 +70,9 @@ class OIDCClient:
         access: AccessConfig,
         tokens: TokenVerifier,
         keys: Callable[[], Keys],
-        environ: Mapping[str, str] = os.environ,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        environ: Mapping[str, str],
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
     ) -> None:
         assert access.oidc is not None
         assert access.jwt is not None

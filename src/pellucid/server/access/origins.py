@@ -40,6 +40,8 @@ EXPOSED_HEADERS = b"x-request-id, retry-after, www-authenticate, pellucid-warnin
     for what in (b"limit", b"remaining", b"reset")
 )
 PREFLIGHT_SECONDS = b"600"
+API_PREFIX = "/api/"
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _HOST = re.compile(r"(?:\[(?P<bracketed>[^][]*)\]|(?P<name>[^][:]*))(?::[0-9]*)?")
 """A Host: a name or an address, optionally with a port, and nothing else."""
@@ -48,8 +50,7 @@ _HOST = re.compile(r"(?:\[(?P<bracketed>[^][]*)\]|(?P<name>[^][:]*))(?::[0-9]*)?
 class Cors:
     """The checks and response headers for one configuration."""
 
-    def __init__(self, config: CorsConfig | None = None) -> None:
-        config = config or CorsConfig()
+    def __init__(self, config: CorsConfig) -> None:
         self._origins = frozenset(origin.encode() for origin in config.origins)
         self._hosts = frozenset(origin.partition(b"://")[2] for origin in self._origins)
         self._allows_all = b"*" in self._origins
@@ -67,11 +68,8 @@ class Cors:
         """
         request_headers = dict(scope["headers"])
         origin, host = request_headers.get(b"origin"), request_headers.get(b"host", b"")
-        if (
-            unauthenticated
-            and is_api(scope)
-            and not (self._allows_all or host in self._hosts or _cannot_be_rebound(host))
-        ):
+        can_be_rebound = unauthenticated and not _cannot_be_rebound(host)
+        if can_be_rebound and is_api(scope) and not (self._allows_all or host in self._hosts):
             raise forbidden(
                 "this gateway has no keys, so it can only be used at an address or at localhost; for another name, put "
                 "its origin into access.cors.origins",
@@ -79,7 +77,7 @@ class Cors:
             )
         if origin is None or self._is_named_origin(origin):
             return
-        if origin.partition(b"://")[2] != host or (unauthenticated and not _cannot_be_rebound(host)):
+        if origin.partition(b"://")[2] != host or can_be_rebound:
             raise forbidden(
                 "this request comes from a web page of another origin, which access.cors.origins does not name",
                 "foreign_origin",
@@ -144,10 +142,6 @@ def _cannot_be_rebound(host: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-API_PREFIX = "/api/"
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def is_api(scope: Mapping[str, Any]) -> bool:
