@@ -45,7 +45,7 @@ from . import from_pydantic_ai
 from . import settings as conversion
 from .agui_events import interrupts_of, results_to, side_event_of, side_events_of
 from .messages import to_pydantic
-from .turn_splitter import TurnSplitter
+from .turn_splitter import TurnSplitter, as_tool_return, is_agent_function
 
 API = "pydantic_ai"
 MAX_EVENTS_AHEAD = 256
@@ -109,8 +109,12 @@ class PydanticAgent:
             log_faults=True,
         )
 
+    @property
+    def _has_output_validators(self) -> bool:
+        return bool(getattr(self._agent, "_output_validators", None))
+
     async def _open(self, call: ModelCall, run_input: RunInput | None) -> ModelStream:
-        if call.tools and getattr(self._agent, "_output_validators", None):
+        if call.tools and self._has_output_validators:
             # A run with the caller's tools can end with calls of them. Pydantic AI validates every output, so this
             # agent has no such run.
             raise RequestError(
@@ -135,7 +139,7 @@ class PydanticAgent:
         options = dict(self._run_options)
         if call.tools:
             options["toolsets"] = [*options.get("toolsets", ()), ExternalToolset(conversion.tools_to(call.tools))]
-        if call.tools or (run_input is not None and not getattr(self._agent, "_output_validators", None)):
+        if call.tools or (run_input is not None and not self._has_output_validators):
             options["output_type"] = [self._agent.output_type, DeferredToolRequests]
         if run_input is not None and (run_input.results.approvals or run_input.results.calls):
             options["deferred_tool_results"] = results_to(run_input.results)
@@ -371,22 +375,16 @@ class EventTranslator:
             case _:
                 converted = from_pydantic_ai.response_part(part)
                 if converted is not None:
+                    is_native_return = isinstance(converted, ours.BuiltinToolReturnPart)
+                    details = _native_details(part) if is_native_return else None
                     part_of_agent: Any = replace(
-                        converted, provider_name=self.emit.origin.provider, provider_details=None
+                        converted, provider_name=self.emit.origin.provider, provider_details=details
                     )
-                    if isinstance(converted, ours.BuiltinToolReturnPart):
-                        part_of_agent = replace(
-                            part_of_agent, provider_details={"native": True, **(_opaque_details(part) or {})}
-                        )
                     self.emit.whole_part(part_of_agent)
 
     def _call(self, key: Any, part: theirs.ToolCallPart | theirs.NativeToolCallPart) -> None:
-        details = _opaque_details(part) or {}
-        if isinstance(part, theirs.NativeToolCallPart):
-            details = {"native": True, **details}
-        self.emit.builtin_call(
-            key, _args(part.args), name=part.tool_name, call_id=part.tool_call_id, details=details or None
-        )
+        details = _native_details(part) if isinstance(part, theirs.NativeToolCallPart) else _opaque_details(part)
+        self.emit.builtin_call(key, _args(part.args), name=part.tool_name, call_id=part.tool_call_id, details=details)
 
     def _resolve_call(self, answer_call_id: str | None = None) -> None:
         """Show the undecided call: as the agent's answer if it has this id, else as a tool that the agent runs."""
@@ -409,21 +407,13 @@ class EventTranslator:
                     details = _opaque_details(opened_part, details, delta.provider_name)
                 self.emit.thinking(key, delta.content_delta or "", signature=delta.signature_delta, details=details)
             case theirs.TextPartDelta():
-                details = (
-                    _opaque_details(self._opened_parts[index], delta.provider_details)
-                    if delta.provider_details
-                    else None
-                )
+                details = self._delta_details(index, delta)
                 self.emit.text(key, delta.content_delta, item=("message", self._request_index), details=details)
             case theirs.SpeechPartDelta():
                 self.emit.text(key, delta.transcript_delta or "", item=("message", self._request_index))
             case theirs.ToolCallPartDelta():
                 args = delta.args_delta or ""
-                details = (
-                    _opaque_details(self._opened_parts[index], delta.provider_details)
-                    if delta.provider_details
-                    else None
-                )
+                details = self._delta_details(index, delta)
                 if index in self._answer_indexes:
                     self.emit.text(key, args if isinstance(args, str) else ours.json_text(args), item="answer")
                 elif self._opened_parts[index].tool_name in self._client_tools:
@@ -431,25 +421,25 @@ class EventTranslator:
                 elif args or details:
                     self.emit.builtin_call(key, args, details=details)
 
+    def _delta_details(
+        self, index: int, delta: theirs.TextPartDelta | theirs.ToolCallPartDelta
+    ) -> dict[str, Any] | None:
+        details = delta.provider_details
+        return _opaque_details(self._opened_parts[index], details) if details else None
+
     def _result(self, part: theirs.ToolReturnPart) -> None:
-        content = from_pydantic_ai.jsonable(part.content)
-        details = {} if part.outcome == "success" else {"outcome": part.outcome}
         self.emit.whole_part(
             ours.BuiltinToolReturnPart(
                 part.tool_name,
-                content,
+                from_pydantic_ai.jsonable(part.content),
                 part.tool_call_id,
                 provider_name=self.emit.origin.provider,
-                provider_details=details or None,
+                provider_details=None if part.outcome == "success" else {"outcome": part.outcome},
             )
         )
 
     def _run_result(self, result: AgentRunResult[Any]) -> None:
-        usage = result.usage
-        names = [name for name in ours.Usage.__struct_fields__ if name != "details"]
-        self.emit.usage = ours.Usage(
-            **{name: getattr(usage, name, 0) or None for name in names}, details=dict(usage.details)
-        )
+        self.emit.usage = from_pydantic_ai.usage(result.usage)
         is_deferred = isinstance(result.output, DeferredToolRequests)
         reason = result.response.finish_reason
         # The run is complete, whatever ended its last request (often a tool call).
@@ -459,8 +449,13 @@ class EventTranslator:
 
 
 def _args(args: Any) -> str | dict[str, Any]:
-    converted: str | dict[str, Any] = from_pydantic_ai.jsonable(args) if isinstance(args, dict) else args or ""
-    return converted
+    converted = from_pydantic_ai.args(args)
+    return "" if converted is None else converted
+
+
+def _native_details(part: Any) -> dict[str, Any]:
+    """Return the details of a part of a tool that the agent's provider runs, to distinguish it from a function."""
+    return {"native": True, **(_opaque_details(part) or {})}
 
 
 def _opaque_details(
@@ -555,8 +550,13 @@ def _split_run(response: ours.ModelResponse, origin: ours.Origin) -> list[ours.M
             results.clear()
 
     for part in response.parts:
-        details = getattr(part, "provider_details", None) or {}
-        opaque = details.get("pydantic_ai")
+        is_function = is_agent_function(part)
+        if is_function and isinstance(part, ours.BuiltinToolReturnPart):
+            results.append(as_tool_return(part))
+            continue
+        if results:
+            flush()
+        opaque = (getattr(part, "provider_details", None) or {}).get("pydantic_ai")
         opaque = opaque if isinstance(opaque, dict) else {}
         opaque_fields = {
             "provider_name": opaque.get("provider_name"),
@@ -565,18 +565,7 @@ def _split_run(response: ours.ModelResponse, origin: ours.Origin) -> list[ours.M
             "origin": None,
         }
         opaque_fields = {name: value for name, value in opaque_fields.items() if hasattr(part, name)}
-        if isinstance(part, ours.BuiltinToolReturnPart) and not details.get("native"):
-            outcome = details.get("outcome", "success")
-            if outcome == "retried":
-                text = part.content if isinstance(part.content, str) else ours.json_text(part.content)
-                results.append(ours.RetryPromptPart(text, part.tool_name, part.tool_call_id))
-            else:
-                outcome_or_failed: Any = outcome if outcome in ("success", "failed", "denied") else "failed"
-                results.append(ours.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, outcome_or_failed))
-            continue
-        if results:
-            flush()
-        if isinstance(part, ours.BuiltinToolCallPart) and not details.get("native"):
+        if is_function and isinstance(part, ours.BuiltinToolCallPart):
             shared: Any = {name: value for name, value in opaque_fields.items() if name != "origin"}
             response_parts.append(ours.ToolCallPart(part.tool_name, part.args, part.tool_call_id, **shared))
         else:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic_ai import messages as theirs
-from pydantic_ai.usage import RequestUsage
+from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json, to_jsonable_python
 
 from ... import parts as ours
+
+T = TypeVar("T")
 
 REDACTED_ID = "redacted_thinking"
 """The id that Pydantic AI gives to a thought whose text Anthropic redacted."""
@@ -22,22 +24,20 @@ REDACTED_ID = "redacted_thinking"
 
 def response_part(part: theirs.ModelResponsePart) -> ours.ModelResponsePart | None:
     """Convert a part of a response; None if there is no part of this kind in our vocabulary."""
-    made: ours.ModelResponsePart | None = _convert(_RESPONSE_CONVERTERS, part)
-    return made
+    return _convert(_RESPONSE_CONVERTERS, part)
 
 
 def request_part(part: theirs.ModelRequestPart) -> ours.ModelRequestPart | None:
     """Convert a part of a request; None if it is not for a model or our vocabulary has no part of this kind."""
-    made: ours.ModelRequestPart | None = _convert(_REQUEST_CONVERTERS, part)
-    return made
+    return _convert(_REQUEST_CONVERTERS, part)
 
 
-def usage(reported: RequestUsage) -> ours.Usage:
+def usage(reported: RequestUsage | RunUsage) -> ours.Usage:
     names = [name for name in ours.Usage.__struct_fields__ if name != "details"]
     return ours.Usage(**{name: getattr(reported, name) or None for name in names}, details=dict(reported.details))
 
 
-def _convert(table: dict[type, Callable[[Any], Any]], part: Any) -> Any:
+def _convert(table: dict[type, Callable[[Any], T]], part: Any) -> T | None:
     # Pydantic AI has subclasses for known tools, with the same content.
     converter = next((table[kind] for kind in type(part).__mro__ if kind in table), None)
     return converter(part) if converter is not None else None
@@ -63,14 +63,19 @@ def jsonable(value: Any) -> Any:
     return to_jsonable_python(value, by_alias=True, bytes_mode="base64", serialize_unknown=True)
 
 
-def _thinking(part: theirs.ThinkingPart) -> ours.ThinkingPart:
-    form: ours.Form = "redacted" if part.id == REDACTED_ID else "raw"
-    return ours.ThinkingPart(part.content, signature=part.signature, form=form, **_shared_fields(part))
+def _call_fields(part: theirs.ToolCallPart | theirs.NativeToolCallPart) -> dict[str, Any]:
+    return {
+        "tool_name": part.tool_name,
+        "args": args(part.args),
+        "tool_call_id": part.tool_call_id,
+        **_shared_fields(part),
+    }
 
 
-def _text(part: theirs.TextPart) -> ours.TextPart:
-    annotations = [note for citation in part.citations or () for note in _annotations(citation)]
-    return ours.TextPart(part.content, annotations=annotations or None, **_shared_fields(part))
+def args(value: Any) -> str | dict[str, Any] | None:
+    """Convert the arguments of a call: text, an object as JSON values, or None."""
+    converted: str | dict[str, Any] | None = jsonable(value) if isinstance(value, dict) else value
+    return converted
 
 
 def _annotations(citation: theirs.Citation) -> list[dict[str, Any]]:
@@ -84,57 +89,36 @@ def _annotations(citation: theirs.Citation) -> list[dict[str, Any]]:
     ]
 
 
-def _call(part: theirs.ToolCallPart) -> ours.ToolCallPart:
-    return ours.ToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_shared_fields(part))
-
-
-def _builtin_call(part: theirs.NativeToolCallPart) -> ours.BuiltinToolCallPart:
-    return ours.BuiltinToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_shared_fields(part))
-
-
-def _args(args: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    return jsonable(args) if isinstance(args, dict) else args
-
-
-def _builtin_return(part: theirs.NativeToolReturnPart) -> ours.BuiltinToolReturnPart:
-    return ours.BuiltinToolReturnPart(
+_RESPONSE_CONVERTERS: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
+    theirs.ThinkingPart: lambda part: ours.ThinkingPart(
+        part.content,
+        signature=part.signature,
+        form="redacted" if part.id == REDACTED_ID else "raw",
+        **_shared_fields(part),
+    ),
+    theirs.TextPart: lambda part: ours.TextPart(
+        part.content,
+        annotations=[note for citation in part.citations or () for note in _annotations(citation)] or None,
+        **_shared_fields(part),
+    ),
+    theirs.ToolCallPart: lambda part: ours.ToolCallPart(**_call_fields(part)),
+    theirs.NativeToolCallPart: lambda part: ours.BuiltinToolCallPart(**_call_fields(part)),
+    theirs.NativeToolReturnPart: lambda part: ours.BuiltinToolReturnPart(
         part.tool_name,
         jsonable(part.content),
         part.tool_call_id,
         provider_name=part.provider_name,
         provider_details=details(part.provider_details),
-    )
-
-
-def _file(part: theirs.FilePart) -> ours.FilePart:
-    return ours.FilePart(base64.b64encode(part.content.data).decode(), part.content.media_type, **_shared_fields(part))
-
-
-def _compaction(part: theirs.CompactionPart) -> ours.CompactionPart:
-    return ours.CompactionPart(part.content, **_shared_fields(part))
-
-
-def _speech(part: theirs.SpeechPart) -> ours.TextPart:
-    return ours.TextPart(part.transcript or "", **_shared_fields(part))
-
-
-_RESPONSE_CONVERTERS: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
-    theirs.ThinkingPart: _thinking,
-    theirs.TextPart: _text,
-    theirs.ToolCallPart: _call,
-    theirs.NativeToolCallPart: _builtin_call,
-    theirs.NativeToolReturnPart: _builtin_return,
-    theirs.FilePart: _file,
-    theirs.CompactionPart: _compaction,
-    theirs.SpeechPart: _speech,
+    ),
+    theirs.FilePart: lambda part: ours.FilePart(
+        base64.b64encode(part.content.data).decode(), part.content.media_type, **_shared_fields(part)
+    ),
+    theirs.CompactionPart: lambda part: ours.CompactionPart(part.content, **_shared_fields(part)),
+    theirs.SpeechPart: lambda part: ours.TextPart(part.transcript or "", **_shared_fields(part)),
 }
 
 
 # --- parts of requests -------------------------------------------------------------------------------------------
-
-
-def _system(part: theirs.SystemPromptPart) -> ours.SystemPromptPart:
-    return ours.SystemPromptPart(part.content)
 
 
 def _user(part: theirs.UserPromptPart) -> ours.UserPromptPart:
@@ -166,24 +150,18 @@ def _returned_item(item: Any) -> ours.UserContent | None:
     return ours.Text(_json(item))
 
 
-def _feedback(part: theirs.RetryFeedbackPart) -> ours.RetryPromptPart:
-    return ours.RetryPromptPart(part.content if isinstance(part.content, str) else _json(part.content))
-
-
-def _user_speech(part: theirs.SpeechPart) -> ours.UserPromptPart:
-    return ours.UserPromptPart(part.transcript or "")
-
-
 def _json(value: Any) -> str:
     return to_json(value, by_alias=True, bytes_mode="base64", serialize_unknown=True).decode()
 
 
 _REQUEST_CONVERTERS: dict[type, Callable[[Any], ours.ModelRequestPart]] = {
-    theirs.SystemPromptPart: _system,
+    theirs.SystemPromptPart: lambda part: ours.SystemPromptPart(part.content),
     theirs.UserPromptPart: _user,
     theirs.ToolReturnPart: _return,
-    theirs.RetryFeedbackPart: _feedback,
-    theirs.SpeechPart: _user_speech,
+    theirs.RetryFeedbackPart: lambda part: ours.RetryPromptPart(
+        part.content if isinstance(part.content, str) else _json(part.content)
+    ),
+    theirs.SpeechPart: lambda part: ours.UserPromptPart(part.transcript or ""),
 }
 
 
@@ -194,10 +172,8 @@ def user_content(item: theirs.UserContent) -> ours.UserContent | None:
     if isinstance(item, theirs.TextContent):
         return ours.Text(item.content)
     if isinstance(item, theirs.BinaryContent):
-        data = base64.b64encode(item.data).decode()
         kind = _BY_MEDIA_TYPE.get(item.media_type.partition("/")[0], ours.File)
-        made: ours.UserContent = kind(data=data, media_type=item.media_type)
-        return made
+        return kind(data=base64.b64encode(item.data).decode(), media_type=item.media_type)
     if isinstance(item, theirs.UploadedFile):
         image = item.media_type.startswith("image/")
         return (ours.Image if image else ours.File)(file_id=item.file_id, media_type=item.media_type)
@@ -205,15 +181,12 @@ def user_content(item: theirs.UserContent) -> ours.UserContent | None:
         detail = (item.vendor_metadata or {}).get("detail")
         known: Any = detail if detail in ("low", "high", "auto", "original") else None
         return ours.Image(url=item.url, detail=known)
-    for their_kind, our_kind in _BY_URL.items():
-        if isinstance(item, their_kind):
-            linked: ours.UserContent = our_kind(url=item.url)
-            return linked
-    return None
+    return next((kind(url=item.url) for their_kind, kind in _BY_URL.items() if isinstance(item, their_kind)), None)
 
 
-_BY_MEDIA_TYPE: dict[str, Any] = {"image": ours.Image, "audio": ours.Audio, "video": ours.Video}
-_BY_URL: dict[Any, Any] = {
+_Media: TypeAlias = type[ours.Image] | type[ours.Audio] | type[ours.Video] | type[ours.File]
+_BY_MEDIA_TYPE: dict[str, _Media] = {"image": ours.Image, "audio": ours.Audio, "video": ours.Video}
+_BY_URL: dict[Any, _Media] = {
     theirs.AudioUrl: ours.Audio,
     theirs.VideoUrl: ours.Video,
     theirs.DocumentUrl: ours.File,

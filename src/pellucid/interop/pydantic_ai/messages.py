@@ -185,16 +185,15 @@ def _with_their_remainder(message: theirs.ModelMessage, converted: ours.ModelMes
     translated = _to_theirs(converted)
     stripped, _ = _split_remainder(message)
     has_counterpart = [counterpart is not None for counterpart in _counterpart_indexes(stripped)]
-    carrier_indexes = [
-        index for index, part in enumerate(converted.parts) if not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS)
-    ]
-    remainder = _remainder_of(
-        _dump(message),
-        _dump(translated),
-        has_counterpart,
-        [msgspec.to_builtins(converted.parts[index]) for index in carrier_indexes],
-    )
+    remainder = _remainder_of(_dump(message), _dump(translated), has_counterpart, _carriers(converted))
     return _store_in_ours(converted, remainder) if remainder else converted
+
+
+def _carriers(message: ours.ModelMessage) -> list[dict[str, Any]]:
+    """Return the parts that have a counterpart in Pydantic AI, as JSON values."""
+    mapped_parts = [part for part in message.parts if not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS)]
+    carriers: list[dict[str, Any]] = msgspec.to_builtins(mapped_parts)
+    return carriers
 
 
 def _store_in_ours(message: ours.ModelMessage, remainder: Remainder) -> ours.ModelMessage:
@@ -212,17 +211,15 @@ def _to_theirs(message: ours.ModelMessage) -> theirs.ModelMessage:
     remainder = fields.get(KEY_IN_OURS)
     if not isinstance(remainder, dict):
         return _with_our_remainder(message)
-    other_fields = {name: value for name, value in fields.items() if name != KEY_IN_OURS}
-    converted = _with_our_remainder(replace(message, **{field: other_fields or None}))
+    converted = _with_our_remainder(replace(message, **{field: _without(KEY_IN_OURS, fields)}))
     return _restore_theirs(converted, message, remainder)
 
 
 def _restore_theirs(
     converted: theirs.ModelMessage, message: ours.ModelMessage, remainder: Remainder
 ) -> theirs.ModelMessage:
-    carriers = [part for part in message.parts if not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS)]
     try:
-        restored = _apply_remainder(_dump(converted), remainder, None, msgspec.to_builtins(carriers))
+        restored = _apply_remainder(_dump(converted), remainder, None, _carriers(message))
         [restored_message] = theirs.ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([restored]))
     except (ValidationError, ValueError, TypeError, AttributeError, RecursionError):
         return converted
@@ -277,11 +274,7 @@ def _convert_ours(message: ours.ModelMessage) -> theirs.ModelMessage:
 def part_remainder(part: ours.ModelResponsePart, their_part: theirs.ModelResponsePart) -> list[Any] | None:
     """Return the remainder of a part for its counterpart, `[digest, patch]`; None if nothing is missing."""
     translated = from_pydantic_ai.response_part(their_part)
-    original, translated_fields = (
-        msgspec.to_builtins(part),
-        msgspec.to_builtins(translated) if translated is not None else {},
-    )
-    patch = difference(original, translated_fields)
+    patch = difference(msgspec.to_builtins(part), {} if translated is None else msgspec.to_builtins(translated))
     return [content_digest(_digested_part(_dump_part(their_part))), patch] if patch is not None else None
 
 
@@ -391,6 +384,10 @@ def _fields(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name != "parts"}
 
 
+def _without(key: str, fields: dict[str, Any]) -> dict[str, Any] | None:
+    return {name: value for name, value in fields.items() if name != key} or None
+
+
 def _split_remainder(message: theirs.ModelMessage) -> tuple[theirs.ModelMessage, Remainder]:
     """Return a message without its remainder, and the remainder without that of parts whose content changed."""
     metadata = message.metadata or {}
@@ -398,15 +395,14 @@ def _split_remainder(message: theirs.ModelMessage) -> tuple[theirs.ModelMessage,
     remainder: Remainder = dict(stored) if isinstance(stored, dict) else {}
     changes: dict[str, Any] = {}
     if remainder:
-        changes["metadata"] = {name: value for name, value in metadata.items() if name != KEY_IN_THEIRS} or None
+        changes["metadata"] = _without(KEY_IN_THEIRS, metadata)
     parts: list[Any] = list(message.parts)
     by_index: dict[str, Any] = {}
     for index, part in enumerate(parts):
         details = getattr(part, "provider_details", None) or {}
         stored = details.get(KEY_IN_THEIRS)
         if _is_part_remainder(stored):
-            other_details = {name: value for name, value in details.items() if name != KEY_IN_THEIRS}
-            parts[index] = _copy_with(part, provider_details=other_details or None)
+            parts[index] = _copy_with(part, provider_details=_without(KEY_IN_THEIRS, details))
             by_index[str(index)] = stored
     if by_index:
         changes["parts"] = parts

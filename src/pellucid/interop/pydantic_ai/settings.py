@@ -13,7 +13,7 @@ from pydantic_ai.settings import ModelSettings as TheirSettings
 from pydantic_ai.settings import ToolOrOutput
 from pydantic_ai.tools import ToolDefinition as TheirTool
 
-from ...settings import ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ...settings import SETTINGS, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 
 _APPLIED_BY_PYDANTIC_AI = frozenset(
     # Settings that Pydantic AI applies itself, or that are elsewhere in the call.
@@ -28,21 +28,9 @@ _APPLIED_BY_PYDANTIC_AI = frozenset(
     )
 )
 _SHARED = frozenset(
-    (
-        "max_tokens",
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-        "presence_penalty",
-        "frequency_penalty",
-        "logit_bias",
-        "stop_sequences",
-        "parallel_tool_calls",
-        "thinking",
-    )
-)
-"""The settings of a caller that an agent passes to its model."""
+    name for name, row in SETTINGS.items() if row.is_client_settable and name in TheirSettings.__annotations__
+) - {"service_tier"}
+"""The settings of a caller that an agent passes to its model. The names of service tiers differ between providers."""
 
 
 def settings_from(settings: TheirSettings | None, parameters: ModelRequestParameters) -> ModelSettings:

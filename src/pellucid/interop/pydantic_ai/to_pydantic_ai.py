@@ -53,15 +53,18 @@ def _shared_fields(part: Any) -> dict[str, Any]:
     return {"id": part.id, "provider_name": part.provider_name, "provider_details": part.provider_details or None}
 
 
-def _thinking(part: ours.ThinkingPart) -> theirs.ThinkingPart:
-    return theirs.ThinkingPart(part.content, signature=part.signature, **_shared_fields(part))
+def _call_fields(part: ours.ToolCallPart | ours.BuiltinToolCallPart) -> dict[str, Any]:
+    return {
+        "tool_name": part.tool_name,
+        "args": part.args,
+        "tool_call_id": part.tool_call_id,
+        **_shared_fields(part),
+    }
 
 
 def _text(part: ours.TextPart) -> theirs.TextPart:
-    citations = [_citation(annotation) for annotation in part.annotations or ()]
-    return theirs.TextPart(
-        part.content, citations=[c for c in citations if c is not None] or None, **_shared_fields(part)
-    )
+    citations = [citation for annotation in part.annotations or () if (citation := _citation(annotation)) is not None]
+    return theirs.TextPart(part.content, citations=citations or None, **_shared_fields(part))
 
 
 def _citation(annotation: dict[str, Any]) -> theirs.Citation | None:
@@ -75,46 +78,22 @@ def _citation(annotation: dict[str, Any]) -> theirs.Citation | None:
     return theirs.Citation([source])
 
 
-def _refusal(part: ours.RefusalPart) -> theirs.TextPart:
-    return theirs.TextPart(part.content, **_shared_fields(part))
-
-
-def _call(part: ours.ToolCallPart) -> theirs.ToolCallPart:
-    return theirs.ToolCallPart(part.tool_name, part.args, part.tool_call_id, **_shared_fields(part))
-
-
-def _builtin_call(part: ours.BuiltinToolCallPart) -> theirs.NativeToolCallPart:
-    return theirs.NativeToolCallPart(part.tool_name, part.args, part.tool_call_id, **_shared_fields(part))
-
-
-def _builtin_return(part: ours.BuiltinToolReturnPart) -> theirs.NativeToolReturnPart:
-    return theirs.NativeToolReturnPart(
+_RESPONSE_CONVERTERS: dict[type, Callable[[Any], theirs.ModelResponsePart] | None] = {
+    ours.ThinkingPart: lambda part: theirs.ThinkingPart(part.content, signature=part.signature, **_shared_fields(part)),
+    ours.TextPart: _text,
+    ours.RefusalPart: lambda part: theirs.TextPart(part.content, **_shared_fields(part)),
+    ours.ToolCallPart: lambda part: theirs.ToolCallPart(**_call_fields(part)),
+    ours.BuiltinToolCallPart: lambda part: theirs.NativeToolCallPart(**_call_fields(part)),
+    ours.BuiltinToolReturnPart: lambda part: theirs.NativeToolReturnPart(
         part.tool_name,
         part.content,
         part.tool_call_id,
         timestamp=UNKNOWN_TIME,
         provider_name=part.provider_name,
         provider_details=part.provider_details or None,
-    )
-
-
-def _file(part: ours.FilePart) -> theirs.FilePart:
-    return theirs.FilePart(_binary(part.data, part.media_type), **_shared_fields(part))
-
-
-def _compaction(part: ours.CompactionPart) -> theirs.CompactionPart:
-    return theirs.CompactionPart(part.content, **_shared_fields(part))
-
-
-_RESPONSE_CONVERTERS: dict[type, Callable[[Any], theirs.ModelResponsePart] | None] = {
-    ours.ThinkingPart: _thinking,
-    ours.TextPart: _text,
-    ours.RefusalPart: _refusal,
-    ours.ToolCallPart: _call,
-    ours.BuiltinToolCallPart: _builtin_call,
-    ours.BuiltinToolReturnPart: _builtin_return,
-    ours.FilePart: _file,
-    ours.CompactionPart: _compaction,
+    ),
+    ours.FilePart: lambda part: theirs.FilePart(_binary(part.data, part.media_type), **_shared_fields(part)),
+    ours.CompactionPart: lambda part: theirs.CompactionPart(part.content, **_shared_fields(part)),
     # Only the producer can read these blocks. They are stored with the message and shown to no other model.
     ours.OpaquePart: None,
     ours.SealedPart: None,
@@ -126,21 +105,6 @@ UNMAPPED_PARTS = tuple(kind for kind, make in _RESPONSE_CONVERTERS.items() if ma
 
 
 # --- parts of requests -------------------------------------------------------------------------------------------
-
-
-def _system(part: ours.SystemPromptPart, timestamp: datetime) -> theirs.SystemPromptPart:
-    return theirs.SystemPromptPart(part.content, timestamp=timestamp)
-
-
-def _user(part: ours.UserPromptPart, timestamp: datetime) -> theirs.UserPromptPart:
-    content = part.content if isinstance(part.content, str) else [user_content(item) for item in part.content]
-    return theirs.UserPromptPart(content, timestamp=timestamp)
-
-
-def _return(part: ours.ToolReturnPart, timestamp: datetime) -> theirs.ToolReturnPart:
-    return theirs.ToolReturnPart(
-        part.tool_name, _returned_content(part.content), part.tool_call_id, timestamp=timestamp, outcome=part.outcome
-    )
 
 
 def _returned_content(content: Any) -> Any:
@@ -163,9 +127,14 @@ def _retry(part: ours.RetryPromptPart, timestamp: datetime) -> theirs.ToolReturn
 
 
 _REQUEST_CONVERTERS: dict[type, Callable[[Any, datetime], theirs.ModelRequestPart]] = {
-    ours.SystemPromptPart: _system,
-    ours.UserPromptPart: _user,
-    ours.ToolReturnPart: _return,
+    ours.SystemPromptPart: lambda part, timestamp: theirs.SystemPromptPart(part.content, timestamp=timestamp),
+    ours.UserPromptPart: lambda part, timestamp: theirs.UserPromptPart(
+        part.content if isinstance(part.content, str) else [user_content(item) for item in part.content],
+        timestamp=timestamp,
+    ),
+    ours.ToolReturnPart: lambda part, timestamp: theirs.ToolReturnPart(
+        part.tool_name, _returned_content(part.content), part.tool_call_id, timestamp=timestamp, outcome=part.outcome
+    ),
     ours.RetryPromptPart: _retry,
 }
 

@@ -101,13 +101,13 @@ class TurnSplitter:
 
     def _part_start(self, event: PartStartEvent, next_event: Event | None, out: list[Event]) -> None:
         held_item, self._held_item = self._held_item, None
-        part, is_own = event.part, _is_agent_function(event.part)
+        part, is_own = event.part, is_agent_function(event.part)
         if is_own and isinstance(part, ours.BuiltinToolReturnPart):
             self._in_result = True
             return
         if is_own and isinstance(next_event, PartDeltaEvent):
             # The start of a part has no details. The next event says if the provider runs the tool.
-            is_own = _is_agent_function(
+            is_own = is_agent_function(
                 replace(part, provider_details=getattr(next_event.delta, "provider_details", None))
             )
         self._in_call = is_own
@@ -128,7 +128,7 @@ class TurnSplitter:
         self._in_call = False
         if self._in_result and isinstance(part, ours.BuiltinToolReturnPart):
             self._close_turn(ResponseEndEvent("tool_call"), out)
-            out.append(FunctionToolResultEvent(_as_tool_return(part), self._mint("fco")))
+            out.append(FunctionToolResultEvent(as_tool_return(part), self._mint("fco")))
             return
         if is_own and isinstance(part, ours.BuiltinToolCallPart):
             part = _as_tool_call(part)
@@ -146,8 +146,8 @@ class TurnSplitter:
         self._item_index += 1
 
 
-def _is_agent_function(part: Any) -> bool:
-    """Return whether a part is of a function of the agent, and not of a tool of its model's provider."""
+def is_agent_function(part: Any) -> bool:
+    """Whether a part is of a function of the agent, and not of a tool of its model's provider."""
     builtin_parts = ours.BuiltinToolCallPart | ours.BuiltinToolReturnPart
     return isinstance(part, builtin_parts) and not (part.provider_details or {}).get("native")
 
@@ -157,7 +157,8 @@ def _as_tool_call(part: Any) -> ours.ToolCallPart:
     return ours.ToolCallPart(**{name: getattr(part, name) for name in fields if hasattr(part, name)})
 
 
-def _as_tool_return(part: ours.BuiltinToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
+def as_tool_return(part: ours.BuiltinToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
+    """Return the result of a function of the agent, which is shown as that of a provider's tool."""
     outcome = (part.provider_details or {}).get("outcome", "success")
     if outcome == "retried":
         text = part.content if isinstance(part.content, str) else ours.json_text(part.content)
