@@ -81,7 +81,7 @@ def test_payloads_are_decoded_to_their_types() -> None:
     assert len(conclusion.key_factors) == 3
     metadata = kinds.decode_payload("reasoning/start", _flow("metadata")[0].payload)
     assert isinstance(metadata, payloads.Start)
-    assert metadata.metadata == payloads.Metadata("security-first", "30s", 0.7)
+    assert metadata.metadata == payloads.ReasoningMetadata("security-first", "30s", 0.7)
 
 
 def test_every_reasoning_kind_is_in_the_table() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY
 from pellucid.envelopes.lifecycle import MOVES
-from pellucid.envelopes.reasoning import EndedContext, Status
+from pellucid.envelopes.reasoning import ContextStatus, EndedContext
 from tests.cases import Cases
 from tests.envelopes.life_kit import code, envelope_of, feed_all, flags, life, seed_flow
 from tests.envelopes.seed_flows import FLOWS
@@ -161,7 +161,7 @@ def test_a_context_operation_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(("by", "status"), [("human", "cancelled"), (GATEWAY, "abandoned")])
-def test_one_conclusion_is_accepted_after_a_cancel(by: str, status: Status) -> None:
+def test_one_conclusion_is_accepted_after_a_cancel(by: str, status: ContextStatus) -> None:
     space = life()
     feed_all(space, envelope_of("start", id="m1"))
 
@@ -341,7 +341,7 @@ def test_idle_and_left_contexts_are_ended_by_the_gateway() -> None:
         envelope_of("start", id="m3", ts=0, by="b"),
     )
     feed_all(space, envelope_of("thought", "m3", ts=900, by="b"))
-    assert space.feed(envelope_of("thought", "m1/m2", ts=0), at=500).accepted
+    assert space.feed(envelope_of("thought", "m1/m2", ts=0), time_ms=500).accepted
 
     assert [one.path for one in space.due(1499)] == []
     assert [one.path for one in space.due(1500)] == ["m1"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from pellucid.envelopes import Envelope, context
-from pellucid.envelopes.reasoning import Status
+from pellucid.envelopes.reasoning import ContextStatus
 from pellucid.envelopes.tree import Tree, build_trees, shape
 from pellucid.spaces.history.context_tree import MAX_ENVELOPES, all_envelopes, iter_trees
 from pellucid.spaces.history.history import History
@@ -202,7 +202,7 @@ def test_a_long_tree_is_truncated_and_the_rest_can_be_paged(space_store: SpaceSt
     grown = space.run(history.tree("m1"))
     assert grown is not None
     (tree,) = grown.trees
-    status: Status = "concluded"
+    status: ContextStatus = "concluded"
     assert (grown.has_more, grown.last, tree.status, tree.conclusion) == (True, MAX_ENVELOPES, status, end.id)
     rest = space.run(history.page(after=grown.last, within="m1", limit=500))
     assert [one.seq for one in rest.envelopes] == list(range(MAX_ENVELOPES + 1, MAX_ENVELOPES + 53))

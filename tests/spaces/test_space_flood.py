@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pellucid.envelopes import close_codes
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import ingest, session
-from pellucid.spaces.runtime.ingest import QUIET_SECONDS, RateLimiter
+from pellucid.spaces.runtime.ingest import QUIET_SECONDS, FloodLimiter
 from pellucid.spaces.runtime.settings import FloodLimits, Rate
 from tests.examples import by_circle
 from tests.spaces.space_kit import chat, frame, join_space, opened, whole_log
@@ -26,7 +26,7 @@ LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=10
 @given(attempts=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
 def test_no_span_admits_more_than_burst_and_rate(attempts: list[tuple[float, int]]) -> None:
     """A refused envelope is accepted after `retry_after`."""
-    rate_limiter, now = RateLimiter(LIMITS), 1000.0
+    rate_limiter, now = FloodLimiter(LIMITS), 1000.0
     taken: list[tuple[float, int]] = []
     for pause, size in attempts:
         now += pause
@@ -44,7 +44,7 @@ def test_no_span_admits_more_than_burst_and_rate(attempts: list[tuple[float, int
 
 
 def test_families_have_separate_limits() -> None:
-    rate_limiter = RateLimiter(LIMITS)
+    rate_limiter = FloodLimiter(LIMITS)
     for _ in range(5):
         rate_limiter.take("chat", 1, 0.0)
     with pytest.raises(PellucidError):
@@ -54,7 +54,7 @@ def test_families_have_separate_limits() -> None:
 
 
 def test_patience_is_exceeded_by_continuous_floods_only() -> None:
-    rate_limiter, now = RateLimiter(LIMITS), 0.0
+    rate_limiter, now = FloodLimiter(LIMITS), 0.0
 
     def send_for(seconds: float) -> None:
         nonlocal now

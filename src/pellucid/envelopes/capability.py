@@ -34,8 +34,8 @@ from .patterns import (
     Not,
     ObjectPattern,
     OneOf,
-    Pattern,
     TextPattern,
+    ValuePattern,
     allows,
     covers,
     is_regex,
@@ -62,10 +62,10 @@ _ANY_PAYLOAD = ObjectPattern(())
 class Capability(msgspec.Struct, frozen=True, eq=False):
     """A capability, read from `written`. Two capabilities are compared by that."""
 
-    kind: Pattern
+    kind: ValuePattern
     payload: ObjectPattern | None
     """None: any payload."""
-    to: Pattern | None
+    to: ValuePattern | None
     """None: any recipients, also none."""
     written: dict[str, Any]
 
@@ -121,12 +121,12 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- reading
 
 
-def read_capability(written: Any, at: str = "capability") -> Capability:
+def read_capability(written: Any, location: str = "capability") -> Capability:
     """Read a capability: an object, or a kind.
 
     Args:
         written: The capability as it is written.
-        at: Where it stands, for errors.
+        location: Where it stands, for errors.
 
     Raises:
         RequestError: If it is not valid.
@@ -135,64 +135,64 @@ def read_capability(written: Any, at: str = "capability") -> Capability:
         written = {"kind": written}
     if not isinstance(written, dict):
         raise _invalid_capability(
-            at, f"a capability is a kind, or an object with a `kind`, not {type(written).__name__}"
+            location, f"a capability is a kind, or an object with a `kind`, not {type(written).__name__}"
         )
     for key in written:
         if key not in _KEYS and key not in _ANNOTATION_KEYS:
-            raise _invalid_capability(f"{at}.{key}", f"a capability has no such key; {did_you_mean(key, _KEYS)}")
+            raise _invalid_capability(f"{location}.{key}", f"a capability has no such key; {did_you_mean(key, _KEYS)}")
     if "kind" not in written:
-        raise _invalid_capability(at, "the kind is missing; `*` is every kind")
-    payload = read_pattern(written["payload"], f"{at}.payload") if "payload" in written else None
+        raise _invalid_capability(location, "the kind is missing; `*` is every kind")
+    payload = read_pattern(written["payload"], f"{location}.payload") if "payload" in written else None
     if payload is not None and not isinstance(payload, ObjectPattern):
-        raise _invalid_capability(f"{at}.payload", "it must be an object; left out, it is any payload")
-    to = _read_strings(written["to"], f"{at}.to", _read_name) if "to" in written else None
-    return Capability(_read_strings(written["kind"], f"{at}.kind", _read_kind), payload, to, dict(written))
+        raise _invalid_capability(f"{location}.payload", "it must be an object; left out, it is any payload")
+    to = _read_strings(written["to"], f"{location}.to", _read_name) if "to" in written else None
+    return Capability(_read_strings(written["kind"], f"{location}.kind", _read_kind), payload, to, dict(written))
 
 
-def read_capabilities(written: Iterable[Any], at: str = "capabilities") -> tuple[Capability, ...]:
+def read_capabilities(written: Iterable[Any], location: str = "capabilities") -> tuple[Capability, ...]:
     """Read several capabilities.
 
     Raises:
         RequestError: If one of them is not valid.
     """
-    return tuple(read_capability(one, f"{at}[{n}]") for n, one in enumerate(written))
+    return tuple(read_capability(one, f"{location}[{n}]") for n, one in enumerate(written))
 
 
-def _read_strings(written: Any, at: str, read_one: Any) -> Pattern:
+def _read_strings(written: Any, location: str, read_one: Any) -> ValuePattern:
     if isinstance(written, str):
-        pattern: Pattern = read_one(written, at)
+        pattern: ValuePattern = read_one(written, location)
         return pattern
     if isinstance(written, list | tuple) and written:
         for n, entry in enumerate(written):
             if not isinstance(entry, str):
-                raise _invalid_capability(f"{at}[{n}]", f"it must be a string, not {type(entry).__name__}")
-        return OneOf(tuple(read_one(entry, f"{at}[{n}]") for n, entry in enumerate(written)))
-    raise _invalid_capability(at, "it must be a string, or a list of them")
+                raise _invalid_capability(f"{location}[{n}]", f"it must be a string, not {type(entry).__name__}")
+        return OneOf(tuple(read_one(entry, f"{location}[{n}]") for n, entry in enumerate(written)))
+    raise _invalid_capability(location, "it must be a string, or a list of them")
 
 
-def _read_name(written: str, at: str) -> Pattern:
-    return AnyText() if written == "*" else read_text_pattern(written, at)
+def _read_name(written: str, location: str) -> ValuePattern:
+    return AnyText() if written == "*" else read_text_pattern(written, location)
 
 
-def _read_kind(written: str, at: str) -> Pattern:
+def _read_kind(written: str, location: str) -> ValuePattern:
     bare = written.lstrip("!")
     marks = written[: len(written) - len(bare)]
     if not bare:
-        raise _invalid_capability(at, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
+        raise _invalid_capability(location, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
     if is_regex(bare):
         bare = re.sub(r"\\(.)", lambda escape: r"\/" if escape[1] == "." else escape[0], bare)
     else:
         bare = bare.replace(".", "/")
     if bare not in _NAMED_KINDS:
-        return read_text_pattern(marks + bare, at)
+        return read_text_pattern(marks + bare, location)
     pattern = _NAMED_KINDS[bare]
     for _ in marks:
         pattern = Not(pattern)
     return pattern
 
 
-def _invalid_capability(at: str, message: str) -> RequestError:
-    return RequestError(f"{at}: {message}", code="invalid_capability", param=at)
+def _invalid_capability(location: str, message: str) -> RequestError:
+    return RequestError(f"{location}: {message}", code="invalid_capability", param=location)
 
 
 # --- deciding

@@ -21,21 +21,25 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@+~=-]*")
 _ALLOWED = "letters, digits, '-' and '_', and after the first character also '.', ':', '@', '+', '~' and '='"
 
 
-def parse(text: str, at: str = "context") -> str:
+def parse(text: str, location: str = "context") -> str:
     """Check a path and return it.
 
     Args:
         text: The path.
-        at: Where it stands, for the error.
+        location: Where it stands, for the error.
 
     Raises:
         EnvelopeError: If it is too long, too deep, or has an invalid segment.
     """
     if len(text) > MAX_LENGTH:
-        raise EnvelopeError(f"{at}: at most {MAX_LENGTH} characters, not {len(text)}", code="too_long", param=at)
+        raise EnvelopeError(
+            f"{location}: at most {MAX_LENGTH} characters, not {len(text)}", code="too_long", param=location
+        )
     parts = text.split("/")
     if len(parts) > MAX_DEPTH:
-        raise EnvelopeError(f"{at}: at most {MAX_DEPTH} segments, not {len(parts)}", code="too_deep", param=at)
+        raise EnvelopeError(
+            f"{location}: at most {MAX_DEPTH} segments, not {len(parts)}", code="too_deep", param=location
+        )
     for number, part in enumerate(parts, 1):
         if not is_segment(part):
             reason = (
@@ -43,7 +47,7 @@ def parse(text: str, at: str = "context") -> str:
                 if part
                 else "it is empty ('/' only separates segments)"
             )
-            raise EnvelopeError(f"{at}: segment {number}: {reason}", code="invalid_context", param=at)
+            raise EnvelopeError(f"{location}: segment {number}: {reason}", code="invalid_context", param=location)
     return text
 
 
@@ -52,7 +56,7 @@ def is_segment(text: str) -> bool:
     return _SEGMENT.fullmatch(text) is not None
 
 
-def child(path: str | None, segment: str, at: str = "context") -> str:
+def child(path: str | None, segment: str, location: str = "context") -> str:
     """Return the path of `segment` under `path`, or a root if `path` is None.
 
     Raises:
@@ -60,11 +64,11 @@ def child(path: str | None, segment: str, at: str = "context") -> str:
     """
     if not is_segment(segment):
         raise EnvelopeError(
-            f"{at}: {segment[:MAX_LENGTH]!r} cannot name a context: a name may have {_ALLOWED}",
+            f"{location}: {segment[:MAX_LENGTH]!r} cannot name a context: a name may have {_ALLOWED}",
             code="invalid_context",
-            param=at,
+            param=location,
         )
-    return parse(f"{path}/{segment}" if path else segment, at)
+    return parse(f"{path}/{segment}" if path else segment, location)
 
 
 def segments(path: str) -> tuple[str, ...]:

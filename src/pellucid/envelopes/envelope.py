@@ -140,12 +140,12 @@ def is_id(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_ID_LENGTH and value.isprintable()
 
 
-def check_id(value: Any, at: str) -> str:
+def check_id(value: Any, location: str) -> str:
     """Return the id if it is valid.
 
     Args:
         value: The id, of any type.
-        at: Where the value stands, for the error.
+        location: Where the value stands, for the error.
 
     Raises:
         EnvelopeError: If the value is not a valid id.
@@ -153,14 +153,18 @@ def check_id(value: Any, at: str) -> str:
     if is_id(value):
         return str(value)
     if not isinstance(value, str):
-        raise EnvelopeError(f"{at}: must be a string, not {json_type_name(value)}", code="invalid_type", param=at)
+        raise EnvelopeError(
+            f"{location}: must be a string, not {json_type_name(value)}", code="invalid_type", param=location
+        )
     if len(value) > MAX_ID_LENGTH:
-        raise EnvelopeError(f"{at}: at most {MAX_ID_LENGTH} characters, not {len(value)}", code="too_long", param=at)
+        raise EnvelopeError(
+            f"{location}: at most {MAX_ID_LENGTH} characters, not {len(value)}", code="too_long", param=location
+        )
     what = "must not be empty" if not value else "must not contain control characters, tabs or line breaks"
-    raise EnvelopeError(f"{at}: {what}", param=at)
+    raise EnvelopeError(f"{location}: {what}", param=location)
 
 
-def check_ids(value: Any, at: str) -> tuple[str, ...]:
+def check_ids(value: Any, location: str) -> tuple[str, ...]:
     """Return the ids of a field that holds one id, a list of ids, or nothing.
 
     Raises:
@@ -169,29 +173,31 @@ def check_ids(value: Any, at: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        return (check_id(value, at),)
+        return (check_id(value, location),)
     if not isinstance(value, list):
         raise EnvelopeError(
-            f"{at}: must be an array of ids, not {json_type_name(value)}", code="invalid_type", param=at
+            f"{location}: must be an array of ids, not {json_type_name(value)}", code="invalid_type", param=location
         )
     if len(value) > MAX_IDS:
-        raise EnvelopeError(f"{at}: at most {MAX_IDS} ids, not {len(value)}", code="too_long", param=at)
-    return tuple(check_id(one, f"{at}[{index}]") for index, one in enumerate(value))
+        raise EnvelopeError(f"{location}: at most {MAX_IDS} ids, not {len(value)}", code="too_long", param=location)
+    return tuple(check_id(one, f"{location}[{index}]") for index, one in enumerate(value))
 
 
-def check_participant(value: Any, at: str = "participant") -> str:
+def check_participant(value: Any, location: str = "participant") -> str:
     """Return the id of a participant if it is valid and not reserved for the gateway.
 
     Raises:
         EnvelopeError: If the id is not valid, begins with `system:`, or has blanks.
     """
-    name = check_id(value, at)
+    name = check_id(value, location)
     if name.lower().startswith(_GATEWAY_PREFIX):
         raise EnvelopeError(
-            f"{at}: {name!r} is reserved for the gateway: no participant's id begins with {_GATEWAY_PREFIX!r}", param=at
+            f"{location}: {name!r} is reserved for the gateway: no participant's id begins with {_GATEWAY_PREFIX!r}",
+            param=location,
         )
     if " " in name:
         raise EnvelopeError(
-            f"{at}: {name!r} must not have blanks; {'-'.join(name.split()) or 'alice'!r} would be valid", param=at
+            f"{location}: {name!r} must not have blanks; {'-'.join(name.split()) or 'alice'!r} would be valid",
+            param=location,
         )
     return name

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from math import isfinite
 from typing import Any, NoReturn, cast
 
@@ -87,7 +88,7 @@ def _reject_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-def _sanitize(value: Any, at: str) -> Any:
+def _sanitize(value: Any, location: str) -> Any:
     """Return the value with everything replaced that JSON or UTF-8 cannot hold.
 
     Raises:
@@ -101,13 +102,15 @@ def _sanitize(value: Any, at: str) -> Any:
         case float() if isfinite(value):
             return value
         case float():
-            raise EnvelopeError(f"{at or 'the frame'}: a number must be finite, and within 64 bits", param=at or None)
+            raise EnvelopeError(
+                f"{location or 'the frame'}: a number must be finite, and within 64 bits", param=location or None
+            )
         case dict():
             named = ((replace_surrogates(str(name)), one) for name, one in value.items())
-            return {name: _sanitize(one, f"{at}.{name[:_MAX_QUOTED]}".lstrip(".")) for name, one in named}
+            return {name: _sanitize(one, f"{location}.{name[:_MAX_QUOTED]}".lstrip(".")) for name, one in named}
         case list():
-            return [_sanitize(one, f"{at}[{index}]") for index, one in enumerate(value)]
-    raise EnvelopeError(f"{at}: {json_type_name(value)} is not JSON", code="invalid_type", param=at or None)
+            return [_sanitize(one, f"{location}[{index}]") for index, one in enumerate(value)]
+    raise EnvelopeError(f"{location}: {json_type_name(value)} is not JSON", code="invalid_type", param=location or None)
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -138,10 +141,10 @@ def parse_join(frame: Mapping[str, Any]) -> Join | None:
     kind = frame.get("kind")
     if frame.get("type") == "join" and kind is None:
         fields: Any = frame
-        at = ""
+        prefix = ""
     elif isinstance(kind, str) and kind.replace(".", "/") == JOIN:
         fields = frame.get("payload")
-        at = "payload."
+        prefix = "payload."
         if not isinstance(fields, dict):
             raise EnvelopeError(
                 f"payload: a join has an object with `space` and `token`, not {json_type_name(fields)}",
@@ -155,32 +158,30 @@ def parse_join(frame: Mapping[str, Any]) -> Join | None:
         isinstance(after_seq, bool) or not isinstance(after_seq, int) or not 0 <= after_seq < 2**63
     ):
         raise EnvelopeError(
-            f"{at}after_seq: must be the number of the last envelope that you have, from 0", param=f"{at}after_seq"
+            f"{prefix}after_seq: must be the number of the last envelope that you have, from 0",
+            param=f"{prefix}after_seq",
         )
-    dialect = _text(fields, at, "dialect") or _text(frame, "", "protocol")
-    participant = (
-        _text(fields, at, "participantId") or _text(fields, at, "participant_id") or _text(fields, at, "participant")
-    )
+    text = partial(_text, fields, prefix)
     return Join(
-        space=_text(fields, at, "space"),
-        token=_text(fields, at, "token"),
-        participant=participant,
+        space=text("space"),
+        token=text("token"),
+        participant=text("participantId") or text("participant_id") or text("participant"),
         after_seq=after_seq,
-        view=_text(fields, at, "view"),
-        dialect=dialect,
+        view=text("view"),
+        dialect=text("dialect") or _text(frame, "", "protocol"),
     )
 
 
-def _text(fields: Mapping[str, Any], at: str, name: str) -> str | None:
-    value = fields.get(name)
+def _text(fields: Mapping[str, Any], prefix: str, name: str) -> str | None:
+    value, location = fields.get(name), prefix + name
     if value is None:
         return None
     if not isinstance(value, str):
         raise EnvelopeError(
-            f"{at}{name}: must be a string, not {json_type_name(value)}", code="invalid_type", param=f"{at}{name}"
+            f"{location}: must be a string, not {json_type_name(value)}", code="invalid_type", param=location
         )
     if len(value) > MAX_TOKEN:
-        raise EnvelopeError(f"{at}{name}: at most {MAX_TOKEN} characters", code="too_long", param=f"{at}{name}")
+        raise EnvelopeError(f"{location}: at most {MAX_TOKEN} characters", code="too_long", param=location)
     return value
 
 
@@ -211,9 +212,9 @@ def peek(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
 def _peek_members(text: str) -> dict[str, Any]:
     """Return the string members of the outermost object, as far as the text goes."""
     members: dict[str, Any] = {}
-    depth, at, name, before = 0, 0, "", ""
-    while (token := _TOKEN.match(text, at)) is not None:
-        word, at = token[1], token.end()
+    depth, position, name, before = 0, 0, "", ""
+    while (token := _TOKEN.match(text, position)) is not None:
+        word, position = token[1], token.end()
         if word in "[{":
             depth += 1
         elif word in "]}":

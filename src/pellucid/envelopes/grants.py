@@ -94,14 +94,14 @@ class ParticipantKicked(msgspec.Struct, frozen=True):
     by: str
 
 
-Change: TypeAlias = GrantAdded | GrantEnded | GrantAcknowledged | ParticipantInvited | ParticipantKicked
+RightsChange: TypeAlias = GrantAdded | GrantEnded | GrantAcknowledged | ParticipantInvited | ParticipantKicked
 
 
 class Ruling(msgspec.Struct, frozen=True):
     """The result for one envelope. After a refusal nothing has changed."""
 
     decision: Decision
-    events: tuple[Change, ...] = ()
+    events: tuple[RightsChange, ...] = ()
     refusal: ErrorInfo | None = None
 
 
@@ -186,22 +186,22 @@ class Ledger:
 
     # --- changes
 
-    def configure_participant(self, participant: str, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
+    def configure_participant(self, participant: str, capabilities: Iterable[Capability]) -> tuple[RightsChange, ...]:
         """Set the configured capabilities of a participant. Grants that depend on removed ones end."""
         self._configured[participant] = tuple(HeldCapability(one, DOOR) for one in capabilities)
         return tuple(self._end_unsupported({participant}))
 
-    def remove_configured(self, participant: str) -> tuple[Change, ...]:
+    def remove_configured(self, participant: str) -> tuple[RightsChange, ...]:
         """Remove a participant from the configuration."""
         self._configured.pop(participant, None)
         return tuple(self._end_grants_of(participant, "source_ended"))
 
-    def configure_everyone(self, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
+    def configure_everyone(self, capabilities: Iterable[Capability]) -> tuple[RightsChange, ...]:
         """Set the capabilities that every participant holds."""
         self._for_everyone = tuple(HeldCapability(one, DOOR) for one in capabilities)
         return tuple(self._end_unsupported(set(self.members)))
 
-    def replay(self, envelope: Envelope) -> tuple[Change, ...]:
+    def replay(self, envelope: Envelope) -> tuple[RightsChange, ...]:
         """Apply an envelope that was accepted before. Its sender's rights are not checked again."""
         handle = _HANDLERS.get(envelope.kind)
         if handle is None:
@@ -255,7 +255,7 @@ class Ledger:
         except RequestError as error:
             return Ruling(decision, refusal=error.info)
 
-    def _grant(self, envelope: Envelope) -> list[Change]:
+    def _grant(self, envelope: Envelope) -> list[RightsChange]:
         request = decode_payload(GRANT, envelope.payload)
         assert isinstance(request, p.Grant)
         if request.recipient == envelope.sender:
@@ -269,33 +269,35 @@ class Ledger:
         return self._give(envelope, request.recipient, request.capabilities, "payload.capabilities")
 
     def _give(
-        self, envelope: Envelope, recipient: str, written: Sequence[p.WrittenCapability], at: str
-    ) -> list[Change]:
-        capabilities = _read_limited(written, at)
+        self, envelope: Envelope, recipient: str, written: Sequence[p.WrittenCapability], location: str
+    ) -> list[RightsChange]:
+        capabilities = _read_limited(written, location)
         known = self._grants.get(envelope.id)
         if known is not None:
             if (known.by, known.recipient, known.capabilities) == (envelope.sender, recipient, capabilities):
                 return []
             raise _refusal(f"a grant {envelope.id!r} exists already; give this one another id", "id", "id_conflict")
-        self._check_grant_count(envelope.sender, recipient, at)
+        self._check_grant_count(envelope.sender, recipient, location)
         steps = StepBudget(COVER_STEPS)
         held = [one.capability for one in self.held(envelope.sender)]
         for n, one in enumerate(capabilities):
             if not is_covered(held, one, steps):
-                raise _refusal(f"{envelope.sender!r} cannot give what they do not hold", f"{at}[{n}]", "escalation")
+                raise _refusal(
+                    f"{envelope.sender!r} cannot give what they do not hold", f"{location}[{n}]", "escalation"
+                )
         grant = Grant(envelope.id, envelope.sender, recipient, capabilities)
         self._grants[grant.id] = grant
         return [GrantAdded(grant)]
 
-    def _check_grant_count(self, by: str, recipient: str, at: str) -> None:
+    def _check_grant_count(self, by: str, recipient: str, location: str) -> None:
         for count, subject in (
             (sum(grant.by == by for grant in self._grants.values()), f"{by!r} has given"),
             (sum(grant.recipient == recipient for grant in self._grants.values()), f"{recipient!r} holds"),
         ):
             if count >= MAX_GRANTS and by != GATEWAY:
-                raise _refusal(f"{subject} {count} grants, the maximum; revoke some", at, "too_many")
+                raise _refusal(f"{subject} {count} grants, the maximum; revoke some", location, "too_many")
 
-    def _revoke(self, envelope: Envelope) -> list[Change]:
+    def _revoke(self, envelope: Envelope) -> list[RightsChange]:
         request = decode_payload(REVOKE, envelope.payload)
         assert isinstance(request, p.Revoke)
         if request.grant_id is None and not request.capabilities:
@@ -337,7 +339,7 @@ class Ledger:
         steps = StepBudget(COVER_STEPS)
         return all(is_covered(held, one, steps) for one in grant.capabilities)
 
-    def _acknowledge(self, envelope: Envelope) -> list[Change]:
+    def _acknowledge(self, envelope: Envelope) -> list[RightsChange]:
         grant = self._acknowledged_by(envelope)
         if grant is None:
             raise _refusal("it correlates to no current grant of its sender", "correlation_id", "not_found")
@@ -353,7 +355,7 @@ class Ledger:
         named = (self._grants.get(name) for name in envelope.correlation_id)
         return next((grant for grant in named if grant is not None and grant.recipient == envelope.sender), None)
 
-    def _invite(self, envelope: Envelope) -> list[Change]:
+    def _invite(self, envelope: Envelope) -> list[RightsChange]:
         request = decode_payload(INVITE, envelope.payload)
         assert isinstance(request, p.Invite)
         name = request.participant_id
@@ -373,7 +375,7 @@ class Ledger:
         self._configured.setdefault(name, ())
         return [ParticipantInvited(name, envelope.sender, "created"), *changes]
 
-    def _kick(self, envelope: Envelope) -> list[Change]:
+    def _kick(self, envelope: Envelope) -> list[RightsChange]:
         request = decode_payload(KICK, envelope.payload)
         assert isinstance(request, p.Kick)
         name = request.participant_id
@@ -404,7 +406,7 @@ class Ledger:
 
     # --- dependent grants
 
-    def _end_grants_of(self, participant: str, why: str) -> list[Change]:
+    def _end_grants_of(self, participant: str, why: str) -> list[RightsChange]:
         received = [grant for grant in self._grants.values() if grant.recipient == participant]
         return [
             *(self._end_grant(grant, grant.capabilities, why) for grant in received),
@@ -419,13 +421,13 @@ class Ledger:
             del self._grants[grant.id]
         return GrantEnded(grant.id, grant.recipient, capabilities, why)
 
-    def _end_unsupported(self, lost: set[str]) -> list[Change]:
+    def _end_unsupported(self, lost: set[str]) -> list[RightsChange]:
         """End the grants of participants who lost capabilities and no longer hold what they gave.
 
         The same then applies to the recipients of these grants. A grant also ends if it cannot be shown within the
         budget that its giver still holds its capabilities.
         """
-        ended: list[Change] = []
+        ended: list[RightsChange] = []
         steps = StepBudget(SETTLE_STEPS)
         held = {one: [own.capability for own in (*self._for_everyone, *self._configured[one])] for one in self.members}
         for grant in list(self._grants.values()):
@@ -450,10 +452,10 @@ _HANDLERS = {
 }
 
 
-def _read_limited(written: Sequence[p.WrittenCapability], at: str) -> tuple[Capability, ...]:
+def _read_limited(written: Sequence[p.WrittenCapability], location: str) -> tuple[Capability, ...]:
     if len(written) > MAX_CAPABILITIES:
-        raise _refusal(f"at most {MAX_CAPABILITIES} capabilities, not {len(written)}", at, "too_large")
-    return read_capabilities(written, at)
+        raise _refusal(f"at most {MAX_CAPABILITIES} capabilities, not {len(written)}", location, "too_large")
+    return read_capabilities(written, location)
 
 
 def _refusal(message: str, param: str, code: str = "forbidden") -> RequestError:

@@ -24,7 +24,7 @@ _STEP = re.compile(
 )
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One step down. With `deep`, it starts from the value and from everything in it."""
 
     key: str | int | None
@@ -32,7 +32,7 @@ class Step(NamedTuple):
     deep: bool
 
 
-Path: TypeAlias = tuple[Step, ...]
+Path: TypeAlias = tuple[PathStep, ...]
 
 
 class PathSyntaxError(ValueError):
@@ -47,16 +47,16 @@ def parse(source: str) -> Path:
     """
     if not source.startswith("$"):
         raise PathSyntaxError("it does not begin with `$`")
-    at, steps = 1, []
-    while at < len(source):
-        match = _STEP.match(source, at)
+    index, steps = 1, []
+    while index < len(source):
+        match = _STEP.match(source, index)
         if match is None:
             raise PathSyntaxError(
-                f"`{source[at : at + 20]}` is not a step; steps are `.name`, `['name']`, `[0]`, `[*]` and `.*`, all "
-                "with another `.` before them for any depth"
+                f"`{source[index : index + 20]}` is not a step; steps are `.name`, `['name']`, `[0]`, `[*]` and `.*`, "
+                "all with another `.` before them for any depth"
             )
-        steps.append(Step(_key(match), match["deep"] is not None))
-        at = match.end()
+        steps.append(PathStep(_key(match), match["deep"] is not None))
+        index = match.end()
     if len(steps) > MAX_STEPS:
         raise PathSyntaxError(f"it has {len(steps)} steps, at most {MAX_STEPS} are allowed")
     return tuple(steps)

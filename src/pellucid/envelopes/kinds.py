@@ -149,7 +149,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             link="answer",
             label=Label("", "", "words", nested_style="dim"),
         ),
-        EnvelopeKind(CHAT_ACK, p.Status),
+        EnvelopeKind(CHAT_ACK, p.Acknowledgement),
         EnvelopeKind(CHAT_CANCEL, p.Reason),
         EnvelopeKind(
             START,
@@ -250,7 +250,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
         ),
         EnvelopeKind(GRANT, p.Grant, visibility="always", changes_rights=True),
         EnvelopeKind(REVOKE, p.Revoke, visibility="always", changes_rights=True),
-        EnvelopeKind(GRANT_ACK, p.Status, visibility="always", changes_rights=True),
+        EnvelopeKind(GRANT_ACK, p.Acknowledgement, visibility="always", changes_rights=True),
         EnvelopeKind(INVITE, p.Invite, visibility="always", changes_rights=True),
         EnvelopeKind(INVITE_ACK, p.InviteAck, visibility="always"),
         EnvelopeKind(KICK, p.Kick, visibility="always", changes_rights=True),
@@ -352,8 +352,8 @@ def _payload_error(text: str, kind: str) -> EnvelopeError:
     if missing:
         steps.append(missing.group(1))
         what, code = "it is required", "missing"
-    at = ".".join(step for step in steps if step)
-    return EnvelopeError(f"{at}: {what} (in a {kind!r})", code=code, param=at)
+    location = ".".join(step for step in steps if step)
+    return EnvelopeError(f"{location}: {what} (in a {kind!r})", code=code, param=location)
 
 
 # --- words

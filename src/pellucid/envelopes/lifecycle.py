@@ -47,13 +47,13 @@ from . import context, kinds
 from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id
 from .reasoning import (
     ContextPlace,
+    ContextStatus,
     ContextTable,
     EndedContext,
     LifecycleState,
     LifecycleVerdict,
     NameSet,
     ReasoningContext,
-    Status,
 )
 
 Mode: TypeAlias = Literal["strict", "flag", "off"]
@@ -129,7 +129,7 @@ class Lifecycle:
         self,
         envelope: Envelope,
         *,
-        at: int | None = None,
+        time_ms: int | None = None,
         known_ids: Container[str] = (),
         ended_paths: Container[str] = (),
     ) -> LifecycleVerdict:
@@ -137,7 +137,7 @@ class Lifecycle:
 
         Args:
             envelope: The envelope.
-            at: When the gateway received it, in milliseconds since 1970. None: the envelope's own time, which its
+            time_ms: When the gateway received it, in milliseconds since 1970. None: the envelope's own time, which its
                 sender sets.
             known_ids: Which of the ids from `unknown_names` are ids of older envelopes.
             ended_paths: Which of the paths from `unknown_names` are contexts that ended.
@@ -162,15 +162,15 @@ class Lifecycle:
                     return LifecycleVerdict(error=error)
                 flags.append(Flag(error.code or "lifecycle", error.message))
             flags += collect_flags(envelope, checked, self.settings, self.contexts, known_ids)
-        return self._apply(envelope, case, envelope.ts if at is None else at, tuple(flags))
+        return self._apply(envelope, case, envelope.ts if time_ms is None else time_ms, tuple(flags))
 
-    def replay(self, envelope: Envelope, *, at: int | None = None) -> LifecycleVerdict:
+    def replay(self, envelope: Envelope, *, time_ms: int | None = None) -> LifecycleVerdict:
         """Apply an envelope that was accepted before. Nothing is refused or flagged."""
         try:
             case = self._classify(envelope)
         except EnvelopeError:
             return LifecycleVerdict()
-        return self._apply(envelope, case, envelope.ts if at is None else at, ())
+        return self._apply(envelope, case, envelope.ts if time_ms is None else time_ms, ())
 
     def unknown_names(self, envelope: Envelope) -> NameSet:
         """Return the names that only the history knows, for `known_ids` and `ended_paths` of `feed`."""
@@ -238,7 +238,9 @@ class Lifecycle:
 
     # Effects.
 
-    def _apply(self, envelope: Envelope, case: LifecycleCase, at: int, flags: tuple[Flag, ...]) -> LifecycleVerdict:
+    def _apply(
+        self, envelope: Envelope, case: LifecycleCase, time_ms: int, flags: tuple[Flag, ...]
+    ) -> LifecycleVerdict:
         ended: tuple[EndedContext, ...] = ()
         links = self._link(envelope, case)
         owned = case.nearest_started or case.nearest
@@ -246,10 +248,10 @@ class Lifecycle:
             ContextPlace(case.path, "step", owned.owner if owned else envelope.sender) if case.path else ContextPlace()
         )
         if case.opens is not None:
-            self._open(envelope, case.opens, at)
+            self._open(envelope, case.opens, time_ms)
             place = ContextPlace(case.opens, "opens", envelope.sender)
         elif case.move == "imply" and case.path is not None:
-            self.contexts.add(ReasoningContext(path=case.path, owner=envelope.sender, opened=at, active=at))
+            self.contexts.add(ReasoningContext(path=case.path, owner=envelope.sender, opened=time_ms, active=time_ms))
             place = ContextPlace(case.path, "opens", place.owner)
         elif case.move in ("conclude", "cancel") and case.nearest is not None:
             ended = self._end(envelope, case.nearest, case.move)
@@ -261,11 +263,11 @@ class Lifecycle:
                 case.nearest.template, envelope.payload.get("step"), case.nearest.step
             )
         if case.path is not None:
-            self.contexts.touch(case.path, at)
+            self.contexts.touch(case.path, time_ms)
         self.contexts.remember(envelope)
         return LifecycleVerdict(place=place, flags=flags, ended=ended, links=links)
 
-    def _open(self, envelope: Envelope, path: str, at: int) -> None:
+    def _open(self, envelope: Envelope, path: str, time_ms: int) -> None:
         named, template = envelope.payload.get("triggered_by"), envelope.payload.get("template")
         triggers = envelope.correlation_id[:MAX_TRIGGERS]
         if not triggers and isinstance(named, str) and is_id(named):
@@ -277,18 +279,18 @@ class Lifecycle:
                 start=envelope.id,
                 triggers=triggers,
                 template=template if isinstance(template, str) and template in self.settings.templates else None,
-                opened=at,
-                active=at,
+                opened=time_ms,
+                active=time_ms,
             )
         )
 
     def _end(self, envelope: Envelope, record: ReasoningContext, move: Move) -> tuple[EndedContext, ...]:
-        status: Status = "concluded"
+        status: ContextStatus = "concluded"
         if envelope.sender == GATEWAY:
             status = "abandoned"
         elif move == "cancel" or envelope.payload.get("cancelled") is True:
             status = "cancelled"
-        inner_status: Status = "cancelled" if status == "cancelled" else "abandoned"
+        inner_status: ContextStatus = "cancelled" if status == "cancelled" else "abandoned"
         ended = [EndedContext(record.path, status)]
         for other in self.contexts.open_inside(record.path):
             self.contexts.end(other, inner_status, envelope.id, awaits_conclusion=True)

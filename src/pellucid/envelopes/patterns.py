@@ -85,10 +85,10 @@ class Not(msgspec.Struct, frozen=True):
 class OneOf(msgspec.Struct, frozen=True):
     """Allows what one of the options allows."""
 
-    options: tuple[Pattern, ...]
+    options: tuple[ValuePattern, ...]
 
 
-class Key(msgspec.Struct, frozen=True):
+class ExactKey(msgspec.Struct, frozen=True):
     """The value of one key."""
 
     key: str
@@ -114,7 +114,7 @@ class FieldRule(msgspec.Struct, frozen=True):
     """Requires that some value at `where` is allowed by `pattern`."""
 
     where: Location
-    pattern: Pattern
+    pattern: ValuePattern
 
 
 class ObjectPattern(msgspec.Struct, frozen=True):
@@ -125,69 +125,71 @@ class ObjectPattern(msgspec.Struct, frozen=True):
 
 TextPattern: TypeAlias = AnyText | ExactText | RegexText | Not | OneOf
 """A pattern of texts. Its `OneOf` has options of texts only."""
-Pattern: TypeAlias = Scalar | TextPattern | ObjectPattern
-Location: TypeAlias = Key | KeyPattern | AnyDepth | AtPath
+ValuePattern: TypeAlias = Scalar | TextPattern | ObjectPattern
+Location: TypeAlias = ExactKey | KeyPattern | AnyDepth | AtPath
 
 
-def _invalid_capability(at: str, message: str) -> RequestError:
-    return RequestError(f"{at}: {message}", code="invalid_capability", param=at)
+def _invalid_capability(location: str, message: str) -> RequestError:
+    return RequestError(f"{location}: {message}", code="invalid_capability", param=location)
 
 
 # --- reading
 
 
-def read_pattern(written: Any, at: str) -> Pattern:
+def read_pattern(written: Any, location: str) -> ValuePattern:
     """Read a pattern.
 
     Args:
         written: The pattern, as a JSON value.
-        at: Where it stands, for errors.
+        location: Where it stands, for errors.
 
     Raises:
         RequestError: If it is not valid.
     """
-    return _read_value(written, at, 0, [MAX_ENTRIES])
+    return _read_value(written, location, 0, [MAX_ENTRIES])
 
 
-def _read_value(written: Any, at: str, depth: int, remaining_values: list[int]) -> Pattern:
+def _read_value(written: Any, location: str, depth: int, remaining_values: list[int]) -> ValuePattern:
     remaining_values[0] -= 1
     if remaining_values[0] < 0:
-        raise _invalid_capability(at, f"a pattern holds at most {MAX_ENTRIES} values")
+        raise _invalid_capability(location, f"a pattern holds at most {MAX_ENTRIES} values")
     if depth > MAX_DEPTH:
-        raise _invalid_capability(at, f"a pattern is nested at most {MAX_DEPTH} deep")
+        raise _invalid_capability(location, f"a pattern is nested at most {MAX_DEPTH} deep")
     if written is None or isinstance(written, bool | int | float):
         return Scalar(written, type(written))
     if isinstance(written, str):
-        return read_text_pattern(written, at)
+        return read_text_pattern(written, location)
     if isinstance(written, list | tuple):
         return OneOf(
-            tuple(_read_value(entry, f"{at}[{n}]", depth + 1, remaining_values) for n, entry in enumerate(written))
+            tuple(
+                _read_value(entry, f"{location}[{n}]", depth + 1, remaining_values) for n, entry in enumerate(written)
+            )
         )
     if isinstance(written, dict):
         return ObjectPattern(
-            tuple(_read_rule(key, entry, at, depth, remaining_values) for key, entry in written.items())
+            tuple(_read_rule(key, entry, location, depth, remaining_values) for key, entry in written.items())
         )
-    raise _invalid_capability(at, f"a pattern is a JSON value, not {type(written).__name__}")
+    raise _invalid_capability(location, f"a pattern is a JSON value, not {type(written).__name__}")
 
 
-def _read_rule(key: Any, written: Any, at: str, depth: int, remaining_values: list[int]) -> FieldRule:
+def _read_rule(key: Any, written: Any, location: str, depth: int, remaining_values: list[int]) -> FieldRule:
     if not isinstance(key, str) or len(key) > MAX_LENGTH:
-        raise _invalid_capability(at, f"a key is a string of at most {MAX_LENGTH} characters")
-    pattern = _read_value(written, f"{at}.{key}", depth + 1, remaining_values)
+        raise _invalid_capability(location, f"a key is a string of at most {MAX_LENGTH} characters")
+    pattern = _read_value(written, f"{location}.{key}", depth + 1, remaining_values)
     if key == "**":
         return FieldRule(AnyDepth(), pattern)
     if key.startswith("$"):
         try:
             path = jsonpath.parse(key)
         except jsonpath.PathSyntaxError as error:
-            raise _invalid_capability(f"{at}.{key}", f"it is not a supported JSONPath: {error}") from None
+            raise _invalid_capability(f"{location}.{key}", f"it is not a supported JSONPath: {error}") from None
         return _path_rule(path, pattern)
     if is_glob(key):
-        return FieldRule(KeyPattern(_read_regex_text(key, False, f"{at}.{key}")), pattern)
-    return FieldRule(Key(key), pattern)
+        return FieldRule(KeyPattern(_read_regex_text(key, False, f"{location}.{key}")), pattern)
+    return FieldRule(ExactKey(key), pattern)
 
 
-def _path_rule(path: jsonpath.Path, pattern: Pattern) -> FieldRule:
+def _path_rule(path: jsonpath.Path, pattern: ValuePattern) -> FieldRule:
     """Return the rule of a JSONPath.
 
     A path of plain names becomes nested objects, so that it can be compared with them.
@@ -195,26 +197,26 @@ def _path_rule(path: jsonpath.Path, pattern: Pattern) -> FieldRule:
     names = [step.key for step in path if isinstance(step.key, str) and not step.deep]
     if not names or len(names) < len(path):
         return FieldRule(AtPath(path), pattern)
-    rule = FieldRule(Key(names[-1]), pattern)
+    rule = FieldRule(ExactKey(names[-1]), pattern)
     for name in reversed(names[:-1]):
-        rule = FieldRule(Key(name), ObjectPattern((rule,)))
+        rule = FieldRule(ExactKey(name), ObjectPattern((rule,)))
     return rule
 
 
-def read_text_pattern(written: str, at: str, *, loose: bool = False) -> TextPattern:
+def read_text_pattern(written: str, location: str, *, loose: bool = False) -> TextPattern:
     """Read a pattern that is a string.
 
     Raises:
         RequestError: If it is not valid.
     """
     if len(written) > MAX_LENGTH:
-        raise _invalid_capability(at, f"a pattern is at most {MAX_LENGTH} characters long, not {len(written)}")
+        raise _invalid_capability(location, f"a pattern is at most {MAX_LENGTH} characters long, not {len(written)}")
     if written.startswith("!"):
         if written == "!":
-            raise _invalid_capability(at, "'!' must be followed by what is not allowed")
-        return Not(read_text_pattern(written[1:], at, loose=not loose))
+            raise _invalid_capability(location, "'!' must be followed by what is not allowed")
+        return Not(read_text_pattern(written[1:], location, loose=not loose))
     if loose or is_glob(written) or is_regex(written):
-        return _read_regex_text(written, loose, at)
+        return _read_regex_text(written, loose, location)
     return ExactText(written)
 
 
@@ -226,15 +228,15 @@ def is_regex(written: str) -> bool:
     return len(written) > 2 and written.startswith("/") and written.endswith("/")
 
 
-def _read_regex_text(written: str, loose: bool, at: str) -> RegexText:
+def _read_regex_text(written: str, loose: bool, location: str) -> RegexText:
     try:
         return _compile_text(written, loose)
     except RegexError as error:
         raise _invalid_capability(
-            at, f"{written!r} is not a regular expression that can be decided in time: {error}"
+            location, f"{written!r} is not a regular expression that can be decided in time: {error}"
         ) from None
     except GlobSyntaxError as error:
-        raise _invalid_capability(at, f"{written!r} is not a valid glob: {error}") from None
+        raise _invalid_capability(location, f"{written!r} is not a valid glob: {error}") from None
 
 
 @lru_cache(maxsize=256)
@@ -247,7 +249,7 @@ def _compile_text(written: str, loose: bool) -> RegexText:
 # --- allowing
 
 
-def allows(pattern: Pattern, value: Any, steps: StepBudget) -> bool:
+def allows(pattern: ValuePattern, value: Any, steps: StepBudget) -> bool:
     """Check whether the pattern allows the JSON value.
 
     Raises:
@@ -278,7 +280,7 @@ def allows(pattern: Pattern, value: Any, steps: StepBudget) -> bool:
 
 def _values_at(where: Location, value: dict[str, Any], steps: StepBudget) -> Iterator[Any]:
     match where:
-        case Key(key):
+        case ExactKey(key):
             if key in value:
                 yield value[key]
         case KeyPattern(texts):
@@ -292,7 +294,7 @@ def _values_at(where: Location, value: dict[str, Any], steps: StepBudget) -> Ite
 # --- covering
 
 
-def covers(wide: Pattern, narrow: Pattern, steps: StepBudget) -> bool:
+def covers(wide: ValuePattern, narrow: ValuePattern, steps: StepBudget) -> bool:
     """Check whether `wide` allows everything that `narrow` allows.
 
     Returns:
@@ -323,7 +325,7 @@ def covers(wide: Pattern, narrow: Pattern, steps: StepBudget) -> bool:
     return False
 
 
-def _disjoint(one: Pattern, other: Pattern) -> bool:
+def _disjoint(one: ValuePattern, other: ValuePattern) -> bool:
     """Check whether no text matches both patterns.
 
     Decides only globs of which neither prefix begins with the other's; False for all others.
@@ -343,19 +345,19 @@ def _implies(rule: FieldRule, narrow: ObjectPattern, steps: StepBudget) -> bool:
     )
 
 
-def _covers_location(wide: Key | KeyPattern | AtPath, narrow: Location, steps: StepBudget) -> bool:
+def _covers_location(wide: ExactKey | KeyPattern | AtPath, narrow: Location, steps: StepBudget) -> bool:
     """Check whether every value at `narrow` is also at `wide`."""
     match wide, narrow:
-        case KeyPattern(texts), Key(key):
+        case KeyPattern(texts), ExactKey(key):
             return texts.regex.matches(key, steps)
         case KeyPattern(texts), KeyPattern(inner):
             return covers(texts, inner, steps)
-        case (Key(), Key()) | (AtPath(), AtPath()):
+        case (ExactKey(), ExactKey()) | (AtPath(), AtPath()):
             return wide == narrow
     return False
 
 
-def _contains(pattern: Pattern, narrow: Pattern, steps: StepBudget) -> bool:
+def _contains(pattern: ValuePattern, narrow: ValuePattern, steps: StepBudget) -> bool:
     """Check whether every value that `narrow` allows is, or contains, a value that the pattern allows."""
     if covers(pattern, narrow, steps):
         return True

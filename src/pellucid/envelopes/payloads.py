@@ -35,7 +35,7 @@ class Uncertainty(msgspec.Struct, frozen=True):
             raise ValueError("`low` must not be more than `high`")
 
 
-class Metadata(Payload, frozen=True):
+class ReasoningMetadata(Payload, frozen=True):
     """`metadata` of an envelope of reasoning."""
 
     approach: str | None = None
@@ -47,19 +47,19 @@ class Metadata(Payload, frozen=True):
     """Ids of the thoughts that this one summarises."""
 
 
-class Step(Payload, frozen=True):
+class ReasoningStep(Payload, frozen=True):
     """Payload of any envelope in a context of reasoning."""
 
     message: str | None = None
     content: str | None = None
     confidence: Probability | None = None
     uncertainty: Uncertainty | None = None
-    metadata: Metadata | None = None
+    metadata: ReasoningMetadata | None = None
     step: str | None = None
     """Name of the step of the context's template."""
 
 
-class Start(Step, frozen=True):
+class Start(ReasoningStep, frozen=True):
     """Payload of `reasoning/start`."""
 
     goal: str | None = None
@@ -70,19 +70,19 @@ class Start(Step, frozen=True):
     template: str | None = None
 
 
-class Thought(Step, frozen=True):
+class Thought(ReasoningStep, frozen=True):
     """Payload of `reasoning/thought`."""
 
     reasoning: str | None = None
 
 
-class Question(Step, frozen=True):
+class Question(ReasoningStep, frozen=True):
     """Payload of `reasoning/question`."""
 
     questions: TextOrTexts | None = None
 
 
-class Observation(Step, frozen=True):
+class Observation(ReasoningStep, frozen=True):
     """Payload of `reasoning/observation`."""
 
     severity: str | None = None
@@ -90,14 +90,14 @@ class Observation(Step, frozen=True):
     details: Any = None
 
 
-class Hypothesis(Step, frozen=True):
+class Hypothesis(ReasoningStep, frozen=True):
     """Payload of `reasoning/hypothesis`."""
 
     hypothesis: str | None = None
     evidence: Any = None
 
 
-class Conclusion(Step, frozen=True):
+class Conclusion(ReasoningStep, frozen=True):
     """Payload of `reasoning/conclusion`."""
 
     decision: str | None = None
@@ -122,7 +122,7 @@ class Chat(Payload, frozen=True):
     format: str | None = None
 
 
-class Status(Payload, frozen=True):
+class Acknowledgement(Payload, frozen=True):
     """Payload of acknowledgements."""
 
     status: str | None = None

@@ -18,7 +18,7 @@ from ..errors import ErrorInfo
 from . import context
 from .envelope import Envelope, Flag
 
-Status: TypeAlias = Literal["open", "concluded", "cancelled", "abandoned"]
+ContextStatus: TypeAlias = Literal["open", "concluded", "cancelled", "abandoned"]
 
 
 class ReasoningContext(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -29,7 +29,7 @@ class ReasoningContext(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Who started it. For an implicit context, who wrote in it first."""
     start: str | None = None
     """Id of its start. None: it is implicit, no start opened it."""
-    status: Status = "open"
+    status: ContextStatus = "open"
     triggers: tuple[str, ...] = ()
     """Ids of the envelopes for which it was started, from its start."""
     opened: int
@@ -145,16 +145,16 @@ class ContextTable:
             self.state.open[new.path] = new
             self._index(new)
 
-    def touch(self, path: str, at: int) -> None:
+    def touch(self, path: str, time_ms: int) -> None:
         """Record activity in `path` at the time `at` (milliseconds since 1970)."""
         for key in (path, *context.ancestors(path)):
             if (record := self.state.open.get(key)) is not None:
-                record.active = max(record.active, at)
+                record.active = max(record.active, time_ms)
             elif (record := self.state.implicit.pop(key, None)) is not None:
-                record.active = max(record.active, at)
+                record.active = max(record.active, time_ms)
                 self.state.implicit[key] = record
 
-    def end(self, record: ReasoningContext, status: Status, by: str, *, awaits_conclusion: bool) -> None:
+    def end(self, record: ReasoningContext, status: ContextStatus, by: str, *, awaits_conclusion: bool) -> None:
         """Move a context to the ended ones.
 
         Args:
@@ -242,7 +242,7 @@ class EndedContext(msgspec.Struct, frozen=True):
     """A context that ended, with its final status."""
 
     path: str
-    status: Status
+    status: ContextStatus
 
 
 class LifecycleVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -70,7 +70,7 @@ DIALECTS: Mapping[DialectName, Dialect] = {
 DEFAULT_DIALECT: DialectName = "mew/v0.4"
 
 
-def parse_dialect(name: str, at: str = "protocol") -> DialectName:
+def parse_dialect(name: str, location: str = "protocol") -> DialectName:
     """Return the dialect that a protocol, a subprotocol or a query names.
 
     Raises:
@@ -81,7 +81,9 @@ def parse_dialect(name: str, at: str = "protocol") -> DialectName:
             return row.name
     quoted = name[:_MAX_QUOTED]
     raise EnvelopeError(
-        f"{at}: {quoted!r} is not supported; {did_you_mean(quoted, DIALECTS)}", code="unknown_protocol", param=at
+        f"{location}: {quoted!r} is not supported; {did_you_mean(quoted, DIALECTS)}",
+        code="unknown_protocol",
+        param=location,
     )
 
 

@@ -17,7 +17,7 @@ from . import context, kinds
 from .envelope import Envelope
 from .lifecycle import Lifecycle, LifecycleSettings
 from .mcp import tool_of
-from .reasoning import ContextPlace, ReasoningContext, Status
+from .reasoning import ContextPlace, ContextStatus, ReasoningContext
 
 IsVisible: TypeAlias = Callable[[Envelope, ContextPlace], bool]
 """Whether the viewer may see an envelope at its place (see `visibility.is_shown`)."""
@@ -37,7 +37,7 @@ class Tree(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     path: str
     owner: str
-    status: Status = "open"
+    status: ContextStatus = "open"
     start: Envelope | None = None
     """None: the context is implicit, or its start is not in the list."""
     triggers: tuple[str, ...] = ()
@@ -149,8 +149,8 @@ class _TreeBuilder:
         return tree
 
     def _nearest(self, path: str) -> Tree | None:
-        at = self._by_path
-        return next((at[above] for above in (path, *context.ancestors(path)) if above in at), None)
+        trees = self._by_path
+        return next((trees[one] for one in (path, *context.ancestors(path)) if one in trees), None)
 
 
 def _prune(tree: Tree) -> bool:

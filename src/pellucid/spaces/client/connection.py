@@ -41,7 +41,7 @@ from ...errors import PellucidError
 from ...telemetry import error_location, log
 from .errors import Kicked, SpaceClosed
 from .outbox import Outbox
-from .remote import Address, SpaceReader, error_from_response
+from .remote import SpaceAddress, SpaceReader, error_from_response
 from .subscribers import Subscribers
 
 
@@ -121,7 +121,7 @@ class ConnectionLost(Exception):
 
 
 async def connect_socket(
-    address: Address, token: str, *, view: SpaceView, resume: ResumePoint, max_frame: int
+    address: SpaceAddress, token: str, *, view: SpaceView, resume: ResumePoint, max_frame: int
 ) -> ClientConnection:
     """Open the WebSocket of a space.
 
@@ -148,7 +148,7 @@ async def connect_socket(
         raise ConnectionLost(f"no answer ({type(error).__name__})") from None
 
 
-def _handshake_error(address: Address, error: InvalidStatus) -> Exception:
+def _handshake_error(address: SpaceAddress, error: InvalidStatus) -> Exception:
     status = error.response.status_code
     info = error_from_response(status, bytes(error.response.body or b""))
     if status >= 500 or status in _TRANSIENT_STATUSES:
@@ -228,7 +228,7 @@ class ParticipantConnection:
 
     def __init__(
         self,
-        address: Address,
+        address: SpaceAddress,
         token: str,
         *,
         view: SpaceView,

@@ -24,7 +24,7 @@ _PLAIN_SCHEMES, _SECURE_SCHEMES = ("ws", "http"), ("wss", "https")
 _PATH = re.compile(r"(?P<before>.*?)(?:/spaces/(?P<name>[^/]+)(?:/ws)?|/ws)?/?")
 
 
-class Address(NamedTuple):
+class SpaceAddress(NamedTuple):
     """One space of one gateway. `host` begins with `//` and includes any path before the gateway's own paths."""
 
     space: str
@@ -47,7 +47,7 @@ class Address(NamedTuple):
         return f"{scheme}:{self.host}/spaces/{quote(self.space, safe='')}{path}{_query(query)}"
 
 
-def parse_address(url: str, space: str | None = None) -> Address:
+def parse_address(url: str, space: str | None = None) -> SpaceAddress:
     """Parse the URL of a space.
 
     Args:
@@ -76,7 +76,7 @@ def parse_address(url: str, space: str | None = None) -> Address:
             code="invalid_url",
             param="url",
         )
-    return Address(name, f"//{parts.netloc}{prefix}", parts.scheme in _SECURE_SCHEMES)
+    return SpaceAddress(name, f"//{parts.netloc}{prefix}", parts.scheme in _SECURE_SCHEMES)
 
 
 def _query(values: Mapping[str, str | int | float | bool | None]) -> str:
@@ -112,7 +112,7 @@ class RemotePage(msgspec.Struct, frozen=True):
 class SpaceReader:
     """The history of a space over HTTP. Used directly, or as `async with`, which closes its connections."""
 
-    def __init__(self, address: Address, token: str, *, patience: float = 60.0) -> None:
+    def __init__(self, address: SpaceAddress, token: str, *, patience: float = 60.0) -> None:
         """Create a reader.
 
         Args:
@@ -261,7 +261,7 @@ def _decode(data: bytes) -> Any:
         return None
 
 
-def _unreachable(address: Address, error: BaseException) -> PellucidError:
+def _unreachable(address: SpaceAddress, error: BaseException) -> PellucidError:
     message = f"no answer from {address.http()} ({type(error).__name__})"
     return PellucidError(ErrorInfo("unavailable", message, code="unreachable"))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ...envelopes import Envelope, context, kinds, tool_of
-from ...envelopes.reasoning import NameSet, Status
+from ...envelopes.reasoning import ContextStatus, NameSet
 from ...envelopes.tree import Tree, shape
 from .context_tree import RawContext, all_envelopes, build_visible_trees, iter_trees, load_context
 from .dialogue import excerpt
@@ -38,7 +38,7 @@ class ContextLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Number of the envelope that opened it, which is its position in the list."""
     owner: str = ""
     """Empty: the viewer sees nothing by its owner in it."""
-    status: Status
+    status: ContextStatus
     started: int
     ended: int | None = None
     """None: it has not ended, or its end is not visible."""
@@ -62,7 +62,7 @@ class _TreeStatus(NamedTuple):
 
     path: str
     owner: str
-    status: Status
+    status: ContextStatus
 
 
 class Contexts(msgspec.Struct, frozen=True):

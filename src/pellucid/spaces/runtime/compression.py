@@ -91,10 +91,10 @@ class ThoughtCompression:
             if not summary or not thoughts:
                 return
 
-            def make(state: SpaceState, at: int) -> Envelope | None:
+            def make(state: SpaceState, time_ms: int) -> Envelope | None:
                 if not state.is_open(path):
                     return None
                 payload = {"message": summary, "metadata": {"compresses": [one.id for one in thoughts]}}
-                return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=THOUGHT, context=path, payload=payload)
+                return Envelope(id=new_id(), ts=time_ms, sender=GATEWAY, kind=THOUGHT, context=path, payload=payload)
 
             await self._append(make)

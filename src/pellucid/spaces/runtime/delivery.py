@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, DialectName, Present, close_codes, gateway_messages
-from ...envelopes.grants import Change, GrantAdded, GrantEnded, ParticipantKicked
+from ...envelopes.grants import GrantAdded, GrantEnded, ParticipantKicked, RightsChange
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
 from ...envelopes.visibility import SpaceView, SpaceViewer, is_shown
 from ...errors import PellucidError
@@ -240,7 +240,7 @@ class Effects(NamedTuple):
     configuration_changed: bool
 
 
-def effects_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> Effects:
+def effects_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[RightsChange, ...]]) -> Effects:
     """Return the effects of a commit.
 
     Args:

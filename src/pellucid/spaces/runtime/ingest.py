@@ -2,7 +2,7 @@
 
 How much one participant may send, for each family of kinds, in messages and in bytes:
 
-    limiter = RateLimiter(limits)
+    limiter = FloodLimiter(limits)
     limiter.take("reasoning", size, now)      # raises RateLimited, with `retry_after`
 
 Each limit is a bucket that holds `burst` and refills by `per_second`. A refused message takes nothing from it. The
@@ -34,7 +34,7 @@ QUIET_SECONDS = 2.0
 """Seconds without a refusal after which a participant no longer counts as over the limit."""
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket."""
 
     __slots__ = ("_at", "_available", "_rate")
@@ -75,15 +75,15 @@ class RateLimited(PellucidError):
         self.is_persistent = is_persistent
 
 
-class RateLimiter:
+class FloodLimiter:
     """The limits of one participant."""
 
     __slots__ = ("_limits", "_messages", "_over_limit_since", "_over_limit_until", "_volume", "last_used")
 
     def __init__(self, limits: FloodLimits) -> None:
         self._limits = limits
-        self._messages = {family: Bucket(getattr(limits, family)) for family in (*FAMILIES, OTHER)}
-        self._volume = {family: Bucket(limits.bytes) for family in (*FAMILIES, OTHER)}
+        self._messages = {family: TokenBucket(getattr(limits, family)) for family in (*FAMILIES, OTHER)}
+        self._volume = {family: TokenBucket(limits.bytes) for family in (*FAMILIES, OTHER)}
         self._over_limit_since = self._over_limit_until = -QUIET_SECONDS
         """When the participant first exceeded its limit, and when it last did."""
         self.last_used = 0.0
@@ -124,13 +124,13 @@ class RateLimiter:
         )
 
 
-class RateLimiters:
+class FloodLimiters:
     """The limiters of a space. Those of silent participants are dropped, because their buckets are full again."""
 
     MAX_LIMITERS = 1_000
 
     def __init__(self, limits: FloodLimits) -> None:
-        self._by_participant: dict[str, RateLimiter] = {}
+        self._by_participant: dict[str, FloodLimiter] = {}
         self._limits = limits
 
     def set_limits(self, limits: FloodLimits) -> None:
@@ -139,13 +139,13 @@ class RateLimiters:
             self._limits = limits
             self._by_participant.clear()
 
-    def get(self, participant: str, now: float) -> RateLimiter:
+    def get(self, participant: str, now: float) -> FloodLimiter:
         """Return the limiter of a participant."""
         limiter = self._by_participant.get(participant)
         if limiter is None:
             if len(self._by_participant) >= self.MAX_LIMITERS:
                 self._drop_silent(now)
-            limiter = self._by_participant[participant] = RateLimiter(self._limits)
+            limiter = self._by_participant[participant] = FloodLimiter(self._limits)
         return limiter
 
     def _drop_silent(self, now: float) -> None:
@@ -171,7 +171,7 @@ class Ingest:
     def __init__(self, configuration: Configuration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
         self._clock = clock
-        self._limiters = RateLimiters(configuration.settings.limits)
+        self._limiters = FloodLimiters(configuration.settings.limits)
 
     def reload_limits(self) -> None:
         """Apply the limits of the current settings."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...envelopes import GATEWAY, Envelope
-from ...envelopes.grants import Change
+from ...envelopes.grants import RightsChange
 from ...envelopes.kinds import CONFIGURED
 from ...errors import PellucidError
 from ...storage import SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant, StoredSpace
@@ -59,7 +59,7 @@ class LiveState:
         else:
             self._since_base += stored
 
-    def apply_remote(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
+    def apply_remote(self, stored: Sequence[StoredEnvelope]) -> list[tuple[RightsChange, ...]]:
         """Apply envelopes that another replica stored.
 
         Returns:
@@ -195,6 +195,6 @@ class Configuration:
             templates={name: tuple(steps) for name, steps in self.settings.templates.items()},
         )
 
-    def to_envelope(self, payload: dict[str, Any], at: int) -> Envelope:
+    def to_envelope(self, payload: dict[str, Any], time_ms: int) -> Envelope:
         """Build the envelope that brings a change of the configuration into the log."""
-        return Envelope(id=new_id(), ts=at, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=payload)
+        return Envelope(id=new_id(), ts=time_ms, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=payload)

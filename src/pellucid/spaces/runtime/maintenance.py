@@ -154,9 +154,9 @@ class Maintenance:
 
 
 def _cancel(path: str, reason: str) -> EnvelopeFactory:
-    def make(state: SpaceState, at: int) -> Envelope | None:
-        if not any(due == path for due, _ in state.due(at)):
+    def make(state: SpaceState, time_ms: int) -> Envelope | None:
+        if not any(due == path for due, _ in state.due(time_ms)):
             return None
-        return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=CANCEL, context=path, payload={"reason": reason})
+        return Envelope(id=new_id(), ts=time_ms, sender=GATEWAY, kind=CANCEL, context=path, payload={"reason": reason})
 
     return make

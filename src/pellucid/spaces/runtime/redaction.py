@@ -50,7 +50,7 @@ class PatternRedactor:
         self._rules = tuple(rules)
 
     @classmethod
-    def from_rules(cls, written: Iterable[Redact], at: str = "redact") -> PatternRedactor:
+    def from_rules(cls, written: Iterable[Redact], location: str = "redact") -> PatternRedactor:
         """Compile rules.
 
         Raises:
@@ -58,7 +58,7 @@ class PatternRedactor:
         """
         rules: list[tuple[str, PatternFinder]] = []
         for index, rule in enumerate(written):
-            where = f"{at}[{index}]"
+            where = f"{location}[{index}]"
             if not rule.name or not rule.name.isprintable() or "]" in rule.name:
                 raise _invalid_pattern(f"{where}.name", "a rule has a name, without `]`")
             try:
@@ -146,5 +146,5 @@ class PatternFinder:
         return spans
 
 
-def _invalid_pattern(at: str, message: str) -> RequestError:
-    return RequestError(f"{at}: {message}", code="invalid_pattern", param=at)
+def _invalid_pattern(location: str, message: str) -> RequestError:
+    return RequestError(f"{location}: {message}", code="invalid_pattern", param=location)

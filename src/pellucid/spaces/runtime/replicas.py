@@ -115,11 +115,11 @@ class PresenceTracker:
     def make_join(self, participant: str) -> EnvelopeFactory:
         """Return the factory of a join, which builds nothing if the participant is present already."""
 
-        def make(state: SpaceState, at: int) -> Envelope | None:
+        def make(state: SpaceState, time_ms: int) -> Envelope | None:
             if participant in state.present_since or not state.ledger.is_member(participant):
                 return None
             return gateway_messages.presence(
-                new_id(), at, "join", Present(participant, state.capabilities(participant))
+                new_id(), time_ms, "join", Present(participant, state.capabilities(participant))
             )
 
         return make
@@ -127,10 +127,10 @@ class PresenceTracker:
     def make_leave(self, participant: str) -> EnvelopeFactory:
         """Return the factory of a leave, which builds nothing if the participant is present here or absent already."""
 
-        def make(state: SpaceState, at: int) -> Envelope | None:
+        def make(state: SpaceState, time_ms: int) -> Envelope | None:
             if participant not in state.present_since or self.is_local(participant):
                 return None
-            return gateway_messages.presence(new_id(), at, "leave", Present(participant))
+            return gateway_messages.presence(new_id(), time_ms, "leave", Present(participant))
 
         return make
 

@@ -25,7 +25,7 @@ from ...envelopes.kinds import HEARTBEAT
 from ...envelopes.visibility import SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from .ids import new_id
-from .ingest import Bucket, RateLimited
+from .ingest import RateLimited, TokenBucket
 from .settings import SpaceSettings
 from .writer import WriteRequest, WriteResult
 
@@ -176,7 +176,7 @@ class Session:
         self._space = space
         self._pending_count = 0
         self._capacity: asyncio.Future[None] | None = None
-        self._error_bucket = Bucket(space.settings.limits.errors)
+        self._error_bucket = TokenBucket(space.settings.limits.errors)
         self._unreported_errors = 0
         self._error_timer: asyncio.TimerHandle | None = None
         self._refusal_count = 0

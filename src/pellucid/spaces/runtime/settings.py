@@ -121,12 +121,12 @@ hundred envelopes, so it has to be small.
 """
 
 
-def read_settings(written: Mapping[str, Any] | bytes, at: str = "settings") -> SpaceSettings:
+def read_settings(written: Mapping[str, Any] | bytes, location: str = "settings") -> SpaceSettings:
     """Read settings.
 
     Args:
         written: The settings as a mapping, or as JSON.
-        at: Where they stand, for errors.
+        location: Where they stand, for errors.
 
     Raises:
         RequestError: If a value is not valid.
@@ -137,41 +137,47 @@ def read_settings(written: Mapping[str, Any] | bytes, at: str = "settings") -> S
         else:
             settings = msgspec.convert(dict(written), SpaceSettings)
     except msgspec.ValidationError as error:
-        raise _to_request_error(str(error), at) from None
+        raise _to_request_error(str(error), location) from None
     if settings.idle_seconds == inf:
         settings = replace(settings, idle_seconds=None)
-    check_settings(settings, at)
+    check_settings(settings, location)
     return settings
 
 
-def check_settings(settings: SpaceSettings, at: str = "settings") -> None:
+def check_settings(settings: SpaceSettings, location: str = "settings") -> None:
     """Check what types do not express.
 
     Raises:
         RequestError: If a value is not valid.
     """
-    read_capabilities(settings.always, f"{at}.always")
-    PatternRedactor.from_rules(settings.redact, f"{at}.redact")
+    read_capabilities(settings.always, f"{location}.always")
+    PatternRedactor.from_rules(settings.redact, f"{location}.redact")
     for name, steps in settings.templates.items():
         if not steps or len(set(steps)) < len(steps):
-            raise _invalid_settings(f"{at}.templates.{name}", "a template has at least one step, and each name once")
+            raise _invalid_settings(
+                f"{location}.templates.{name}", "a template has at least one step, and each name once"
+            )
     for name, number in (("idle_seconds", settings.idle_seconds), ("grace_seconds", settings.grace_seconds)):
         never = name == "idle_seconds" and number in (None, inf)
         if not never and not (number is not None and 0 <= number < 1e9):
-            raise _invalid_settings(f"{at}.{name}", f"it must be a number of seconds, from 0{_OR_NEVER.get(name, '')}")
+            raise _invalid_settings(
+                f"{location}.{name}", f"it must be a number of seconds, from 0{_OR_NEVER.get(name, '')}"
+            )
     limits = settings.limits
     for name in ("reasoning", "chat", "mcp", "other", "bytes", "errors"):
         rate: Rate = getattr(limits, name)
         if not (rate.per_second > 0 and rate.burst >= 1):
-            raise _invalid_settings(f"{at}.limits.{name}", "`per_second` must be more than 0, and `burst` 1 or more")
+            raise _invalid_settings(
+                f"{location}.limits.{name}", "`per_second` must be more than 0, and `burst` 1 or more"
+            )
     for name in ("frame_bytes", "open_contexts", "outlet_bytes", "seats"):
         if getattr(limits, name) < 1:
-            raise _invalid_settings(f"{at}.limits.{name}", "it must be 1 or more")
+            raise _invalid_settings(f"{location}.limits.{name}", "it must be 1 or more")
     if settings.compress is not None and settings.compress.after < 2:
-        raise _invalid_settings(f"{at}.compress.after", "it must be 2 or more")
+        raise _invalid_settings(f"{location}.compress.after", "it must be 2 or more")
 
 
-def check_name(name: str, at: str = "name") -> str:
+def check_name(name: str, location: str = "name") -> str:
     """Return the name of a space if it is valid.
 
     Raises:
@@ -180,7 +186,7 @@ def check_name(name: str, at: str = "name") -> str:
     if len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name):
         return name
     raise _invalid_settings(
-        at,
+        location,
         f"a space's name is 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' and '.'; it begins with a letter or digit",
     )
 
@@ -191,9 +197,9 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
-def _to_request_error(text: str, at: str) -> RequestError:
+def _to_request_error(text: str, location: str) -> RequestError:
     what, place = describe_validation_error(text)
-    where = f"{at}.{place}" if place else at
+    where = f"{location}.{place}" if place else location
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown.group(1)
         return _invalid_settings(
@@ -206,5 +212,5 @@ def _to_request_error(text: str, at: str) -> RequestError:
     return _invalid_settings(where, what)
 
 
-def _invalid_settings(at: str, message: str) -> RequestError:
-    return RequestError(f"{at}: {message}", code="invalid_settings", param=at)
+def _invalid_settings(location: str, message: str) -> RequestError:
+    return RequestError(f"{location}: {message}", code="invalid_settings", param=location)

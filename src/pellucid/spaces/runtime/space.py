@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ...envelopes import DialectName, Envelope, Present, close_codes
-from ...envelopes.grants import Change
+from ...envelopes.grants import RightsChange
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
@@ -171,7 +171,7 @@ class Space:
         Raises:
             StoreError: If the store fails.
         """
-        await self.append_as_gateway(lambda state, at: None, catch_up=True)
+        await self.append_as_gateway(lambda state, time_ms: None, catch_up=True)
 
     # --- sessions
 
@@ -333,7 +333,7 @@ class Space:
 
     # --- calls of the writer
 
-    def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
+    def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[RightsChange, ...]]) -> None:
         """Deliver a commit, as soon as it is stored."""
         effects = effects_of(stored, changes)
         for participant in effects.left:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from ...envelopes import GATEWAY, Envelope, kinds
 from ...envelopes.capability import read_capabilities
 from ...envelopes.envelope import Flag
-from ...envelopes.grants import Change, Ledger, LedgerState
+from ...envelopes.grants import Ledger, LedgerState, RightsChange
 from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import Lifecycle, LifecycleSettings
 from ...envelopes.proposals import Proposal, Proposals
@@ -134,11 +134,11 @@ class StateDump(msgspec.Struct, omit_defaults=True):
     away: dict[str, int]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Judgement(msgspec.Struct, frozen=True):
     """The result for an envelope: `stored` if it was accepted, `error` if not."""
 
     stored: StoredEnvelope | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RightsChange, ...] = ()
     error: ErrorInfo | None = None
 
 
@@ -175,33 +175,35 @@ class SpaceState:
 
     # --- judging
 
-    def judge(self, envelope: Envelope, at: int, known: NameSet = NO_NAMES, redacted: tuple[str, ...] = ()) -> Outcome:
+    def judge(
+        self, envelope: Envelope, time_ms: int, known: NameSet = NO_NAMES, redacted: tuple[str, ...] = ()
+    ) -> Judgement:
         """Judge the next envelope. An accepted one gets the next number.
 
         Args:
             envelope: The envelope.
-            at: The time, in milliseconds since 1970.
+            time_ms: The time, in milliseconds since 1970.
             known: Which ids and paths the history knows, of those that `Lifecycle.unknown_names` gave.
             redacted: Names of the patterns that matched something in it.
         """
-        at = max(at, self.latest_at_ms)
+        time_ms = max(time_ms, self.latest_at_ms)
         envelope = replace(envelope, seq=self.head + 1)
         if (error := self.proposals.refusal(envelope)) is not None:
-            return Outcome(error=error)
+            return Judgement(error=error)
         ledger_before = self.ledger.dump() if kinds.kind_of(envelope.kind).changes_rights else None
         ruling = self.ledger.feed(envelope)
         if ruling.refusal is not None:
-            return Outcome(error=ruling.refusal)
+            return Judgement(error=ruling.refusal)
         unknown = unknown_targets(envelope, self.ledger)
         if unknown and len(unknown) == len(envelope.to):
-            return Outcome(error=target_not_found(unknown, self.ledger.members))
-        verdict = self.lifecycle.feed(envelope, at=at, known_ids=known.ids, ended_paths=known.paths)
+            return Judgement(error=target_not_found(unknown, self.ledger.members))
+        verdict = self.lifecycle.feed(envelope, time_ms=time_ms, known_ids=known.ids, ended_paths=known.paths)
         if verdict.error is not None:
             if ledger_before is not None:
                 self.ledger = Ledger.load(ledger_before)
-            return Outcome(error=verdict.error)
+            return Judgement(error=verdict.error)
         proposal_verdict = self.proposals.feed(envelope)
-        changes = (*ruling.events, *self._fold(envelope, at))
+        changes = (*ruling.events, *self._fold(envelope, time_ms))
         flags = [*verdict.flags, *proposal_verdict.flags]
         if unknown:
             flags.append(Flag("target_not_found", f"to: {_describe_unknown(unknown)}"))
@@ -215,27 +217,27 @@ class SpaceState:
             redacted=redacted,
             meaning=_erasure_safe_payload(envelope),
         )
-        return Outcome(StoredEnvelope(envelope, at, verdict.place, note.dump()), changes)
+        return Judgement(StoredEnvelope(envelope, time_ms, verdict.place, note.dump()), changes)
 
-    def replay(self, stored: StoredEnvelope) -> tuple[Change, ...]:
+    def replay(self, stored: StoredEnvelope) -> tuple[RightsChange, ...]:
         """Apply an envelope that was accepted before."""
         envelope = stored.envelope
         if envelope.is_erased and (meaning := read_note(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
-        self.lifecycle.replay(envelope, at=stored.at)
+        self.lifecycle.replay(envelope, time_ms=stored.at)
         self.proposals.replay(envelope)
         return (*changes, *self._fold(envelope, stored.at))
 
-    def _fold(self, envelope: Envelope, at: int) -> tuple[Change, ...]:
+    def _fold(self, envelope: Envelope, time_ms: int) -> tuple[RightsChange, ...]:
         """Apply what concerns neither rights nor reasoning: presence and the configuration."""
-        self.head, self.latest_at_ms = envelope.seq, at
+        self.head, self.latest_at_ms = envelope.seq, time_ms
         if kinds.kind_of(envelope.kind).changes_rights or envelope.kind == kinds.CONFIGURED:
             self._capability_cache.clear()
-        changes: tuple[Change, ...] = ()
+        changes: tuple[RightsChange, ...] = ()
         if envelope.sender == GATEWAY:
             if envelope.kind == kinds.PRESENCE:
-                self._apply_presence(envelope.payload, at)
+                self._apply_presence(envelope.payload, time_ms)
             elif envelope.kind == kinds.CONFIGURED:
                 changes = self._apply_configuration(envelope.payload)
         if self.away_since and envelope.family == "reasoning":
@@ -243,23 +245,23 @@ class SpaceState:
                 del self.away_since[one]
         return changes
 
-    def _apply_presence(self, payload: Mapping[str, Any], at: int) -> None:
+    def _apply_presence(self, payload: Mapping[str, Any], time_ms: int) -> None:
         participant = payload.get("participant")
         name = participant.get("id") if isinstance(participant, dict) else None
         if not isinstance(name, str):
             return
         if payload.get("event") == "join":
-            self.present_since[name] = at
+            self.present_since[name] = time_ms
             self.away_since.pop(name, None)
         elif payload.get("event") == "leave":
             self.present_since.pop(name, None)
             if self.lifecycle.open_of(name):
-                self.away_since[name] = at
+                self.away_since[name] = time_ms
 
-    def _apply_configuration(self, payload: Mapping[str, Any]) -> tuple[Change, ...]:
+    def _apply_configuration(self, payload: Mapping[str, Any]) -> tuple[RightsChange, ...]:
         try:
             new = msgspec.convert(payload, ConfiguredAccess)
-            changes: list[Change] = []
+            changes: list[RightsChange] = []
             if new.always is not None:
                 changes += self.ledger.configure_everyone(read_capabilities(new.always))
             for name, written in new.doors.items():

@@ -33,7 +33,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, gateway_messages
-from ...envelopes.grants import Change, ParticipantInvited
+from ...envelopes.grants import ParticipantInvited, RightsChange
 from ...envelopes.reasoning import NameSet
 from ...errors import ErrorInfo, PellucidError
 from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant
@@ -160,13 +160,13 @@ async def submit(put: Callable[[WriteRequest], None], request: WriteRequest) -> 
 class WriteBatch:
     """Envelopes that are judged, stored and reported together."""
 
-    def __init__(self, state: SpaceState, at: int, space: str) -> None:
+    def __init__(self, state: SpaceState, time_ms: int, space: str) -> None:
         self._state = state
         self._space = space
-        self._at = at
+        self._at = time_ms
         self._results: list[tuple[WriteRequest, WriteResult]] = []
         self.stored: list[StoredEnvelope] = []
-        self.changes: list[tuple[Change, ...]] = []
+        self.changes: list[tuple[RightsChange, ...]] = []
         self.invited: list[StoredParticipant] = []
         self.has_refusals = False
         """Whether something was refused that might be accepted after envelopes of other replicas."""
@@ -269,7 +269,7 @@ PAGE_SIZE = 500
 class WriterObserver(Protocol):
     """Is notified by the writer."""
 
-    def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
+    def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[RightsChange, ...]]) -> None:
         """Deliver envelopes that are stored. The state is the one after them."""
         ...
 
