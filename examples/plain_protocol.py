@@ -29,10 +29,10 @@ from pellucid.parts import (
     TextPartDelta,
     ThinkingPartDelta,
     UserPromptPart,
-    View,
 )
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS, ClientProtocol, EndpointSpec, StatelessProtocol
 from pellucid.settings import ModelCall, ToolDefinition
+from pellucid.view import View
 
 
 class PlainRequest(msgspec.Struct):

@@ -18,18 +18,12 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
 Form = Literal["raw", "summary", "redacted"]
 """How a thinking part's text relates to the model's own reasoning."""
-
-View = Literal["raw", "summary", "sealed", "hidden"]
-"""In what form a viewer receives reasoning, from most to least: all of it; summaries only; an opaque token that shows
-only that there was reasoning; nothing. `pellucid.view.viewer.VIEW_RULES` defines what each shows."""
-
-VIEWS: tuple[View, ...] = get_args(View)
 
 FinishReason = Literal["stop", "length", "content_filter", "tool_call", "pause", "error"]
 """Why a turn ended. `pause`: the provider is not done, and expects another request with its output so far."""

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from pellucid.parts import View
 from pellucid.protocols.chat import frames as f
 from pellucid.protocols.chat import types as t
+from pellucid.view import View
 from tests.cases import Cases
 
 PATH = Path(__file__).parents[2] / "ui/src/api/types.ts"

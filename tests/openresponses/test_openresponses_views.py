@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from pellucid.events import Cause, Event, ItemEndEvent, ItemStartEvent, PartEndEvent, SummaryEvent
 from pellucid.fold import fold
 from pellucid.framing import SSEDecoder
-from pellucid.parts import VIEWS, ThinkingPart
+from pellucid.parts import ThinkingPart
 from pellucid.protocols.encoding import DONE
 from pellucid.protocols.openresponses import Dialect, Encoder, Framing
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.runs import Batch
 from pellucid.runs.stages import SealStage
 from pellucid.sealing import Keys, Sealer
-from pellucid.view import Redactor, Viewer
+from pellucid.view import VIEWS, Redactor, Viewer
 from tests.batching import batch_sizes, in_batches
 from tests.openresponses.openresponses_kit import ALIASES, NOW, check_events, request, schemas
 from tests.openresponses.test_openresponses_encoder import run_of, turns

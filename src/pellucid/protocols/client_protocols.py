@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, get_args
 import msgspec
 
 from ..framing import SSEDecoder
-from ..parts import ModelMessage, SealedPart, View
+from ..parts import ModelMessage, SealedPart
 from ..settings import ModelCall, ToolDefinition
+from ..view import View
 from . import Encoder, agui, ai_sdk, chat, chat_completions, openresponses
 from .agui.sequence import RULES
 from .agui.verify import Verifier

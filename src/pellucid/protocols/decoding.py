@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ..errors import RequestError
+from ..errors import ErrorKind, RequestError
 from ..settings import SETTINGS, ModelSettings
 from ..unicode import MAX_QUOTED_CHARS, describe_validation_error, did_you_mean, is_nested_deeper, truncate
 
@@ -63,17 +63,25 @@ def _request_error(validation_message: str, into: type[Any], raw: Any) -> Reques
     problem = _QUOTED_INPUT.sub(r"\1\2…\3", problem)
     choices = _allowed_values(into, path, raw) if problem.startswith("Invalid") else []
     hint = f"; it must be one of {', '.join(map(repr, choices))}" if choices else ""
-    at = path if path or unknown else None  # the name of an unknown field may be empty
-    return RequestError(f"{problem}{hint}" if at is None else f"{at}: {problem}{hint}", code=code, param=at)
+    if path or unknown:  # the name of an unknown field may be empty
+        return invalid(path, f"{problem}{hint}", code)
+    return RequestError(f"{problem}{hint}", code=code)
 
 
-def check_depth(schema: dict[str, Any] | None, at: str) -> None:
+def invalid(
+    path: str, problem: str, code: str = "invalid_value", *, kind: ErrorKind = "invalid_request"
+) -> RequestError:
+    """Return the error for the value at this path of a request."""
+    return RequestError(f"{path}: {problem}", kind=kind, code=code, param=path)
+
+
+def check_depth(schema: dict[str, Any] | None, path: str) -> None:
     """Raise `RequestError` if a schema is nested too deeply.
 
     Such a schema could be read here, but might not be encodable again.
     """
     if schema is not None and is_nested_deeper(schema, MAX_DEPTH):
-        raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
+        raise invalid(path, f"nested deeper than {MAX_DEPTH} levels")
 
 
 def requested_settings(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
-from ..errors import RequestError
 from ..settings import ToolChoice, ToolDefinition
 from ..unicode import truncate
+from .decoding import invalid
 
 Mode = Literal["auto", "none", "required"]
 MODES: tuple[Mode, ...] = ("auto", "none", "required")
@@ -58,7 +58,7 @@ def restrict_tools(
 
 def reject_choice(problem: str, field: str = "") -> NoReturn:
     """Raise `RequestError` for a problem at `tool_choice{field}`."""
-    raise RequestError(f"tool_choice{field}: {problem}", code="invalid_value", param=f"tool_choice{field}")
+    raise invalid(f"tool_choice{field}", problem)
 
 
 def _checked_mode(mode: Any, field: str) -> Mode:

@@ -13,10 +13,9 @@ The rules, which `docs/views.md` explains:
 * A redactor is a pure machine for one run: it looks nothing up, and remembers nothing beyond the turn.
 """
 
-from ..parts import VIEWS, View
 from .redactor import Redactor
 from .values import redact_error, redact_messages, redact_response, redact_usage
-from .viewer import Viewer, parse_view, resolve_view, stricter
+from .viewer import VIEWS, View, Viewer, parse_view, resolve_view, stricter
 
 __all__ = [
     "VIEWS",

@@ -6,13 +6,16 @@ requested view, it is the stricter of the key's and the model's.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import RequestError
-from ..parts import VIEWS, Form, View
+from ..parts import Form
+
+View: TypeAlias = Literal["raw", "summary", "sealed", "hidden"]
+"""In what form a viewer receives reasoning; `VIEW_RULES` defines it."""
 
 
 class ViewRule(NamedTuple):
@@ -24,18 +27,27 @@ class ViewRule(NamedTuple):
     """Whether the start and the end of a reasoning item are shown, with or without text."""
     seals: bool = True
     """Whether sealed tokens of reasoning are shown."""
-    only_seals: bool = False
-    """Whether the token is all that is shown, so that it is made even if the request does not ask for it."""
+    form: Literal["summary", "sealed"] | None = None
+    """How all reasoning is shown; None where it depends on the reasoning."""
+
+    @property
+    def only_seals(self) -> bool:
+        """Whether the token is all that is shown, so that it is made even if the request does not ask for it."""
+        return self.form == "sealed"
 
 
 VIEW_RULES: dict[View, ViewRule] = {
     "raw": ViewRule(frozenset({"raw", "summary", "redacted"})),
-    "summary": ViewRule(frozenset({"summary"})),
-    "sealed": ViewRule(only_seals=True),
+    "summary": ViewRule(frozenset({"summary"}), form="summary"),
+    "sealed": ViewRule(form="sealed"),
     "hidden": ViewRule(items=False, seals=False),
 }
-"""The rules of each view. All views other than `raw` treat everything but reasoning alike: see `fields`, `values` and
-`restricted_view`."""
+"""The rules of each view, from the one that shows most to the one that shows least.
+
+All views other than `raw` treat everything but reasoning alike: see `fields`, `values` and `restricted_view`.
+"""
+
+VIEWS: tuple[View, ...] = tuple(VIEW_RULES)
 
 
 def stricter(a: View, b: View) -> View:

@@ -122,7 +122,6 @@ DeltaEncoderFactory = Callable[[e.AGUIEvent], Callable[[str], bytes]]
 """Takes one delta event of a message, and returns a function that encodes further deltas of it by their text."""
 
 
-
 class Encoder:
     """Encodes the stream of one run: `start` and `feed` return the bytes to send.
 

@@ -16,12 +16,11 @@ again, in their order.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec.structs import replace
 
 from ...conversation import join_messages
-from ...errors import RequestError
 from ...parts import (
     Audio,
     File,
@@ -42,6 +41,8 @@ from ...parts import (
     UserPromptPart,
     Video,
 )
+from ..decoding import invalid
+from ..message_parts import append_part, joined_if_text, media_content, without_trailing_reasoning
 from . import messages as m
 from .metadata import form_of, is_complete, item_id_of
 
@@ -63,7 +64,12 @@ def history_of(
     for index, message in enumerate(client_messages):
         conversation.add(message, f"messages[{index}]")
     conversation.resume(resume)
-    trimmed = [_without_trailing_reasoning(message) for message in conversation.messages]
+    trimmed = [
+        replace(message, parts=without_trailing_reasoning(message.parts, _is_content))
+        if isinstance(message, ModelResponse)
+        else message
+        for message in conversation.messages
+    ]
     messages = join_messages([message for message in trimmed if message.parts])
     return _with_context(messages, context) if context else messages
 
@@ -105,19 +111,19 @@ class _Conversation:
     def add(self, message: m.Message, path: str) -> None:
         match message:
             case m.SystemMessage():
-                self._add_request_part(SystemPromptPart(message.content))
+                self._append(SystemPromptPart(message.content))
             case m.DeveloperMessage():
-                self._add_request_part(SystemPromptPart(message.content, "developer"))
+                self._append(SystemPromptPart(message.content, "developer"))
             case m.UserMessage():
-                self._add_request_part(
+                self._append(
                     UserPromptPart(_user_contents(message.content, f"{path}.content"), message.name or None)
                 )
             case m.ToolMessage():
-                self._add_request_part(self._tool_return(message, path))
+                self._append(self._tool_return(message, path))
             case m.ReasoningMessage():
-                self._add_response_parts(_reasoning_parts(message))
+                self._append(*_reasoning_parts(message))
             case m.AssistantMessage():
-                self._add_response_parts(self._assistant_parts(message))
+                self._append(*self._assistant_parts(message))
             case m.ActivityMessage():
                 pass
 
@@ -134,21 +140,11 @@ class _Conversation:
                     part = ToolReturnPart(self._tool_names[id], "The user cancelled this.", id, "denied")
                 else:
                     part = ToolReturnPart(self._tool_names[id], entry.payload, id)
-                self._add_request_part(part)
+                self._append(part)
 
-    def _add_request_part(self, part: ModelRequestPart) -> None:
-        last = self.messages[-1] if self.messages else None
-        if isinstance(last, ModelRequest):
-            last.parts.append(part)
-        else:
-            self.messages.append(ModelRequest([part]))
-
-    def _add_response_parts(self, parts: list[ModelResponsePart]) -> None:
-        last = self.messages[-1] if self.messages else None
-        if isinstance(last, ModelResponse):
-            last.parts.extend(parts)
-        else:
-            self.messages.append(ModelResponse(parts))
+    def _append(self, *parts: ModelRequestPart | ModelResponsePart) -> None:
+        for part in parts:
+            append_part(self.messages, part)
 
     def _assistant_parts(self, message: m.AssistantMessage) -> list[ModelResponsePart]:
         parts: list[ModelResponsePart] = []
@@ -167,11 +163,11 @@ class _Conversation:
     def _tool_return(self, message: m.ToolMessage, path: str) -> ToolReturnPart:
         id = message.tool_call_id
         if id not in self._tool_names:
-            _raise_invalid(f"{path}.toolCallId", f"no tool call with the id {id!r} comes before this result")
+            raise invalid(f"{path}.toolCallId", f"no tool call with the id {id!r} comes before this result")
         self._unanswered.discard(id)
         content = _user_contents(message.content, f"{path}.content")
-        if isinstance(content, list) and all(isinstance(one, Text) for one in content):
-            content = "\n".join(one.text for one in content if isinstance(one, Text))
+        if isinstance(content, list):
+            content = joined_if_text(content)
         if message.error is None:
             return ToolReturnPart(self._tool_names[id], content, id)
         return ToolReturnPart(self._tool_names[id], content or message.error, id, "failed")
@@ -187,16 +183,8 @@ def _reasoning_parts(message: m.ReasoningMessage) -> list[ModelResponsePart]:
     return parts
 
 
-def _without_trailing_reasoning(message: ModelMessage) -> ModelMessage:
-    """Return a response without the reasoning after its last text or call; tokens there are kept."""
-    if isinstance(message, ModelRequest):
-        return message
-    content_indexes = [index for index, part in enumerate(message.parts) if isinstance(part, TextPart | ToolCallPart)]
-    if not content_indexes:
-        return replace(message, parts=[])
-    end = content_indexes[-1] + 1
-    trailing_seals = [part for part in message.parts[end:] if isinstance(part, SealedPart)]
-    return replace(message, parts=[*message.parts[:end], *trailing_seals])
+def _is_content(part: ModelResponsePart) -> bool:
+    return isinstance(part, TextPart | ToolCallPart)
 
 
 def _with_context(messages: list[ModelMessage], context: Sequence[m.Context]) -> list[ModelMessage]:
@@ -233,7 +221,7 @@ def _user_content(part: m.ContentPart, path: str) -> UserContent:
             return File(**_source_fields(part.source), filename=name if isinstance(name, str) else None)
         case m.AudioContent() | m.VideoContent():
             if isinstance(part.source, m.FileSource):
-                _raise_invalid(f"{path}.source", "audio and video must be data or a url", "unsupported_source")
+                raise invalid(f"{path}.source", "audio and video must be data or a url", "unsupported_source")
             kind = Audio if isinstance(part, m.AudioContent) else Video
             return kind(**_source_fields(part.source))
 
@@ -249,18 +237,6 @@ def _binary_content(part: m.BinaryContent, path: str) -> UserContent:
     if not sources and part.id and kind not in ("audio", "video"):
         sources = {"file_id": part.id}
     if not sources:
-        _raise_invalid(path, "binary content needs data or a url", "missing")
-    source = dict(list(sources.items())[:1])
-    match kind:
-        case "image":
-            return Image(**source, media_type=part.mime_type)
-        case "audio":
-            return Audio(**source, media_type=part.mime_type)
-        case "video":
-            return Video(**source, media_type=part.mime_type)
-        case _:
-            return File(**source, media_type=part.mime_type, filename=part.filename)
-
-
-def _raise_invalid(path: str, message: str, code: str = "invalid_value") -> NoReturn:
-    raise RequestError(f"{path}: {message}", code=code, param=path)
+        raise invalid(path, "binary content needs data or a url", "missing")
+    fields = {**dict(list(sources.items())[:1]), "media_type": part.mime_type}
+    return media_content(part.mime_type, fields, part.filename)

@@ -20,9 +20,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import RequestError
-from ...parts import ModelMessage, ModelResponse, SealedPart, View
+from ...parts import ModelMessage, ModelResponse, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ...unicode import truncate
+from ...view import View
 from ..decoding import check_depth, decode
 from ..tool_choice import merge_tools
 from . import messages as m

@@ -89,7 +89,7 @@ def parse_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str 
         The JSON as the model wrote it, on one line, and None; or the text of the arguments, and what is wrong with it.
     """
     try:
-        text = replace_surrogates(part.args_asto_json())
+        text = replace_surrogates(part.args_as_json())
     except (TypeError, ValueError, RecursionError):
         return "", _NOT_JSON
     if not part.complete:

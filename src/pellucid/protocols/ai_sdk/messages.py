@@ -17,7 +17,7 @@ calls. Here each step is a response again, and the results of its calls are the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -25,12 +25,9 @@ from msgspec import UNSET
 from ...conversation import join_messages
 from ...errors import RequestError
 from ...parts import (
-    Audio,
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
-    File,
     FilePart,
-    Image,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
@@ -46,11 +43,11 @@ from ...parts import (
     ToolReturnPart,
     UserContent,
     UserPromptPart,
-    Video,
     json_text,
 )
 from ...unicode import truncate
-from ..decoding import convert
+from ..decoding import convert, invalid
+from ..message_parts import joined_if_text, media_content, without_trailing_reasoning
 from .chunks import METADATA_KEY, PartMetadata, part_metadata
 
 SEAL_PART = f"data-{METADATA_KEY}"
@@ -176,15 +173,10 @@ def _user_messages(parts: list[dict[str, Any]], base_path: str) -> list[ModelMes
         elif kind == "file":
             contents.append(_user_file(_convert_part(part, FileUIPart, path), path))
         elif not kind.startswith(("data-", "source-", "step-")):
-            _raise_invalid(f"{path}.type", f"a user's message can have text and files only, not {truncate(kind)!r}")
+            raise invalid(f"{path}.type", f"a user's message can have text and files only, not {truncate(kind)!r}")
     if not contents:
         return []
-    texts = [content.text for content in contents if isinstance(content, Text)]
-    content = "\n".join(texts) if len(texts) == len(contents) else contents
-    return [ModelRequest([UserPromptPart(content)])]
-
-
-_MEDIA: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
+    return [ModelRequest([UserPromptPart(joined_if_text(contents))])]
 
 
 def _user_file(file: FileUIPart, path: str) -> UserContent:
@@ -195,9 +187,8 @@ def _user_file(file: FileUIPart, path: str) -> UserContent:
     elif file.url.startswith(("https://", "http://")):
         fields = {"url": file.url, "media_type": file.media_type}
     else:
-        _raise_invalid(f"{path}.url", "must be a data: URL in base64, or an http(s) URL")
-    content_type = _MEDIA.get(file.media_type.partition("/")[0])
-    return content_type(**fields) if content_type is not None else File(**fields, filename=file.filename)
+        raise invalid(f"{path}.url", "must be a data: URL in base64, or an http(s) URL")
+    return media_content(file.media_type, fields, file.filename)
 
 
 def _split_data_url(url: str) -> tuple[str | None, str | None]:
@@ -231,7 +222,7 @@ class _AssistantMessage:
     def _add(self, raw: dict[str, Any], path: str) -> None:
         kind = raw.get("type")
         if not isinstance(kind, str):
-            _raise_invalid(f"{path}.type", "a part needs a type")
+            raise invalid(f"{path}.type", "a part needs a type")
         if kind == "step-start":
             self._end_step()
         elif kind == "text":
@@ -251,7 +242,7 @@ class _AssistantMessage:
             self.messages += _user_messages(_convert_part(raw, SteeringUIPart, path).parts, f"{path}.parts")
 
     def _end_step(self) -> None:
-        parts, self._response_parts = _without_trailing_reasoning(self._response_parts), []
+        parts, self._response_parts = without_trailing_reasoning(self._response_parts, _is_content), []
         results, self._results = self._results, []
         if parts:
             self.messages.append(ModelResponse(parts))
@@ -289,7 +280,7 @@ class _AssistantMessage:
 
     def _tool(self, part: ToolUIPart, name: Any, path: str) -> None:
         if not isinstance(name, str) or not name:
-            _raise_invalid(f"{path}.toolName", "the name of the tool is required")
+            raise invalid(f"{path}.toolName", "the name of the tool is required")
         call, result = part_metadata(part.call_provider_metadata), part_metadata(part.result_provider_metadata)
         if part.state == "input-streaming" or not (call.is_complete and result.is_complete):
             return  # The model was cut off in the call.
@@ -325,20 +316,7 @@ def _tool_outcome(part: ToolUIPart) -> tuple[Any, _Outcome] | None:
     return None
 
 
-def _without_trailing_reasoning(parts: list[ModelResponsePart]) -> list[ModelResponsePart]:
-    """Return parts without the reasoning after the last text, call or file; tokens there are kept."""
-    last = max((index for index, part in enumerate(parts) if _is_content(part)), default=None)
-    if last is None:
-        return []
-    trailing_seals = [part for part in parts[last + 1 :] if isinstance(part, SealedPart)]
-    return [*parts[: last + 1], *trailing_seals]
-
-
 def _is_content(part: ModelResponsePart) -> bool:
     if isinstance(part, SealedPart):
         return part.item_id is not None and not part.item_id.startswith("rs_")
     return not isinstance(part, ThinkingPart)
-
-
-def _raise_invalid(path: str, message: str) -> NoReturn:
-    raise RequestError(f"{path}: {message}", code="invalid_value", param=path)

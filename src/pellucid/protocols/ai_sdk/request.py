@@ -18,10 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ...errors import RequestError
-from ...parts import ModelMessage, SealedPart, View
+from ...parts import ModelMessage, SealedPart
 from ...settings import ModelCall, ModelSettings, ToolDefinition
-from ..decoding import convert, read_json
+from ...view import View
+from ..decoding import convert, invalid, read_json
 from ..tool_choice import merge_tools
 from .encode import Encoder
 from .messages import UIMessage, history_of, token_path
@@ -134,5 +134,5 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
     parsed = convert(raw, Body)
     messages = history_of(parsed.messages)
     if not messages:
-        raise RequestError("messages: at least one message for a model is required", code="missing", param="messages")
+        raise invalid("messages", "at least one message for a model is required", "missing")
     return Request(parsed, messages)

@@ -54,17 +54,14 @@ from ...parts import (
     ToolCallPart,
     ToolCallPartDelta,
     Usage,
-    View,
 )
 from ...unicode import json_safe, replace_surrogates
+from ...view.viewer import VIEW_RULES
 from .. import text_metadata
 from ..encoding import PARAGRAPH_BREAK, or_unset
 from . import frames as f
 from . import types as t
 from .calls import CallTracker, PendingCall, SegmentList
-
-_FORM_OF_VIEW: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
-"""The form of a reasoning segment before anything of it has come. The form of raw reasoning follows from its parts."""
 
 _INCOMPLETE_MESSAGES = {
     "max_output_tokens": "the answer reached its maximum number of tokens",
@@ -237,7 +234,7 @@ class AnswerBuilder:
                 output_index=segment.output_index,
                 created_at=now,
                 effort_level=start.effort_level,
-                form=_FORM_OF_VIEW.get(start.view, UNSET),
+                form=VIEW_RULES[start.view].form or UNSET,
             )
         )
 

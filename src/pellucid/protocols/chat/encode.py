@@ -25,8 +25,8 @@ from typing import Any
 from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
-from ...parts import View
 from ...unicode import json_safe, replace_surrogates
+from ...view import View
 from ..encoding import QUEUED, to_json
 from . import frames as f
 from . import types as t

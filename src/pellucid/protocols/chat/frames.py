@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...errors import ErrorInfo
-from ...parts import View
 from ...unicode import replace_surrogates
+from ...view import View
 from .types import Answer
 
 MAX_PREVIEW_CHARS = 500

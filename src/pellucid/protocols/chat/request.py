@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...errors import RequestError
-from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart, View
+from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
-from ..decoding import convert, read_json
+from ...view import View
+from ..decoding import convert, invalid, read_json
 from . import types as t
 from .types import answer_id
 
@@ -121,10 +121,10 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
     """
     ask = convert(read_json(body) if isinstance(body, bytes) else body, t.Ask)
     if not ask.text.strip():
-        raise RequestError("text: it is empty; it must be the question", code="invalid_value", param="text")
+        raise invalid("text", "it is empty; it must be the question")
     for name in ("conversation_id", "model", "replaces", "follows"):
         if getattr(ask, name) == "":
-            raise RequestError(f"{name}: it is empty; leave it out", code="invalid_value", param=name)
+            raise invalid(name, "it is empty; leave it out")
     request = Request(ask)
     _ = request.replaces
     if request.follows is not None:
@@ -134,8 +134,7 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
 
 def _check_follows(ask: t.Ask) -> None:
     if ask.replaces is not None:
-        problem = "replaces names the place in the chat already; leave out one of the two"
-        raise RequestError(f"follows: {problem}", code="invalid_value", param="follows")
+        raise invalid("follows", "replaces names the place in the chat already; leave out one of the two")
     if ask.conversation_id is None:
         problem = "it is required together with follows: name the conversation to continue, or leave out both"
-        raise RequestError(f"conversation_id: {problem}", code="missing", param="conversation_id")
+        raise invalid("conversation_id", problem, "missing")

@@ -19,8 +19,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import RequestError
-from ...parts import View
 from ...unicode import truncate
+from ...view import View
 
 Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 ToolStatus = Literal["completed", "failed", "incomplete"]

@@ -16,7 +16,7 @@ Entries of `reasoning_details`:
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -27,8 +27,6 @@ from ...parts import (
     Form,
     Image,
     ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
     RefusalPart,
@@ -44,6 +42,8 @@ from ...parts import (
     Video,
 )
 from ...unicode import truncate
+from ..decoding import invalid
+from ..message_parts import append_part, split_file_data
 from . import types as t
 
 
@@ -61,41 +61,33 @@ def messages_of(request_messages: list[t.Message]) -> list[ModelMessage]:
     legacy_call_ids: dict[str, str] = {}
     """Ids of calls in OpenAI's first form, which has no ids, by the function's name."""
     for index, message in enumerate(request_messages):
-        at = f"messages[{index}]"
+        path = f"messages[{index}]"
         match message:
             case t.ChatSystemMessage():
-                _append_request_part(messages, SystemPromptPart(_text(message.content)))
+                append_part(messages, SystemPromptPart(_text(message.content)))
             case t.ChatDeveloperMessage():
-                _append_request_part(messages, SystemPromptPart(_text(message.content), "developer"))
+                append_part(messages, SystemPromptPart(_text(message.content), "developer"))
             case t.ChatUserMessage():
-                _append_request_part(messages, UserPromptPart(_user_content(message.content, at), message.name or None))
+                append_part(messages, UserPromptPart(_user_content(message.content, path), message.name or None))
             case t.ChatAssistantMessage():
-                parts = _assistant_parts(message, at, function_names, legacy_call_ids)
+                parts = _assistant_parts(message, path, function_names, legacy_call_ids)
                 pending_results.update(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
                 if parts:
                     messages.append(ModelResponse(parts))
             case t.ChatToolMessage():
                 id = message.tool_call_id
                 if id not in function_names:
-                    _reject(at, f"no tool call with the id {id!r} comes before this result", "tool_call_id")
+                    raise invalid(f"{path}.tool_call_id", f"no tool call with the id {id!r} comes before this result")
                 if not pending_results[id]:
-                    _reject(at, f"the tool call with the id {id!r} has its result already", "tool_call_id")
+                    raise invalid(f"{path}.tool_call_id", f"the tool call with the id {id!r} has its result already")
                 pending_results[id] -= 1
-                _append_request_part(messages, ToolReturnPart(function_names[id], _text(message.content), id))
+                append_part(messages, ToolReturnPart(function_names[id], _text(message.content), id))
             case t.ChatFunctionMessage():
                 name = message.name or ""
                 if name not in legacy_call_ids:
-                    _reject(at, f"no call of a function {truncate(name)!r} comes before this result", "name")
-                _append_request_part(messages, ToolReturnPart(name, message.content or "", legacy_call_ids.pop(name)))
+                    raise invalid(f"{path}.name", f"no call of a function {truncate(name)!r} comes before this result")
+                append_part(messages, ToolReturnPart(name, message.content or "", legacy_call_ids.pop(name)))
     return messages
-
-
-def _append_request_part(messages: list[ModelMessage], part: ModelRequestPart) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, ModelRequest):
-        last.parts.append(part)
-    else:
-        messages.append(ModelRequest([part]))
 
 
 def _text(content: str | list[t.ChatTextContent]) -> str:
@@ -105,13 +97,13 @@ def _text(content: str | list[t.ChatTextContent]) -> str:
 # --- user messages -----------------------------------------------------------------------------------------------
 
 
-def _user_content(content: str | list[t.UserContent], at: str) -> str | list[UserContent]:
+def _user_content(content: str | list[t.UserContent], path: str) -> str | list[UserContent]:
     if isinstance(content, str):
         return content
-    return [_content(entry, f"{at}.content[{index}]") for index, entry in enumerate(content)]
+    return [_content(entry, f"{path}.content[{index}]") for index, entry in enumerate(content)]
 
 
-def _content(content: t.UserContent, at: str) -> UserContent:
+def _content(content: t.UserContent, path: str) -> UserContent:
     match content:
         case t.ChatTextContent():
             return Text(content.text)
@@ -123,17 +115,16 @@ def _content(content: t.UserContent, at: str) -> UserContent:
             return Audio(data=audio.data, media_type=f"audio/{audio.format}")
         case t.ChatFileContent(file=file):
             if file.file_data is None and file.file_id is None:
-                _reject(f"{at}.file", "a file needs file_data or a file_id", "file_data")
+                raise invalid(f"{path}.file.file_data", "a file needs file_data or a file_id")
             return _file(file)
 
 
 def _file(file: t.ChatFileData) -> File:
     data, media_type, url = file.file_data, None, None
-    if data is not None and data.startswith("data:"):
-        head, _, data = data.partition(",")
-        media_type = head[5:].partition(";")[0] or None
-    elif data is not None and data.startswith(("https://", "http://")):
+    if data is not None and data.startswith(("https://", "http://")):
         data, url = None, data  # OpenRouter's clients put a URL there
+    elif data is not None:
+        data, media_type = split_file_data(data)
     return File(url=url, data=data, media_type=media_type, file_id=file.file_id, filename=file.filename)
 
 
@@ -141,15 +132,15 @@ def _file(file: t.ChatFileData) -> File:
 
 
 def _assistant_parts(
-    message: t.ChatAssistantMessage, at: str, function_names: dict[str, str], legacy_call_ids: dict[str, str]
+    message: t.ChatAssistantMessage, path: str, function_names: dict[str, str], legacy_call_ids: dict[str, str]
 ) -> list[ModelResponsePart]:
     if message.audio is not None:
-        _reject(at, "audio is not stored here; send its text as content", "audio")
-    sealed, readable = _details(message.reasoning_details or [], at)
+        raise invalid(f"{path}.audio", "audio is not stored here; send its text as content")
+    sealed, readable = _details(message.reasoning_details or [], path)
     calls: list[ToolCallPart] = []
     for index, call in enumerate(message.tool_calls or []):
         if call.type != "function" or call.function is None:
-            _reject(f"{at}.tool_calls[{index}]", "only calls of functions can be sent back", "type")
+            raise invalid(f"{path}.tool_calls[{index}].type", "only calls of functions can be sent back")
         function_names[call.id] = call.function.name
         calls.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
     parts: list[ModelResponsePart] = []
@@ -165,7 +156,7 @@ def _assistant_parts(
         text_offset, call_offset = max(text_offset, characters), max(call_offset, count)
     parts += [*texts, *calls[call_offset:]]
     if message.function_call is not None:
-        name, id = message.function_call.name, f"{at.translate(_ID_CHARACTERS)}_call"
+        name, id = message.function_call.name, f"{path.translate(_ID_CHARACTERS)}_call"
         function_names[id], legacy_call_ids[name] = name, id
         parts.append(ToolCallPart(name, message.function_call.arguments, id))
     return parts
@@ -233,7 +224,7 @@ Position: TypeAlias = tuple[int, int] | None
 
 
 def _details(
-    details: list[t.ReasoningDetailParam], at: str
+    details: list[t.ReasoningDetailParam], path: str
 ) -> tuple[list[tuple[SealedPart, Position]], list[ThinkingPart]]:
     """Return the sealed tokens with their positions, and the readable reasoning, each in order."""
     sealed: list[tuple[SealedPart, Position]] = []
@@ -242,7 +233,7 @@ def _details(
     for entry_index, detail in enumerate(details):
         if detail.type == "reasoning.encrypted":
             if not detail.data or detail.format not in (None, t.FORMAT):
-                _reject_foreign_data(f"{at}.reasoning_details[{entry_index}]", detail.format)
+                raise _foreign_data_error(f"{path}.reasoning_details[{entry_index}].data", detail.format)
             sealed.append((SealedPart(detail.data, detail.id or None), _position(detail.after)))
         elif detail.type in _READABLE:
             field, form = _READABLE[detail.type]
@@ -295,16 +286,7 @@ def _remove_text(text: str, part: str) -> str:
     return before.removesuffix("\n\n") + after
 
 
-def _reject_foreign_data(at: str, format: Any) -> NoReturn:
+def _foreign_data_error(path: str, format: Any) -> RequestError:
     description = f"of the format {format!r}" if format else "empty"
-    _reject(
-        at,
-        f"this data is {description} and was not sealed here, so it cannot be opened; leave the entry out",
-        "data",
-        "invalid_encrypted_content",
-    )
-
-
-def _reject(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
-    path = f"{at}.{field}"
-    raise RequestError(f"{path}: {message}", code=code, param=path)
+    problem = f"this data is {description} and was not sealed here, so it cannot be opened; leave the entry out"
+    return invalid(path, problem, "invalid_encrypted_content")

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...errors import RequestError
-from ...parts import ModelMessage, SealedPart, View
+from ...parts import ModelMessage, SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ...unicode import truncate
-from ..decoding import check_depth, decode, requested_settings
+from ...view import View
+from ..decoding import check_depth, decode, invalid, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .encode import Encoder
@@ -158,9 +159,9 @@ def _reject_unsupported(body: t.CreateChatCompletion) -> None:
         ("moderation", body.moderation is not None, "no moderation is offered here; leave it out"),
     ):
         if is_requested:
-            raise RequestError(f"{name}: {advice}", kind="unsupported", code="unsupported_parameter", param=name)
+            raise invalid(name, advice, "unsupported_parameter", kind="unsupported")
     if not body.messages:
-        raise RequestError("messages: at least one is required", code="missing", param="messages")
+        raise invalid("messages", "at least one is required", "missing")
 
 
 # --- settings ----------------------------------------------------------------------------------------------------
@@ -206,9 +207,7 @@ def _thinking(body: t.CreateChatCompletion) -> dict[str, Any]:
 
 
 def _contradiction(path: str, value: Any, other: str, other_value: Any) -> RequestError:
-    return RequestError(
-        f"{path}: it is {value!r}, but {other} is {other_value!r}; send one of them", code="invalid_value", param=path
-    )
+    return invalid(path, f"it is {value!r}, but {other} is {other_value!r}; send one of them")
 
 
 def _output_format(body: t.CreateChatCompletion) -> OutputFormat:
@@ -234,15 +233,11 @@ def _functions(body: t.CreateChatCompletion) -> tuple[ToolDefinition, ...]:
     functions: list[ToolDefinition] = []
     for index, tool in enumerate(body.tools or []):
         if tool.type != "function":
-            raise RequestError(
-                f"tools[{index}].type: {truncate(tool.type)!r} is not offered here; only 'function' tools are",
-                kind="unsupported",
-                code="unsupported_tool",
-                param=f"tools[{index}].type",
-            )
+            problem = f"{truncate(tool.type)!r} is not offered here; only 'function' tools are"
+            raise invalid(f"tools[{index}].type", problem, "unsupported_tool", kind="unsupported")
         path, function = f"tools[{index}].function", tool.function
         if function is None:
-            raise RequestError(f"{path}: it is required: {{name, description, parameters}}", code="missing", param=path)
+            raise invalid(path, "it is required: {name, description, parameters}", "missing")
         check_depth(function.parameters, f"{path}.parameters")
         functions.append(
             ToolDefinition(function.name, function.parameters or {}, function.description, function.strict)

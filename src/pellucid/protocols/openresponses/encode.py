@@ -53,6 +53,7 @@ from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
 from ..encoding import DONE, complete_arguments, to_json
 from ..errors import status_of
+from ..message_parts import DEFAULT_MEDIA_TYPES, joined_if_text
 from . import types as t
 from .types import error_payload
 
@@ -426,27 +427,22 @@ def _content(
 
 
 def _call_output(part: ToolReturnPart) -> str | list[t.ReturnedText | t.ReturnedImage | t.ReturnedFile]:
-    contents = part.contents
-    if contents is None:
+    if part.contents is None:
         return part.content_as_text()
-    if all(isinstance(content, Text) for content in contents):
-        return "\n".join(content.text for content in contents if isinstance(content, Text))
-    return [_returned_content(content) for content in contents]
+    contents = joined_if_text(part.contents)
+    return contents if isinstance(contents, str) else [_returned_content(content) for content in contents]
 
 
 def _returned_content(content: UserContent) -> t.ReturnedText | t.ReturnedImage | t.ReturnedFile:
     if isinstance(content, Text):
         return t.ReturnedText(text=content.text)
-    kind = content.media_type or _MEDIA_TYPES[content.kind]
+    kind = content.media_type or DEFAULT_MEDIA_TYPES[content.kind]
     # A file that was uploaded to a provider has neither URL nor data: the item only shows that there was a file.
     url = content.url or f"data:{kind};base64,{content.data or ''}"
     if isinstance(content, Image):
         detail = content.detail if content.detail in ("low", "high") else "auto"
         return t.ReturnedImage(image_url=url, detail=detail)
     return t.ReturnedFile(filename=getattr(content, "filename", None) or content.kind, file_url=url)
-
-
-_MEDIA_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "file": "application/octet-stream"}
 
 
 def usage_of(usage: Usage) -> t.Usage | None:

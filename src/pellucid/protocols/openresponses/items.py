@@ -18,9 +18,6 @@ from ...parts import (
     File,
     Image,
     ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
     ModelResponsePart,
     RefusalPart,
     SealedPart,
@@ -34,6 +31,7 @@ from ...parts import (
     UserPromptPart,
     Video,
 )
+from ..message_parts import append_part, joined_if_text, split_file_data
 from . import types as t
 
 
@@ -66,49 +64,46 @@ def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> li
     """
     messages: list[ModelMessage] = []
     if isinstance(input, str):
-        _append_request_part(messages, UserPromptPart(input))
+        append_part(messages, UserPromptPart(input))
         return messages
     calls = dict(context.calls)
     for index, item in enumerate(input):
-        at = f"input[{index}]"
+        path = f"input[{index}]"
         match item:
             case t.MessageParam(role="assistant"):
-                for part in _assistant_parts(item, at):
-                    _append_response_part(messages, part)
+                for part in _assistant_parts(item, path):
+                    append_part(messages, part)
             case t.MessageParam(role="user"):
-                content = item.content if isinstance(item.content, str) else _contents(item.content, at)
-                _append_request_part(messages, UserPromptPart(content))
+                append_part(messages, UserPromptPart(_user_content(item.content, path)))
             case t.MessageParam():
-                text = _only_text(item.content, at)
-                _append_request_part(
-                    messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system")
-                )
+                text = _only_text(item.content, path)
+                append_part(messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system"))
             case t.ReasoningParam():
                 for thought in _reasoning_parts(item):
-                    _append_response_part(messages, thought)
+                    append_part(messages, thought)
             case t.FunctionCallParam():
                 _register_call(calls, item.call_id, item.name)
                 is_complete = item.status != "incomplete"
-                _append_response_part(
+                append_part(
                     messages,
                     ToolCallPart(item.name, item.arguments, item.call_id, complete=is_complete, item_id=item.id),
                 )
             case t.FunctionCallOutputParam():
                 call = calls.get(item.call_id)
                 if call is None:
-                    _reject(at, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
+                    _reject(path, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
                 if call.pending_results == 0:
-                    _reject(at, f"the function_call with call_id {item.call_id!r} has its output already", "call_id")
+                    _reject(path, f"the function_call with call_id {item.call_id!r} has its output already", "call_id")
                 calls[item.call_id] = call._replace(pending_results=call.pending_results - 1)
-                _append_request_part(messages, ToolReturnPart(call.name, _tool_output(item, at), item.call_id))
+                append_part(messages, ToolReturnPart(call.name, _tool_output(item, path), item.call_id))
             case t.ItemReference():
-                for message in _referenced_messages(item, context, at):
+                for message in _referenced_messages(item, context, path):
                     for earlier_part in message.parts:
                         if isinstance(earlier_part, ToolCallPart):
                             _register_call(calls, earlier_part.tool_call_id, earlier_part.tool_name)
-                        _append_part(messages, earlier_part)
+                        append_part(messages, earlier_part)
             case t.CompactionParam():
-                _append_response_part(messages, SealedPart(item.encrypted_content, item.id))
+                append_part(messages, SealedPart(item.encrypted_content, item.id))
     return messages
 
 
@@ -122,41 +117,18 @@ def _register_call(calls: dict[str, KnownCall], id: str, name: str) -> None:
     calls[id] = KnownCall(name, pending_results + 1)
 
 
-def _referenced_messages(item: t.ItemReference, context: ReferenceContext, at: str) -> list[ModelMessage]:
+def _referenced_messages(item: t.ItemReference, context: ReferenceContext, path: str) -> list[ModelMessage]:
     if item.id not in context.items:
         raise RequestError(
-            f"{at}: there is no item {item.id!r} here; an item that was not stored must be sent in full",
+            f"{path}: there is no item {item.id!r} here; an item that was not stored must be sent in full",
             kind="not_found",
             code="item_not_found",
-            param=f"{at}.id",
+            param=f"{path}.id",
         )
     return context.items[item.id]
 
 
-def _append_part(messages: list[ModelMessage], part: ModelRequestPart | ModelResponsePart) -> None:
-    if isinstance(part, ModelRequestPart):
-        _append_request_part(messages, part)
-    else:
-        _append_response_part(messages, part)
-
-
-def _append_request_part(messages: list[ModelMessage], part: ModelRequestPart) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, ModelRequest):
-        last.parts.append(part)
-    else:
-        messages.append(ModelRequest([part]))
-
-
-def _append_response_part(messages: list[ModelMessage], part: ModelResponsePart) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, ModelResponse):
-        last.parts.append(part)
-    else:
-        messages.append(ModelResponse([part]))
-
-
-def _assistant_parts(item: t.MessageParam, at: str) -> list[ModelResponsePart]:
+def _assistant_parts(item: t.MessageParam, path: str) -> list[ModelResponsePart]:
     is_complete = item.status != "incomplete"
     if isinstance(item.content, str):
         return [TextPart(item.content, complete=is_complete, item_id=item.id)]
@@ -168,7 +140,7 @@ def _assistant_parts(item: t.MessageParam, at: str) -> list[ModelResponsePart]:
             case t.OutputTextParam() | t.PlainTextParam() | t.InputText():
                 parts.append(TextPart(content.text, complete=is_complete, item_id=item.id))
             case _:
-                _reject(f"{at}.content[{index}]", "an assistant message holds output_text and refusal only", "type")
+                _reject(f"{path}.content[{index}]", "an assistant message holds output_text and refusal only", "type")
     return parts
 
 
@@ -182,25 +154,24 @@ def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
     return [ThinkingPart(s.text, form="summary", complete=is_complete) for s in item.summary if s.text]
 
 
-def _contents(contents: list[t.InputContent], at: str) -> list[UserContent]:
-    return [_content(content, f"{at}.content[{index}]") for index, content in enumerate(contents)]
+def _user_content(content: str | list[t.InputContent], path: str) -> str | list[UserContent]:
+    if isinstance(content, str):
+        return content
+    return [_content(entry, f"{path}.content[{index}]") for index, entry in enumerate(content)]
 
 
-def _content(content: t.InputContent, at: str) -> UserContent:
+def _content(content: t.InputContent, path: str) -> UserContent:
     match content:
         case t.InputText() | t.OutputTextParam() | t.PlainTextParam():
             return Text(content.text)
         case t.InputImage(image_url=None, file_id=None):
-            _reject(at, "an input_image needs an image_url or a file_id", "image_url")
+            _reject(path, "an input_image needs an image_url or a file_id", "image_url")
         case t.InputImage():
             return Image(url=content.image_url, file_id=content.file_id, detail=content.detail)
         case t.InputFile(file_data=None, file_url=None, file_id=None):
-            _reject(at, "an input_file needs file_data, file_url or a file_id", "file_data")
+            _reject(path, "an input_file needs file_data, file_url or a file_id", "file_data")
         case t.InputFile():
-            data, media_type = content.file_data, None
-            if data is not None and data.startswith("data:"):
-                head, _, data = data.partition(",")
-                media_type = head[5:].partition(";")[0] or None
+            data, media_type = (None, None) if content.file_data is None else split_file_data(content.file_data)
             return File(
                 url=content.file_url,
                 data=data,
@@ -213,28 +184,26 @@ def _content(content: t.InputContent, at: str) -> UserContent:
         case t.InputAudio():
             return Audio(data=content.input_audio.data, media_type=f"audio/{content.input_audio.format}")
         case t.Refusal():
-            _reject(at, "only an assistant message can hold a refusal", "type")
+            _reject(path, "only an assistant message can hold a refusal", "type")
 
 
-def _only_text(content: str | list[t.InputContent], at: str) -> str:
+def _only_text(content: str | list[t.InputContent], path: str) -> str:
     if isinstance(content, str):
         return content
     texts = []
     for index, entry in enumerate(content):
         if not isinstance(entry, t.InputText | t.PlainTextParam | t.OutputTextParam):
-            _reject(f"{at}.content[{index}]", "only text can stand here", "type")
+            _reject(f"{path}.content[{index}]", "only text can stand here", "type")
         texts.append(entry.text)
     return "\n".join(texts)
 
 
-def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str | list[UserContent]:
+def _tool_output(item: t.FunctionCallOutputParam, path: str) -> str | list[UserContent]:
     """Return text as one string, and content with images or files as a list."""
     if isinstance(item.output, str):
         return item.output
-    contents = [_content(content, f"{at}.output[{index}]") for index, content in enumerate(item.output)]
-    texts = [content.text for content in contents if isinstance(content, Text)]
-    return "\n".join(texts) if len(texts) == len(contents) else contents
+    return joined_if_text([_content(content, f"{path}.output[{index}]") for index, content in enumerate(item.output)])
 
 
-def _reject(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
-    raise RequestError(f"{at}: {message}", code=code, param=f"{at}.{field}")
+def _reject(path: str, problem: str, field: str) -> NoReturn:
+    raise RequestError(f"{path}: {problem}", code="invalid_value", param=f"{path}.{field}")

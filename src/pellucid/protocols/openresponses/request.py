@@ -12,7 +12,7 @@ from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
 from ...unicode import truncate
-from ..decoding import check_depth, convert, echoed_settings, read_json, requested_settings
+from ..decoding import check_depth, convert, echoed_settings, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .items import ReferenceContext, messages_of
@@ -189,7 +189,7 @@ def request_from(raw: dict[str, Any]) -> Request:
     _check_tool_types(raw.get("tools"))
     body = convert(raw, t.CreateResponse)
     if body.input in (None, []) and body.previous_response_id is None and body.conversation is None:
-        raise RequestError("input: a text or a list of items is required", code="missing", param="input")
+        raise invalid("input", "a text or a list of items is required", "missing")
     if body.previous_response_id is not None and body.conversation is not None:
         raise RequestError(
             "previous_response_id and conversation: the response can continue only one of them",
@@ -197,11 +197,7 @@ def request_from(raw: dict[str, Any]) -> Request:
             param="previous_response_id",
         )
     if body.background and body.store is False:
-        raise RequestError(
-            "background: a background response must be stored; leave store out, or set it to true",
-            code="invalid_value",
-            param="background",
-        )
+        raise invalid("background", "a background response must be stored; leave store out, or set it to true")
     for index, tool in enumerate(body.tools or []):
         if isinstance(tool, t.FunctionToolParam):
             check_depth(tool.parameters, f"tools[{index}].parameters")
@@ -246,12 +242,8 @@ def _check_tool_types(tools: Any) -> None:
     for index, tool in enumerate(tools):
         kind = tool.get("type") if isinstance(tool, dict) else None
         if isinstance(kind, str) and kind not in ("function", "mcp"):
-            raise RequestError(
-                f"tools[{index}].type: {truncate(kind)!r} is not offered here; only 'function' and 'mcp' tools are",
-                kind="unsupported",
-                code="unsupported_tool",
-                param=f"tools[{index}].type",
-            )
+            problem = f"{truncate(kind)!r} is not offered here; only 'function' and 'mcp' tools are"
+            raise invalid(f"tools[{index}].type", problem, "unsupported_tool", kind="unsupported")
 
 
 # --- MCP servers -------------------------------------------------------------------------------------------------
@@ -261,19 +253,16 @@ def _functions(body: t.CreateResponse) -> list[t.FunctionToolParam]:
     return [tool for tool in body.tools or [] if isinstance(tool, t.FunctionToolParam)]
 
 
-def _check_server(tool: t.McpToolParam, at: str) -> None:
+def _check_server(tool: t.McpToolParam, path: str) -> None:
     if tool.require_approval != "never":
-        raise RequestError(
-            f"{at}.require_approval: calls cannot be approved here; set it to 'never', and name the tools that may be "
-            "called in allowed_tools",
-            kind="unsupported",
-            code="unsupported_approval",
-            param=f"{at}.require_approval",
+        problem = (
+            "calls cannot be approved here; set it to 'never', and name the tools that may be called in allowed_tools"
         )
-    _allowed_tool_names(tool, at)
+        raise invalid(f"{path}.require_approval", problem, "unsupported_approval", kind="unsupported")
+    _allowed_tool_names(tool, path)
 
 
-def _allowed_tool_names(tool: t.McpToolParam, at: str = "") -> list[str] | None:
+def _allowed_tool_names(tool: t.McpToolParam, path: str = "") -> list[str] | None:
     """Return the names in `allowed_tools`, which is a list or OpenAI's filter with a list."""
     match tool.allowed_tools:
         case None:
@@ -281,11 +270,7 @@ def _allowed_tool_names(tool: t.McpToolParam, at: str = "") -> list[str] | None:
         case list(names) | {"tool_names": list(names)} if all(isinstance(name, str) for name in names):
             return names
         case _:
-            raise RequestError(
-                f"{at}.allowed_tools: must be a list of names, or {{tool_names: […]}}",
-                code="invalid_value",
-                param=f"{at}.allowed_tools",
-            )
+            raise invalid(f"{path}.allowed_tools", "must be a list of names, or {tool_names: […]}")
 
 
 def _headers(tool: t.McpToolParam) -> dict[str, str]:
