@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ..errors import ModelError
 from ..events import Event, PartDeltaEvent, PartStartEvent, RunEndEvent, SideEvent
-from ..models import ChatModel
+from ..models.embedded import EmbeddedModel
 from ..parts import (
     ModelRequest,
     RefusalPartDelta,
@@ -32,7 +32,7 @@ from ..server.config import Config
 from ..settings import EFFORTS, Effort, ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .local import embedded_model
-from .options import CONTROL_CHARACTERS, model_options, read_options
+from .options import model_options, read_options, strip_controls
 
 
 @click.command()
@@ -45,11 +45,13 @@ def ask(question: str, model: str | None, effort: Effort | None, as_json: bool, 
     """Ask a model QUESTION (`-` reads it from standard input), and see it think before it answers."""
     text = sys.stdin.read() if question == "-" else question
     config = read_options(**where)
-    status = uvloop.run(_ask(config, text, model, effort, _JSONLines() if as_json else _Terminal()))
-    raise SystemExit(status)
+    show = _print_json if as_json else _Terminal().show
+    raise SystemExit(uvloop.run(_ask(config, text, model, effort, show)))
 
 
-async def _ask(config: Config, text: str, name: str | None, effort: Effort | None, out: _Output) -> int:
+async def _ask(
+    config: Config, text: str, name: str | None, effort: Effort | None, show: Callable[[list[Event]], None]
+) -> int:
     settings: ModelSettings = {"thinking": effort} if effort is not None else {}
     async with _models(config) as catalog:
         public_name, model = catalog.find(name)
@@ -57,7 +59,7 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
         run = LiveRun(model, call, Minter(secrets.token_bytes(16)))
         await run.open()
         try:
-            await run.deliver(lambda batch: out.show(batch.events))
+            await run.deliver(lambda batch: show(batch.events))
         finally:
             await run.stop()
     ended = run.ended
@@ -69,43 +71,32 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
 @asynccontextmanager
 async def _models(config: Config) -> AsyncIterator[Catalog]:
     transport = UpstreamClient(config.limits)
-    local: ChatModel | None = None
+    embedded: EmbeddedModel | None = None
     try:
         if config.uses_local_model:
-            embedded = local = await embedded_model(config.local, transport)
+            embedded = await embedded_model(config.local, transport)
             await embedded.start()
-        yield Catalog(config, transport, local)
+        yield Catalog(config, transport, embedded)
     finally:
-        if local is not None:
+        if embedded is not None:
             await embedded.stop()
         await transport.aclose()
 
 
-class _Output:
-    """Base class of the output formats."""
-
-    def show(self, events: list[Event]) -> None:
-        raise NotImplementedError
-
-
-class _JSONLines(_Output):
-    """Prints one JSON object for each event, for programs."""
-
-    def show(self, events: list[Event]) -> None:
-        for event in events:
-            click.echo(msgspec.json.encode(event).decode())
+def _print_json(events: list[Event]) -> None:
+    """Print one JSON object for each event, for programs."""
+    for event in events:
+        click.echo(msgspec.json.encode(event).decode())
 
 
-class _Terminal(_Output):
+class _Terminal:
     """Prints for people: the reasoning dim, the answer plain. If stdout is a pipe, only the answer is written to it."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
-        self._side_console = (
-            self._console
-            if self._console.is_terminal
-            else Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-        )
+        self._side_console = self._console
+        if not self._console.is_terminal:
+            self._side_console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         self._is_thinking = False
         self._has_answered = False
 
@@ -115,21 +106,19 @@ class _Terminal(_Output):
                 case PartStartEvent(part=ThinkingPart()):
                     self._is_thinking = True
                 case PartStartEvent(part=ToolCallPart() as call):
-                    self._side_console.print(
-                        f"\n[{call.tool_name.translate(CONTROL_CHARACTERS)}]", style="yellow", markup=False
-                    )
+                    self._side_console.print(f"\n[{strip_controls(call.tool_name)}]", style="yellow", markup=False)
                 case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                    self._side_console.print(text.translate(CONTROL_CHARACTERS), style="dim", end="", markup=False)
+                    self._side_console.print(strip_controls(text), style="dim", end="", markup=False)
                 case PartDeltaEvent(delta=TextPartDelta(content_delta=text) | RefusalPartDelta(content_delta=text)):
                     if self._is_thinking:
                         self._side_console.print("\n")
                         self._is_thinking = False
-                    self._console.print(text.translate(CONTROL_CHARACTERS), end="", markup=False)
+                    self._console.print(strip_controls(text), end="", markup=False)
                     self._has_answered = True
                 case SideEvent(namespace="queue", name="loading"):
                     self._side_console.print("loading the model …", style="dim")
-                case SideEvent(namespace="queue", name="position", value=int(place)) if place:
-                    self._side_console.print(f"waiting; requests before this one: {place}", style="dim")
+                case SideEvent(namespace="queue", name="position", value=int(waiting)) if waiting:
+                    self._side_console.print(f"waiting; requests before this one: {waiting}", style="dim")
                 case RunEndEvent():
                     if self._has_answered or self._is_thinking:
                         self._console.print()

@@ -63,15 +63,8 @@ class GatewayServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
-        for number in signals:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        try:
+        with handle_stop_signals(lambda number: self.handle_exit(number, None)):
             yield
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -97,6 +90,20 @@ class GatewayServer(uvicorn.Server):
         await super().shutdown(sockets)
         # After a second signal, it does not wait for the streams, but still releases the application's resources.
         await self._gateway.lifespan_context.__aexit__(None, None, None)
+
+
+@contextmanager
+def handle_stop_signals(handler: Callable[[int], None]) -> Iterator[None]:
+    """Call `handler` with the number of each SIGINT and SIGTERM, instead of their default actions."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

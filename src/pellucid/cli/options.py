@@ -15,13 +15,12 @@ from ..unicode import did_you_mean
 if TYPE_CHECKING:
     from ..server.config import Config
 
-# Text of a model must not control the terminal: all control characters except line feed and tab are removed.
-CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+_CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 
 
 def strip_controls(text: str) -> str:
-    """Remove control characters, except line feed and tab."""
-    return text.translate(CONTROL_CHARACTERS)
+    """Remove control characters, except line feed and tab: text of a model must not control the terminal."""
+    return text.translate(_CONTROL_CHARACTERS)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,21 +70,16 @@ def read_options(
         base = read_config(file or DEFAULT_FILE)
         if not (provider or upstream or local_model or any(value is not None for value in server.values())):
             return base
-        table = _read_table(file or DEFAULT_FILE)
+        table = tomllib.loads((file or DEFAULT_FILE).read_text("utf-8"))
     if upstream is not None and provider is None:
         provider = "openai-compat"
     if provider is not None:
         known = {*builtin_profiles(), *table.get("profiles", {})}
         if provider not in known:
             raise ConfigError([f"--provider: no profile {provider!r}; {did_you_mean(provider, known)}"])
-        row: dict[str, Any] = {}
-        if upstream is not None:
-            row["base_url"] = upstream
-        if api_key_env is not None:
-            row["api_key_env"] = api_key_env
-        if upstream_model is not None:
-            row["models"] = [upstream_model]
-        table["providers"] = {provider: row}
+        models = [upstream_model] if upstream_model is not None else None
+        options = {"base_url": upstream, "api_key_env": api_key_env, "models": models}
+        table["providers"] = {provider: {key: value for key, value in options.items() if value is not None}}
         table.pop("models", None)
     if local_model is not None:
         key = "path" if local_model.endswith(".gguf") or "/" in local_model else "model"
@@ -94,7 +88,3 @@ def read_options(
     if server_options:
         table["server"] = {**table.get("server", {}), **server_options}
     return check_config(table)
-
-
-def _read_table(file: Path) -> dict[str, Any]:
-    return tomllib.loads(file.read_text("utf-8"))

@@ -29,7 +29,7 @@ from ..local.engine_sharing import EngineServer, WorkerConnection
 from ..server import Config
 from ..telemetry import log
 from .banner import print_banner
-from .http_server import ABORT_SECONDS, listen
+from .http_server import ABORT_SECONDS, handle_stop_signals, listen
 from .local import local_engine
 from .worker_ipc import TO_SUPERVISOR_DECODER, Channel, ToSupervisor, WorkerListening, WorkerSetup
 
@@ -60,19 +60,16 @@ async def supervise(config: Config) -> None:
         engine_server = EngineServer(engine)
     with tempfile.TemporaryDirectory(prefix="pellucid-metrics-", ignore_cleanup_errors=True) as metrics:
         workers = Workers(config, sockets, engine_server, Path(metrics))
-        banner_task: asyncio.Task[None] | None = None
+
+        async def print_banner_when_up() -> None:
+            await workers.all_listening.wait()
+            await print_banner(config, sockets, engine)
+
+        banner_task = asyncio.create_task(print_banner_when_up())
         try:
-            serving = asyncio.create_task(workers.run())
-            await asyncio.wait(
-                [serving, up_task := asyncio.create_task(workers.all_listening.wait())], return_when="FIRST_COMPLETED"
-            )
-            up_task.cancel()
-            if workers.all_listening.is_set():
-                banner_task = asyncio.create_task(print_banner(config, sockets, engine))
-            status = await serving
+            status = await workers.run()
         finally:
-            if banner_task is not None:
-                banner_task.cancel()
+            banner_task.cancel()
             if engine_server is not None and engine is not None:
                 engine_server.close()
                 await engine.stop()
@@ -105,11 +102,7 @@ class Workers:
 
     async def run(self) -> int:
         """Run until all workers have ended. Returns the exit status."""
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
-        for number in signals:
-            loop.add_signal_handler(number, self._stop, number)
-        try:
+        with handle_stop_signals(self._stop):
             first = asyncio.create_task(self._keep_running(1))
             listening = asyncio.create_task(self._wait_listening(1))
             await asyncio.wait([first, listening], return_when="FIRST_COMPLETED")
@@ -118,9 +111,6 @@ class Workers:
             await asyncio.gather(first, *rest)
             for task in (listening, all_up):
                 task.cancel()
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
         return self._exit_status
 
     def _stop(self, number: int) -> None:
