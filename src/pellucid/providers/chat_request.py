@@ -18,7 +18,6 @@ from ..parts import (
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -126,10 +125,6 @@ class ChatMessages:
                     out.append(self.user(part))
                 case ToolReturnPart():
                     out.append(self.tool_result(part.tool_call_id, part.tool_name, part.content_as_text()))
-                case RetryPromptPart() if part.tool_name is not None:
-                    out.append(self.tool_result(part.tool_call_id, part.tool_name, part.content))
-                case RetryPromptPart():
-                    out.append({"role": "user", "content": part.content})
         return out
 
 

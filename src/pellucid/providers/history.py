@@ -9,6 +9,7 @@
 * A tool call or reasoning that was cut off is not sent: it does not show what the model meant.
 * A call without a result counts as cut off, and a result whose call is not sent is left out too (`repair_calls`). No
   provider accepts one without the other, or two results of one call: only the first is sent.
+* A request to try again is sent as a failed result of the call, or, without a call, as a prompt of the user.
 * No reasoning is sent to a model that does not accept it, or not while thinking is switched off (`replay_on`).
 * Sealed reasoning must have been opened before.
 
@@ -18,7 +19,6 @@ A profile's strategies are `Profile.replay`, `foreign`, `lost` and `lost_on`.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeGuard
 
 from msgspec.structs import replace
 
@@ -53,6 +53,8 @@ _OPAQUE = (*PROVIDER_FIELDS, "origin")
 def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
     """Repair calls and results that do not match, for example after a cancelled turn.
 
+    No `RetryPromptPart` is left: each is the `ToolReturnPart` or `UserPromptPart` as which it is sent.
+
     Complete calls without a result are marked as cut off. Results of cut-off calls, and second results of a call, are
     removed. The calls of the last message still wait for their results. A result whose call is not in the messages at
     all stays, because the provider has stored the call.
@@ -61,7 +63,8 @@ def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
     returned: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ModelRequest):
-            returned |= {part.tool_call_id for part in message.parts if _is_call_result(part)}
+            message = replace(message, parts=[_without_retry(part) for part in message.parts])
+            returned |= {part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart)}
         else:
             calls = {part.tool_call_id for part in message.tool_calls}
             if repaired and not calls <= returned:
@@ -70,6 +73,15 @@ def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
         repaired.append(message)
     repaired.reverse()
     return _without_duplicate_results(_without_results_of_cut_calls(repaired))
+
+
+def _without_retry(part: ModelRequestPart) -> ModelRequestPart:
+    """Return the part as which a request to try again is sent; other parts unchanged."""
+    if not isinstance(part, RetryPromptPart):
+        return part
+    if part.tool_name is None:
+        return UserPromptPart(part.content)
+    return ToolReturnPart(part.tool_name, part.content, part.tool_call_id, "failed")
 
 
 def _mark_calls_cut_off(response: ModelResponse, calls: set[str]) -> ModelResponse:
@@ -86,8 +98,8 @@ def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMes
         if isinstance(message, ModelResponse):
             cut |= {part.tool_call_id for part in message.tool_calls}
             cut -= {part.tool_call_id for part in message.tool_calls if part.complete}
-        elif cut and any(_is_call_result(part) and part.tool_call_id in cut for part in message.parts):
-            parts = [part for part in message.parts if not (_is_call_result(part) and part.tool_call_id in cut)]
+        elif cut:
+            parts = [p for p in message.parts if not (isinstance(p, ToolReturnPart) and p.tool_call_id in cut)]
             messages[index] = replace(message, parts=parts)
     return messages
 
@@ -100,22 +112,15 @@ def _without_duplicate_results(messages: list[ModelMessage]) -> list[ModelMessag
             for id, count in Counter(part.tool_call_id for part in message.tool_calls).items():
                 waiting[id] = count
             continue
-        duplicates: list[ModelRequestPart] = []
+        parts: list[ModelRequestPart] = []
         for part in message.parts:
-            if _is_call_result(part) and part.tool_call_id in waiting:
-                if waiting[part.tool_call_id] == 0:
-                    duplicates.append(part)
-                else:
-                    waiting[part.tool_call_id] -= 1
-        if duplicates:
-            parts = [part for part in message.parts if not any(part is one for one in duplicates)]
-            messages[index] = replace(message, parts=parts)
+            if isinstance(part, ToolReturnPart) and part.tool_call_id in waiting:
+                waiting[part.tool_call_id] -= 1
+                if waiting[part.tool_call_id] < 0:
+                    continue
+            parts.append(part)
+        messages[index] = replace(message, parts=parts)
     return messages
-
-
-def _is_call_result(part: ModelRequestPart | ModelResponsePart) -> TypeGuard[ToolReturnPart | RetryPromptPart]:
-    """Whether a part is the result of a call."""
-    return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None)
 
 
 def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
@@ -127,8 +132,7 @@ def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
     media: list[UserContent] = []
     insert_at = 0
     for part in parts:
-        contents = part.contents if isinstance(part, ToolReturnPart) else None
-        if contents is not None and isinstance(part, ToolReturnPart):
+        if isinstance(part, ToolReturnPart) and (contents := part.contents) is not None:
             text = "\n".join(content.text for content in contents if isinstance(content, Text))
             others = [content for content in contents if not isinstance(content, Text)]
             if others:
@@ -136,7 +140,7 @@ def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
                 text = f"{text}\n(The rest of it follows as a message.)".lstrip()
             part = replace(part, content=text)
         out.append(part)
-        if _is_call_result(part):
+        if isinstance(part, ToolReturnPart):
             insert_at = len(out)
     if media:
         out.insert(insert_at, UserPromptPart(media))

@@ -161,7 +161,18 @@ def int_of(raw: dict[str, Any], name: str) -> int | None:
     return value if type(value) is int else None
 
 
+def text_of(raw: dict[str, Any], name: str) -> str | None:
+    """Return the member `name` if it is a text that is not empty; otherwise None."""
+    value = raw.get(name)
+    return value if isinstance(value, str) and value else None
+
+
 def dict_of(raw: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the member `name` if it is an object; otherwise an empty object."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; empty if the value is not a list."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

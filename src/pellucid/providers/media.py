@@ -32,8 +32,30 @@ def unsupported_content(content: UserContent, where: str) -> RequestError:
         content: The content.
         where: The wire, with its preposition: `over Responses`, `to Mistral`.
     """
-    return RequestError(
-        f"a {content.kind} in this form cannot be sent {where}",
-        kind="unsupported",
-        code="unsupported_content",
-    )
+    return unsupported(f"a {content.kind} in this form cannot be sent {where}")
+
+
+def unsupported(message: str) -> RequestError:
+    """Return the error for content that a wire cannot carry, with this message."""
+    return RequestError(message, kind="unsupported", code="unsupported_content")
+
+
+def split_data_url(url: str | None) -> tuple[str, bool, str] | None:
+    """Split a `data:` URL (RFC 2397).
+
+    Returns:
+        The media type, empty if there is none; whether the data is base64; the data. None for another URL.
+    """
+    if url is None or not url.startswith("data:"):
+        return None
+    head, _, data = url.removeprefix("data:").partition(",")
+    media_type, *options = head.split(";")
+    return media_type, "base64" in options, data
+
+
+_IMAGE_BASE64_PREFIXES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklGR": "image/webp"}
+
+
+def image_type_of(data: str) -> str | None:
+    """Return the media type of an image, from the first characters of its base64 data; None if it is unknown."""
+    return next((kind for start, kind in _IMAGE_BASE64_PREFIXES.items() if data.startswith(start)), None)

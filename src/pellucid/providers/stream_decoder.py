@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from ..emit import Emitter
 from ..errors import ErrorInfo, FrameTooLarge
 from ..events import Cause, ModelEvent, PartDeltaEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_MAX_BYTES, SSE
-from ..parts import Origin, TextPartDelta, ThinkingPartDelta
-from .errors import quote_start, turn_failed_error
+from ..parts import OpaquePart, Origin, TextPartDelta, ThinkingPartDelta
+from .errors import error_from_value, quote_start, turn_failed_error
 from .frame_template import MAX_TRIES, FrameTemplate, SkipRule, Template, VaryingValue
 from .lenient_json import decode_lenient_json
 
@@ -78,6 +78,17 @@ class WireReader:
         """Write what was held back, then the error."""
         self.flush()
         self.emit.fail(error)
+
+    def emit_opaque(self, kind: str, native: Any, id: str | None = None) -> None:
+        """Emit a block of an unknown type as it came."""
+        self.emit.whole_part(OpaquePart(kind, native, id=id, provider_name=self.emit.origin.provider))
+
+    def fail_unreadable(self, data: bytes, name: str) -> None:
+        """Read a frame that is not a JSON object: an error as text, or data that is not of this wire."""
+        if name == "error":
+            self.fail(error_from_value(data.decode("utf-8", "replace")))
+        elif data.strip():
+            self.reject(data)
 
     def reject(self, data: bytes) -> None:
         """Fail because the data is not of this wire."""

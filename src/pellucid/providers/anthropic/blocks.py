@@ -18,7 +18,7 @@ import msgspec
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
 from ..frame_template import SkipRule
-from ..lenient_json import decode_lenient_json, lenient_struct_decoder
+from ..lenient_json import decode_lenient_json, dict_of, lenient_struct_decoder, objects_in, text_of
 from .server_tools import (
     call_part,
     extra_fields,
@@ -106,31 +106,31 @@ class ThinkingBlock(Block):
     """A thinking block. A signature without any text is reasoning that is not shown (`display: omitted`)."""
 
     def start(self) -> None:
-        self._emit_thinking(_text_field(self.native, "thinking"), _text_field(self.native, "signature"))
+        self._emit_thinking(text_of(self.native, "thinking") or "", text_of(self.native, "signature"))
         details = extra_fields(self.native, frozenset({"type", "thinking", "signature"}))
         if details:
             self.emit.thinking(self.key, form=self.context.form, details=details, explicit_end=True)
 
     def add_delta(self, delta: Delta, data: bytes) -> None:
         if delta.thinking:
-            self._emit_thinking(delta.thinking, "")
+            self._emit_thinking(delta.thinking, None)
         elif delta.signature or delta.text:
-            self._emit_thinking(delta.text or "", delta.signature or "")
+            self._emit_thinking(delta.text or "", delta.signature or None)
 
     def skip_rule(self, delta: Delta) -> SkipRule | None:
         return SkipRule() if delta.thinking else None
 
-    def _emit_thinking(self, text: str, signature: str) -> None:
+    def _emit_thinking(self, text: str, signature: str | None) -> None:
         # Servers that do not sign send an empty signature; it counts as no signature.
-        self.emit.thinking(self.key, text, form=self.context.form, signature=signature or None, explicit_end=True)
+        self.emit.thinking(self.key, text, form=self.context.form, signature=signature, explicit_end=True)
 
 
 class RedactedThinkingBlock(Block):
     """Reasoning that a safety filter encrypted: opaque data in place of the text."""
 
     def start(self) -> None:
-        data = _text_field(self.native, "data")
-        self.emit.thinking(self.key, id=REDACTED, form="redacted", signature=data or None, explicit_end=True)
+        data = text_of(self.native, "data")
+        self.emit.thinking(self.key, id=REDACTED, form="redacted", signature=data, explicit_end=True)
 
 
 class TextBlock(Block):
@@ -139,13 +139,10 @@ class TextBlock(Block):
     def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
         self._length = 0
-        citations = native.get("citations")
-        self._citations = (
-            [entry for entry in citations if isinstance(entry, dict)] if isinstance(citations, list) else []
-        )
+        self._citations = objects_in(native.get("citations"))
 
     def start(self) -> None:
-        text = _text_field(self.native, "text")
+        text = text_of(self.native, "text") or ""
         self._length += len(text)
         self.emit.text(self.key, text, explicit_end=True)
 
@@ -225,8 +222,8 @@ class ToolUseBlock(Block):
         self.emit.tool_call(
             self.key,
             args,
-            name=_text_field(self.native, "name"),
-            call_id=_text_field(self.native, "id"),
+            name=text_of(self.native, "name") or "",
+            call_id=text_of(self.native, "id"),
             details=extra_fields(self.native, frozenset({"type", "id", "name", "input"})) or None,
             explicit_end=True,
         )
@@ -305,7 +302,7 @@ class ServerToolResultBlock(BufferedBlock):
     def stop(self) -> None:
         part = return_part(
             self.native,
-            self.context.builtin_tool_names.get(_text_field(self.native, "tool_use_id")),
+            self.context.builtin_tool_names.get(text_of(self.native, "tool_use_id") or ""),
             self.emit.origin.provider,
         )
         self.emit.whole_part(part, item=("server tool", part.tool_call_id))
@@ -317,11 +314,11 @@ class CompactionBlock(BufferedBlock):
     def stop(self) -> None:
         native = self.native
         content = native.get("content")
-        signature = _text_field(native, "signature") or _text_field(native, "encrypted_content")
+        signature = text_of(native, "signature") or text_of(native, "encrypted_content")
         self.emit.whole_part(
             CompactionPart(
                 content if isinstance(content, str) else None,
-                signature=signature or None,
+                signature=signature,
                 provider_name=self.emit.origin.provider,
                 provider_details=extra_fields(native, frozenset({"type", "content"})) or None,
             )
@@ -332,7 +329,7 @@ class OpaqueBlock(BufferedBlock):
     """A block of an unknown type: a change of the model during the answer (`fallback`), a list of tools, …"""
 
     def stop(self) -> None:
-        kind = _text_field(self.native, "type") or "unknown"
+        kind = text_of(self.native, "type") or "unknown"
         self.emit.whole_part(OpaquePart(kind, self.native, provider_name=self.emit.origin.provider))
 
 
@@ -347,7 +344,7 @@ _BLOCK_CLASSES: dict[str, type[Block]] = {
 
 def open_block(context: AnswerContext, key: Key, native: dict[str, Any]) -> Block:
     """Return the block object for the JSON of a block's first event."""
-    kind = _text_field(native, "type")
+    kind = text_of(native, "type") or ""
     block_class = _BLOCK_CLASSES.get(kind)
     if block_class is None:
         block_class = (
@@ -379,12 +376,6 @@ def _annotation(citation: dict[str, Any], length: int) -> dict[str, Any]:
     }
 
 
-def _text_field(native: dict[str, Any], name: str) -> str:
-    value = native.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _delta_fields(data: bytes) -> dict[str, Any]:
     value = decode_lenient_json(data)
-    delta = value.get("delta") if isinstance(value, dict) else None
-    return delta if isinstance(delta, dict) else {}
+    return dict_of(value, "delta") if isinstance(value, dict) else {}

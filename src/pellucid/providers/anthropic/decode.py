@@ -23,7 +23,7 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, Form, Origin, Usage
 from ..errors import error_from_value
 from ..frame_template import VaryingValue
-from ..lenient_json import decode_lenient_json, dict_of, int_of
+from ..lenient_json import decode_lenient_json, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
 from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 from .blocks import AnswerContext, Block, Delta, Frame, open_block, read_frame
@@ -126,7 +126,7 @@ class MessageReader(WireReader):
     # --- the message -----------------------------------------------------------------------------------------
 
     def _start_message(self, message: dict[str, Any]) -> None:
-        id = _text_field(message, "id")
+        id = text_of(message, "id")
         if self.is_recognized:
             if self.finished or id == self._message_id:
                 return
@@ -139,9 +139,9 @@ class MessageReader(WireReader):
             self._add_whole_block(native)
 
     def _begin_message(self, message: dict[str, Any]) -> None:
-        self._message_id = _text_field(message, "id")
-        self.emit.start(self._message_id, _text_field(message, "model"))
-        self._record_metadata(message, _object_field(message, "usage") or {})
+        self._message_id = text_of(message, "id")
+        self.emit.start(self._message_id, text_of(message, "model"))
+        self._record_metadata(message, dict_of(message, "usage"))
         # The output count is not known yet when a message begins.
         self.emit.usage = _read_usage({name: value for name, value in self._usage.items() if name != "output_tokens"})
 
@@ -180,13 +180,10 @@ class MessageReader(WireReader):
         for name in ("stop_sequence", "stop_details", "input_transformations"):
             if message.get(name):
                 details[name] = message[name]
-        container, context_management = (
-            _object_field(message, "container"),
-            _object_field(message, "context_management"),
-        )
-        if container and container.get("id"):
-            details["container_id"] = container["id"]
-        if context_management and context_management.get("applied_edits"):
+        container_id, context_management = dict_of(message, "container").get("id"), message.get("context_management")
+        if container_id:
+            details["container_id"] = container_id
+        if dict_of(message, "context_management").get("applied_edits"):
             details["context_management"] = context_management
 
     def _finish_message(self, message: dict[str, Any]) -> None:
@@ -198,7 +195,7 @@ class MessageReader(WireReader):
         self.emit.finish(FINISH_REASONS.get(reason), reason)
         if reason == "refusal":
             self._stop_all_blocks()
-            self.emit.refusal("refusal", _refusal_text(_object_field(message, "stop_details") or {}))
+            self.emit.refusal("refusal", _refusal_text(dict_of(message, "stop_details")))
 
     # --- blocks ----------------------------------------------------------------------------------------------
 
@@ -254,11 +251,11 @@ def _native_blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [native for native in content if isinstance(native, dict)] if isinstance(content, list) else []
+    return objects_in(content)
 
 
 def _refusal_text(details: dict[str, Any]) -> str:
-    explanation, category = _text_field(details, "explanation"), _text_field(details, "category")
+    explanation, category = text_of(details, "explanation"), text_of(details, "category")
     return explanation or f"The model declined to answer{f' ({category})' if category else ''}."
 
 
@@ -269,16 +266,6 @@ def _spliced_stream_error(first: str | None, second: str | None) -> ErrorInfo:
         code="spliced_stream",
         upstream_message=f"{first}, then {second}",
     )
-
-
-def _text_field(message: dict[str, Any], name: str) -> str | None:
-    value = message.get(name)
-    return value if isinstance(value, str) and value else None
-
-
-def _object_field(message: dict[str, Any], name: str) -> dict[str, Any] | None:
-    value = message.get(name)
-    return value if isinstance(value, dict) else None
 
 
 # --- token counts --------------------------------------------------------------------------------------------------
@@ -295,9 +282,8 @@ def _read_usage(raw: dict[str, Any]) -> Usage:
     details = {name: value for name in raw if (value := int_of(raw, name)) is not None}
     # Cache writes by lifetime, uses of each provider tool, and reasoning tokens of the output.
     for nested in ("cache_creation", "server_tool_use", "output_tokens_details"):
-        inner = raw.get(nested)
-        if isinstance(inner, dict):
-            details |= {name: value for name in inner if (value := int_of(inner, name))}
+        inner = dict_of(raw, nested)
+        details |= {name: value for name in inner if (value := int_of(inner, name))}
     return Usage(
         input_tokens=None if uncached is None else uncached + (cache_written or 0) + (cache_read or 0),
         output_tokens=output,
@@ -311,9 +297,7 @@ def _read_usage(raw: dict[str, Any]) -> Usage:
 def _iteration_counts(raw: Any) -> dict[str, int]:
     """Count the samplings, and the tokens of other models (advisor, compaction) that the totals do not include."""
     counts: dict[str, int] = {}
-    for entry in raw if isinstance(raw, list) else []:
-        if not isinstance(entry, dict):
-            continue
+    for entry in objects_in(raw):
         kind = str(entry.get("type") or "message").removesuffix("_message")
         counts[f"{kind}_iterations"] = counts.get(f"{kind}_iterations", 0) + 1
         # The totals include a fallback's sampling, like the model's own.

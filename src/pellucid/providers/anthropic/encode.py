@@ -12,6 +12,7 @@ from urllib.parse import quote
 from ...errors import RequestError
 from ...parts import File, Image, ModelResponse, Origin, UserPromptPart, same_origin
 from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from ..lenient_json import objects_in
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
 from .messages import encode_messages, is_reasoning_lost, system_prompt
@@ -207,7 +208,7 @@ def _has_file_id(call: ModelCall) -> bool:
 
 def _edit_types(context_management: Any) -> list[str]:
     edits = context_management.get("edits") if isinstance(context_management, dict) else None
-    return [str(edit.get("type")) for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
+    return [str(edit.get("type")) for edit in objects_in(edits)]
 
 
 _BETAS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (

@@ -13,12 +13,18 @@ The provider rejects a request that breaks one of these rules:
 from __future__ import annotations
 
 import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
+from ...errors import RequestError
 from ...parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
     CompactionPart,
+    File,
+    Image,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -26,22 +32,23 @@ from ...parts import (
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
     SystemPromptPart,
+    Text,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
+    json_text,
 )
 from .. import history
+from ..media import image_type_of, split_data_url, unsupported, unsupported_content
 from ..profile import Profile
+from ..setting_fields import Body
 from ..tool_schema import arguments_object
 from .blocks import REDACTED
-from .content import content_blocks
 from .server_tools import call_block, result_block
-
-Body = dict[str, Any]
 
 THINKING_TYPES = ("thinking", REDACTED)
 _UNFINISHED_REASONS = ("pause_turn", "tool_use")
@@ -140,13 +147,9 @@ def _user_blocks(message: ModelRequest) -> list[Body]:
     for part in message.parts:
         match part:
             case UserPromptPart():
-                blocks += content_blocks(part.content)
+                blocks += _content_blocks(part.content)
             case ToolReturnPart():
                 blocks.append(_tool_result(part.tool_call_id, part.content, failed=part.outcome != "success"))
-            case RetryPromptPart() if part.tool_name is not None:
-                blocks.append(_tool_result(part.tool_call_id, part.content, failed=True))
-            case RetryPromptPart():
-                blocks += content_blocks(part.content)
             case SystemPromptPart():
                 pass  # see `system_prompt`
     return blocks
@@ -154,10 +157,76 @@ def _user_blocks(message: ModelRequest) -> list[Body]:
 
 def _tool_result(call_id: str, content: Any, *, failed: bool) -> Body:
     body: Body = {"type": "tool_result", "tool_use_id": _safe_call_id(call_id)}
-    blocks = content_blocks(content)
+    blocks = _content_blocks(content)
     if blocks:
         body["content"] = blocks
     return body | ({"is_error": True} if failed else {})
+
+
+# --- content: text, images and documents ----------------------------------------------------------------------------
+
+
+def _content_blocks(content: Any) -> list[Body]:
+    """Encode a text, a list of contents, or any other JSON value (as text) as blocks.
+
+    Raises:
+        RequestError: This wire cannot carry the content.
+    """
+    if isinstance(content, list) and content and all(isinstance(entry, UserContent | str) for entry in content):
+        return [block for entry in content for block in _content_block(entry)]
+    if isinstance(content, UserContent | str):
+        return _content_block(content)
+    return [] if content is None else _content_block(json_text(content))
+
+
+def _content_block(content: UserContent | str) -> list[Body]:
+    match content:
+        case str():
+            return [{"type": "text", "text": content}] if content.strip() else []
+        case Text():
+            return _content_block(content.text)
+        case Image() if content.file_id or content.data or content.url:
+            return [{"type": "image", "source": _source(content, "image/png")}]
+        case File() if content.file_id or content.data or content.url:
+            return [_document(content)]
+        case _:
+            raise unsupported_content(content, "over Anthropic Messages; it takes text, images, PDF and plain text")
+
+
+def _source(content: Image | File, default_media_type: str) -> Body:
+    if content.file_id:
+        return {"type": "file", "file_id": content.file_id}
+    media_type, data = content.media_type, content.data
+    if data is None and content.url is not None:
+        data_url = split_data_url(content.url)
+        if data_url is None:
+            return {"type": "url", "url": content.url}
+        media_type, is_base64, data = data_url
+        if not is_base64:
+            data = b64encode(unquote_to_bytes(data)).decode()
+    data = data or ""
+    return {"type": "base64", "media_type": media_type or image_type_of(data) or default_media_type, "data": data}
+
+
+def _document(file: File) -> Body:
+    source = _source(file, "application/pdf")
+    media_type = source.get("media_type", "")
+    if media_type.startswith("image/"):
+        return {"type": "image", "source": source}
+    if media_type.startswith("text/") or media_type == "application/json":
+        source = {"type": "text", "media_type": "text/plain", "data": _decoded_text(source["data"])}
+    elif media_type and media_type != "application/pdf":
+        raise unsupported(
+            f"a file of type {media_type} cannot be sent over Anthropic Messages; it takes PDF, plain text and images"
+        )
+    return {"type": "document", "source": source} | ({"title": file.filename} if file.filename else {})
+
+
+def _decoded_text(data: str) -> str:
+    try:
+        return b64decode(data, validate=True).decode("utf-8", "replace")
+    except (Base64Error, ValueError):
+        raise RequestError("a file's data is not base64", code="invalid_base64") from None
 
 
 # --- assistant messages ------------------------------------------------------------------------------------------

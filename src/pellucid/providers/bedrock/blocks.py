@@ -13,10 +13,10 @@ from typing import Any
 from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
-from ..lenient_json import dict_of
+from ..lenient_json import dict_of, objects_in, text_of
 from ..profile import Profile
 from ..tagged_text import tag_family
-from .chunk import Delta, dicts_of, text_of
+from .chunk import Delta
 from .media import join_base64, redacted_signature
 
 THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, BUFFERED = (
@@ -153,9 +153,9 @@ class Blocks:
         elif tool_result:
             self._emit_builtin_return(tool_result, tool_result.get("content"))
         elif citations_content:
-            for entry in dicts_of(citations_content.get("content")):
+            for entry in objects_in(citations_content.get("content")):
                 self._add_text(index, text_of(entry, "text") or "")
-            self._add_citations(index, dicts_of(citations_content.get("citations")))
+            self._add_citations(index, objects_in(citations_content.get("citations")))
         elif isinstance(block.get("text"), str) or dict_of(block, "reasoningContent"):
             self.add_piece(index, block)
         elif dict_of(block, "image"):
@@ -239,7 +239,7 @@ class Blocks:
     def _emit_builtin_return(self, start: dict[str, Any], content: Any) -> None:
         """Emit the result of a provider's own tool."""
         id = text_of(start, "toolUseId") or ""
-        entries = dicts_of(content)
+        entries = objects_in(content)
         texts = [entry["text"] for entry in entries if isinstance(entry.get("text"), str)]
         details = {name: value for name in ("status", "type") if isinstance(value := start.get(name), str)}
         self._emit.whole_part(
@@ -258,7 +258,7 @@ class Blocks:
     def _emit_buffered(self, block: _Block) -> None:
         start, values = block.start, [entry for entry in block.values if isinstance(entry, dict)]
         if "toolResult" in start:
-            content = [entry for value in values for entry in dicts_of(value.get("toolResult"))]
+            content = [entry for value in values for entry in objects_in(value.get("toolResult"))]
             self._emit_builtin_return(dict_of(start, "toolResult"), content)
         elif "image" in start:
             pieces = [dict_of(dict_of(value, "image"), "source") for value in values]

@@ -56,13 +56,3 @@ def read_delta(payload: bytes) -> DeltaEvent | None:
 def index_of(event: dict[str, Any]) -> int:
     index = event.get("contentBlockIndex")
     return index if type(index) is int else 0
-
-
-def text_of(value: dict[str, Any], name: str) -> str | None:
-    """Return the field if it is a text that is not empty."""
-    text = value.get(name)
-    return text if isinstance(text, str) and text else None
-
-
-def dicts_of(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -15,11 +15,11 @@ from ...errors import ErrorInfo
 from ...framing.eventstream import DEFAULT_MAX_PAYLOAD_BYTES, EventStreamDecoder, EventStreamMessage, HeaderValue
 from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
-from ..lenient_json import decode_lenient_json, decode_lenient_object, dict_of, int_of
+from ..lenient_json import decode_lenient_json, decode_lenient_object, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
 from ..stream_decoder import Body, Frame, StreamDecoder, WireReader
 from .blocks import Blocks
-from .chunk import dicts_of, index_of, read_delta, text_of
+from .chunk import index_of, read_delta
 from .errors import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -40,7 +40,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     uncached, output = int_of(raw, "inputTokens"), int_of(raw, "outputTokens")
     cache_read, cache_written = int_of(raw, "cacheReadInputTokens"), int_of(raw, "cacheWriteInputTokens")
     details = {name: value for name in raw if name not in _STANDARD_COUNTS and (value := int_of(raw, name)) is not None}
-    for entry in dicts_of(raw.get("cacheDetails")):
+    for entry in objects_in(raw.get("cacheDetails")):
         count = int_of(entry, "inputTokens")
         if count is not None:
             details[f"cacheDetails.{entry.get('ttl')}"] = count
@@ -212,7 +212,7 @@ class ConverseReader(WireReader):
             return
         self.is_recognized = True
         self.emit.start()
-        for index, block in enumerate(dicts_of(dict_of(value["output"], "message").get("content"))):
+        for index, block in enumerate(objects_in(dict_of(value["output"], "message").get("content"))):
             self._blocks.add_whole_block(index, block)
         self._read_stop(value)
         self._read_metadata(value)

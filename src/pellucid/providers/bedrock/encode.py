@@ -20,11 +20,9 @@ import msgspec
 
 from ...errors import RequestError
 from ...parts import (
-    Audio,
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
     CompactionPart,
-    File,
     FilePart,
     Image,
     ModelRequest,
@@ -33,15 +31,14 @@ from ...parts import (
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
     SystemPromptPart,
     Text,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
-    Video,
     json_text,
 )
 from ...settings import ModelCall, OutputFormat, ToolDefinition
@@ -347,30 +344,23 @@ class _ConversationEncoder:
                     content = [Text(part.content)] if isinstance(part.content, str) else part.content
                     self._append("user", self._media.encode(content))
                 case ToolReturnPart():
-                    failed = part.outcome != "success"
-                    result_blocks = self._result_content(part.content)
-                    if failed and not any(block.get("text", "x").strip() for block in result_blocks):
-                        # The wire rejects a failed result without text.
-                        result_blocks = [{"text": part.outcome}]
-                    self._add_tool_result(part.tool_call_id, part.tool_name, result_blocks, failed=failed)
-                case RetryPromptPart() if part.tool_name is not None:
-                    self._add_tool_result(
-                        part.tool_call_id, part.tool_name, [{"text": part.content or "retry"}], failed=True
-                    )
-                case RetryPromptPart():
-                    self._append("user", self._media.encode([Text(part.content)]))
+                    self._add_tool_result(part)
 
     def _result_content(self, content: Any) -> list[Body]:
         if isinstance(content, dict):
             return [{"json": content}]
-        if isinstance(content, list) and content and all(isinstance(c, _CONTENT_TYPES) for c in content):
+        if isinstance(content, list) and content and all(isinstance(entry, UserContent) for entry in content):
             return self._media.encode(content)
         return [{"text": content if isinstance(content, str) else "" if content is None else json_text(content)}]
 
-    def _add_tool_result(self, call_id: str, name: str, content: list[Body], *, failed: bool) -> None:
-        self.used_tools[name] = None
+    def _add_tool_result(self, part: ToolReturnPart) -> None:
+        failed = part.outcome != "success"
+        content = self._result_content(part.content)
+        if failed and not any(block.get("text", "x").strip() for block in content):
+            content = [{"text": part.outcome}]  # the wire rejects a failed result without text
+        self.used_tools[part.tool_name] = None
         result = {
-            "toolUseId": _safe_call_id(call_id),
+            "toolUseId": _safe_call_id(part.tool_call_id),
             "content": content,
             "status": "error" if failed else "success",
         }
@@ -428,9 +418,6 @@ class _ConversationEncoder:
             return []
         signature = {"signature": part.signature} if part.signature else {}
         return [{"reasoningContent": {"reasoningText": {"text": part.content, **signature}}}]
-
-
-_CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
 
 def _text_blocks(text: str, part: TextPart | None = None) -> list[Body]:

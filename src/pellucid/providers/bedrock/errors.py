@@ -10,8 +10,7 @@ from typing import Any
 from ...errors import ErrorInfo, ErrorKind
 from ...framing.eventstream import EventStreamMessage
 from ..errors import as_code, describe_error, error_from_value, kind_of_status, quote_start
-from ..lenient_json import decode_lenient_object
-from .chunk import text_of
+from ..lenient_json import decode_lenient_object, text_of
 
 # Names with the first letter in lower case: in a stream it is `throttlingException`, elsewhere `ThrottlingException`.
 _KIND_OF_EXCEPTION: dict[str, ErrorKind] = {

@@ -17,10 +17,9 @@ from binascii import Error
 from collections.abc import Iterable
 from typing import Any
 
-from ...errors import RequestError
 from ...parts import Audio, File, Image, Text, UserContent, Video
-
-Body = dict[str, Any]
+from ..media import split_data_url, unsupported
+from ..setting_fields import Body
 
 _FORMATS: dict[str, dict[str, str]] = {
     "image": {
@@ -65,7 +64,6 @@ _FORMATS: dict[str, dict[str, str]] = {
     },
 }
 
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*;base64,(?P<data>.*)", re.DOTALL)
 _FORBIDDEN_IN_NAME = re.compile(r"[^0-9A-Za-z \-()\[\]]+")
 
 
@@ -116,20 +114,24 @@ class ContentEncoder:
 
 def _media_source(kind: str, content: Image | Audio | Video | File, default_media_type: str) -> Body:
     media_type, data, url = content.media_type, content.data, content.url
-    data_url = _DATA_URL.fullmatch(url) if url else None
-    if data_url is not None:
-        media_type, data = data_url["type"] or media_type, data_url["data"]
+    data_url = split_data_url(url)
+    if data_url is not None and data_url[1]:
+        media_type, data = data_url[0] or media_type, data_url[2]
     formats, noun = _FORMATS[kind], f"{'an' if kind[0] in 'ai' else 'a'} {kind}"
     media_type = (media_type or _guess_media_type(content) or default_media_type).partition(";")[0].strip().lower()
     if media_type not in formats:
-        raise _unsupported_error(f"{noun} of type {media_type or 'unknown'!r}; it takes {', '.join(formats)}")
+        raise unsupported(
+            f"Bedrock does not take {noun} of type {media_type or 'unknown'!r}; it takes {', '.join(formats)}"
+        )
     if data:
         return {"format": formats[media_type], "source": {"bytes": data}}
     if url and url.startswith("s3://"):
         return {"format": formats[media_type], "source": {"s3Location": {"uri": url}}}
     if url:
-        raise _unsupported_error(f"{noun} by URL; it takes bytes, or a file in S3")
-    raise _unsupported_error(f"{noun} without bytes; a file id is valid only at the provider that issued it")
+        raise unsupported(f"Bedrock does not take {noun} by URL; it takes bytes, or a file in S3")
+    raise unsupported(
+        f"Bedrock does not take {noun} without bytes; a file id is valid only at the provider that issued it"
+    )
 
 
 def _guess_media_type(content: Image | Audio | Video | File) -> str | None:
@@ -141,10 +143,6 @@ def _guess_media_type(content: Image | Audio | Video | File) -> str | None:
         (type_ for formats in _FORMATS.values() for type_, known in formats.items() if known == extension),
         None,
     )
-
-
-def _unsupported_error(what: str) -> RequestError:
-    return RequestError(f"Bedrock does not take {what}", kind="unsupported", code="unsupported_content")
 
 
 BASE64_DETAILS: dict[str, Any] = {"redacted_content": "base64"}

@@ -20,10 +20,10 @@ import msgspec
 
 from ...emit import Key
 from ...errors import ErrorInfo
-from ...parts import FinishReason, OpaquePart, Origin, Usage
+from ...parts import FinishReason, Origin, Usage
 from ..errors import error_from_value
 from ..frame_template import SkipRule
-from ..lenient_json import convert_leniently, decode_lenient_json, lenient_struct_decoder
+from ..lenient_json import convert_leniently, decode_lenient_json, dict_of, lenient_struct_decoder
 from ..profile import Profile
 from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 
@@ -114,10 +114,7 @@ class CohereReader(WireReader):
     def read_frame(self, data: bytes, name: str) -> None:
         event = read_event(data)
         if event is None:
-            if name == "error":
-                self.fail(error_from_value(data.decode("utf-8", "replace")))
-            elif data.strip():
-                self.reject(data)
+            self.fail_unreadable(data, name)
             return
         kind = event.type or name
         handler = _EVENT_HANDLERS.get(kind)
@@ -131,7 +128,7 @@ class CohereReader(WireReader):
             self.fail(error_from_value(decode_lenient_json(data)))
         elif kind and kind not in _IGNORED_EVENTS:
             self.is_recognized = True
-            self._emit_opaque(kind, {"event": decode_lenient_json(data)})
+            self.emit_opaque(kind, {"event": decode_lenient_json(data)})
 
     def flush(self) -> None:
         for index in list(self._unknown_blocks):
@@ -201,7 +198,7 @@ class CohereReader(WireReader):
     def _end_unknown_block(self, index: int | None) -> None:
         block = self._unknown_blocks.pop(index, None)
         if block is not None:
-            self._emit_opaque(str(block.get("type") or "content"), block)
+            self.emit_opaque(str(block.get("type") or "content"), block)
 
     def _read_tool_plan(self, event: Event) -> None:
         if event.delta is not None and event.delta.message is not None:
@@ -211,9 +208,6 @@ class CohereReader(WireReader):
         if text:
             details = None if self.emit.is_open(TOOL_PLAN) else {"subtype": TOOL_PLAN}
             self.emit.thinking(TOOL_PLAN, text, details=details)
-
-    def _emit_opaque(self, kind: str, native: Any) -> None:
-        self.emit.whole_part(OpaquePart(kind, native, provider_name=self.emit.origin.provider))
 
     # --- citations -------------------------------------------------------------------------------------------
 
@@ -242,7 +236,7 @@ class CohereReader(WireReader):
     def _start_call(self, index: int | None, call: dict[str, Any]) -> None:
         self._call_count += 1
         self._latest_calls[index] = call_state = _Call(("call", self._call_count))
-        name, id = _function(call).get("name"), call.get("id")
+        name, id = dict_of(call, "function").get("name"), call.get("id")
         self.emit.tool_call(
             call_state.key,
             name=name if isinstance(name, str) else "",
@@ -256,7 +250,7 @@ class CohereReader(WireReader):
             self._add_arguments(event.index, call)
 
     def _add_arguments(self, index: int | None, call: dict[str, Any]) -> None:
-        args, call_state = _function(call).get("arguments"), self._latest_calls.get(index)
+        args, call_state = dict_of(call, "function").get("arguments"), self._latest_calls.get(index)
         # A call without arguments has none, or `null`: `{}` is emitted when the call ends.
         if not isinstance(args, str | dict) or args == "":
             return
@@ -333,11 +327,6 @@ def _tool_calls(event: Event) -> list[dict[str, Any]]:
     return _object_list(message.tool_calls) if message is not None else []
 
 
-def _function(call: dict[str, Any]) -> dict[str, Any]:
-    function = call.get("function")
-    return function if isinstance(function, dict) else {}
-
-
 def _annotation(citation: dict[str, Any]) -> dict[str, Any]:
     """Convert a citation to OpenAI's form: of a URL if a source has one, else with its sources."""
     sources = _object_list(citation.get("sources"))
@@ -361,10 +350,8 @@ def _logprob(item: dict[str, Any]) -> dict[str, Any]:
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """Read the token counts of the model. Billed units are lower, and are stored in the details."""
-    tokens, billed_units = raw.get("tokens"), raw.get("billed_units")
-    tokens = tokens if isinstance(tokens, dict) else {}
-    billed_units = billed_units if isinstance(billed_units, dict) else {}
-    billed_counts = {f"billed_{name}": _integer_count(value) for name, value in billed_units.items()}
+    tokens = dict_of(raw, "tokens")
+    billed_counts = {f"billed_{name}": _integer_count(value) for name, value in dict_of(raw, "billed_units").items()}
     return Usage(
         input_tokens=_integer_count(tokens.get("input_tokens")),
         output_tokens=_integer_count(tokens.get("output_tokens")),

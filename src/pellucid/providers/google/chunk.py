@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ...parts import Usage, json_text
-from ..lenient_json import DECODE_ERRORS, convert_leniently, decode_lenient_object
+from ..lenient_json import DECODE_ERRORS, convert_leniently, decode_lenient_object, dict_of, int_of, objects_in
 
 Object = dict[str, Any]
 
@@ -136,20 +136,20 @@ _TOTALS = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """Read `usageMetadata`. `details` holds the other counts: `thoughts_tokens`, by modality `text_prompt_tokens` …"""
-    prompt, answer, thoughts = (_int_or_none(raw.get(name)) for name in (*_TOTALS[:2], "thoughtsTokenCount"))
-    tool_prompt = _int_or_none(raw.get("toolUsePromptTokenCount"))
+    prompt, answer, thoughts = (int_of(raw, name) for name in (*_TOTALS[:2], "thoughtsTokenCount"))
+    tool_prompt = int_of(raw, "toolUsePromptTokenCount")
     details: dict[str, int] = {}
     for name, value in raw.items():
         if isinstance(value, list) and name.endswith("TokensDetails"):
             subject = to_snake_case(name.removesuffix("TokensDetails"))
             details |= {f"{modality}_{subject}_tokens": count for modality, count in _modality_counts(value).items()}
-        elif name.endswith("TokenCount") and name not in _TOTALS and _int_or_none(value):
+        elif name.endswith("TokenCount") and name not in _TOTALS and int_of(raw, name):
             details[f"{to_snake_case(name.removesuffix('TokenCount'))}_tokens"] = value
     return Usage(
         input_tokens=_sum(prompt, tool_prompt),
         output_tokens=_sum(answer, thoughts),
         output_reasoning_tokens=thoughts,
-        cache_read_tokens=_int_or_none(raw.get("cachedContentTokenCount")),
+        cache_read_tokens=int_of(raw, "cachedContentTokenCount"),
         input_audio_tokens=details.get("audio_prompt_tokens"),
         output_audio_tokens=details.get("audio_candidates_tokens"),
         details=details,
@@ -159,14 +159,10 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 def _modality_counts(entries: list[Any]) -> dict[str, int]:
     """Return the counts by modality (`text`, `image`, `audio` …)."""
     counts: dict[str, int] = {}
-    for entry in entries:
-        if isinstance(entry, dict) and isinstance(entry.get("modality"), str) and _int_or_none(entry.get("tokenCount")):
+    for entry in objects_in(entries):
+        if isinstance(entry.get("modality"), str) and int_of(entry, "tokenCount"):
             counts[entry["modality"].lower()] = entry["tokenCount"]
     return counts
-
-
-def _int_or_none(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _sum(*counts: int | None) -> int | None:
@@ -179,6 +175,11 @@ _PATH_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]"
 _VALUE_FIELDS = ("stringValue", "numberValue", "boolValue")
 
 
+def signature_details(signature: str | None) -> Object | None:
+    """Return the details of a part that store its signature under Google's name."""
+    return {"thought_signature": signature} if signature else None
+
+
 class PartialCall:
     """A function call whose arguments arrive in pieces.
 
@@ -189,15 +190,14 @@ class PartialCall:
         self.name: str = call["name"]
         self.id: str | None = call["id"] if isinstance(call.get("id"), str) else None
         self.signature = signature
-        self.args: dict[str, Any] = dict(call["args"]) if isinstance(call.get("args"), dict) else {}
+        self.args: dict[str, Any] = dict(dict_of(call, "args"))
         self._open_path: str | None = None
         self.is_complete = False
         self.add_fragment(call)
 
     def add_fragment(self, fragment: dict[str, Any]) -> None:
-        pieces = fragment.get("partialArgs")
-        for piece in pieces if isinstance(pieces, list) else []:
-            if isinstance(piece, dict) and isinstance(piece.get("jsonPath"), str):
+        for piece in objects_in(fragment.get("partialArgs")):
+            if isinstance(piece.get("jsonPath"), str):
                 self._set_value(piece)
         self.is_complete = not fragment.get("willContinue")
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from ...errors import RequestError
 from ...parts import (
     Audio,
     BuiltinToolCallPart,
@@ -27,13 +26,11 @@ from ...parts import (
     Image,
     ModelMessage,
     ModelRequest,
-    ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
     SystemPromptPart,
     Text,
     TextPart,
@@ -46,13 +43,14 @@ from ...parts import (
 )
 from ...settings import ModelCall
 from .. import history
+from ..media import split_data_url, unsupported
 from ..profile import Profile
+from ..setting_fields import Body
 from ..tool_schema import arguments_object
 from .decode import TOOL_NAMES, UNNAMED_TOOL
 from .grounding import METADATA_ID_PREFIX
 
-Body = dict[str, Any]
-
+_MEDIA = Image | Audio | Video | File
 _TOOL_TYPES = {ours: theirs for theirs, ours in TOOL_NAMES.items()}
 _DEFAULT_MEDIA_TYPES = {
     "image": "image/png",
@@ -94,13 +92,9 @@ def _last_user_index(messages: list[ModelMessage]) -> int:
     indexes = (
         at
         for at, message in enumerate(messages)
-        if isinstance(message, ModelRequest) and any(map(_is_user_input, message.parts))
+        if isinstance(message, ModelRequest) and any(isinstance(part, UserPromptPart) for part in message.parts)
     )
     return max(indexes, default=-1)
-
-
-def _is_user_input(part: ModelRequestPart) -> bool:
-    return isinstance(part, UserPromptPart) or (isinstance(part, RetryPromptPart) and part.tool_name is None)
 
 
 class _ContentsEncoder:
@@ -145,14 +139,12 @@ class _ContentsEncoder:
         user_parts: list[Body] = []
         for part in request.parts:
             match part:
-                case ToolReturnPart() | RetryPromptPart(tool_name=str()):
+                case ToolReturnPart():
                     results.append(self._function_response(part))
                 case UserPromptPart():
                     user_parts += (
                         [{"text": part.content}] if isinstance(part.content, str) else map(_content_part, part.content)
                     )
-                case RetryPromptPart():
-                    user_parts.append({"text": part.content})
                 case SystemPromptPart():
                     pass
         if results:
@@ -168,12 +160,10 @@ class _ContentsEncoder:
         else:
             self.contents.append({"role": "user", "parts": results})
 
-    def _function_response(self, part: ToolReturnPart | RetryPromptPart) -> tuple[int, Body]:
+    def _function_response(self, part: ToolReturnPart) -> tuple[int, Body]:
         position, call = self._calls_by_id.get(part.tool_call_id, (len(self._calls_by_id), None))
         name = call.tool_name if call is not None else part.tool_name
-        body: Body = {"name": name or ""} | _id_field(part)
-        if isinstance(part, RetryPromptPart):
-            return position, {"functionResponse": body | {"response": {"error": part.content}}}
+        body: Body = {"name": name} | _id_field(part)
         content, media = _function_result(part.content)
         if part.outcome != "success":
             content = {"error": content}
@@ -213,7 +203,7 @@ def _model_part(part: ModelResponsePart) -> Body | None:
     return None
 
 
-def _id_field(part: ToolCallPart | ToolReturnPart | RetryPromptPart) -> Body:
+def _id_field(part: ToolCallPart | ToolReturnPart) -> Body:
     """Return the call's id: Google's if it sent one, else Pellucid's, which Google accepts, too."""
     return {"id": part.tool_call_id} if part.tool_call_id else {}
 
@@ -245,14 +235,10 @@ def _function_result(content: Any) -> tuple[Any, list[Body]]:
     entries = content if isinstance(content, list) else [content]
     if not any(isinstance(entry, UserContent) for entry in entries):
         return msgspec.to_builtins(content), []
-    texts = [entry.text if isinstance(entry, Text) else entry for entry in entries if not _is_media(entry)]
+    texts = [entry.text if isinstance(entry, Text) else entry for entry in entries if not isinstance(entry, _MEDIA)]
     texts = [msgspec.to_builtins(text) for text in texts]
-    media = [_content_part(entry) for entry in entries if _is_media(entry)]
+    media = [_content_part(entry) for entry in entries if isinstance(entry, _MEDIA)]
     return texts[0] if len(texts) == 1 else texts, media
-
-
-def _is_media(entry: Any) -> bool:
-    return isinstance(entry, Image | Audio | Video | File)
 
 
 def _content_part(content: UserContent) -> Body:
@@ -262,19 +248,13 @@ def _content_part(content: UserContent) -> Body:
         return _inline_data(content.media_type or _DEFAULT_MEDIA_TYPES[content.kind], content.data)
     url = content.url or getattr(content, "file_id", None)
     if not url:
-        raise RequestError(
-            f"a {content.kind} needs data, a URL or the URI of an uploaded file to be sent to Gemini",
-            kind="unsupported",
-            code="unsupported_content",
-        )
-    if url.startswith("data:"):
-        header, _, data = url.removeprefix("data:").partition(",")
-        media_type, _, encoding = header.partition(";")
-        if not encoding.endswith("base64"):
-            raise RequestError(
-                f"the data URL of a {content.kind} must be base64 (data:image/png;base64,…) to be sent to Gemini",
-                kind="unsupported",
-                code="unsupported_content",
+        raise unsupported(f"a {content.kind} needs data, a URL or the URI of an uploaded file to be sent to Gemini")
+    data_url = split_data_url(url)
+    if data_url is not None:
+        media_type, is_base64, data = data_url
+        if not is_base64:
+            raise unsupported(
+                f"the data URL of a {content.kind} must be base64 (data:image/png;base64,…) to be sent to Gemini"
             )
         return _inline_data(media_type or content.media_type or _DEFAULT_MEDIA_TYPES[content.kind], data)
     return {"fileData": {"fileUri": url} | ({"mimeType": content.media_type} if content.media_type else {})}

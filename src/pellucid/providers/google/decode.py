@@ -22,14 +22,26 @@ from msgspec.structs import replace
 from ...errors import ErrorInfo, ErrorKind
 from ...framing.json_array import JSONArrayDecoder
 from ...framing.sse import DEFAULT_MAX_BYTES, SSE
-from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, OpaquePart, Origin
+from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Origin
 from ...unicode import TextBuffer
 from ..errors import TURN_FAILED, as_code, error_from_value
 from ..frame_template import NUMBER, SkipRule, varying_value
+from ..lenient_json import objects_in, text_of
 from ..profile import Profile
 from ..stream_decoder import EventFrames, Frame, StreamDecoder, WireReader
 from . import grounding
-from .chunk import Candidate, Chunk, Object, Part, PartialCall, native_part, read_chunk, read_usage, to_snake_case
+from .chunk import (
+    Candidate,
+    Chunk,
+    Object,
+    Part,
+    PartialCall,
+    native_part,
+    read_chunk,
+    read_usage,
+    signature_details,
+    to_snake_case,
+)
 from .interactions import InteractionsReader, is_interaction
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -274,7 +286,7 @@ class GeminiReader(WireReader):
         details = None
         if signature:
             self._has_signature = True
-            details = {"thought_signature": signature}
+            details = signature_details(signature)
         self._extend_part(kind, text, signature, details)
 
     def _extend_part(self, kind: _Kind, text: str, signature: str | None = None, details: Object | None = None) -> None:
@@ -303,19 +315,19 @@ class GeminiReader(WireReader):
             return
         self._begin_part(None)
         if (file := part.inline_data) is not None and isinstance(file.get("data"), str):
-            media_type = _text(file.get("mimeType")) or "application/octet-stream"
+            media_type = text_of(file, "mimeType") or "application/octet-stream"
             self.emit.whole_part(FilePart(file["data"], media_type, part.thought, **self._part_fields(part)))
         elif (code := part.executable_code) is not None:
-            self._code_id = _text(code.get("id")) or f"code_execution_{self._part_count}"
+            self._code_id = text_of(code, "id") or f"code_execution_{self._part_count}"
             self._emit_builtin_call("code_execution", code, self._code_id, part)
         elif (result := part.code_execution_result) is not None:
-            self._emit_builtin_return("code_execution", result, _text(result.get("id")) or self._code_id, part)
+            self._emit_builtin_return("code_execution", result, text_of(result, "id") or self._code_id, part)
         elif (tool := part.tool_call) is not None:
             self._has_builtin_tools = True
-            self._emit_builtin_call(_tool_name(tool), tool.get("args"), _text(tool.get("id")), part)
+            self._emit_builtin_call(_tool_name(tool), tool.get("args"), text_of(tool, "id") or "", part)
         elif (tool := part.tool_response) is not None:
             self._has_builtin_tools = True
-            self._emit_builtin_return(_tool_name(tool), tool.get("response"), _text(tool.get("id")), part)
+            self._emit_builtin_return(_tool_name(tool), tool.get("response"), text_of(tool, "id") or "", part)
         else:
             self._emit_unknown_part(candidate_index, part_index, data)
 
@@ -333,15 +345,15 @@ class GeminiReader(WireReader):
     def _part_fields(self, part: Part) -> dict[str, Any]:
         """Return the provider and signature fields of a part that came whole."""
         signature = part.thought_signature or None
-        details = {"thought_signature": signature} if signature else None
-        return {"signature": signature, "provider_name": self.emit.origin.provider, "provider_details": details}
+        provider = self.emit.origin.provider
+        return {"signature": signature, "provider_name": provider, "provider_details": signature_details(signature)}
 
     def _emit_unknown_part(self, candidate_index: int, part_index: int, data: bytes) -> None:
         """Emit a part of an unknown kind as opaque. An empty part is ignored."""
         native = native_part(data, candidate_index, part_index)
         if native:
             kind = next((name for name in native if to_snake_case(name) not in _PART_METADATA), "thought_signature")
-            self.emit.whole_part(OpaquePart(kind, native, provider_name=self.emit.origin.provider))
+            self.emit_opaque(kind, native)
 
     def _emit_searches(self, parts: grounding.ToolParts) -> None:
         for part in parts:
@@ -351,7 +363,7 @@ class GeminiReader(WireReader):
     # --- calls -----------------------------------------------------------------------------------------------
 
     def _read_call(self, call: Object, part: Part, candidate_index: int, part_index: int, data: bytes) -> None:
-        name = _text(call.get("name"))
+        name = text_of(call, "name")
         if self._partial_call is not None and not name:
             self._partial_call.add_fragment(call)
             if self._partial_call.is_complete:
@@ -369,18 +381,18 @@ class GeminiReader(WireReader):
             return
         args = call.get("args")
         self._emit_tool_call(
-            name, args if isinstance(args, dict | str) and args else {}, call.get("id"), part.thought_signature
+            name, args if isinstance(args, dict | str) and args else {}, text_of(call, "id"), part.thought_signature
         )
 
-    def _emit_tool_call(self, name: str, args: Object | str, call_id: Any, signature: str | None) -> None:
+    def _emit_tool_call(self, name: str, args: Object | str, call_id: str | None, signature: str | None) -> None:
         self._has_tool_calls = True
         self.emit.tool_call(
             self._part_key,
             args,
             name=name,
-            call_id=_text(call_id) or None,
+            call_id=call_id,
             signature=signature or None,
-            details={"thought_signature": signature} if signature else None,
+            details=signature_details(signature),
         )
 
     def _end_partial_call(self, is_complete: bool = True) -> None:
@@ -447,12 +459,8 @@ _is_seconds = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?s").fullmatch
 
 
 def _tool_name(tool: Object) -> str:
-    kind = _text(tool.get("toolType"))
+    kind = text_of(tool, "toolType") or ""
     return TOOL_NAMES.get(kind, kind.lower()) or UNNAMED_TOOL
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def error_from_object(error: Any) -> ErrorInfo:
@@ -460,9 +468,8 @@ def error_from_object(error: Any) -> ErrorInfo:
     info = error_from_value({"error": error})
     if not isinstance(error, dict):
         return info
-    details = error.get("details")
-    for detail in details if isinstance(details, list) else []:
-        delay = _text(detail.get("retryDelay")) if isinstance(detail, dict) else ""
+    for detail in objects_in(error.get("details")):
+        delay = text_of(detail, "retryDelay") or ""
         if _is_seconds(delay):
             info = replace(info, retry_after=float(delay[:-1]))
-    return replace(info, code=as_code(_text(error.get("status"))) or info.code)
+    return replace(info, code=as_code(text_of(error, "status")) or info.code)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
+from ..lenient_json import objects_in
 
 METADATA_ID_PREFIX = "metadata:"
 """Prefix of the ids of calls that are made from metadata. They never were parts, and are not returned."""
@@ -19,7 +20,7 @@ ToolParts = list[BuiltinToolCallPart | BuiltinToolReturnPart]
 
 def search_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
     """Return the calls and returns of the retrieval and the search in `groundingMetadata`."""
-    chunks = _objects(metadata.get("groundingChunks"))
+    chunks = objects_in(metadata.get("groundingChunks"))
     contexts = [chunk["retrievedContext"] for chunk in chunks if isinstance(chunk.get("retrievedContext"), dict)]
     pages = [_page(chunk["web"]) for chunk in chunks if isinstance(chunk.get("web"), dict)]
     parts: ToolParts = []
@@ -34,7 +35,7 @@ def search_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
 
 def fetch_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
     """Return the call and return of the page fetches in `urlContextMetadata`."""
-    pages = _objects(metadata.get("urlMetadata"))
+    pages = objects_in(metadata.get("urlMetadata"))
     if not pages:
         return []
     urls = [page["retrievedUrl"] for page in pages if page.get("retrievedUrl")]
@@ -65,10 +66,10 @@ def citations(metadata: dict[str, Any], text: str, bytes_before: int) -> list[di
         text: The last text part of the answer.
         bytes_before: UTF-8 bytes of the answer's text before `text`.
     """
-    sources = [_source(chunk) for chunk in _objects(metadata.get("groundingChunks"))]
+    sources = [_source(chunk) for chunk in objects_in(metadata.get("groundingChunks"))]
     annotations: list[dict[str, Any]] = []
     text_bytes = text.encode("utf-8", "surrogatepass")
-    for support in _objects(metadata.get("groundingSupports")):
+    for support in objects_in(metadata.get("groundingSupports")):
         segment, chunk_indexes = support.get("segment"), support.get("groundingChunkIndices")
         span = _span(segment, text, text_bytes, bytes_before) if isinstance(segment, dict) else None
         if span is None or not isinstance(chunk_indexes, list):
@@ -104,7 +105,3 @@ def _span(segment: dict[str, Any], text: str, text_bytes: bytes, bytes_before: i
     if first < 0 or text.find(segment_text, first + 1) >= 0:
         return None
     return first, first + len(segment_text)
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

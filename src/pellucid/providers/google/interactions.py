@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from ...errors import ErrorInfo
-from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, OpaquePart, Usage
+from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, Usage
 from ..errors import TURN_FAILED, error_from_value
-from ..lenient_json import decode_lenient_object
+from ..lenient_json import decode_lenient_object, objects_in, text_of
+from .chunk import Object, signature_details
 
 if TYPE_CHECKING:
     from ..stream_decoder import WireReader
@@ -29,8 +28,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
 TOOL_NAMES = {"google_search": "web_search", "url_context": "web_fetch", "mcp_server_tool": "mcp"}
 
 _STEP_LISTS = ("steps", "outputs")
-
-Object = dict[str, Any]
 
 
 def is_interaction(data: bytes) -> bool:
@@ -86,7 +83,7 @@ class InteractionsReader:
         self._read_interaction(body, is_over=True)
 
     def _read_interaction(self, interaction: Object, *, is_over: bool) -> None:
-        self._emit.start(_text(interaction.get("id")) or None, _text(interaction.get("model")) or None)
+        self._emit.start(text_of(interaction, "id"), text_of(interaction, "model"))
         if isinstance(interaction.get("usage"), dict):
             # Usage comes at the beginning, at the end, or partly at each.
             self._usage |= {name: value for name, value in interaction["usage"].items() if value is not None}
@@ -94,20 +91,20 @@ class InteractionsReader:
         if not is_over:
             return
         self._reader.finished = True
-        status = _text(interaction.get("status"))
-        self._emit.finish(FINISH_REASONS.get(status), status or None)
+        status = text_of(interaction, "status")
+        self._emit.finish(FINISH_REASONS.get(status or ""), status)
 
     # --- steps -----------------------------------------------------------------------------------------------
 
     def _start_step(self, index: int, step: Object) -> None:
-        kind = _text(step.get("type"))
+        kind = text_of(step, "type") or ""
         if kind in ("thought", "model_output", "text", "image"):
             self._add_content(index, kind, step)
         else:
             self._pending_steps[index] = step
 
     def _add_delta(self, index: int, delta: Object) -> None:
-        kind = _text(delta.get("type"))
+        kind = text_of(delta, "type") or ""
         step = self._pending_steps.get(index)
         if step is None:
             self._add_content(index, kind, delta)
@@ -128,33 +125,30 @@ class InteractionsReader:
                 if isinstance(entry, dict) and isinstance(entry.get("data"), str):
                     self._emit_file(entry, is_thought=True)
                 elif isinstance(entry, dict):
-                    self._emit.thinking(index, _text(entry.get("text")), form=self._form, explicit_end=True)
-            signature = _text(piece.get("signature"))
+                    self._emit.thinking(index, text_of(entry, "text") or "", form=self._form, explicit_end=True)
+            signature = text_of(piece, "signature")
             self._emit.thinking(
-                index, signature=signature or None, form=self._form, details=_details(piece), explicit_end=True
+                index,
+                signature=signature,
+                form=self._form,
+                details=signature_details(signature),
+                explicit_end=True,
             )
         elif kind == "model_output":
-            content = piece.get("content")
-            for entry in content if isinstance(content, list) else []:
-                if isinstance(entry, dict):
-                    self._add_content(index, _text(entry.get("type")), entry)
+            for entry in objects_in(piece.get("content")):
+                self._add_content(index, text_of(entry, "type") or "", entry)
         elif kind == "text" or kind.startswith("text_annotation"):
-            native_annotations = piece.get("annotations")
-            annotations = (
-                [entry for entry in native_annotations if isinstance(entry, dict)]
-                if isinstance(native_annotations, list)
-                else None
-            )
+            annotations = objects_in(piece.get("annotations"))
             self._emit.text(
-                index, _text(piece.get("text")), item=index, annotations=annotations or None, explicit_end=True
+                index, text_of(piece, "text") or "", item=index, annotations=annotations or None, explicit_end=True
             )
         elif isinstance(piece.get("data"), str):
             self._emit_file(piece)
         elif kind:
-            self._emit.whole_part(OpaquePart(kind, piece, provider_name=self._emit.origin.provider))
+            self._reader.emit_opaque(kind, piece)
 
     def _emit_file(self, entry: Object, is_thought: bool = False) -> None:
-        media_type = _text(entry.get("mime_type")) or "application/octet-stream"
+        media_type = text_of(entry, "mime_type") or "application/octet-stream"
         self._emit.whole_part(FilePart(entry["data"], media_type, is_thought, provider_name=self._emit.origin.provider))
 
     def _stop_step(self, index: int) -> None:
@@ -165,37 +159,44 @@ class InteractionsReader:
 
     def _emit_step(self, index: int, step: Object) -> None:
         """Emit a step that is not streamed."""
-        kind, provider = _text(step.get("type")), self._emit.origin.provider
-        details, signature = _details(step), _text(step.get("signature")) or None
+        kind, provider = text_of(step, "type") or "", self._emit.origin.provider
+        signature = text_of(step, "signature")
+        details = signature_details(signature)
         if kind == "function_call":
             if index not in self._streamed_calls:
                 self._emit_tool_call(index, step, step.get("arguments") or {})
         elif kind.endswith("_call"):
             args = step.get("arguments")
-            call_id = _text(step.get("id"))
+            call_id = text_of(step, "id") or ""
             name = TOOL_NAMES.get(kind.removesuffix("_call"), kind.removesuffix("_call"))
-            call = BuiltinToolCallPart(name, args if isinstance(args, dict | str) else None, call_id)
-            signed_call = replace(call, signature=signature, provider_name=provider, provider_details=details)
-            self._emit.whole_part(signed_call, item=call_id or None)
-        elif kind.endswith("_result"):
-            call_id = _text(step.get("call_id"))
-            name = TOOL_NAMES.get(kind.removesuffix("_result"), kind.removesuffix("_result"))
-            result = BuiltinToolReturnPart(name, step.get("result"), call_id)
-            self._emit.whole_part(
-                replace(result, provider_name=provider, provider_details=details), item=call_id or None
+            call = BuiltinToolCallPart(
+                name,
+                args if isinstance(args, dict | str) else None,
+                call_id,
+                signature=signature,
+                provider_name=provider,
+                provider_details=details,
             )
+            self._emit.whole_part(call, item=call_id or None)
+        elif kind.endswith("_result"):
+            call_id = text_of(step, "call_id") or ""
+            name = TOOL_NAMES.get(kind.removesuffix("_result"), kind.removesuffix("_result"))
+            result = BuiltinToolReturnPart(
+                name, step.get("result"), call_id, provider_name=provider, provider_details=details
+            )
+            self._emit.whole_part(result, item=call_id or None)
         else:
-            self._emit.whole_part(OpaquePart(kind or "step", step, provider_name=provider))
+            self._reader.emit_opaque(kind or "step", step)
 
     def _emit_tool_call(self, index: int, step: Object, args: Any) -> None:
         self._has_tool_calls = True
         self._emit.tool_call(
             index,
             args if isinstance(args, dict | str) else {},
-            name=_text(step.get("name")),
-            call_id=_text(step.get("id")) or None,
-            signature=_text(step.get("signature")) or None,
-            details=_details(step),
+            name=text_of(step, "name") or "",
+            call_id=text_of(step, "id"),
+            signature=text_of(step, "signature"),
+            details=signature_details(text_of(step, "signature")),
             explicit_end=True,
         )
 
@@ -204,7 +205,7 @@ class InteractionsReader:
     def flush(self) -> None:
         """Emit the content so far of steps that did not stop. Incomplete function calls are left out."""
         for index, step in list(self._pending_steps.items()):
-            if _text(step.get("type")) != "function_call":
+            if step.get("type") != "function_call":
                 self._emit_step(index, step)
         self._pending_steps.clear()
 
@@ -218,7 +219,7 @@ class InteractionsReader:
 
 def read_usage(raw: Object) -> Usage:
     """Read token counts. This wire, too, does not include reasoning tokens in the output count."""
-    known = {name: value for name, value in raw.items() if isinstance(value, int) and not isinstance(value, bool)}
+    known = {name: value for name, value in raw.items() if type(value) is int}
     prompt, tool_prompt = known.get("total_input_tokens"), known.get("total_tool_use_tokens")
     answer, thoughts = known.get("total_output_tokens"), known.get("total_thought_tokens")
     return Usage(
@@ -231,12 +232,3 @@ def read_usage(raw: Object) -> Usage:
 
 
 _TOTALS = ("total_tokens", "total_input_tokens", "total_output_tokens", "total_cached_tokens")
-
-
-def _details(step: Object) -> Object | None:
-    signature = _text(step.get("signature"))
-    return {"thought_signature": signature} if signature else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...emit import Key
 from ...errors import ErrorInfo
-from ...parts import FinishReason, OpaquePart, Origin, Usage
+from ...parts import FinishReason, Origin, Usage
 from ..errors import error_from_value
 from ..frame_template import SkipRule
 from ..lenient_json import decode_lenient_json, dict_of, int_of
@@ -90,10 +90,7 @@ class MistralReader(WireReader):
     def read_frame(self, data: bytes, name: str) -> None:
         chunk = read_chunk(data)
         if chunk is None:
-            if name == "error":
-                self.fail(error_from_value(data.decode("utf-8", "replace")))
-            elif data.strip():
-                self.reject(data)
+            self.fail_unreadable(data, name)
             return
         choices, emit = chunk.choices, self.emit
         # Every chunk repeats these two values; they are recorded once.
@@ -237,7 +234,7 @@ class MistralReader(WireReader):
 
     def _emit_opaque(self, kind: str, native: Any) -> None:
         self._leave_block()
-        self.emit.whole_part(OpaquePart(kind, native, provider_name=self.emit.origin.provider))
+        self.emit_opaque(kind, native)
 
     def _begin_block(self, *, is_thinking: bool) -> _Block:
         self._leave_block()

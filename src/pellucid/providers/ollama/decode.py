@@ -17,6 +17,7 @@ from ...parts import FilePart, FinishReason, Origin, Usage
 from ..errors import error_from_value
 from ..frame_template import DATE, SkipRule, varying_value
 from ..lenient_json import decode_lenient_json, lenient_struct_decoder
+from ..media import image_type_of
 from ..profile import Profile
 from ..stream_decoder import LineFrames, StreamDecoder, WireReader
 from ..tagged_text import TaggedText
@@ -132,7 +133,11 @@ class OllamaReader(WireReader):
         if message.images:
             self._tagged_text.pause()
             for data in message.images:
-                self.emit.whole_part(FilePart(data, _media_type(data), provider_name=self.emit.origin.provider))
+                self.emit.whole_part(
+                    FilePart(
+                        data, image_type_of(data) or "application/octet-stream", provider_name=self.emit.origin.provider
+                    )
+                )
         if message.tool_calls:
             self._tagged_text.pause()
             for call in message.tool_calls:
@@ -162,13 +167,3 @@ class OllamaReader(WireReader):
         self.emit.usage = Usage(input_tokens=line.prompt_eval_count, output_tokens=line.eval_count)
         durations = {name: getattr(line, name) for name in _DURATIONS if getattr(line, name) is not None}
         self.emit.provider_details |= durations
-
-
-_IMAGE_BASE64_PREFIXES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
-
-
-def _media_type(data: str) -> str:
-    """Return the media type of an image, from the first characters of its base64 data."""
-    return next(
-        (kind for start, kind in _IMAGE_BASE64_PREFIXES.items() if data.startswith(start)), "application/octet-stream"
-    )

@@ -10,12 +10,14 @@ from ...parts import (
     Image,
     Text,
     ToolCallPart,
+    UserContent,
     UserPromptPart,
 )
 from ...settings import ModelCall, OutputFormat, nearest_effort
 from .. import history
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest
 from ..effort import is_thinking_off
+from ..media import split_data_url, unsupported_content
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 from ..tool_schema import arguments_object, function_tool, offered_tools
@@ -83,20 +85,15 @@ def _user(part: UserPromptPart) -> Body:
     return {"role": "user", "content": "\n\n".join(texts)} | ({"images": images} if images else {})
 
 
-def _image(content: object) -> str:
+def _image(content: UserContent) -> str:
     """Return the base64 data of an image, the only form that this wire has."""
     if isinstance(content, Image):
         if content.data:
             return content.data
-        head, comma, data = (content.url or "").partition(";base64,")
-        if comma and head.startswith("data:"):
-            return data
-    kind = getattr(content, "kind", "content")
-    raise RequestError(
-        f"a {kind} in this form cannot be sent to Ollama, which takes text, and images as base64 data",
-        kind="unsupported",
-        code="unsupported_content",
-    )
+        data_url = split_data_url(content.url)
+        if data_url is not None and data_url[1]:
+            return data_url[2]
+    raise unsupported_content(content, "to Ollama, which takes text, and images as base64 data")
 
 
 def _answer(answer: AssistantMessage) -> Body:

@@ -81,7 +81,7 @@ class DuplicateReasoningFilter:
         """Return the text that the second copy has not repeated yet."""
         if not self.has_first:
             return ""
-        block = self._emit.text_of(self._key)
+        block = self._emit.open_text(self._key)
         if block is not self._block:
             self._block, self._repeated_chars = block, 0
         return "" if block is None else block.text_from(self._repeated_chars)

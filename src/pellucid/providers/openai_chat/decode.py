@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...framing.sse import DEFAULT_MAX_BYTES
-from ...parts import FinishReason, OpaquePart, Origin
+from ...parts import FinishReason, Origin
 from ..errors import error_from_value
 from ..frame_template import WORD, SkipRule, varying_value
 from ..lenient_json import decode_lenient_json
@@ -83,10 +83,7 @@ class ChatCompletionsReader(WireReader):
     def read_frame(self, data: bytes, name: str) -> None:
         chunk, is_error = read_chunk(data), name == "error"
         if chunk is None:
-            if is_error:
-                self.fail(error_from_value(data.decode("utf-8", "replace")))
-            elif data.strip():
-                self.reject(data)
+            self.fail_unreadable(data, name)
             return
         choices = chunk.choices
         self.is_recognized = self.is_recognized or choices is not None or chunk.usage is not None
@@ -229,4 +226,4 @@ class ChatCompletionsReader(WireReader):
                 self._content.feed(text)
             elif isinstance(kind, str):
                 self._pause_content()
-                self.emit.whole_part(OpaquePart(kind, entry, provider_name=self.emit.origin.provider))
+                self.emit_opaque(kind, entry)

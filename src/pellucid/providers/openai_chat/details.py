@@ -12,6 +12,7 @@ from typing import Any
 
 from ...emit import Emitter
 from ...parts import Form, ModelResponsePart, OpaquePart, ThinkingPart
+from ..lenient_json import text_of
 from ..profile import Profile
 from .content import FragmentMerger
 
@@ -59,13 +60,13 @@ class DetailsReader:
                 self._read_encrypted(index, block, entry)
             else:
                 self._emit.whole_part(
-                    OpaquePart(kind, entry, id=_text_field(entry, "id"), provider_name=self._emit.origin.provider),
+                    OpaquePart(kind, entry, id=text_of(entry, "id"), provider_name=self._emit.origin.provider),
                 )
         return has_text
 
     def _read_text(self, index: object, block: object, kind: str, entry: dict[str, Any], sibling_text: str) -> bool:
         name, form = _TEXT[kind]
-        text = _text_field(entry, name) or ""
+        text = text_of(entry, name) or ""
         has_text = bool(text)
         self._last_is_signed = "signature" in entry and entry["signature"] is not None
         repeated = {}
@@ -77,11 +78,11 @@ class DetailsReader:
             if merger is None:
                 merger = self._mergers[block] = FragmentMerger(self._profile.merge)
             text = merger.new_text(text)
-        self._emit_fragment(index, block, kind, entry, text, _text_field(entry, "signature"), form, repeated)
+        self._emit_fragment(index, block, kind, entry, text, text_of(entry, "signature"), form, repeated)
         return has_text
 
     def _read_encrypted(self, index: object, block: object, entry: dict[str, Any]) -> None:
-        data = self._data[block] = self._data.get(block, "") + (_text_field(entry, "data") or "")
+        data = self._data[block] = self._data.get(block, "") + (text_of(entry, "data") or "")
         self._emit_fragment(index, block, "reasoning.encrypted", entry, "", data or None, "redacted", {})
 
     def _emit_fragment(
@@ -106,14 +107,14 @@ class DetailsReader:
             if not (text or signature or repeated):
                 return
             details = {"type": kind, **block_fields}
-            if _text_field(block_fields, "id"):
+            if text_of(block_fields, "id"):
                 del details["id"]  # the part has its own field for it
         self._emit.thinking(
             block,
             text,
             item=("details", index),
             form=form,
-            id=_text_field(block_fields, "id"),
+            id=text_of(block_fields, "id"),
             signature=signature,
             details=details | repeated,
         )
@@ -126,8 +127,8 @@ class DetailsReader:
         """
         index = entry.get("index")
         if not isinstance(index, int):
-            entry_id = (kind, _text_field(entry, "id"))
-            follows_signature = _text_field(entry, "text") is not None and self._last_is_signed
+            entry_id = (kind, text_of(entry, "id"))
+            follows_signature = text_of(entry, "text") is not None and self._last_is_signed
             if entry_id != self._last_entry or follows_signature or position > 0 or is_whole:
                 self._unindexed += 1
             self._last_entry = entry_id
@@ -169,8 +170,3 @@ def details_from_parts(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
             merged[slot] = entry
         entries.append(entry)
     return entries
-
-
-def _text_field(entry: dict[str, Any], name: str) -> str | None:
-    value = entry.get(name)
-    return value if isinstance(value, str) and value else None

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...parts import BuiltinToolReturnPart, FilePart
+from ..lenient_json import dict_of, objects_in, text_of
+from ..media import split_data_url
 
 Item = dict[str, Any]
 
@@ -40,16 +42,14 @@ def _action(item: Item) -> Any:
 
 
 def _sources(item: Item) -> dict[str, Any]:
-    action = item.get("action")
-    sources = action.get("sources") if isinstance(action, dict) else None
+    sources = dict_of(item, "action").get("sources")
     return {"sources": sources} if sources else {}
 
 
 def _logs(item: Item) -> dict[str, Any]:
-    outputs = item.get("outputs")
-    if not isinstance(outputs, list):
+    if not isinstance(item.get("outputs"), list):
         return {}
-    logs = [entry.get("logs") for entry in outputs if isinstance(entry, dict) and entry.get("type") == "logs"]
+    logs = [entry.get("logs") for entry in objects_in(item["outputs"]) if entry.get("type") == "logs"]
     return {"logs": [log for log in logs if log is not None]}
 
 
@@ -97,21 +97,14 @@ def image_files(item: Item, provider: str) -> list[FilePart]:
     if item.get("type") == "image_generation_call" and isinstance(result, str) and result:
         output_format = item.get("output_format")
         images.append((f"image/{output_format if isinstance(output_format, str) else 'png'}", result))
-    for url in _image_urls(item):
-        media_type, _, data = url.removeprefix("data:").partition(";base64,")
-        images.append((media_type, data))
+    images += [url for entry in objects_in(item.get("outputs")) if (url := _image_url(entry)) is not None]
     return [FilePart(data, media_type, id=_id(item), provider_name=provider) for media_type, data in images]
 
 
-def _image_urls(item: Item) -> list[str]:
-    outputs = item.get("outputs")
-    entries = outputs if isinstance(outputs, list) else []
-    return [entry["url"] for entry in entries if _is_image(entry)]
-
-
-def _is_image(entry: Any) -> bool:
-    url = entry.get("url") if isinstance(entry, dict) else None
-    return isinstance(url, str) and url.startswith("data:") and ";base64," in url
+def _image_url(entry: Item) -> tuple[str, str] | None:
+    """Return the media type and the data of an output that is an image; otherwise None."""
+    data_url = split_data_url(text_of(entry, "url"))
+    return (data_url[0], data_url[2]) if data_url is not None and data_url[1] else None
 
 
 def without_images(item: Item) -> Item:
@@ -121,7 +114,7 @@ def without_images(item: Item) -> Item:
         native.pop("result", None)
     outputs = native.get("outputs")
     if isinstance(outputs, list):
-        native["outputs"] = [entry for entry in outputs if not _is_image(entry)]
+        native["outputs"] = [entry for entry in outputs if not (isinstance(entry, dict) and _image_url(entry))]
     return native
 
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import ErrorInfo
-from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
+from ...parts import CompactionPart, FinishReason, Origin
 from ..errors import TURN_FAILED, error_from_value
 from ..frame_template import NUMBER, WORD, SkipRule, varying_value
-from ..lenient_json import decode_lenient_json
+from ..lenient_json import decode_lenient_json, dict_of, objects_in, text_of
 from ..profile import Profile
 from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 from ..tool_schema import arguments_text
@@ -34,15 +34,13 @@ from .item_state import (
     Part,
     PartKind,
     arguments_of,
+    as_text,
     extra_fields,
-    id_of,
     json_escaped,
-    objects_in,
     read_event,
     read_response,
     read_response_head,
     read_usage,
-    text_of,
 )
 
 INCOMPLETE_REASONS: dict[Any, FinishReason] = {"content_filter": "content_filter"}
@@ -103,7 +101,7 @@ class ResponsesReader(WireReader):
             if known_part is None:
                 self.is_recognized = True
             part = known_part or self._part_of_delta(event, kind)
-            text = event.delta if type(event.delta) is str else text_of(event.delta)
+            text = event.delta if type(event.delta) is str else as_text(event.delta)
             if text:
                 self._write_text(part, text, event.logprobs)
             return known_part
@@ -163,7 +161,7 @@ class ResponsesReader(WireReader):
         )
         output = response.get("output")
         if isinstance(output, list):
-            self._read_output([native for native in output if isinstance(native, dict)])
+            self._read_output(objects_in(output))
         usage = response.get("usage")
         if isinstance(usage, dict):
             emit.usage = read_usage(usage, self._profile.reasoning_tokens)
@@ -197,8 +195,7 @@ class ResponsesReader(WireReader):
                 self._close_item(item)
             emit.finish("tool_call" if self._has_calls else "stop", status)
         elif status == "incomplete":
-            details = response.get("incomplete_details")
-            reason = details.get("reason") if isinstance(details, dict) else None
+            reason = dict_of(response, "incomplete_details").get("reason")
             emit.finish(INCOMPLETE_REASONS.get(reason, "length"), reason if isinstance(reason, str) else status)
         else:
             emit.finish("error", status)
@@ -235,17 +232,20 @@ class ResponsesReader(WireReader):
 
     def _item_done(self, event: Event) -> None:
         native = event.item or {}
-        index = event.output_index if event.output_index is not None else self._last_index
+        index = self._index_of(event)
         item = self._items.get(index)
         if item is None:
             item = self._begin_item(index, native)
         if not item.is_over:
             self._end_item(item, native)
 
+    def _index_of(self, event: Event) -> int:
+        """Return the index of an event's item. Some servers leave it out; then it is the last item's."""
+        return event.output_index if event.output_index is not None else self._last_index
+
     def _begin_unannounced(self, event: Event, type_: str) -> Item:
         """Begin an item that was not announced, with the id in its events."""
-        index = event.output_index if event.output_index is not None else self._last_index
-        return self._begin_item(index, {}, type_, id_of({"id": event.item_id}))
+        return self._begin_item(self._index_of(event), {}, type_, text_of({"id": event.item_id}, "id"))
 
     def _begin_item(self, index: int, native: dict[str, Any], type_: str = "message", id: str | None = None) -> Item:
         native_type = native.get("type")
@@ -270,10 +270,10 @@ class ResponsesReader(WireReader):
     def _announce_item(self, item: Item, native: dict[str, Any]) -> None:
         item.is_announced = True
         item.native = native
-        item.id = item.id or id_of(native)
+        item.id = item.id or text_of(native, "id")
         item.details = extra_fields(native, item.role)
-        if item.role == "call" and text_of(native.get("name")):
-            self._open_call(item, text_of(native.get("name")), native)
+        if item.role == "call" and as_text(native.get("name")):
+            self._open_call(item, as_text(native.get("name")), native)
 
     def _end_item(self, item: Item, native: dict[str, Any]) -> None:
         """End an item with its complete data."""
@@ -285,7 +285,7 @@ class ResponsesReader(WireReader):
         ):
             # Its type was a guess, and nothing of it was emitted.
             item.type, item.role = native_type, self._role_of(native_type)
-        item.id = item.id or id_of(native)
+        item.id = item.id or text_of(native, "id")
         _ITEM_END_HANDLERS[item.role](self, item, native)
         self._close_item(item)
 
@@ -306,8 +306,7 @@ class ResponsesReader(WireReader):
 
     def _part_of_delta(self, event: Event, kind: PartKind, *, announced: bool = False) -> Part:
         """Return the part that an event belongs to, or a new one."""
-        index = event.output_index if event.output_index is not None else self._last_index
-        item = self._items.get(index)
+        item = self._items.get(self._index_of(event))
         if item is None:
             item = self._begin_unannounced(event, "reasoning" if kind in ("raw", "summary") else "message")
         place = event.summary_index if kind == "summary" else event.content_index
@@ -387,18 +386,18 @@ class ResponsesReader(WireReader):
 
     def _part_of_event(self, event: Event, *, announced: bool = False) -> Part | None:
         """Return the part of an event that has a `part`; None if its kind does not stream."""
-        kind = KIND_OF_PART.get(text_of((event.part or {}).get("type")))
+        kind = KIND_OF_PART.get(as_text((event.part or {}).get("type")))
         return self._part_of_delta(event, kind, announced=announced) if kind is not None else None
 
     def _complete_part(self, part: Part, native: dict[str, Any]) -> None:
         self._write_rest(
-            part, text_of(native.get("refusal" if part.kind == "refusal" else "text")), native.get("logprobs")
+            part, as_text(native.get("refusal" if part.kind == "refusal" else "text")), native.get("logprobs")
         )
         self._add_annotations(part, objects_in(native.get("annotations"))[part.annotation_count :])
 
     def _text_done(self, event: Event, kind: PartKind) -> None:
         part = self._part_of_delta(event, kind)
-        self._write_rest(part, text_of(event.refusal if kind == "refusal" else event.text), event.logprobs)
+        self._write_rest(part, as_text(event.refusal if kind == "refusal" else event.text), event.logprobs)
         self._end_part(part)
 
     def _annotation(self, event: Event) -> None:
@@ -408,7 +407,7 @@ class ResponsesReader(WireReader):
 
     def _end_reasoning(self, item: Item, native: dict[str, Any]) -> None:
         texts: list[tuple[PartKind, int, str]] = [
-            (kind, place, text_of(part.get("text")))
+            (kind, place, as_text(part.get("text")))
             for name, kind in _REASONING_TEXT_FIELDS
             for place, part in enumerate(objects_in(native.get(name)))
         ]
@@ -454,18 +453,18 @@ class ResponsesReader(WireReader):
         if late_details and item.last_part is not None and self.emit.is_open(item.last_part.key):
             self.emit.text(item.last_part.key, details=late_details)
         for place, entry in enumerate(parts):
-            kind = KIND_OF_PART.get(text_of(entry.get("type")))
+            kind = KIND_OF_PART.get(as_text(entry.get("type")))
             if kind is None:
                 # It is stored as a message of its own, in which it can be sent back.
                 message = {**native, "content": [entry]}
-                self._emit_opaque(text_of(entry.get("type")) or "content", message, item.id)
+                self.emit_opaque(as_text(entry.get("type")) or "content", message, item.id)
             else:
                 part = self._find_or_add_part(item, kind, place)
                 self._complete_part(part, entry)
                 self._end_part(part)
 
     def _end_call(self, item: Item, native: dict[str, Any]) -> None:
-        name = text_of(native.get("name"))
+        name = as_text(native.get("name"))
         if not item.is_call_open:
             item.details = item.details or extra_fields(native, "call")
             self._open_call(item, name, native)
@@ -502,13 +501,13 @@ class ResponsesReader(WireReader):
 
     def _arguments_delta(self, event: Event) -> None:
         text = event.delta if type(event.delta) is str else arguments_text(event.delta)
-        item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
+        item = self._items.get(self._index_of(event))
         if item is None:
             item = self._begin_unannounced(event, "function_call")
         self._add_arguments(item, text)
 
     def _arguments_done(self, event: Event) -> None:
-        item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
+        item = self._items.get(self._index_of(event))
         if item is not None and item.role == "call":
             if not item.is_call_open and event.name:
                 self._open_call(item, event.name, None)
@@ -550,7 +549,7 @@ class ResponsesReader(WireReader):
 
     def _progress(self, event: Event, type_: str) -> None:
         """Emit the progress of a provider's own tool, in the provider's word."""
-        item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
+        item = self._items.get(self._index_of(event))
         if item is not None and item.role == "tool" and not item.is_over:
             prefix, _, word = type_.rpartition(".")
             if prefix == f"response.{item.type}" and word in ("in_progress", "searching", "interpreting", "generating"):
@@ -566,10 +565,7 @@ class ResponsesReader(WireReader):
                 )
             )
         elif native:
-            self._emit_opaque(item.type, native, item.id)
-
-    def _emit_opaque(self, type_: str, native: dict[str, Any], id: str | None) -> None:
-        self.emit.whole_part(OpaquePart(type_, native, id=id, provider_name=self.emit.origin.provider))
+            self.emit_opaque(item.type, native, item.id)
 
 
 def _with_argument(

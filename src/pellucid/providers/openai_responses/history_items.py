@@ -33,7 +33,6 @@ from ...parts import (
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
     SystemPromptPart,
     Text,
     TextPart,
@@ -42,7 +41,6 @@ from ...parts import (
     ToolReturnPart,
     UserContent,
     UserPromptPart,
-    Video,
 )
 from .. import history
 from ..media import data_url, input_audio, unsupported_content, url_of
@@ -99,10 +97,6 @@ def _request(message: ModelRequest, profile: Profile, custom_calls: set[str]) ->
                 out.append({"role": "user", "content": content})
             case ToolReturnPart():
                 out.append(_output(part.tool_call_id, _result_content(part), custom_calls))
-            case RetryPromptPart() if part.tool_name is not None:
-                out.append(_output(part.tool_call_id, part.content, custom_calls))
-            case RetryPromptPart():
-                out.append({"role": "user", "content": part.content})
     return out
 
 
@@ -113,13 +107,9 @@ def _output(call_id: str, output: str | list[Item], custom_calls: set[str]) -> I
 
 def _result_content(part: ToolReturnPart) -> str | list[Item]:
     """Return the result as text; or as a list, if the function returned images or files."""
-    content = part.content
-    if isinstance(content, list) and content and all(isinstance(entry, _CONTENTS) for entry in content):
-        return [_content(entry) for entry in content]
+    if part.contents is not None:
+        return [_content(entry) for entry in part.contents]
     return part.content_as_text()
-
-
-_CONTENTS = (Text, Image, Audio, Video, File)
 
 
 def _content(content: UserContent) -> Item:

@@ -125,22 +125,11 @@ def json_escaped(text: str) -> str:
     return msgspec.json.encode(text).decode()[1:-1]
 
 
-def text_of(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a text, or the `text` of an object; empty for anything else."""
     if isinstance(value, dict):
         value = value.get("text")
     return value if isinstance(value, str) else ""
-
-
-def objects_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; empty if the value is not a list."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def id_of(native: dict[str, Any]) -> str | None:
-    """Return the id of an item, if it is a text and not empty."""
-    id = native.get("id")
-    return id if isinstance(id, str) and id else None
 
 
 _EMPTY = msgspec.Raw(b"")
