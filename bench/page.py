@@ -27,7 +27,7 @@ from playwright.sync_api import Browser  # noqa: E402
 
 from pellucid.server import page  # noqa: E402
 from pellucid.server.config import check_config  # noqa: E402
-from tests.page.page_kit import Stage, Tab, browser  # noqa: E402
+from tests.page.page_kit import ScriptedModels, Tab, browser  # noqa: E402
 from tests.scripted import Call, Upstream, delta  # noqa: E402
 from tests.scripted.gateway import Served, serve  # noqa: E402
 
@@ -52,13 +52,13 @@ PAINTS = "() => Object.fromEntries(performance.getEntriesByType('paint').map((on
 
 
 @contextmanager
-def house(upstream: Upstream) -> Iterator[tuple[Stage, Served]]:
+def page_gateway(upstream: Upstream) -> Iterator[tuple[ScriptedModels, Served]]:
     """A gateway with an empty home, whose models say what they are told."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_DATA_HOME"] = home
-        stage = Stage(upstream)
-        with serve(check_config(stage.config(upstream), {"A_KEY": "k"})) as gateway:
-            yield stage, gateway
+        models = ScriptedModels(upstream)
+        with serve(check_config(models.config(upstream), {"A_KEY": "k"})) as gateway:
+            yield models, gateway
 
 
 def paced(texts: Iterator[str], field: str, seconds: float, before: str = "") -> Callable[[Call], Any]:
@@ -87,14 +87,16 @@ def in_words(text: str) -> Iterator[str]:
     return (f"{word} " for word in itertools.cycle(words))
 
 
-def frames(chrome: Browser, stage: Stage, gateway: Served, script: Callable[[Call], Any], seen: str) -> list[float]:
+def frames(
+    chrome: Browser, models: ScriptedModels, gateway: Served, script: Callable[[Call], Any], seen: str
+) -> list[float]:
     """How long each frame took from when `seen` was there until the answer was over."""
-    stage.model_script.script = script  # type: ignore[method-assign]
+    models.model_script.script = script  # type: ignore[method-assign]
     context = chrome.new_context(viewport={"width": 1100, "height": 800})
     tab = Tab(context, gateway)
-    tab.asks()
-    tab.there(seen).wait_for()
-    tab.settled()
+    tab.open_and_ask()
+    tab.element(seen).wait_for()
+    tab.wait_rendered()
     tab.page.evaluate(FRAMES)
     tab.page.wait_for_selector("[data-status=completed]", timeout=120_000)
     took: list[float] = tab.page.evaluate(STOPPED)
@@ -102,7 +104,7 @@ def frames(chrome: Browser, stage: Stage, gateway: Served, script: Callable[[Cal
     return took
 
 
-def opened(chrome: Browser, stage: Stage, gateway: Served, text: str) -> float:
+def time_to_open(chrome: Browser, models: ScriptedModels, gateway: Served, text: str) -> float:
     """Milliseconds from the press on “Show Reasoning” until that text is drawn."""
 
     async def script(call: Call) -> None:
@@ -114,10 +116,10 @@ def opened(chrome: Browser, stage: Stage, gateway: Served, text: str) -> float:
         await call.event(b"[DONE]")
         await call.end()
 
-    stage.model_script.script = script  # type: ignore[method-assign]
+    models.model_script.script = script  # type: ignore[method-assign]
     context = chrome.new_context(viewport={"width": 1100, "height": 800})
     tab = Tab(context, gateway)
-    tab.asks()
+    tab.open_and_ask()
     tab.page.wait_for_selector("[data-status=completed]", timeout=120_000)
     took: float = tab.page.evaluate("""() => new Promise((done) => {
       const begun = performance.now()
@@ -135,7 +137,7 @@ def loads(chrome: Browser, gateway: Served) -> tuple[dict[str, tuple[int, int]],
         context = chrome.new_context()
         tab = Tab(context, gateway)
         tab.open()
-        tab.settled()
+        tab.wait_rendered()
         files = {name: (packed, size) for name, packed, size in tab.page.evaluate(TRANSFERRED)}
         paints.append(tab.page.evaluate(PAINTS))
         context.close()
@@ -154,7 +156,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each stream is watched (10)")
     seconds = parser.parse_args().seconds
     million = "\n\n".join(f"{n}. {SENTENCE * 3}" for n in range(4000))
-    with Upstream() as upstream, house(upstream) as (stage, gateway), browser() as chrome:
+    with Upstream() as upstream, page_gateway(upstream) as (models, gateway), browser() as chrome:
         files, first, contentful = loads(chrome, gateway)
         print(f"Chromium {chrome.version}; {os.cpu_count()} CPUs\n")
         print("| first load | packed, kB | unpacked, kB |\n|---|---:|---:|")
@@ -171,12 +173,12 @@ def main() -> None:
         print(f"First paint after {first:.0f} ms, first contentful paint after {contentful:.0f} ms (of {LOADS}).\n")
         print("| frames, in ms | frames | median | 95 % | longest | over 33 ms |\n|---|---:|---:|---:|---:|---:|")
         thought = paced(in_words(SENTENCE), "reasoning_content", seconds)
-        print(row(f"{RATE} deltas/s of reasoning", frames(chrome, stage, gateway, thought, "overlay-part")))
+        print(row(f"{RATE} deltas/s of reasoning", frames(chrome, models, gateway, thought, "overlay-part")))
         answer = paced(in_words(ANSWER), "content", seconds)
-        print(row(f"{RATE} deltas/s of answer", frames(chrome, stage, gateway, answer, "answer-text")))
+        print(row(f"{RATE} deltas/s of answer", frames(chrome, models, gateway, answer, "answer-text")))
         after = paced(in_words(SENTENCE), "reasoning_content", seconds, before=million)
-        print(row(f"{RATE} deltas/s behind 1 MB of reasoning", frames(chrome, stage, gateway, after, "overlay-part")))
-        print(f"\n1 MB of reasoning opens in {opened(chrome, stage, gateway, million):.0f} ms.")
+        print(row(f"{RATE} deltas/s behind 1 MB of reasoning", frames(chrome, models, gateway, after, "overlay-part")))
+        print(f"\n1 MB of reasoning opens in {time_to_open(chrome, models, gateway, million):.0f} ms.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pictures of the page in docs/images, made anew.
+"""The pictures of the page in docs/images, recorded again.
 
     .venv/bin/python bench/page_images.py
 
@@ -16,13 +16,13 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests"), str(ROOT / "tests" / "
 
 from playwright.sync_api import Browser, expect  # noqa: E402
 
-from page import house  # noqa: E402
-from tests.page.page_kit import ModelScript, Stage, Tab, browser  # noqa: E402
+from page import page_gateway  # noqa: E402
+from tests.page.page_kit import ModelScript, ScriptedModels, Tab, browser  # noqa: E402
 from tests.scripted import Upstream  # noqa: E402
 from tests.scripted.gateway import Served  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
-MOST = 150_000
+MAX_BYTES = 150_000
 
 QUESTION = "We want to row out from Ur tomorrow. When is high tide, and how high will it be?"
 FIRST = """**What is asked**
@@ -59,93 +59,100 @@ USAGE = {"prompt_tokens": 61, "completion_tokens": 402, "completion_tokens_detai
 EARLIER = ("Explain to a child why the sky is blue", "A regular expression for dates", "Γιατί ο ουρανός είναι μπλε;")
 
 
-def scene(chrome: Browser, stage: Stage, gateway: Served, **taste: object) -> tuple[Tab, ModelScript]:
-    stage.model_script = ModelScript()
-    taste = {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light", "reduced_motion": "reduce", **taste}
-    tab = Tab(chrome.new_context(**taste), gateway)  # type: ignore[arg-type]
-    tab.chooses(effort="high")
+def scene(
+    chrome: Browser, models: ScriptedModels, gateway: Served, **context_options: object
+) -> tuple[Tab, ModelScript]:
+    models.model_script = ModelScript()
+    context_options = {
+        "viewport": {"width": 1100, "height": 760},
+        "color_scheme": "light",
+        "reduced_motion": "reduce",
+        **context_options,
+    }
+    tab = Tab(chrome.new_context(**context_options), gateway)  # type: ignore[arg-type]
+    tab.store_choices(effort="high")
     tab.open()
-    return tab, stage.model_script
+    return tab, models.model_script
 
 
-def slowly(tab: Tab, tell: Callable[[str], ModelScript], text: str) -> None:
+def slowly(tab: Tab, send: Callable[[str], ModelScript], text: str) -> None:
     """As a model would: some hundred characters a second."""
     for start in range(0, len(text), 40):
-        tell(text[start : start + 40])
+        send(text[start : start + 40])
         tab.page.wait_for_timeout(180)
 
 
-def asked(tab: Tab, said: ModelScript) -> None:
+def ask_question(tab: Tab, script: ModelScript) -> None:
     tab.ask(QUESTION)
-    slowly(tab, said.think, FIRST)
-    said.call("weather", {"city": "Ur"}).end("tool_calls")
-    expect(tab.there("overlay-tool")).to_have_attribute("data-status", "completed")
+    slowly(tab, script.think, FIRST)
+    script.call("weather", {"city": "Ur"}).end("tool_calls")
+    expect(tab.element("overlay-tool")).to_have_attribute("data-status", "completed")
 
 
-def finished(tab: Tab, said: ModelScript) -> None:
-    slowly(tab, said.think, SECOND)
-    slowly(tab, said.say, ANSWER)
-    said.end(usage=USAGE)
-    tab.finished()
-    tab.there("answer-text").locator("math").wait_for()
-    tab.there("answer-text").locator("pre span[class]").first.wait_for()
+def finish_answer(tab: Tab, script: ModelScript) -> None:
+    slowly(tab, script.think, SECOND)
+    slowly(tab, script.say, ANSWER)
+    script.end(usage=USAGE)
+    tab.wait_finished()
+    tab.element("answer-text").locator("math").wait_for()
+    tab.element("answer-text").locator("pre span[class]").first.wait_for()
 
 
 def opened_at_its_top(tab: Tab) -> None:
-    tab.opened()
-    tab.there("scroller").evaluate("one => { one.scrollTop = 0 }")
+    tab.open_reasoning()
+    tab.element("scroller").evaluate("one => { one.scrollTop = 0 }")
 
 
 def picture(tab: Tab, name: str) -> None:
     tab.page.mouse.move(0, 0)
-    tab.settled()
+    tab.wait_rendered()
     path = IMAGES / f"{name}.png"
     tab.page.screenshot(path=path)
     size = path.stat().st_size
     print(f"{path.relative_to(ROOT)} {size / 1000:.0f} kB")
-    assert size < MOST, "a picture for the docs must be smaller"
+    assert size < MAX_BYTES, "a picture for the docs must be smaller"
     tab.gateway.request("DELETE", f"/api/conversations/{tab.conversation}")
     tab.context.close()
 
 
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
-    with Upstream() as upstream, house(upstream) as (stage, gateway), browser() as chrome:
-        tab, said = scene(chrome, stage, gateway)
+    with Upstream() as upstream, page_gateway(upstream) as (models, gateway), browser() as chrome:
+        tab, script = scene(chrome, models, gateway)
         for question in EARLIER:
-            said.answer("Yes.")
-            tab.there("new-chat").click()
+            script.answer("Yes.")
+            tab.element("new-chat").click()
             tab.ask(question)
-            tab.finished()
+            tab.wait_finished()
         tab.context.close()
 
-        tab, said = scene(chrome, stage, gateway)
-        asked(tab, said)
-        slowly(tab, said.think, SECOND[:420])
+        tab, script = scene(chrome, models, gateway)
+        ask_question(tab, script)
+        slowly(tab, script.think, SECOND[:420])
         picture(tab, "page-thinking")
 
-        tab, said = scene(chrome, stage, gateway)
-        asked(tab, said)
-        slowly(tab, said.think, SECOND)
-        slowly(tab, said.say, ANSWER.partition("The height")[0])
-        expect(tab.there("answer-text")).to_contain_text("14:45")
+        tab, script = scene(chrome, models, gateway)
+        ask_question(tab, script)
+        slowly(tab, script.think, SECOND)
+        slowly(tab, script.say, ANSWER.partition("The height")[0])
+        expect(tab.element("answer-text")).to_contain_text("14:45")
         picture(tab, "page-writing")
 
-        tab, said = scene(chrome, stage, gateway)
-        asked(tab, said)
-        finished(tab, said)
+        tab, script = scene(chrome, models, gateway)
+        ask_question(tab, script)
+        finish_answer(tab, script)
         opened_at_its_top(tab)
         picture(tab, "page-opened")
 
-        tab, said = scene(chrome, stage, gateway, color_scheme="dark")
-        asked(tab, said)
-        finished(tab, said)
+        tab, script = scene(chrome, models, gateway, color_scheme="dark")
+        ask_question(tab, script)
+        finish_answer(tab, script)
         picture(tab, "page-dark")
 
         phone = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 1.5, "is_mobile": True}
-        tab, said = scene(chrome, stage, gateway, has_touch=True, **phone)
-        asked(tab, said)
-        finished(tab, said)
+        tab, script = scene(chrome, models, gateway, has_touch=True, **phone)
+        ask_question(tab, script)
+        finish_answer(tab, script)
         opened_at_its_top(tab)
         picture(tab, "page-phone")
 

@@ -1,4 +1,4 @@
-"""The pictures of a space in docs/images, made anew.
+"""The pictures of a space in docs/images, recorded again.
 
     .venv/bin/python bench/space_images.py
 
@@ -18,52 +18,57 @@ from playwright.sync_api import Browser, expect  # noqa: E402
 
 from page_images import IMAGES  # noqa: E402
 from tests.page.page_kit import Tab, browser  # noqa: E402
-from tests.page.page_space_kit import SPACE, Voices, come_in, gateway_with_spaces, lane, review  # noqa: E402
+from tests.page.page_space_kit import SPACE, ScriptedParticipants, gateway_with_spaces, join_space, lane, play_review  # noqa: E402
 from tests.scripted.gateway import Served  # noqa: E402
 
-MOST = 200_000
-"""More than a chat's: there is more to be seen."""
+MAX_BYTES = 200_000
+"""More than for a picture of a chat: these show more."""
 
 
-def scene(chrome: Browser, gateway: Served, **taste: object) -> Tab:
-    taste = {"viewport": {"width": 1240, "height": 740}, "color_scheme": "light", "reduced_motion": "reduce", **taste}
-    tab = Tab(chrome.new_context(**taste), gateway)  # type: ignore[arg-type]
-    come_in(tab)
-    expect(tab.there("context-line")).to_have_count(4)
+def scene(chrome: Browser, gateway: Served, **context_options: object) -> Tab:
+    context_options = {
+        "viewport": {"width": 1240, "height": 740},
+        "color_scheme": "light",
+        "reduced_motion": "reduce",
+        **context_options,
+    }
+    tab = Tab(chrome.new_context(**context_options), gateway)  # type: ignore[arg-type]
+    join_space(tab)
+    expect(tab.element("context-line")).to_have_count(4)
     return tab
 
 
 def picture(tab: Tab, name: str) -> None:
     tab.page.mouse.move(0, 0)
-    # What was found is marked for a moment.
+    # The target of a link is highlighted for a moment.
     tab.page.wait_for_timeout(300)
     path = IMAGES / f"{name}.png"
     tab.page.screenshot(path=path)
     size = path.stat().st_size
     print(f"{path.relative_to(ROOT)} {size / 1000:.0f} kB")
-    assert size < MOST, "a picture for the docs must be smaller"
+    assert size < MAX_BYTES, "a picture for the docs must be smaller"
     tab.context.close()
 
 
 def main() -> None:
     with TemporaryDirectory() as folder, gateway_with_spaces(Path(folder), (SPACE,)) as gateway, browser() as chrome:
-        voices = Voices(gateway)
-        review(voices)
+        participants = ScriptedParticipants(gateway)
+        play_review(participants)
         tab = scene(chrome, gateway)
-        tab.there("message").filter(has_text="I strongly").get_by_test_id("to-reasoning").click()
+        tab.element("message").filter(has_text="I strongly").get_by_test_id("to-reasoning").click()
         picture(tab, "space")
 
         tab = scene(chrome, gateway, color_scheme="dark")
-        tab.there("scrub").fill("21")
-        expect(tab.there("room")).to_have_attribute("data-live", "false")
+        tab.element("scrub").fill("21")
+        expect(tab.element("room")).to_have_attribute("data-live", "false")
         picture(tab, "space-past")
 
         phone = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 1.5, "is_mobile": True}
         tab = scene(chrome, gateway, has_touch=True, **phone)
-        tab.there("to-lane").filter(has_text="security-agent").click()
+        tab.element("to-lane").filter(has_text="security-agent").click()
         expect(lane(tab, "security-agent")).to_be_in_viewport(ratio=0.9)
         picture(tab, "space-phone")
-        voices.close()
+        participants.close()
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def talk(client: Client, url: str, turns: Sequence[Mapping[str, Any]], **more: A
 
 def converse(conversations: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
     """Run many conversations in one process; return the results of the turns of each."""
-    gave: Any = _run("converse", {"conversations": list(conversations)})
-    return list(gave)
+    result: Any = _run("converse", {"conversations": list(conversations)})
+    return list(result)
 
 
 def decode(messages: Sequence[bytes]) -> list[dict[str, Any]]:

@@ -97,28 +97,28 @@ def expanded(events: list[Raw], dialect: DialectName = "1.0") -> list[Raw] | Non
 def test_chunks_are_expanded_as_by_the_official_client() -> None:
     examples = several(sequences())
     ours = [expanded(one) for one in examples]
-    whole = [(one, gave) for one, gave in zip(examples, ours, strict=True) if gave is not None]
+    whole = [(one, result) for one, result in zip(examples, ours, strict=True) if result is not None]
     assert len(examples) // 3 < len(whole) < len(examples)
     theirs = agui_node.play("1.0.0", examples)
-    for one, gave, played in zip(examples, ours, theirs, strict=True):
-        assert played["accepted"] or gave is None or verify(gave, least="fatal") is not None, (one, played)
-        assert gave is not None or not played["accepted"], (one, played)
-    again = agui_node.play("1.0.0", [gave for _, gave in whole])
-    before = [played for played, gave in zip(theirs, ours, strict=True) if gave is not None]
-    for (one, gave), first, second in zip(whole, before, again, strict=True):
-        assert (first["accepted"], first["messages"]) == (second["accepted"], second["messages"]), (one, gave)
+    for one, result, played in zip(examples, ours, theirs, strict=True):
+        assert played["accepted"] or result is None or verify(result, least="fatal") is not None, (one, played)
+        assert result is not None or not played["accepted"], (one, played)
+    again = agui_node.play("1.0.0", [result for _, result in whole])
+    before = [played for played, result in zip(theirs, ours, strict=True) if result is not None]
+    for (one, result), first, second in zip(whole, before, again, strict=True):
+        assert (first["accepted"], first["messages"]) == (second["accepted"], second["messages"]), (one, result)
 
 
 @given(sequences(), st.sampled_from(["1.0", "0.x", "proposal"]))
 def test_the_expansion_has_no_chunk_and_no_empty_delta(events: list[Raw], dialect: DialectName) -> None:
-    gave = expanded(events, dialect) or []
-    assert not [event for event in gave if event["type"].endswith("_CHUNK") or event.get("delta") == ""]
-    assert sum(event["type"].endswith("_START") for event in gave) == sum(
-        event["type"].endswith("_END") for event in gave
+    result = expanded(events, dialect) or []
+    assert not [event for event in result if event["type"].endswith("_CHUNK") or event.get("delta") == ""]
+    assert sum(event["type"].endswith("_START") for event in result) == sum(
+        event["type"].endswith("_END") for event in result
     )
     input_text = "".join(event.get("delta", "") for event in events if isinstance(event.get("delta"), str))
-    if gave:
-        assert "".join(event.get("delta", "") for event in gave) == input_text
+    if result:
+        assert "".join(event.get("delta", "") for event in result) == input_text
 
 
 START = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}

@@ -96,11 +96,11 @@ def test_a_run_interrupted_at_any_event_closes_everything(script: Any, count: in
     events = [event for batch in run_of(script, "eof") for event in batch][:count]
     failed = RunEndEvent("failed", error=ErrorInfo("server_error", "over"))
     for end in (failed, RunEndEvent("cancelled")):
-        gave = streamed([[event for event in events if not isinstance(event, RunEndEvent)], [end]], dialect)
-        assert verify(gave, dialect) is None
-        assert types(gave)[-1] == ("RUN_ERROR" if end is failed else "RUN_FINISHED")
-        openers = sum(kind.endswith("_START") for kind in types(gave))
-        assert openers == sum(kind.endswith("_END") for kind in types(gave))
+        result = streamed([[event for event in events if not isinstance(event, RunEndEvent)], [end]], dialect)
+        assert verify(result, dialect) is None
+        assert types(result)[-1] == ("RUN_ERROR" if end is failed else "RUN_FINISHED")
+        openers = sum(kind.endswith("_START") for kind in types(result))
+        assert openers == sum(kind.endswith("_END") for kind in types(result))
 
 
 # --- the official clients ------------------------------------------------------------------------------------------
@@ -125,22 +125,24 @@ def test_clients_accept_every_run_and_build_the_messages_of_the_snapshot(
     plain = agui_node.play(client, streams)
     in_chunks = agui_node.play(client, [streamed(batches, dialect, chunks=True) for batches in examples])
     after = agui_node.play(client, [streamed(batches, dialect, snapshot=True) for batches in examples])
-    for stream, gave, chunked, snapshot in zip(streams, plain, in_chunks, after, strict=True):
-        assert all(one["accepted"] for one in (gave, chunked, snapshot)), (stream, gave, chunked, snapshot)
+    for stream, result, chunked, snapshot in zip(streams, plain, in_chunks, after, strict=True):
+        assert all(one["accepted"] for one in (result, chunked, snapshot)), (stream, result, chunked, snapshot)
         if client == "1.0.0":
-            assert [one for one in gave["warnings"] if "apply" not in one and "patch" not in one.lower()] == [], stream
+            assert [one for one in result["warnings"] if "apply" not in one and "patch" not in one.lower()] == [], (
+                stream
+            )
         if types(stream)[-1] == "RUN_ERROR" or any(is_side_event(event) for event in stream):
             continue
-        assert without_explicit_ends(chunked["messages"]) == without_explicit_ends(gave["messages"]), stream
+        assert without_explicit_ends(chunked["messages"]) == without_explicit_ends(result["messages"]), stream
         if client != "0.0.45":  # which holds results in another order
-            assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream
+            assert by_id(snapshot["messages"]) == by_id(result["messages"]), stream
 
 
 def test_a_snapshot_has_the_texts_of_a_message_as_streamed() -> None:
     batches = turn(("text", 0, "one "), ("text", 1, "two"))
-    [gave] = agui_client.play([streamed(batches)])
+    [result] = agui_client.play([streamed(batches)])
     [snapshot] = agui_client.play([streamed(batches, snapshot=True)])
-    assert [message["content"] for message in gave["messages"]] == ["one two"]
+    assert [message["content"] for message in result["messages"]] == ["one two"]
     assert snapshot["messages"][0]["content"] == "one two"
 
 
@@ -148,14 +150,14 @@ def test_a_snapshot_has_the_texts_of_a_message_as_streamed() -> None:
 def test_events_add_up_to_the_messages_of_the_snapshot(batches: list[list[Event]], dialect: DialectName) -> None:
     """Compare with the messages that the Python client builds."""
     stream = streamed(batches, dialect)
-    [gave] = agui_client.play([stream], dialect)
+    [result] = agui_client.play([stream], dialect)
     [chunked] = agui_client.play([streamed(batches, dialect, chunks=True)], dialect)
-    assert (gave["accepted"], chunked["accepted"]) == (True, True)
+    assert (result["accepted"], chunked["accepted"]) == (True, True)
     if types(stream)[-1] == "RUN_ERROR" or any(is_side_event(event) for event in stream):
         return
-    assert without_explicit_ends(chunked["messages"]) == without_explicit_ends(gave["messages"])
+    assert without_explicit_ends(chunked["messages"]) == without_explicit_ends(result["messages"])
     [snapshot] = agui_client.play([streamed(batches, dialect, snapshot=True)], dialect)
-    assert by_id(snapshot["messages"]) == by_id(gave["messages"])
+    assert by_id(snapshot["messages"]) == by_id(result["messages"])
 
 
 @pytest.mark.needs("node")

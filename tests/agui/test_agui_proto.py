@@ -161,8 +161,8 @@ SAMPLES: list[dict[str, Any]] = [
 @pytest.mark.needs("node")
 def test_every_event_is_decoded_to_itself() -> None:
     assert {sample["type"] for sample in SAMPLES} == set(EVENTS)
-    for sample, gave in zip(SAMPLES, agui_node.decode([encode_message(one) for one in SAMPLES]), strict=True):
-        assert gave.get("event") == sample, (sample["type"], gave)
+    for sample, result in zip(SAMPLES, agui_node.decode([encode_message(one) for one in SAMPLES]), strict=True):
+        assert result.get("event") == sample, (sample["type"], result)
 
 
 def test_our_classes_are_encoded_like_their_json_objects() -> None:
@@ -188,10 +188,10 @@ def test_the_client_reads_binary_frames_like_sse() -> None:
     assert verify(events) is None
     body = b"".join(encode_frame(event) for event in events)
     assert struct.unpack(">I", body[:4])[0] == len(encode_message(events[0]))
-    [gave] = agui_node.play("1.0.0", [(body, MEDIA_TYPE)])
-    assert gave["error"] is None
-    assert gave["warnings"] == []
-    assert gave["messages"] == [
+    [result] = agui_node.play("1.0.0", [(body, MEDIA_TYPE)])
+    assert result["error"] is None
+    assert result["warnings"] == []
+    assert result["messages"] == [
         {"id": "r1", "role": "reasoning", "content": "hm", "encryptedValue": "v"},
         {"id": "a", "role": "assistant", "content": "So\n\n\ufffd."},
     ]

@@ -121,8 +121,8 @@ def test_each_case_breaks_its_rule_alone() -> None:
 
 @pytest.mark.needs("node")
 def test_the_official_client_agrees_with_the_rules() -> None:
-    for case, gave in zip(CASES, agui_node.play("1.0.0", [case.events for case in CASES]), strict=True):
-        assert gave["accepted"] == (case.severity != "fatal"), (case, gave)
+    for case, result in zip(CASES, agui_node.play("1.0.0", [case.events for case in CASES]), strict=True):
+        assert result["accepted"] == (case.severity != "fatal"), (case, result)
 
 
 LOST: list[tuple[list[Event], list[Event]]] = [
@@ -144,8 +144,8 @@ def test_silently_dropped_events_are_of_level_silent() -> None:
 @pytest.mark.needs("node")
 def test_the_client_ignores_violations_of_level_silent() -> None:
     streams = [[START, *events, END] for events, _ in LOST]
-    for (_, messages), gave in zip(LOST, agui_node.play("1.0.0", streams), strict=True):
-        assert (gave["accepted"], gave["warnings"], gave["messages"]) == (True, [], messages)
+    for (_, messages), result in zip(LOST, agui_node.play("1.0.0", streams), strict=True):
+        assert (result["accepted"], result["warnings"], result["messages"]) == (True, [], messages)
 
 
 OLD: list[tuple[DialectName, str, list[Event]]] = [
@@ -189,9 +189,9 @@ def test_older_clients_refuse_fatal_violations() -> None:
         clients = older[:2] if dialect == "0.x" else older[2:]
         assert not all(played[client][at]["accepted"] for client in clients), (dialect, events)
     # What the oldest knows, the others know as well.
-    for gave in played.values():
-        assert gave[-1]["accepted"], gave[-1]
-        assert gave[-1]["messages"][-1]["content"] == "x"
+    for result in played.values():
+        assert result[-1]["accepted"], result[-1]
+        assert result[-1]["messages"][-1]["content"] == "x"
 
 
 PROPOSED = {"type": "REASONING_START", "messageId": "s1", "encryptedContent": "v"}

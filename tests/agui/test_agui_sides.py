@@ -225,9 +225,9 @@ def test_clients_accept_every_stream_and_a_snapshot_removes_nothing(
     examples: list[list[Any]] = [SPOKEN, *several(lists, share=3)]
     without = agui_node.play(client, [stream_of(one, dialect) for one in examples])
     after = agui_node.play(client, [stream_of(one, dialect, snapshot=True) for one in examples])
-    for example, gave, snapshot in zip(examples, without, after, strict=True):
-        assert (gave["accepted"], snapshot["accepted"]) == (True, True), (example, gave, snapshot)
-        assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream_of(example, dialect, snapshot=True)
+    for example, result, snapshot in zip(examples, without, after, strict=True):
+        assert (result["accepted"], snapshot["accepted"]) == (True, True), (example, result, snapshot)
+        assert by_id(snapshot["messages"]) == by_id(result["messages"]), stream_of(example, dialect, snapshot=True)
 
 
 def by_id(messages: list[dict[str, Any]]) -> dict[str, Any]:

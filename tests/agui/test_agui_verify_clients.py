@@ -22,11 +22,11 @@ def test_violations_are_fatal_if_and_only_if_a_client_refuses_them(
     played = [agui_node.play(client, sequences) for client in clients]
     wrong = []
     fatal = 0
-    for sequence, *gave in zip(sequences, *played, strict=True):
+    for sequence, *result in zip(sequences, *played, strict=True):
         violation = verify(sequence, dialect, least="fatal")
         fatal += violation is not None
-        if (violation is None) != all(one["accepted"] for one in gave):
-            wrong.append((sequence, violation, [one["error"] for one in gave]))
+        if (violation is None) != all(one["accepted"] for one in result):
+            wrong.append((sequence, violation, [one["error"] for one in result]))
     assert not wrong, f"{len(wrong)} of {len(sequences)}; the shortest: {min(wrong, key=lambda one: len(one[0]))}"
     assert len(sequences) // 5 < fatal < len(sequences)
 
@@ -37,11 +37,11 @@ def test_legal_streams_are_accepted_without_a_warning() -> None:
     sequences = several(agui_streams.runs() | agui_streams.broken())
     legal = [sequence for sequence in sequences if verify(sequence, least="silent") is None]
     assert len(legal) > len(sequences) // 4
-    for sequence, gave in zip(legal, agui_node.play("1.0.0", legal), strict=True):
-        assert gave["accepted"], (sequence, gave)
-        assert [one for one in gave["warnings"] if "apply" not in one] == [], sequence
+    for sequence, result in zip(legal, agui_node.play("1.0.0", legal), strict=True):
+        assert result["accepted"], (sequence, result)
+        assert [one for one in result["warnings"] if "apply" not in one] == [], sequence
         if not any(event["type"] == "MESSAGES_SNAPSHOT" or "input" in event for event in sequence):
-            assert {one["id"]: one for one in gave["messages"]} == messages_from_events(sequence), sequence
+            assert {one["id"]: one for one in result["messages"]} == messages_from_events(sequence), sequence
 
 
 @pytest.mark.parametrize(("dialect", "rich"), [("1.0", True), ("0.x", False), ("1.0", False)])

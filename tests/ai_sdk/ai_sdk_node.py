@@ -20,20 +20,20 @@ SECONDS = 60
 
 def reads(streams: Sequence[bytes]) -> dict[str, list[dict[str, Any]]]:
     """Read each stream with each version of the package: `kinds` of its chunks, `errors`, and the `message`."""
-    gave: dict[str, list[dict[str, Any]]] = _run("reads", {"streams": [b64encode(one).decode() for one in streams]})
-    return gave
+    result: dict[str, list[dict[str, Any]]] = _run("reads", {"streams": [b64encode(one).decode() for one in streams]})
+    return result
 
 
 def chats(url: str, turns: Sequence[Any], on_progress: Callable[[Any], None] = print, **more: Any) -> dict[str, Any]:
     """Run a `Chat` of `@ai-sdk/react`; return its messages after these turns, and its requests."""
-    gave: dict[str, Any] = _run("chats", {"url": url, "turns": list(turns), **more}, on_progress)
-    return gave
+    result: dict[str, Any] = _run("chats", {"url": url, "turns": list(turns), **more}, on_progress)
+    return result
 
 
 def page(url: str, turns: Sequence[str], **more: Any) -> dict[str, Any]:
     """Run a page with `useChat`; return the content that it shows after these turns."""
-    gave: dict[str, Any] = _run("page", {"url": url, "turns": list(turns), **more})
-    return gave
+    result: dict[str, Any] = _run("page", {"url": url, "turns": list(turns), **more})
+    return result
 
 
 def _run(function: str, arguments: Mapping[str, Any], on_progress: Callable[[Any], None] = print) -> Any:
@@ -52,10 +52,10 @@ def _run(function: str, arguments: Mapping[str, Any], on_progress: Callable[[Any
         process.stdin.close()
         for line in process.stdout:
             message = json.loads(line)
-            if "gave" in message:
+            if "result" in message:
                 process.wait(SECONDS)
-                return message["gave"]
-            on_progress(message["told"])
+                return message["result"]
+            on_progress(message["progress"])
         raise AssertionError(f"{function}: {process.stderr.read()}")
 
 

@@ -1,8 +1,8 @@
-// The AI SDK with its provider for OpenResponses, which knows raw reasoning by OpenAI's names alone.
+// The AI SDK with its provider for OpenResponses, which reads raw reasoning only under OpenAI's event names.
 import { createOpenResponses } from '@ai-sdk/open-responses';
 import { APICallError, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 
-const asked = ({ url, key, headers, model, schema }) => ({
+const requestOf = ({ url, key, headers, model, schema }) => ({
   model: createOpenResponses({
     name: 'pellucid',
     url: `${url}/responses`,
@@ -16,31 +16,31 @@ const asked = ({ url, key, headers, model, schema }) => ({
   stopWhen: stepCountIs(5),
 });
 
-export async function generates(given) {
-  const { text, reasoningText, finishReason, usage } = await generateText({ ...asked(given), prompt: 'Why?' });
+export async function generates(options) {
+  const { text, reasoningText, finishReason, usage } = await generateText({ ...requestOf(options), prompt: 'Why?' });
   return { text, reasoningText, finishReason, output: usage.outputTokens };
 }
 
-export async function streams(given) {
+export async function streams(options) {
   const parts = [];
-  const result = streamText({ ...asked(given), prompt: 'Why?' });
+  const result = streamText({ ...requestOf(options), prompt: 'Why?' });
   for await (const part of result.fullStream) {
     parts.push(part);
-    if (part.type === 'reasoning-delta') given.told('thinks');
+    if (part.type === 'reasoning-delta') options.onProgress('thinks');
   }
   const texts = (kind) => parts.filter((part) => part.type === kind).map((part) => part.text).join('');
   const kinds = parts.map((part) => part.type);
   return {
     thought: texts('reasoning-delta'),
-    said: texts('text-delta'),
+    text: texts('text-delta'),
     kinds: kinds.filter((kind, index) => kind !== kinds[index - 1]),
     finish: await result.finishReason,
   };
 }
 
-// The SDK's own loop: it calls the tool and sends back the whole conversation, until there is an answer.
-export async function calls_tools({ streamed, ...given }) {
-  const request = { ...asked(given), prompt: 'Weather?' };
+// The SDK's own loop: it calls the tool and returns the complete conversation, until there is an answer.
+export async function calls_tools({ streamed, ...options }) {
+  const request = { ...requestOf(options), prompt: 'Weather?' };
   const result = streamed ? streamText(request) : await generateText(request);
   const steps = await result.steps;
   return {
@@ -50,16 +50,16 @@ export async function calls_tools({ streamed, ...given }) {
   };
 }
 
-export async function fails({ requests, ...given }) {
-  const told = [];
+export async function fails({ requests, ...options }) {
+  const results = [];
   for (const request of requests) {
     try {
-      await generateText({ ...asked({ ...given, ...request }), prompt: 'Why?' });
-      told.push('nothing was wrong');
+      await generateText({ ...requestOf({ ...options, ...request }), prompt: 'Why?' });
+      results.push('no error');
     } catch (error) {
       const { statusCode, message, isRetryable } = error;
-      told.push({ ours: APICallError.isInstance(error), statusCode, message, isRetryable });
+      results.push({ isAPICallError: APICallError.isInstance(error), statusCode, message, isRetryable });
     }
   }
-  return told;
+  return results;
 }

@@ -41,9 +41,9 @@ class Node:
             assert process.stderr is not None
             for line in process.stdout:
                 message = json.loads(line)
-                if "told" in message:
-                    on_progress(message["told"])
+                if "progress" in message:
+                    on_progress(message["progress"])
                 else:
                     process.wait(SECONDS)
-                    return message["gave"]
+                    return message["result"]
             raise AssertionError(f"{module}.{function}: {process.stderr.read()}")

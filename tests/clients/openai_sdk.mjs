@@ -1,42 +1,43 @@
-// OpenAI's client for Node. Each function is one thing that an application does; what it gives is what it saw.
+// OpenAI's client for Node. Each function does what an application does, and returns what it received.
 import OpenAI from 'openai';
 
-const client = (given) =>
+const client = (options) =>
   new OpenAI({
-    baseURL: given.url,
-    apiKey: given.key ?? 'any',
+    baseURL: options.url,
+    apiKey: options.key ?? 'any',
     maxRetries: 0,
-    defaultHeaders: { 'OpenResponses-Reasoning-Events': 'openai', ...given.headers },
+    defaultHeaders: { 'OpenResponses-Reasoning-Events': 'openai', ...options.headers },
   });
 
 const deltas = (events, kind) =>
   events.filter((event) => event.type === `response.${kind}.delta`).map((event) => event.delta).join('');
 
-export async function streams({ model, ...given }) {
+export async function streams({ model, ...options }) {
   const events = [];
-  for await (const event of await client(given).responses.create({ model, input: 'Why?', stream: true })) {
+  for await (const event of await client(options).responses.create({ model, input: 'Why?', stream: true })) {
     events.push(event);
   }
   return {
     numbers: events.map((event) => event.sequence_number),
     thought: deltas(events, 'reasoning_text'),
-    said: deltas(events, 'output_text'),
+    text: deltas(events, 'output_text'),
     last: events.at(-1).type,
     output: events.at(-1).response.output.map((item) => item.type),
   };
 }
 
-export async function follows_with_the_helper({ model, tools, ...given }) {
+export async function follows_with_the_helper({ model, tools, ...options }) {
   const kinds = [];
-  const stream = client(given).responses.stream({ model, input: 'Weather?', tools });
+  const stream = client(options).responses.stream({ model, input: 'Weather?', tools });
   for await (const event of stream) kinds.push(event.type);
   const final = await stream.finalResponse();
   return { kinds, output: final.output };
 }
 
-// Three turns, each with what the tool gave. `by`: "id" (the gateway remembers) or "echo" (the client does).
-export async function calls_tools({ model, tools, by, include, ...given }) {
-  const openai = client(given);
+// Three turns; the last two begin with the tool's results. `by`: "id" (the gateway stores the history) or "echo" (the
+// client sends it).
+export async function calls_tools({ model, tools, by, include, ...options }) {
+  const openai = client(options);
   const stateless = by === 'echo' ? { store: false, include } : {};
   let input = [{ role: 'user', content: 'Weather?' }];
   let response = await openai.responses.create({ model, tools, input, ...stateless });
@@ -58,38 +59,38 @@ export async function calls_tools({ model, tools, by, include, ...given }) {
   return response.output_text;
 }
 
-export async function resumes({ model, told, ...given }) {
-  const openai = client(given);
+export async function resumes({ model, onProgress, ...options }) {
+  const openai = client(options);
   const seen = [];
   for await (const event of await openai.responses.create({ model, input: 'Why?', background: true, stream: true })) {
     seen.push(event);
-    if (event.type === 'response.reasoning_text.delta') break; // the connection is given up here
+    if (event.type === 'response.reasoning_text.delta') break; // disconnect
   }
   const id = seen[0].response.id;
   const after = seen.at(-1).sequence_number;
   const rest = await openai.responses.retrieve(id, { stream: true, starting_after: after });
-  told('broke off');
+  onProgress('disconnected');
   for await (const event of rest) seen.push(event);
   const again = [];
   for await (const event of await openai.responses.retrieve(id, { stream: true })) again.push(event);
   return {
     numbers: seen.map((event) => event.sequence_number),
     thought: deltas(seen, 'reasoning_text'),
-    said: deltas(seen, 'output_text'),
+    text: deltas(seen, 'output_text'),
     same: JSON.stringify(again) === JSON.stringify(seen),
-    whole: (await openai.responses.retrieve(id)).output_text,
+    stored: (await openai.responses.retrieve(id)).output_text,
   };
 }
 
-export async function cancels({ model, ...given }) {
-  const openai = client(given);
+export async function cancels({ model, ...options }) {
+  const openai = client(options);
   const { id } = await openai.responses.create({ model, input: 'Why?', background: true });
   const cancelled = await openai.responses.cancel(id);
   return [cancelled.status, (await openai.responses.retrieve(id)).status];
 }
 
-export async function keeps({ model, ...given }) {
-  const openai = client(given);
+export async function lists_and_deletes({ model, ...options }) {
+  const openai = client(options);
   const input = [1, 2, 3, 4, 5].map((n) => ({ role: 'user', content: `number ${n}` }));
   const response = await openai.responses.create({ model, input });
   const listed = [];
@@ -99,8 +100,8 @@ export async function keeps({ model, ...given }) {
   return { listed: listed.map((item) => item.content), missing };
 }
 
-export async function converses({ model, ...given }) {
-  const openai = client(given);
+export async function converses({ model, ...options }) {
+  const openai = client(options);
   const items = [{ type: 'message', role: 'user', content: 'My name is Ada.' }];
   const { id } = await openai.conversations.create({ metadata: { topic: 'names' }, items });
   await openai.responses.create({ model, input: 'Why?', conversation: id });
@@ -111,29 +112,29 @@ export async function converses({ model, ...given }) {
   return { kinds, metadata, deleted };
 }
 
-export async function completes({ model, ...given }) {
-  const openai = client(given);
+export async function completes({ model, ...options }) {
+  const openai = client(options);
   const messages = [{ role: 'user', content: 'Why?' }];
   const { message } = (await openai.chat.completions.create({ model, messages })).choices[0];
   let thought = '';
-  let said = '';
+  let text = '';
   for await (const chunk of await openai.chat.completions.create({ model, messages, stream: true })) {
     thought += chunk.choices[0]?.delta.reasoning_content ?? '';
-    said += chunk.choices[0]?.delta.content ?? '';
+    text += chunk.choices[0]?.delta.content ?? '';
   }
-  return { whole: [message.reasoning_content, message.content], streamed: [thought, said] };
+  return { complete: [message.reasoning_content, message.content], streamed: [thought, text] };
 }
 
-export async function fails({ requests, ...given }) {
-  const told = [];
+export async function fails({ requests, ...options }) {
+  const results = [];
   for (const { key, ...request } of requests) {
     try {
-      await client({ ...given, key }).responses.create({ input: 'Why?', ...request });
-      told.push('nothing was wrong');
+      await client({ ...options, key }).responses.create({ input: 'Why?', ...request });
+      results.push('no error');
     } catch (error) {
       const { status, code } = error;
-      told.push({ name: error.constructor.name, status, code, retry: error.headers?.get('retry-after') ?? null });
+      results.push({ name: error.constructor.name, status, code, retry: error.headers?.get('retry-after') ?? null });
     }
   }
-  return told;
+  return results;
 }

@@ -1,5 +1,6 @@
-// node run.mjs MODULE FUNCTION ARGUMENTS: what the function gives, as the last line; what it tells meanwhile before it.
-const [, , module, name, given] = process.argv;
-const say = (line) => console.log(JSON.stringify(line));
-const does = (await import(`./${module}.mjs`))[name];
-say({ gave: await does({ ...JSON.parse(given), told: (what) => say({ told: what }) }) });
+// node run.mjs MODULE FUNCTION ARGUMENTS: calls the function. Prints a line {progress} for each progress message, and
+// {result} as the last line.
+const [, , module, name, json] = process.argv;
+const print = (line) => console.log(JSON.stringify(line));
+const run = (await import(`./${module}.mjs`))[name];
+print({ result: await run({ ...JSON.parse(json), onProgress: (progress) => print({ progress }) }) });

@@ -55,7 +55,7 @@ def thoughts_of(upstream: Upstream, model: str, call: int) -> list[str]:
 def test_openai_streams(openai: Client, upstream: Upstream) -> None:
     seen = openai("streams", model=upstream.plays(thinks))
     assert seen["numbers"] == list(range(len(seen["numbers"])))
-    assert (seen["thought"], seen["said"]) == (THOUGHT, ANSWER)
+    assert (seen["thought"], seen["text"]) == (THOUGHT, ANSWER)
     assert (seen["last"], seen["output"]) == ("response.completed", ["reasoning", "message"])
 
 
@@ -86,7 +86,7 @@ def test_openai_resumes(openai: Client, upstream: Upstream) -> None:
     may_answer = threading.Event()
     seen = openai("resumes", model=upstream.plays(waits(may_answer)), on_progress=lambda what: may_answer.set())
     assert seen["numbers"] == list(range(len(seen["numbers"])))
-    assert (seen["thought"], seen["said"], seen["whole"]) == (THOUGHT, ANSWER, ANSWER)
+    assert (seen["thought"], seen["text"], seen["stored"]) == (THOUGHT, ANSWER, ANSWER)
     assert seen["same"]
 
 
@@ -96,7 +96,7 @@ def test_openai_cancels(openai: Client, upstream: Upstream) -> None:
 
 
 def test_openai_keeps_lists_and_deletes(openai: Client, upstream: Upstream) -> None:
-    seen = openai("keeps", model=upstream.plays(thinks))
+    seen = openai("lists_and_deletes", model=upstream.plays(thinks))
     assert seen == {"listed": [f"number {n}" for n in range(1, 6)], "missing": 404}
 
 
@@ -110,7 +110,7 @@ def test_openai_converses(openai: Client, upstream: Upstream) -> None:
 
 def test_openai_s_chat_completions(openai: Client, upstream: Upstream) -> None:
     seen = openai("completes", model=upstream.plays(thinks))
-    assert seen == {"whole": [THOUGHT, ANSWER], "streamed": [THOUGHT, ANSWER]}
+    assert seen == {"complete": [THOUGHT, ANSWER], "streamed": [THOUGHT, ANSWER]}
 
 
 def test_openai_s_client_raises_its_own_errors(openai: Client, guarded: Served, upstream: Upstream) -> None:
@@ -138,7 +138,7 @@ def test_the_ai_sdk_generates(ai_sdk: Client, upstream: Upstream) -> None:
 def test_the_ai_sdk_gets_reasoning_before_the_answer(ai_sdk: Client, upstream: Upstream) -> None:
     may_answer = threading.Event()
     seen = ai_sdk("streams", model=upstream.plays(waits(may_answer)), on_progress=lambda what: may_answer.set())
-    assert (seen["thought"], seen["said"], seen["finish"]) == (THOUGHT, ANSWER, "stop")
+    assert (seen["thought"], seen["text"], seen["finish"]) == (THOUGHT, ANSWER, "stop")
     assert seen["kinds"] == [
         *("start", "start-step", "reasoning-start", "reasoning-delta", "reasoning-end"),
         *("text-start", "text-delta", "text-end", "finish-step", "finish"),
@@ -158,8 +158,8 @@ def test_the_ai_sdk_calls_tools_until_there_is_an_answer(ai_sdk: Client, upstrea
 
 def test_the_ai_sdk_raises_its_own_errors(ai_sdk: Client, guarded: Served, upstream: Upstream) -> None:
     limited, down = ai_sdk("fails", requests=[{"model": upstream.plays(says_not_now)}, {"model": "nobody"}])
-    assert (limited["ours"], limited["statusCode"], limited["isRetryable"]) == (True, 429, True)
-    assert (down["ours"], down["statusCode"], down["isRetryable"]) == (True, 503, True)
+    assert (limited["isAPICallError"], limited["statusCode"], limited["isRetryable"]) == (True, 429, True)
+    assert (down["isAPICallError"], down["statusCode"], down["isRetryable"]) == (True, 503, True)
     denied = [{"key": "wrong", "model": "any"}, {"key": KEY, "model": "gpt-5"}]
     unknown, forbidden = ai_sdk("fails", url=f"{guarded.url}/v1", requests=denied)
     assert (unknown["statusCode"], unknown["isRetryable"]) == (401, False)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from pellucid.server.config import check_config
-from tests.page.page_kit import Cable, House, ModelScript, Stage, Tab, Tabs, browser
+from tests.page.page_kit import ModelScript, PageServer, ScriptedModels, Tab, Tabs, TCPProxy, browser
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served, serve
 
@@ -39,27 +39,27 @@ def chrome() -> Browser:
 
 
 @pytest.fixture(scope="session")
-def house(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    stage = Stage(upstream)
+def page_server(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    models = ScriptedModels(upstream)
     store = tmp_path_factory.mktemp("page") / "store.sqlite"
-    config = {**stage.config(upstream), "storage": {"url": f"sqlite:///{store}"}}
+    config = {**models.config(upstream), "storage": {"url": f"sqlite:///{store}"}}
     with serve(check_config(config, {"A_KEY": "k"})) as gateway:
-        yield House(stage, gateway, str(store))
+        yield PageServer(models, gateway, str(store))
 
 
 @pytest.fixture
-def model_script(house: House) -> Iterator[ModelScript]:
+def model_script(page_server: PageServer) -> Iterator[ModelScript]:
     """The script of the models. Afterwards no answer is in progress, and all chats are deleted."""
-    house.stage.model_script = model_script = ModelScript()
+    page_server.models.model_script = model_script = ModelScript()
     yield model_script
-    for chat in house.gateway.request("GET", "/api/conversations?limit=100").json["data"]:
-        house.gateway.request("DELETE", f"/api/conversations/{chat['id']}")
+    for chat in page_server.gateway.request("GET", "/api/conversations?limit=100").json["data"]:
+        page_server.gateway.request("DELETE", f"/api/conversations/{chat['id']}")
     model_script.close()
 
 
 @pytest.fixture
-def gateway(house: House) -> Served:
-    return house.gateway
+def gateway(page_server: PageServer) -> Served:
+    return page_server.gateway
 
 
 @pytest.fixture
@@ -67,15 +67,15 @@ def tabs(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterato
     """Factory of tabs, each in its own profile with its own settings; checks that none of them had errors."""
     made: list[Tab] = []
 
-    def make(cable: Cable | None = None, to: Served | None = None, **taste: Any) -> Tab:
-        context = chrome.new_context(**{**PLAIN, **taste})
-        made.append(Tab(context, to or gateway, cable.url if cable else None))
+    def make(proxy: TCPProxy | None = None, to: Served | None = None, **context_options: Any) -> Tab:
+        context = chrome.new_context(**{**PLAIN, **context_options})
+        made.append(Tab(context, to or gateway, proxy.url if proxy else None))
         return made[-1]
 
     try:
         yield make
         for tab in made:
-            assert not tab.faults, tab.faults
+            assert not tab.unexpected_errors, tab.unexpected_errors
     finally:
         for tab in made:
             tab.context.close()
@@ -87,7 +87,7 @@ def tab(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator
     context = _profiles.pop() if _profiles else chrome.new_context(**PLAIN)
     made = Tab(context, gateway)
     yield made
-    assert not made.faults, made.faults
+    assert not made.unexpected_errors, made.unexpected_errors
     made.page.evaluate("() => location.protocol === 'http:' && localStorage.clear()")
     made.page.close()
     context.clear_cookies()
@@ -95,7 +95,7 @@ def tab(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator
 
 
 @pytest.fixture
-def cable(gateway: Served) -> Iterator[Cable]:
-    made = Cable(gateway.port)
+def proxy(gateway: Served) -> Iterator[TCPProxy]:
+    made = TCPProxy(gateway.port)
     yield made
     made.close()

@@ -139,11 +139,11 @@ class ModelScript:
         self.calls.append(call)
         news = asyncio.Event()
         self._listener = asyncio.get_running_loop(), news
-        gone = asyncio.ensure_future(call.gone())
-        gone.add_done_callback(lambda _: news.set())
+        disconnect = asyncio.ensure_future(call.gone())
+        disconnect.add_done_callback(lambda _: news.set())
         try:
             await call.head()
-            while not gone.done():
+            while not disconnect.done():
                 try:
                     step = self._steps.get_nowait()
                 except queue.Empty:
@@ -161,10 +161,10 @@ class ModelScript:
                     call.reset()
                     return
         finally:
-            gone.cancel()
+            disconnect.cancel()
 
 
-class Stage:
+class ScriptedModels:
     """The upstream servers of all models; they play the script of the current test."""
 
     def __init__(self, upstream: Upstream) -> None:
@@ -190,8 +190,8 @@ class Stage:
         }
 
 
-class House(NamedTuple):
-    stage: Stage
+class PageServer(NamedTuple):
+    models: ScriptedModels
     gateway: Served
     store: str
     """The path of its database."""
@@ -224,7 +224,7 @@ class Tab:
         self.context = context
         self.gateway = gateway
         self.url = url or gateway.url
-        self.wrong: list[str] = []
+        self.errors: list[str] = []
         """Record errors of scripts, of the console and of the content security policy, and requests to other hosts."""
         self._allowed: list[re.Pattern[str]] = []
         self.page: Page = context.new_page()
@@ -244,11 +244,11 @@ class Tab:
         self._allowed.append(re.compile(pattern))
 
     @property
-    def faults(self) -> list[str]:
-        return [one for one in self.wrong if not any(pattern.search(one) for pattern in self._allowed)]
+    def unexpected_errors(self) -> list[str]:
+        return [one for one in self.errors if not any(pattern.search(one) for pattern in self._allowed)]
 
     def _note(self, fault: str) -> None:
-        self.wrong.append(fault)
+        self.errors.append(fault)
 
     def _dismiss(self, dialog: Dialog) -> None:
         self._note(f"dialog: {dialog.message}")
@@ -258,39 +258,39 @@ class Tab:
         if not request.url.startswith((self.url + "/", "data:", "blob:")):
             self._note(f"request to another host: {request.url}")
 
-    def chooses(self, **choices: str) -> None:
+    def store_choices(self, **choices: str) -> None:
         """Store choices for the pickers; they apply from the next load on."""
         stored = json.dumps(json.dumps(choices))
         self.page.add_init_script(f"localStorage.setItem('pellucid.choices', {stored})")
 
     def open(self, path: str = "/") -> Page:
         self.page.goto(self.url + path)
-        self.there("composer").wait_for()
-        self.there("model-picker").wait_for()
+        self.element("composer").wait_for()
+        self.element("model-picker").wait_for()
         return self.page
 
-    def there(self, testid: str) -> Locator:
+    def element(self, testid: str) -> Locator:
         return self.page.get_by_test_id(testid)
 
     def ask(self, text: str = "Why?") -> None:
-        self.there("composer").fill(text)
-        self.there("send").click()
+        self.element("composer").fill(text)
+        self.element("send").click()
 
-    def asks(self, text: str = "Why?") -> None:
+    def open_and_ask(self, text: str = "Why?") -> None:
         """Open the page and ask."""
         self.open()
         self.ask(text)
 
-    def finished(self, status: str = "completed") -> Locator:
+    def wait_finished(self, status: str = "completed") -> Locator:
         """Wait until the last answer has ended, and return it."""
         answer = self.page.locator(f"[data-testid=assistant-event][data-status={status}]").last
         answer.wait_for()
         return answer
 
-    def opened(self) -> Locator:
+    def open_reasoning(self) -> Locator:
         """Open the reasoning panel of the last answer, and return it."""
-        self.there("show-reasoning").last.click()
-        panel = self.there("reasoning-panel").last
+        self.element("show-reasoning").last.click()
+        panel = self.element("reasoning-panel").last
         panel.wait_for()
         return panel
 
@@ -304,32 +304,32 @@ class Tab:
         """Request the gateway directly and return the JSON."""
         return self.gateway.request(method, path).json
 
-    def away(self, box: Locator, by: int = 100) -> None:
+    def wait_scrolled_away(self, box: Locator, by: int = 100) -> None:
         """Wait until the box is scrolled away from its end by more than `by` pixels."""
         self.page.wait_for_function(f"([one, by]) => ({LEFT})(one) > by", arg=[box.element_handle(), by])
 
     # --- what moved
 
-    def settled(self) -> None:
+    def wait_rendered(self) -> None:
         """Wait until the page is rendered and layout shifts are recorded."""
         self.page.evaluate(SETTLED)
 
-    def mark(self) -> None:
-        self.settled()
+    def reset_layout_shifts(self) -> None:
+        self.wait_rendered()
         self.page.evaluate("() => { window.shifts.length = 0 }")
 
-    def shifted(self) -> tuple[float, list[Any]]:
-        """Return the sum of the layout shifts since `mark`, including those after user input, and the shifts."""
-        self.settled()
+    def layout_shifts(self) -> tuple[float, list[Any]]:
+        """Return the sum of all layout shifts since `reset_layout_shifts`, also after user input, and the shifts."""
+        self.wait_rendered()
         shifts = self.page.evaluate("() => window.shifts")
         return sum(one["value"] for one in shifts), shifts
 
 
 Tabs = Callable[..., Tab]
-"""Factory of tabs: an optional cable, an optional gateway, and arguments of Playwright's `new_context`."""
+"""Factory of tabs: an optional proxy, an optional gateway, and arguments of Playwright's `new_context`."""
 
 
-class Cable:
+class TCPProxy:
     """A TCP proxy between the browser and the gateway that can cut all connections."""
 
     def __init__(self, port: int) -> None:
@@ -395,10 +395,10 @@ __all__ = [
     "REASONER",
     "SECONDS",
     "THINKER",
-    "Cable",
-    "House",
     "ModelScript",
-    "Stage",
+    "PageServer",
+    "ScriptedModels",
+    "TCPProxy",
     "Tab",
     "Tabs",
     "browser",

@@ -36,7 +36,7 @@ def gateway_with_spaces(folder: Path, names: Iterable[str] = (SPACE,), **setting
         yield gateway
 
 
-class Voices:
+class ScriptedParticipants:
     """The participants; each joins with its first message."""
 
     def __init__(self, gateway: Served, space: str = SPACE) -> None:
@@ -51,7 +51,7 @@ class Voices:
             self._clients[who] = self._open.enter_context(joined(self._gateway, self._space, who, max_queue=None))
         return self._clients[who]
 
-    def say(self, who: str, kind: str, context: str | None = None, about: str | None = None, **more: Any) -> str:
+    def send(self, who: str, kind: str, context: str | None = None, about: str | None = None, **more: Any) -> str:
         """Send an envelope, wait for its echo, return its id. `more`: its payload, and `id`, `to`."""
         self._count += 1
         fields: dict[str, Any] = {"id": more.pop("id", f"{who}-{self._count}"), "kind": kind}
@@ -67,15 +67,15 @@ class Voices:
 
     def call(self, who: str, tool: str, context: str | None = None, about: str | None = None, **arguments: Any) -> str:
         params = {"name": tool, "arguments": arguments}
-        return self.say(
+        return self.send(
             who, "mcp/request", context, about, jsonrpc="2.0", method="tools/call", params=params, to=["test-runner"]
         )
 
-    def back(self, request: str, text: str, context: str | None = None, error: bool = False) -> str:
+    def respond(self, request: str, text: str, context: str | None = None, error: bool = False) -> str:
         result = {"content": [{"type": "text", "text": text}], "isError": error}
-        return self.say("test-runner", "mcp/response", context, request, jsonrpc="2.0", result=result)
+        return self.send("test-runner", "mcp/response", context, request, jsonrpc="2.0", result=result)
 
-    def many(self, who: str, frames: Iterable[dict[str, Any]]) -> None:
+    def send_all(self, who: str, frames: Iterable[dict[str, Any]]) -> None:
         """Send all frames, then wait for the echo of the last one."""
         client, last = self.client(who), ""
         for frame in frames:
@@ -89,38 +89,38 @@ class Voices:
         self._open.close()
 
 
-def review(voices: Voices) -> dict[str, str]:
+def play_review(participants: ScriptedParticipants) -> dict[str, str]:
     """Play a review by five agents and a person; return the ids that tests use."""
-    say, call, back = voices.say, voices.call, voices.back
-    ask = say("mara", "chat", text=QUESTION)
-    plan = say(
+    send, call, respond = participants.send, participants.call, participants.respond
+    ask = send("mara", "chat", text=QUESTION)
+    plan = send(
         "coordinator",
         "reasoning/start",
         about=ask,
         message="Who should look at this?",
         metadata={"approach": "divide and ask", "estimated_duration": "1 min", "confidence": 0.7},
     )
-    say(
+    send(
         "coordinator",
         "reasoning/thought",
         plan,
         message="It touches **OAuth2 token validation**, so security first; the cache is on the hot path, so performance too.",
     )
-    say(
+    send(
         "coordinator",
         "chat",
         about=ask,
         text="I ask three of us to look at it: security, performance and the documentation.",
     )
-    safe = say(
+    safe = send(
         "security-agent",
         "reasoning/start",
         about=ask,
         message="Evaluate deployment safety for auth system changes",
         metadata={"approach": "security-first analysis"},
     )
-    fast = say("perf-agent", "reasoning/start", about=ask, message="What does it cost per login?")
-    say(
+    fast = send("perf-agent", "reasoning/start", about=ask, message="What does it cost per login?")
+    send(
         "security-agent",
         "reasoning/question",
         safe,
@@ -132,19 +132,19 @@ def review(voices: Voices) -> dict[str, str]:
         ],
     )
     diff = call("security-agent", "git_diff", safe, files="auth/*")
-    say(
+    send(
         "perf-agent",
         "reasoning/thought",
         fast,
         message="The new check reads the session twice. Let me measure before I guess.",
     )
-    back(
+    respond(
         diff,
         "auth/oauth2.py | 84 +++++++++++-----\nauth/session.py | 31 ++++--\n2 files changed, 71 insertions(+), 44 deletions(-)",
         safe,
     )
     load = call("perf-agent", "load_test", fast, users=500, seconds=30)
-    say(
+    send(
         "security-agent",
         "reasoning/observation",
         safe,
@@ -152,11 +152,11 @@ def review(voices: Voices) -> dict[str, str]:
         severity="high",
         components=["oauth2", "sessions"],
     )
-    deep = say("security-agent", "reasoning/start", safe, message="Deep dive: do tokens still expire?")
+    deep = send("security-agent", "reasoning/start", safe, message="Deep dive: do tokens still expire?")
     path = f"{safe}/{deep}"
     tests = call("security-agent", "test_results", path, suite="security")
-    back(tests, "2 failed: test_expiry_at_midnight, test_refresh_after_logout", path, error=True)
-    say(
+    respond(tests, "2 failed: test_expiry_at_midnight, test_refresh_after_logout", path, error=True)
+    send(
         "security-agent",
         "reasoning/observation",
         path,
@@ -164,7 +164,7 @@ def review(voices: Voices) -> dict[str, str]:
         severity="critical",
         details="Tokens may not expire correctly under edge conditions",
     )
-    say(
+    send(
         "security-agent",
         "reasoning/hypothesis",
         path,
@@ -173,41 +173,41 @@ def review(voices: Voices) -> dict[str, str]:
         evidence=["test_failures", "oauth2_changes"],
         uncertainty={"low": 0.7, "high": 0.95, "source": "tests"},
     )
-    say(
+    send(
         "perf-agent",
         "reasoning/thought",
         path,
         about=deep,
         message="Have you considered the cache? It keeps the expiry of the first token.",
     )
-    say(
+    send(
         "security-agent",
         "reasoning/conclusion",
         path,
         message="Yes: the cache keeps an expired token alive for up to a minute.",
         confidence=0.9,
     )
-    back(load, "p50 11 ms, p95 19 ms, p99 42 ms (before: 10, 18, 40)", fast)
-    say(
+    respond(load, "p50 11 ms, p95 19 ms, p99 42 ms (before: 10, 18, 40)", fast)
+    send(
         "perf-agent",
         "reasoning/conclusion",
         fast,
         message="Minimal impact: one more millisecond at the median.",
         confidence=0.95,
     )
-    say(
+    send(
         "perf-agent",
         "chat",
         about=ask,
         text="Performance perspective: **safe to deploy**. One more millisecond at the median, and nothing beyond that:\n\n| login | before | after |\n|---|---:|---:|\n| p50 | 10 ms | 11 ms |\n| p99 | 40 ms | 42 ms |",
     )
-    say(
+    send(
         "security-agent",
         "reasoning/thought",
         safe,
         message="Even with a rollback plan, deploying with known auth bugs is too risky.",
     )
-    end = say(
+    end = send(
         "security-agent",
         "reasoning/conclusion",
         safe,
@@ -216,7 +216,7 @@ def review(voices: Voices) -> dict[str, str]:
         key_factors=["Failed security tests", "Critical auth components affected", "Token expiration regression"],
         recommendation="Fix token expiration issues and re-test before deployment",
     )
-    answer = say(
+    answer = send(
         "security-agent",
         "chat",
         about=ask,
@@ -226,22 +226,22 @@ def review(voices: Voices) -> dict[str, str]:
         "name": "create_issue",
         "arguments": {"title": "Fix token expiration regression before deployment", "priority": "critical"},
     }
-    proposal = say("security-agent", "mcp/proposal", about=safe, method="tools/call", params=issue)
-    docs = say(
+    proposal = send("security-agent", "mcp/proposal", about=safe, method="tools/call", params=issue)
+    docs = send(
         "docs-agent",
         "reasoning/start",
         about=ask,
         message="Which pages mention token lifetimes?",
         metadata={"estimated_duration": "30 s"},
     )
-    say(
+    send(
         "docs-agent",
         "reasoning/thought",
         docs,
         message="The guide for operators says *one hour*, and the reference says *sixty minutes or less*.\n\n1. `docs/operators.md`\n2. `docs/reference/tokens.md`",
     )
     grep = call("docs-agent", "search_docs", docs, query="token lifetime")
-    say(
+    send(
         "coordinator",
         "reasoning/thought",
         plan,
@@ -261,11 +261,11 @@ def review(voices: Voices) -> dict[str, str]:
     }
 
 
-def come_in(tab: Tab, who: str = "mara", space: str = SPACE) -> Page:
+def join_space(tab: Tab, who: str = "mara", space: str = SPACE) -> Page:
     """Join the space with the form."""
     tab.page.goto(f"{tab.url}/spaces/{space}")
-    tab.there("join-token").fill(token(space, who))
-    tab.there("join-send").click()
+    tab.element("join-token").fill(token(space, who))
+    tab.element("join-send").click()
     tab.page.locator("[data-testid=room][data-phase=open]").wait_for()
     return tab.page
 
@@ -281,20 +281,20 @@ __all__ = [
     "QUESTION",
     "SPACE",
     "Client",
-    "Voices",
-    "come_in",
+    "ScriptedParticipants",
     "gateway_with_spaces",
+    "join_space",
     "joined",
     "lane",
-    "review",
+    "play_review",
     "served",
     "token",
 ]
 
 
 @pytest.fixture
-def voices(gateway: Served, space: str) -> Iterator[Voices]:
-    made = Voices(gateway, space)
+def participants(gateway: Served, space: str) -> Iterator[ScriptedParticipants]:
+    made = ScriptedParticipants(gateway, space)
     yield made
     made.close()
 

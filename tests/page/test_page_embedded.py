@@ -48,8 +48,8 @@ STREAMS = """() => {
 def test_the_embedded_model_thinks_and_answers(tabs: Tabs, home: Served) -> None:
     tab = tabs(to=home)
     tab.open()
-    expect(tab.there("empty")).to_contain_text("runs on this machine")
-    tab.there("model-picker").click()
+    expect(tab.element("empty")).to_contain_text("runs on this machine")
+    tab.element("model-picker").click()
     expect(tab.page.get_by_text("Runs on this machine", exact=True)).to_be_visible()
     tab.page.keyboard.press("Escape")
     tab.ask("Is the sky blue? Answer in one word.")
@@ -58,5 +58,5 @@ def test_the_embedded_model_thinks_and_answers(tabs: Tabs, home: Served) -> None
     # The answer may still be in progress; its beginning is enough.
     tab.page.keyboard.press("Escape")
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
-    tab.opened()
-    assert tab.there("reasoning-part").inner_text().strip()
+    tab.open_reasoning()
+    assert tab.element("reasoning-part").inner_text().strip()

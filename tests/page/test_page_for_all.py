@@ -40,9 +40,9 @@ def whole(tab: Tab, model_script: ModelScript) -> None:
     model_script.end(
         usage={"prompt_tokens": 9, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 40}}
     )
-    tab.asks("When is high tide?")
-    tab.finished()
-    tab.opened()
+    tab.open_and_ask("When is high tide?")
+    tab.wait_finished()
+    tab.open_reasoning()
 
 
 # --- by keys -----------------------------------------------------------------------------------------------------
@@ -74,45 +74,45 @@ def test_a_whole_session_by_keys_alone(tab: Tab, model_script: ModelScript) -> N
     keys.type("second line")
     keys.press("Enter")
     model_script.think("Hm.")
-    tab.there("overlay-part").wait_for()
-    assert tab.there("user-event").inner_text().startswith("First line\nsecond line")
+    tab.element("overlay-part").wait_for()
+    assert tab.element("user-event").inner_text().startswith("First line\nsecond line")
     assert focused(tab) == "composer", "the focus stays where it was"
     model_script.say("Noon.").end()
-    tab.finished()
+    tab.wait_finished()
     assert focused(tab) == "composer", "also when it is over"
     reach(tab, "show-reasoning", "Shift+Tab")
     keys.press("Enter")
-    tab.there("reasoning-part").wait_for()
+    tab.element("reasoning-part").wait_for()
     assert focused(tab) == "show-reasoning"
     expect(tab.page.locator(":focus")).to_have_attribute("aria-expanded", "true")
     keys.press(" ")
-    expect(tab.there("reasoning-part")).to_have_count(0)
+    expect(tab.element("reasoning-part")).to_have_count(0)
     reach(tab, "edit", "Shift+Tab")
     keys.press("Enter")
     assert focused(tab) == "edit-field"
     keys.press("Escape")
-    expect(tab.there("edit")).to_be_focused()
+    expect(tab.element("edit")).to_be_focused()
     reach(tab, "model-picker")
     keys.press("Enter")
     keys.press("ArrowDown")
     keys.press("Escape")
-    expect(tab.there("model-picker")).to_be_focused()
+    expect(tab.element("model-picker")).to_be_focused()
     reach(tab, "composer", "Shift+Tab")
     keys.type("Again")
     keys.press("Enter")
     model_script.think("On and on")
-    tab.there("overlay-part").wait_for()
+    tab.element("overlay-part").wait_for()
     keys.press("Escape")
-    tab.finished("cancelled")
+    tab.wait_finished("cancelled")
     assert focused(tab) == "composer"
 
 
 def test_the_focus_returns_after_renaming_or_keeping_a_chat_by_keys(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.")
-    tab.asks("When?")
-    tab.finished()
+    tab.open_and_ask("When?")
+    tab.wait_finished()
     keys = tab.page.keyboard
-    opener = tab.there("conversation-item").get_by_role("button")
+    opener = tab.element("conversation-item").get_by_role("button")
     opener.focus()
     rename, delete = (tab.page.get_by_role("menuitem", name=name) for name in ("Rename", "Delete"))
     for title, end in (("Noon", "Enter"), ("Never", "Escape")):
@@ -122,7 +122,7 @@ def test_the_focus_returns_after_renaming_or_keeping_a_chat_by_keys(tab: Tab, mo
         expect(tab.page.get_by_label("Title")).to_be_focused()
         keys.type(title)
         keys.press(end)
-        expect(tab.there("conversation-item")).to_contain_text("Noon")
+        expect(tab.element("conversation-item")).to_contain_text("Noon")
         expect(opener).to_be_focused()
     keys.press("Enter")
     expect(rename).to_be_focused()
@@ -145,7 +145,7 @@ RINGED = """() => {
 
 def test_the_focus_is_visible(tab: Tab, model_script: ModelScript) -> None:
     whole(tab, model_script)
-    tab.there("composer").focus()
+    tab.element("composer").focus()
     for _ in range(14):
         tab.page.keyboard.press("Shift+Tab")
         ring = tab.page.evaluate(RINGED)
@@ -157,21 +157,21 @@ def test_the_focus_is_visible(tab: Tab, model_script: ModelScript) -> None:
 
 def test_a_screen_reader_gets_the_status_and_not_every_word(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
-    announcer = tab.there("announcer")
+    announcer = tab.element("announcer")
     expect(announcer).to_have_attribute("aria-live", "polite")
     expect(announcer).to_have_text("")
     tab.ask()
-    answer = tab.there("assistant-event")
+    answer = tab.element("assistant-event")
     model_script.think("Hm. ")
     expect(announcer).to_have_text("Thinking")
     expect(answer).to_have_attribute("aria-busy", "true")
     model_script.think("Word by word. ")
-    expect(tab.there("overlay-part")).to_contain_text("Word by word.")
+    expect(tab.element("overlay-part")).to_contain_text("Word by word.")
     assert announcer.inner_text() == "Thinking"
     # A button that says “Copied” is live too, but it changes only when the user presses it.
     assert tab.page.locator(":is([aria-live], [role=status], [role=log], [role=alert]):not(button *)").count() == 1
     model_script.say("Noon.").end()
-    tab.finished()
+    tab.wait_finished()
     expect(announcer).to_have_text("Answer ready")
     expect(answer).to_have_attribute("aria-busy", "false")
 
@@ -187,8 +187,8 @@ def test_axe_finds_no_violations(tabs: Tabs, model_script: ModelScript, theme: A
     tab = tabs(color_scheme=theme, bypass_csp=False, reduced_motion="reduce")
     tab.open()
 
-    def wrong() -> list[str]:
-        tab.settled()
+    def errors() -> list[str]:
+        tab.wait_rendered()
         tab.page.evaluate(axe)
         violations = tab.page.evaluate(f"() => axe.run(document, {AXE})")["violations"]
         return [
@@ -197,24 +197,24 @@ def test_axe_finds_no_violations(tabs: Tabs, model_script: ModelScript, theme: A
             for node in one["nodes"]
         ]
 
-    assert wrong() == [], "an empty page"
+    assert errors() == [], "an empty page"
     tab.ask()
     model_script.think("Hm.").call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("No")
-    tab.there("answer-text").wait_for()
-    assert wrong() == [], "while it streams"
+    tab.element("answer-text").wait_for()
+    assert errors() == [], "while it streams"
     model_script.say("on.").end()
-    tab.finished()
+    tab.wait_finished()
     model_script.think("**Head**").call("weather", {"city": "Nowhere"}).end("tool_calls").answer(RICH, "So.")
     tab.ask("More?")
-    expect(tab.there("show-reasoning")).to_have_count(2)
-    tab.opened()
-    tab.there("tool-segment").last.get_by_role("button").click()
-    assert wrong() == [], "finished and opened"
+    expect(tab.element("show-reasoning")).to_have_count(2)
+    tab.open_reasoning()
+    tab.element("tool-segment").last.get_by_role("button").click()
+    assert errors() == [], "finished and opened"
     tab.ask("More?")
     model_script.think("Hm.").fail("asleep")
-    tab.finished("failed")
-    tab.there("conversation-item").first.get_by_role("button").click()
-    assert wrong() == [], "an error, and a menu"
+    tab.wait_finished("failed")
+    tab.element("conversation-item").first.get_by_role("button").click()
+    assert errors() == [], "an error, and a menu"
 
 
 # --- on a phone ----------------------------------------------------------------------------------------------------
@@ -233,26 +233,26 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(tabs: Tabs, model_script: M
     model_script.think("So.").say(
         f"{RICH}\n\n|{cells}|\n|{'|'.join('-' * 30)}|\n|{cells}|\n\n{'long' * 100} $x^2 + {'y +' * 60} 1$"
     )
-    expect(tab.there("answer-text")).to_contain_text("longlong")
+    expect(tab.element("answer-text")).to_contain_text("longlong")
     assert tab.page.evaluate(wide) == 0
     model_script.end()
-    tab.finished()
-    tab.opened()
-    tab.there("tool-segment").get_by_role("button").click()
-    tab.settled()
+    tab.wait_finished()
+    tab.open_reasoning()
+    tab.element("tool-segment").get_by_role("button").click()
+    tab.wait_rendered()
     assert tab.page.evaluate(wide) == 0
     sideways = "one => one.scrollWidth - one.clientWidth"
-    assert tab.there("scroller").evaluate(sideways) == 0, "tables and code scroll in themselves"
+    assert tab.element("scroller").evaluate(sideways) == 0, "tables and code scroll in themselves"
     small = [
         (one.evaluate("one => one.outerHTML.slice(0, 120)"), box)
         for one in tab.page.locator("button:visible").all()
         if (box := one.bounding_box()) and min(box["width"], box["height"]) < 24
     ]
     assert small == [], "fingers need 24 by 24"
-    tab.there("menu").click()
-    tab.there("new-chat").click()
-    expect(tab.there("empty")).to_be_visible()
-    expect(tab.there("new-chat")).to_have_count(0)
+    tab.element("menu").click()
+    tab.element("new-chat").click()
+    expect(tab.element("empty")).to_be_visible()
+    expect(tab.element("new-chat")).to_have_count(0)
 
 
 # --- in the dark -----------------------------------------------------------------------------------------------------
@@ -272,11 +272,11 @@ def test_the_theme_follows_the_system_or_the_choice(tabs: Tabs) -> None:
     assert not bright(tab.page.evaluate(GROUND))
     tab.page.emulate_media(color_scheme="light")
     assert bright(tab.page.evaluate(GROUND))
-    toggle = tab.there("theme-toggle")
+    toggle = tab.element("theme-toggle")
     seen = {}
     for _ in range(3):
         toggle.click()
-        tab.settled()
+        tab.wait_rendered()
         seen[toggle.get_attribute("data-theme-choice")] = bright(tab.page.evaluate(GROUND))
     assert seen == {"light": True, "dark": False, "system": True}
     while toggle.get_attribute("data-theme-choice") != "dark":
@@ -295,16 +295,16 @@ MOVING = """() => document.getAnimations().filter((one) => {
 
 def test_reduced_motion_is_respected(tabs: Tabs, model_script: ModelScript) -> None:
     tab = tabs(reduced_motion="reduce")
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Hm.").call("weather", '{"city"')
-    expect(tab.there("overlay-tool")).to_have_count(1)
+    expect(tab.element("overlay-tool")).to_have_count(1)
     assert tab.page.evaluate(MOVING) == []
 
 
 def test_motion_is_on_by_default(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Hm.")
-    tab.there("part-spinner").wait_for()
+    tab.element("part-spinner").wait_for()
     assert tab.page.evaluate("() => document.getAnimations().length") > 0
 
 
@@ -312,36 +312,36 @@ def test_motion_is_on_by_default(tab: Tab, model_script: ModelScript) -> None:
 
 
 def test_text_has_the_direction_of_its_script(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks("متى المدّ؟")
+    tab.open_and_ask("متى المدّ؟")
     model_script.think("المدّ عند الظهر.")
     direction = "one => getComputedStyle(one).direction"
-    expect(tab.there("overlay-part").locator("p")).to_have_text("المدّ عند الظهر.")
-    assert tab.there("overlay-part").locator("p").evaluate(direction) == "rtl"
+    expect(tab.element("overlay-part").locator("p")).to_have_text("المدّ عند الظهر.")
+    assert tab.element("overlay-part").locator("p").evaluate(direction) == "rtl"
     model_script.say("المدّ في **الثانية عشرة**.\n\nAnd in English.\n\n```py\nx = 1\n```").end()
-    tab.finished()
-    assert tab.there("user-event").locator("[dir]").first.evaluate(direction) == "rtl"
-    paragraphs = tab.there("answer-text").locator("p")
+    tab.wait_finished()
+    assert tab.element("user-event").locator("[dir]").first.evaluate(direction) == "rtl"
+    paragraphs = tab.element("answer-text").locator("p")
     assert [one.evaluate(direction) for one in paragraphs.all()] == ["rtl", "ltr"]
-    assert tab.there("answer-text").locator("pre").evaluate(direction) == "ltr"
-    tab.opened()
-    assert tab.there("reasoning-part").locator("p").evaluate(direction) == "rtl"
+    assert tab.element("answer-text").locator("pre").evaluate(direction) == "ltr"
+    tab.open_reasoning()
+    assert tab.element("reasoning-part").locator("p").evaluate(direction) == "rtl"
 
 
 def test_words_without_spaces_stay_on_the_page(tab: Tab, model_script: ModelScript) -> None:
     text = "潮の満ち引きは月の引力によって起こります。" * 40 + "👩‍👩‍👧‍👦" * 20
     model_script.answer(text, text)
-    tab.asks("なぜ潮は満ちるの？")
-    tab.finished()
-    expect(tab.there("answer-text")).to_have_text(text)
-    assert tab.there("scroller").evaluate("one => one.scrollWidth - one.clientWidth") == 0
+    tab.open_and_ask("なぜ潮は満ちるの？")
+    tab.wait_finished()
+    expect(tab.element("answer-text")).to_have_text(text)
+    assert tab.element("scroller").evaluate("one => one.scrollWidth - one.clientWidth") == 0
 
 
 def test_what_an_input_method_writes_is_not_sent_by_its_enter(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
-    composer = tab.there("composer")
+    composer = tab.element("composer")
     composer.fill("しお")
     composer.dispatch_event("keydown", {"key": "Enter", "isComposing": True, "keyCode": 229})
-    tab.settled()
+    tab.wait_rendered()
     assert composer.input_value() == "しお"
     assert model_script.calls == []
 
@@ -354,16 +354,16 @@ def test_a_megabyte_of_thought(tab: Tab, model_script: ModelScript) -> None:
     line = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath it. "
     whole = "\n\n".join(f"{n}. {line * 3}" for n in range(4000))
     assert len(whole) > 1_000_000
-    tab.asks()
+    tab.open_and_ask()
     for start in range(0, len(whole), 16_384):
         model_script.think(whole[start : start + 16_384])
     model_script.say("Noon.").end()
-    tab.finished()
-    panel = tab.opened()
+    tab.wait_finished()
+    panel = tab.open_reasoning()
     assert panel.evaluate("one => one.textContent.length") > len(whole) * 0.97
-    tab.there("composer").blur()
-    tab.there("scroller").evaluate("one => { one.scrollTop = one.scrollHeight }")
-    tab.settled()
-    assert tab.there("scroller").evaluate(LEFT) < 10_000
-    tab.there("show-reasoning").click()
-    expect(tab.there("reasoning-part")).to_have_count(0)
+    tab.element("composer").blur()
+    tab.element("scroller").evaluate("one => { one.scrollTop = one.scrollHeight }")
+    tab.wait_rendered()
+    assert tab.element("scroller").evaluate(LEFT) < 10_000
+    tab.element("show-reasoning").click()
+    expect(tab.element("reasoning-part")).to_have_count(0)

@@ -57,7 +57,7 @@ ACTIVE = "script, iframe, object, embed, form, style, link, base, meta, img, vid
 
 def inert(tab: Tab, testid: str) -> None:
     """Check that the element has no active content, and that every link opens a web page in a new window."""
-    for one in tab.there(testid).all():
+    for one in tab.element(testid).all():
         assert one.locator(ACTIVE).count() == 0
         for link in one.locator("a").all():
             href = link.get_attribute("href") or ""
@@ -67,45 +67,45 @@ def inert(tab: Tab, testid: str) -> None:
 
 
 def test_in_thoughts_and_answers(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks(EVERYTHING)
+    tab.open_and_ask(EVERYTHING)
     model_script.think(EVERYTHING)
-    expect(tab.there("overlay-part")).to_contain_text("Gone")
+    expect(tab.element("overlay-part")).to_contain_text("Gone")
     inert(tab, "overlay-part")
     # In pieces, so that each is rendered incomplete.
     for start in range(0, len(EVERYTHING), 97):
         model_script.say(EVERYTHING[start : start + 97])
-    expect(tab.there("answer-text")).to_contain_text("invoice")
+    expect(tab.element("answer-text")).to_contain_text("invoice")
     inert(tab, "answer-text")
     model_script.end()
-    tab.finished()
-    tab.opened()
+    tab.wait_finished()
+    tab.open_reasoning()
     for testid in ("reasoning-part", "answer-text", "user-event"):
         inert(tab, testid)
-        text = tab.there(testid).inner_text()
+        text = tab.element(testid).inner_text()
         for seen in ("alert(1)", "<script>", "<img src=x onerror=alert(1)>", "U+202E", "U+001B"):
             assert seen in text, (testid, seen)
-    assert tab.there("composer").is_visible(), "no style of theirs"
+    assert tab.element("composer").is_visible(), "no style of theirs"
     assert tab.page.url.startswith(tab.url)
     title = tab.page.title()
     assert "\u202e" not in title
-    for item in tab.there("conversation-item").all():
+    for item in tab.element("conversation-item").all():
         assert item.locator(ACTIVE).count() == 0
 
 
 def test_in_arguments_and_results_of_tools(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.call("weather", {"city": EVERYTHING}).end("tool_calls")
     model_script.call("hostile", {}, id="<b>call</b>").end("tool_calls")
-    expect(tab.there("overlay-tool")).to_have_count(2)
+    expect(tab.element("overlay-tool")).to_have_count(2)
     inert(tab, "overlay-tool")
     # An unknown function: the answer ends there.
     model_script.call("<img src=x onerror=alert(1)>", '{"a": "<script>alert(1)</script>', id="c3").end("tool_calls")
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
-    expect(tab.there("tool-segment")).to_have_count(3)
-    for segment in tab.there("tool-segment").all():
+    expect(tab.element("tool-segment")).to_have_count(3)
+    for segment in tab.element("tool-segment").all():
         segment.get_by_role("button").click()
     inert(tab, "tool-segment")
-    text = " ".join(tab.there("tool-segment").all_inner_texts())
+    text = " ".join(tab.element("tool-segment").all_inner_texts())
     assert "<img src=x onerror=alert(1)>" in text
     assert "U+202E" in text
 
@@ -132,37 +132,37 @@ def test_texts_made_to_be_slow_are_fast(tab: Tab, model_script: ModelScript, tex
     for start in range(0, len(text), 20_000):
         model_script.say(text[start : start + 20_000])
     model_script.end()
-    tab.asks()
-    tab.finished()
-    tab.opened()
-    tab.there("composer").fill("Still here")
-    assert tab.there("composer").input_value() == "Still here"
+    tab.open_and_ask()
+    tab.wait_finished()
+    tab.open_reasoning()
+    tab.element("composer").fill("Still here")
+    assert tab.element("composer").input_value() == "Still here"
 
 
 def test_titles_and_snippets_are_text(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer(f"needle {EVERYTHING}")
-    tab.asks("<img src=x onerror=alert(1)> \u202egpj.exe")
-    tab.finished()
-    tab.there("search").fill("needle")
-    expect(tab.there("conversation-item")).to_have_count(1)
-    item = tab.there("conversation-item")
+    tab.open_and_ask("<img src=x onerror=alert(1)> \u202egpj.exe")
+    tab.wait_finished()
+    tab.element("search").fill("needle")
+    expect(tab.element("conversation-item")).to_have_count(1)
+    item = tab.element("conversation-item")
     assert item.locator(ACTIVE).count() == 0
     assert "<img src=x" in item.inner_text()
     assert "\u202e" not in item.inner_html()
 
 
 def test_an_error_of_the_upstream_is_text(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Hm.").fail(EVERYTHING)
-    tab.finished("failed")
-    assert tab.there("error-state").locator(ACTIVE).count() == 0
+    tab.wait_finished("failed")
+    assert tab.element("error-state").locator(ACTIVE).count() == 0
 
 
 def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, model_script: ModelScript) -> None:
     """Events of an older or newer server: kinds, types and fields that this page does not know."""
     model_script.answer("Noon.", "Hm.")
-    tab.asks()
-    tab.finished()
+    tab.open_and_ask()
+    tab.wait_finished()
     chat = tab.conversation
     stored = tab.api(f"/api/conversations/{chat}")
     answer = stored["events"][1]
@@ -175,7 +175,7 @@ def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, model_script: ModelSc
     answer["timeline"] = [{"segment_id": "nobody", "started_at": 9e15, "ended_at": -1}]
     tab.page.route(f"**/api/conversations/{chat}", lambda route: route.fulfill(body=json.dumps(stored)))
     tab.page.reload()
-    tab.finished()
-    tab.opened()
+    tab.wait_finished()
+    tab.open_reasoning()
     inert(tab, "assistant-event")
-    expect(tab.there("answer-text")).to_contain_text("Noon.")
+    expect(tab.element("answer-text")).to_contain_text("Noon.")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.page.page_kit import LOCKED, REASONER, SECONDS, Cable, House, ModelScript, Tab, Tabs
+from tests.page.page_kit import LOCKED, REASONER, SECONDS, ModelScript, PageServer, Tab, Tabs, TCPProxy
 from tests.providers_openai_responses import responses_kit as openai
 
 RULES = {
@@ -112,7 +112,7 @@ def ends(*summaries: str, answer: str = "High tide at noon.") -> bytes:
 @pytest.fixture
 def reasoner(tab: Tab) -> Tab:
     """A tab with the model that has summaries."""
-    tab.chooses(model=REASONER)
+    tab.store_choices(model=REASONER)
     return tab
 
 
@@ -125,27 +125,27 @@ def numbered_texts(parts: Locator) -> list[tuple[str, str]]:
 
 
 def text_of(tab: Tab, testid: str) -> list[str]:
-    return [" ".join(text.split()) for text in tab.there(testid).all_inner_texts()]
+    return [" ".join(text.split()) for text in tab.element(testid).all_inner_texts()]
 
 
 # --- while it streams ------------------------------------------------------------------------------------------------
 
 
 def test_the_overlay_streams_parts(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("The moon ")
-    expect(tab.there("overlay-part")).to_have_text(re.compile("The moon"))
-    assert tab.there("overlay-part").get_attribute("data-summary-index") == "0"
+    expect(tab.element("overlay-part")).to_have_text(re.compile("The moon"))
+    assert tab.element("overlay-part").get_attribute("data-summary-index") == "0"
     model_script.think("pulls.")
-    expect(tab.there("overlay-part")).to_have_text(re.compile("The moon pulls."))
-    assert tab.there("overlay-part").count() == 1
-    assert tab.there("reasoning-overlay").is_visible()
+    expect(tab.element("overlay-part")).to_have_text(re.compile("The moon pulls."))
+    assert tab.element("overlay-part").count() == 1
+    assert tab.element("reasoning-overlay").is_visible()
 
 
 def test_several_parts_stream_independently_and_in_order(reasoner: Tab, model_script: ModelScript) -> None:
-    reasoner.asks()
+    reasoner.open_and_ask()
     model_script.raw(BEGINS + opens(0) + adds(0, "First the moon"))
-    parts = reasoner.there("overlay-part")
+    parts = reasoner.element("overlay-part")
     expect(parts).to_have_count(1)
     model_script.raw(adds(0, ", then") + closes(0, "First the moon, then") + opens(1) + adds(1, "the sun"))
     expect(parts).to_have_count(2)
@@ -155,9 +155,9 @@ def test_several_parts_stream_independently_and_in_order(reasoner: Tab, model_sc
     expect(parts).to_have_count(3)
     assert [number for number, _ in numbered_texts(parts)] == ["0", "1", "2"]
     model_script.raw(closes(2, "Both") + ends("First the moon, then", "the sun.", "Both"))
-    reasoner.finished()
-    reasoner.opened()
-    assert numbered_texts(reasoner.there("reasoning-part")) == [
+    reasoner.wait_finished()
+    reasoner.open_reasoning()
+    assert numbered_texts(reasoner.element("reasoning-part")) == [
         ("0", "First the moon, then"),
         ("1", "the sun."),
         ("2", "Both"),
@@ -165,10 +165,10 @@ def test_several_parts_stream_independently_and_in_order(reasoner: Tab, model_sc
 
 
 def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, model_script: ModelScript) -> None:
-    reasoner.asks()
+    reasoner.open_and_ask()
     model_script.raw(BEGINS + opens(0) + adds(0, "One"))
-    parts = reasoner.there("overlay-part")
-    spinners = reasoner.there("part-spinner")
+    parts = reasoner.element("overlay-part")
+    spinners = reasoner.element("part-spinner")
     expect(parts.nth(0).get_by_test_id("part-spinner")).to_be_visible()
     expect(parts.nth(0)).to_have_attribute("data-complete", "false")
     model_script.raw(closes(0, "One") + opens(1) + adds(1, "Two"))
@@ -178,89 +178,89 @@ def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, model_scrip
     at = {"content_index": 0, "item_id": "msg"}
     over = openai.done(0, "reasoning", id="rs_0", summary=openai.summary("One", "Two"))
     model_script.raw(closes(1, "Two") + openai.sse(over, openai.wire_event("output_text.delta", 1, delta="Noon", **at)))
-    expect(reasoner.there("answer-text")).to_have_text("Noon")
+    expect(reasoner.element("answer-text")).to_have_text("Noon")
     expect(spinners).to_have_count(0)
-    assert reasoner.there("show-reasoning").count() == 0
+    assert reasoner.element("show-reasoning").count() == 0
 
 
 def test_no_toggle_while_it_streams(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     for step, seen in ((model_script.think, "overlay-part"), (model_script.say, "answer-text")):
         step("Hm.")
-        tab.there(seen).wait_for()
+        tab.element(seen).wait_for()
         for testid in ("show-reasoning", "reasoning-panel", "reasoning-part", "tool-segment"):
-            assert tab.there(testid).count() == 0, testid
+            assert tab.element(testid).count() == 0, testid
 
 
 def test_the_overlay_has_no_controls(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Let me look.").call("weather", {"city": "Ur"}).end("tool_calls").think(
         "So it is. [A link](https://e.org)"
     )
-    expect(tab.there("overlay-part")).to_have_count(2)
-    overlay = tab.there("overlay")
+    expect(tab.element("overlay-part")).to_have_count(2)
+    overlay = tab.element("overlay")
     controls = "button, a[href], input, select, textarea, summary, details, [role=button], [onclick], [aria-expanded]"
     assert overlay.locator(controls).count() == 0
-    for part in tab.there("overlay-part").all():
+    for part in tab.element("overlay-part").all():
         part.click()
-    assert tab.there("overlay-part").count() == 2
-    assert tab.there("show-reasoning").count() == 0
+    assert tab.element("overlay-part").count() == 2
+    assert tab.element("show-reasoning").count() == 0
 
 
 def test_text_streams_beneath_the_overlay(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Half of it. " * 40)
-    tab.there("overlay-part").wait_for()
+    tab.element("overlay-part").wait_for()
     model_script.say("The **answer** ")
-    text = tab.there("answer-text")
+    text = tab.element("answer-text")
     expect(text.locator("strong")).to_have_text("answer")
     model_script.say("comes.")
     expect(text).to_have_text("The answer comes.")
-    overlay = tab.there("overlay").bounding_box()
+    overlay = tab.element("overlay").bounding_box()
     below = text.bounding_box()
     assert overlay
     assert below
     assert overlay["y"] + overlay["height"] <= below["y"] + 1
-    assert tab.there("overlay").is_visible()
+    assert tab.element("overlay").is_visible()
 
 
 def test_a_thought_after_text_is_visible(tab: Tab, model_script: ModelScript) -> None:
     """Models that use tools think, write, and think again."""
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("First.").say("Let me look. ").call("weather", {"city": "Ur"}).end("tool_calls")
-    expect(tab.there("answer-text")).to_have_text("Let me look.")
+    expect(tab.element("answer-text")).to_have_text("Let me look.")
     model_script.think("It is clear there, I see.")
-    expect(tab.there("overlay-part")).to_have_count(2)
-    expect(tab.there("overlay").get_by_text("It is clear there, I see.").first).to_be_in_viewport()
+    expect(tab.element("overlay-part")).to_have_count(2)
+    expect(tab.element("overlay").get_by_text("It is clear there, I see.").first).to_be_in_viewport()
     model_script.think(" So they can go.")
-    expect(tab.there("overlay").get_by_text("So they can go.").first).to_be_in_viewport()
+    expect(tab.element("overlay").get_by_text("So they can go.").first).to_be_in_viewport()
     model_script.say("Clear skies.").end()
-    tab.finished()
-    expect(tab.there("answer-text")).to_contain_text("Let me look.")
-    expect(tab.there("answer-text")).to_contain_text("Clear skies.")
-    tab.opened()
+    tab.wait_finished()
+    expect(tab.element("answer-text")).to_contain_text("Let me look.")
+    expect(tab.element("answer-text")).to_contain_text("Clear skies.")
+    tab.open_reasoning()
     assert text_of(tab, "reasoning-part") == ["First.", "It is clear there, I see. So they can go."]
 
 
 def test_silent_until_the_first_part_then_thinking(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
-    tab.there("assistant-event").wait_for()
-    assert tab.there("overlay").count() == 0
+    tab.open_and_ask()
+    tab.element("assistant-event").wait_for()
+    assert tab.element("overlay").count() == 0
     assert tab.page.get_by_text("Thinking…").count() == 0
     model_script.think("Hm.")
-    head = tab.there("reasoning-overlay")
+    head = tab.element("reasoning-overlay")
     expect(head).to_contain_text("Thinking…")
     expect(head).to_contain_text(re.compile(r"Thinking…\s*1 s"))
 
 
 def test_only_the_answer_under_way_has_an_overlay(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Four.", "Two and two.")
-    tab.asks("What is two and two?")
-    tab.finished()
+    tab.open_and_ask("What is two and two?")
+    tab.wait_finished()
     tab.ask("And three?")
     model_script.think("Three more.")
-    tab.there("overlay-part").wait_for()
-    answers = tab.there("assistant-event")
+    tab.element("overlay-part").wait_for()
+    answers = tab.element("assistant-event")
     expect(answers).to_have_count(2)
     assert [one.get_by_test_id("overlay").count() for one in answers.all()] == [0, 1]
     assert [one.get_by_test_id("show-reasoning").count() for one in answers.all()] == [1, 0]
@@ -270,9 +270,9 @@ def test_only_the_answer_under_way_has_an_overlay(tab: Tab, model_script: ModelS
 
 
 def test_a_tool_from_its_call_to_its_result(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.call("weather", '{"city"')
-    tool = tab.there("overlay-tool")
+    tool = tab.element("overlay-tool")
     expect(tool).to_have_attribute("data-status", "arguments")
     assert tool.get_attribute("data-call-id") == "call_1"
     assert "weather" in tool.inner_text()
@@ -283,14 +283,14 @@ def test_a_tool_from_its_call_to_its_result(tab: Tab, model_script: ModelScript)
     model_script.call("weather", {"city": "Nowhere"}, id="call_2").end("tool_calls")
     expect(tool.nth(1)).to_have_attribute("data-status", "failed")
     model_script.answer("It is clear.")
-    tab.finished()
-    segments = tab.there("tool-segment")
+    tab.wait_finished()
+    segments = tab.element("tool-segment")
     expect(segments).to_have_count(2)
     assert [one.get_attribute("data-status") for one in segments.all()] == ["completed", "failed"]
-    assert tab.there("tools-overlay").count() == 0
+    assert tab.element("tools-overlay").count() == 0
     segments.nth(0).get_by_role("button").click()
     expect(segments.nth(0)).to_contain_text('"degrees": 21')
-    assert tab.there("show-reasoning").count() == 0, "nothing was reasoned"
+    assert tab.element("show-reasoning").count() == 0, "nothing was reasoned"
 
 
 def _more_arguments(text: str) -> dict[str, Any]:
@@ -302,7 +302,7 @@ CODE = "print(2 ** 10)"
 
 
 def test_built_in_tools_are_shown_like_any_tool(reasoner: Tab, model_script: ModelScript) -> None:
-    reasoner.asks()
+    reasoner.open_and_ask()
     model_script.raw(BEGINS + opens(0) + adds(0, "Search.") + closes(0, "Search."))
     model_script.raw(
         openai.sse(
@@ -311,7 +311,7 @@ def test_built_in_tools_are_shown_like_any_tool(reasoner: Tab, model_script: Mod
             openai.wire_event("web_search_call.searching", 1, item_id="ws_1"),
         )
     )
-    tools = reasoner.there("overlay-tool")
+    tools = reasoner.element("overlay-tool")
     expect(tools).to_have_attribute("data-status", "searching")
     action = {"type": "search", "query": "tides", "sources": [{"type": "url", "url": "https://e.org"}]}
     model_script.raw(
@@ -332,8 +332,8 @@ def test_built_in_tools_are_shown_like_any_tool(reasoner: Tab, model_script: Mod
             openai.response_end(),
         )
     )
-    reasoner.finished()
-    segments = reasoner.there("tool-segment")
+    reasoner.wait_finished()
+    segments = reasoner.element("tool-segment")
     assert [one.get_attribute("data-call-id") for one in segments.all()] == ["ws_1", "ci_1"]
     segments.nth(1).get_by_role("button").click()
     expect(segments.nth(1)).to_contain_text(CODE)
@@ -343,24 +343,24 @@ def test_built_in_tools_are_shown_like_any_tool(reasoner: Tab, model_script: Mod
 
 
 def test_sequence_number_orders_all_steps(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("First.").call("weather", {"city": "Ur"}).end("tool_calls")
-    expect(tab.there("overlay-tool")).to_have_attribute("data-status", "completed")
+    expect(tab.element("overlay-tool")).to_have_attribute("data-status", "completed")
     model_script.think("Second.").call("weather", {"city": "Uruk"}, id="call_2").end("tool_calls")
     model_script.think("Third.").say("Clear.")
-    tab.there("answer-text").wait_for()
+    tab.element("answer-text").wait_for()
     steps = tab.page.locator("[data-testid=overlay-part], [data-testid=overlay-tool]")
     order = "all => all.map((one) => one.dataset.callId ?? one.innerText.trim())"
     wanted = ["First.", "call_1", "Second.", "call_2", "Third."]
     assert steps.evaluate_all(order) == wanted
     model_script.end()
-    tab.finished()
-    tab.opened()
+    tab.wait_finished()
+    tab.open_reasoning()
     stay = tab.page.locator("[data-testid=reasoning-part], [data-testid=tool-segment]")
     assert stay.evaluate_all(order) == wanted
     numbers = stay.evaluate_all("all => all.map((one) => Number(one.dataset.sequenceNumber))")
     assert numbers == sorted(set(numbers))
-    text = tab.there("answer-text").bounding_box()
+    text = tab.element("answer-text").bounding_box()
     last = stay.last.bounding_box()
     assert text
     assert last
@@ -372,57 +372,57 @@ def test_sequence_number_orders_all_steps(tab: Tab, model_script: ModelScript) -
 
 def test_the_overlay_is_replaced_by_a_closed_toggle(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.", "The moon.")
-    tab.asks()
-    tab.finished()
+    tab.open_and_ask()
+    tab.wait_finished()
     for testid in ("overlay", "reasoning-overlay", "tools-overlay", "overlay-part", "part-spinner"):
-        assert tab.there(testid).count() == 0, testid
-    toggle = tab.there("show-reasoning")
+        assert tab.element(testid).count() == 0, testid
+    toggle = tab.element("show-reasoning")
     expect(toggle).to_have_text("Show Reasoning")
     expect(toggle).to_have_attribute("aria-expanded", "false")
-    assert tab.there("reasoning-part").count() == 0
+    assert tab.element("reasoning-part").count() == 0
     assert tab.page.get_by_text("The moon.").count() == 0
 
 
 def test_opened_it_shows_all_parts(reasoner: Tab, model_script: ModelScript) -> None:
     texts = [f"**Part {n}**\n\nThought {n}." for n in range(4)]
     model_script.raw(openai.sse(openai.created(), openai.thought(0, *texts, id="rs_0")) + ends(*texts))
-    reasoner.asks()
-    reasoner.finished()
-    reasoner.opened()
-    assert numbered_texts(reasoner.there("reasoning-part")) == [(str(n), f"Part {n} Thought {n}.") for n in range(4)]
-    toggle = reasoner.there("show-reasoning")
+    reasoner.open_and_ask()
+    reasoner.wait_finished()
+    reasoner.open_reasoning()
+    assert numbered_texts(reasoner.element("reasoning-part")) == [(str(n), f"Part {n} Thought {n}.") for n in range(4)]
+    toggle = reasoner.element("show-reasoning")
     expect(toggle).to_have_text("Hide Reasoning")
     expect(toggle).to_have_attribute("aria-expanded", "true")
     toggle.click()
     expect(toggle).to_have_attribute("aria-expanded", "false")
-    assert reasoner.there("reasoning-part").count() == 0
+    assert reasoner.element("reasoning-part").count() == 0
 
 
 def test_each_answer_is_opened_by_itself(tab: Tab, model_script: ModelScript) -> None:
     for n in range(2):
         model_script.answer(f"Answer {n}.", f"Thought {n}.")
-    tab.asks("One?")
-    tab.finished()
-    tab.opened()
+    tab.open_and_ask("One?")
+    tab.wait_finished()
+    tab.open_reasoning()
     tab.ask("Two?")
-    expect(tab.there("show-reasoning")).to_have_count(2)
-    states = [one.get_attribute("aria-expanded") for one in tab.there("show-reasoning").all()]
+    expect(tab.element("show-reasoning")).to_have_count(2)
+    states = [one.get_attribute("aria-expanded") for one in tab.element("show-reasoning").all()]
     assert states == ["true", "false"], "the first stays open through the second, which begins closed"
     assert text_of(tab, "reasoning-part") == ["Thought 0."]
-    tab.opened()
-    tab.there("show-reasoning").first.click()
+    tab.open_reasoning()
+    tab.element("show-reasoning").first.click()
     assert text_of(tab, "reasoning-part") == ["Thought 1."]
     tab.page.reload()
-    expect(tab.there("show-reasoning")).to_have_count(2)
-    assert tab.there("reasoning-part").count() == 0, "the state is the page's own"
+    expect(tab.element("show-reasoning")).to_have_count(2)
+    assert tab.element("reasoning-part").count() == 0, "the state is the page's own"
 
 
 def test_the_toggle_is_closest_to_the_content(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.", "The moon.")
-    tab.asks()
-    answer = tab.finished()
-    toggle = tab.there("show-reasoning").bounding_box()
-    text = tab.there("answer-text").bounding_box()
+    tab.open_and_ask()
+    answer = tab.wait_finished()
+    toggle = tab.element("show-reasoning").bounding_box()
+    text = tab.element("answer-text").bounding_box()
     assert toggle
     assert text
     assert 0 <= text["y"] - toggle["y"] - toggle["height"] <= 24
@@ -431,31 +431,31 @@ def test_the_toggle_is_closest_to_the_content(tab: Tab, model_script: ModelScrip
 
 
 def test_the_metadata_of_a_thought(reasoner: Tab, model_script: ModelScript) -> None:
-    reasoner.chooses(model=REASONER, effort="high")
+    reasoner.store_choices(model=REASONER, effort="high")
     model_script.raw(openai.sse(openai.created(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
-    reasoner.asks()
-    reasoner.finished()
-    expect(reasoner.there("reasoning-meta")).to_contain_text("812 tokens")
-    expect(reasoner.there("reasoning-meta")).to_contain_text("high effort")
-    reasoner.opened()
-    expect(reasoner.there("timeline")).to_be_visible()
+    reasoner.open_and_ask()
+    reasoner.wait_finished()
+    expect(reasoner.element("reasoning-meta")).to_contain_text("812 tokens")
+    expect(reasoner.element("reasoning-meta")).to_contain_text("high effort")
+    reasoner.open_reasoning()
+    expect(reasoner.element("timeline")).to_be_visible()
     assert model_script.bodies[0]["reasoning"]["effort"] == "high"
 
 
 def test_a_fresh_page_shows_what_was_persisted(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
     model_script.think("The moon.").call("weather", {"city": "Ur"}).end("tool_calls").think("Then.").say("Noon.").end()
-    tab.asks()
-    tab.finished()
-    before = tab.finished().inner_text()
+    tab.open_and_ask()
+    tab.wait_finished()
+    before = tab.wait_finished().inner_text()
     path = f"/c/{tab.conversation}"
     fresh = tabs()
     fresh.open(path)
-    answer = fresh.finished()
+    answer = fresh.wait_finished()
     assert answer.inner_text() == before
     for testid in ("overlay", "reasoning-overlay", "tools-overlay"):
-        assert fresh.there(testid).count() == 0
-    expect(fresh.there("show-reasoning")).to_have_attribute("aria-expanded", "false")
-    fresh.opened()
+        assert fresh.element(testid).count() == 0
+    expect(fresh.element("show-reasoning")).to_have_attribute("aria-expanded", "false")
+    fresh.open_reasoning()
     assert text_of(fresh, "reasoning-part") == ["The moon.", "Then."]
 
 
@@ -465,7 +465,7 @@ def test_persisted_equals_streamed(reasoner: Tab, model_script: ModelScript) -> 
         "Then the sun.\n\n```\nx = 1\n```\n",
         "ﷺ 日本語 🌊",
     ]
-    reasoner.asks()
+    reasoner.open_and_ask()
     model_script.raw(openai.sse(openai.created(), openai.thought(0, *thoughts, id="rs_0")))
     model_script.raw(openai.sse(openai.added(1, "message", id="m", role="assistant", content=[])))
     model_script.raw(
@@ -473,65 +473,65 @@ def test_persisted_equals_streamed(reasoner: Tab, model_script: ModelScript) -> 
             openai.wire_event("output_text.delta", 1, content_index=0, item_id="m", delta="## It is\n\n1. a\n2. b")
         )
     )
-    expect(reasoner.there("overlay-part")).to_have_count(3)
-    expect(reasoner.there("answer-text").locator("li")).to_have_count(2)
+    expect(reasoner.element("overlay-part")).to_have_count(3)
+    expect(reasoner.element("answer-text").locator("li")).to_have_count(2)
     inside = "all => all.map((one) => one.querySelector('.long-text').innerHTML)"
-    streamed = reasoner.there("overlay-part").evaluate_all(inside)
-    text = reasoner.there("answer-text").evaluate("one => one.innerText")
+    streamed = reasoner.element("overlay-part").evaluate_all(inside)
+    text = reasoner.element("answer-text").evaluate("one => one.innerText")
     done = openai.message(openai.output_text("## It is\n\n1. a\n2. b"), id="m")
     model_script.raw(openai.sse(openai.wire_event("output_item.done", 1, item=done), openai.response_end()))
-    reasoner.finished()
-    reasoner.opened()
-    assert reasoner.there("reasoning-part").evaluate_all(inside) == streamed
-    assert reasoner.there("answer-text").evaluate("one => one.innerText") == text
+    reasoner.wait_finished()
+    reasoner.open_reasoning()
+    assert reasoner.element("reasoning-part").evaluate_all(inside) == streamed
+    assert reasoner.element("answer-text").evaluate("one => one.innerText") == text
 
 
 def test_no_reasoning_no_toggle(tab: Tab, model_script: ModelScript) -> None:
     model_script.answer("Noon.")
-    tab.asks()
-    tab.finished()
-    expect(tab.there("answer-text")).to_have_text("Noon.")
-    assert tab.there("show-reasoning").count() == 0
+    tab.open_and_ask()
+    tab.wait_finished()
+    expect(tab.element("answer-text")).to_have_text("Noon.")
+    assert tab.element("show-reasoning").count() == 0
     tab.page.reload()
-    tab.finished()
-    assert tab.there("show-reasoning").count() == 0
+    tab.wait_finished()
+    assert tab.element("show-reasoning").count() == 0
 
 
 def test_sealed_reasoning_is_shown_as_activity(tab: Tab, model_script: ModelScript) -> None:
-    tab.chooses(model=LOCKED)
-    tab.asks()
-    expect(tab.there("view-badge").first).to_have_text("Sealed")
+    tab.store_choices(model=LOCKED)
+    tab.open_and_ask()
+    expect(tab.element("view-badge").first).to_have_text("Sealed")
     model_script.think("Nobody may read this.")
-    expect(tab.there("reasoning-overlay")).to_contain_text("Thinking…")
-    assert tab.there("overlay-part").count() == 0
+    expect(tab.element("reasoning-overlay")).to_contain_text("Thinking…")
+    assert tab.element("overlay-part").count() == 0
     model_script.say("Noon.").end()
-    tab.finished()
-    panel = tab.opened()
+    tab.wait_finished()
+    panel = tab.open_reasoning()
     expect(panel).to_contain_text("sealed")
     assert "Nobody may read" not in tab.page.content()
 
 
 def test_hidden_reasoning_is_not_shown(tab: Tab, model_script: ModelScript) -> None:
-    tab.chooses(view="hidden")
-    tab.asks()
+    tab.store_choices(view="hidden")
+    tab.open_and_ask()
     model_script.think("Nobody may read this.").say("Noon.")
-    tab.there("answer-text").wait_for()
-    assert tab.there("overlay").count() == 0
+    tab.element("answer-text").wait_for()
+    assert tab.element("overlay").count() == 0
     model_script.end()
-    tab.finished()
-    assert tab.there("show-reasoning").count() == 0
+    tab.wait_finished()
+    assert tab.element("show-reasoning").count() == 0
     assert "Nobody may read" not in tab.page.content()
 
 
 # --- the store ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_in_mid_stream(tab: Tab, model_script: ModelScript, house: House) -> None:
-    tab.asks()
+def test_nothing_is_written_in_mid_stream(tab: Tab, model_script: ModelScript, page_server: PageServer) -> None:
+    tab.open_and_ask()
     model_script.think("Hm.")
-    tab.there("overlay-part").wait_for()
+    tab.element("overlay-part").wait_for()
     chat = tab.conversation
-    with sqlite3.connect(house.store) as store:
+    with sqlite3.connect(page_server.store) as store:
         # It changes with every transaction that others commit.
 
         def version() -> int:
@@ -542,14 +542,14 @@ def test_nothing_is_written_in_mid_stream(tab: Tab, model_script: ModelScript, h
         for n in range(50):
             model_script.think(f"More {n}. ")
         model_script.call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("It is clear.")
-        expect(tab.there("answer-text")).to_have_text("It is clear.")
+        expect(tab.element("answer-text")).to_have_text("It is clear.")
         assert version() == before
         [_, answer] = tab.api(f"/api/conversations/{chat}")["events"]
         assert (answer["status"], answer["segments"]) == ("in_progress", [])
         assert version() == before
-        assert tab.there("assistant-event").get_attribute("data-status") == "in_progress"
+        assert tab.element("assistant-event").get_attribute("data-status") == "in_progress"
         model_script.end()
-        tab.finished()
+        tab.wait_finished()
         assert version() != before
     store.close()
     [_, answer] = tab.api(f"/api/conversations/{chat}")["events"]
@@ -561,94 +561,96 @@ def test_nothing_is_written_in_mid_stream(tab: Tab, model_script: ModelScript, h
 
 
 def test_a_stopped_answer_keeps_its_content_and_has_a_notice(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Half a thought").say("Half an answer")
-    tab.there("answer-text").wait_for()
-    tab.there("stop").click()
-    tab.finished("cancelled")
-    assert tab.there("overlay").count() == 0
-    expect(tab.there("error-state")).to_contain_text("stopped")
-    expect(tab.there("answer-text")).to_have_text("Half an answer")
-    tab.opened()
+    tab.element("answer-text").wait_for()
+    tab.element("stop").click()
+    tab.wait_finished("cancelled")
+    assert tab.element("overlay").count() == 0
+    expect(tab.element("error-state")).to_contain_text("stopped")
+    expect(tab.element("answer-text")).to_have_text("Half an answer")
+    tab.open_reasoning()
     assert text_of(tab, "reasoning-part")[0].startswith("Half a thought")
     assert model_script.calls[0].connection.closed.wait(SECONDS)
 
 
-def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, model_script: ModelScript, house: House) -> None:
-    tab.asks()
+def test_stopped_before_it_thought_there_is_no_toggle(
+    tab: Tab, model_script: ModelScript, page_server: PageServer
+) -> None:
+    tab.open_and_ask()
     tab.page.wait_for_url("**/c/*")
-    tab.there("stop").click()
-    tab.finished("cancelled")
-    assert tab.there("error-state").is_visible()
-    assert tab.there("show-reasoning").count() == 0
+    tab.element("stop").click()
+    tab.wait_finished("cancelled")
+    assert tab.element("error-state").is_visible()
+    assert tab.element("show-reasoning").count() == 0
 
 
 def test_an_error_is_shown_and_the_content_is_kept(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Half a thought").fail("The model fell asleep.")
-    tab.finished("failed")
-    assert tab.there("overlay").count() == 0
-    assert tab.there("error-state").is_visible()
-    assert tab.there("error-state").get_attribute("role") == "alert"
-    expect(tab.there("retry")).to_be_visible()
-    tab.opened()
+    tab.wait_finished("failed")
+    assert tab.element("overlay").count() == 0
+    assert tab.element("error-state").is_visible()
+    assert tab.element("error-state").get_attribute("role") == "alert"
+    expect(tab.element("retry")).to_be_visible()
+    tab.open_reasoning()
     assert text_of(tab, "reasoning-part")[0].startswith("Half a thought")
     tab.page.reload()
-    tab.finished("failed")
-    assert tab.there("error-state").is_visible()
+    tab.wait_finished("failed")
+    assert tab.element("error-state").is_visible()
 
 
 def test_an_error_without_reasoning_has_no_toggle(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.break_off()
-    tab.finished("failed")
-    assert tab.there("error-state").is_visible()
-    assert tab.there("show-reasoning").count() == 0
+    tab.wait_finished("failed")
+    assert tab.element("error-state").is_visible()
+    assert tab.element("show-reasoning").count() == 0
 
 
 def test_a_reload_in_mid_stream_resumes_the_answer(tab: Tab, model_script: ModelScript) -> None:
-    tab.asks()
+    tab.open_and_ask()
     model_script.think("Before. ").call("weather", {"city": "Ur"}).end("tool_calls").think("Between. ")
-    expect(tab.there("overlay-part")).to_have_count(2)
+    expect(tab.element("overlay-part")).to_have_count(2)
     tab.conversation  # noqa: B018 (waits for the address)
     tab.page.reload()
-    expect(tab.there("overlay-part")).to_have_count(2)
-    assert tab.there("show-reasoning").count() == 0
+    expect(tab.element("overlay-part")).to_have_count(2)
+    assert tab.element("show-reasoning").count() == 0
     model_script.think("After.").say("Noon.")
-    expect(tab.there("answer-text")).to_have_text("Noon.")
-    assert numbered_texts(tab.there("overlay-part")) == [("0", "Before."), ("0", "Between. After.")]
-    assert tab.there("overlay-tool").count() == 1
+    expect(tab.element("answer-text")).to_have_text("Noon.")
+    assert numbered_texts(tab.element("overlay-part")) == [("0", "Before."), ("0", "Between. After.")]
+    assert tab.element("overlay-tool").count() == 1
     model_script.end()
-    tab.finished()
-    tab.opened()
+    tab.wait_finished()
+    tab.open_reasoning()
     assert text_of(tab, "reasoning-part") == ["Before.", "Between. After."]
-    assert tab.there("user-event").count() == 1
-    assert tab.there("assistant-event").count() == 1
+    assert tab.element("user-event").count() == 1
+    assert tab.element("assistant-event").count() == 1
     assert len(model_script.calls) == 2, "no question was sent again"
 
 
-def test_a_dropped_connection_loses_and_repeats_nothing(tabs: Tabs, model_script: ModelScript, cable: Cable) -> None:
-    tab = tabs(cable)
+def test_a_dropped_connection_loses_and_repeats_nothing(tabs: Tabs, model_script: ModelScript, proxy: TCPProxy) -> None:
+    tab = tabs(proxy)
     tab.allow("Failed to load resource")
-    tab.asks()
+    tab.open_and_ask()
     words = [f"w{n} " for n in range(60)]
     for word in words[:20]:
         model_script.think(word)
-    expect(tab.there("overlay-part")).to_contain_text("w19")
-    cable.cut()
+    expect(tab.element("overlay-part")).to_contain_text("w19")
+    proxy.cut()
     for word in words[20:40]:
         model_script.think(word)
-    expect(tab.there("assistant-event")).to_contain_text("Reconnecting")
-    cable.mend()
-    expect(tab.there("overlay-part")).to_contain_text("w39")
+    expect(tab.element("assistant-event")).to_contain_text("Reconnecting")
+    proxy.mend()
+    expect(tab.element("overlay-part")).to_contain_text("w39")
     for word in words[40:]:
         model_script.think(word)
     model_script.say("Noon.")
-    expect(tab.there("answer-text")).to_have_text("Noon.")
-    assert numbered_texts(tab.there("overlay-part")) == [("0", " ".join(word.strip() for word in words))]
-    cable.cut()
+    expect(tab.element("answer-text")).to_have_text("Noon.")
+    assert numbered_texts(tab.element("overlay-part")) == [("0", " ".join(word.strip() for word in words))]
+    proxy.cut()
     model_script.say(" It is.").end()
-    cable.mend()
-    tab.finished()
-    expect(tab.there("answer-text")).to_have_text("Noon. It is.")
+    proxy.mend()
+    tab.wait_finished()
+    expect(tab.element("answer-text")).to_have_text("Noon. It is.")
     assert len(model_script.calls) == 1

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pellucid.server.config import check_config
-from tests.page.page_kit import House, ModelScript, Tab, Tabs
+from tests.page.page_kit import ModelScript, PageServer, Tab, Tabs
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served, serve
 
@@ -17,8 +17,8 @@ KEY = "correct-horse-battery-staple-1234"
 
 
 @pytest.fixture(scope="module")
-def closed(house: House, upstream: Upstream) -> Iterator[Served]:
-    config: dict[str, Any] = {**house.stage.config(upstream), "access": {"key_env": "ENTRY"}}
+def closed(page_server: PageServer, upstream: Upstream) -> Iterator[Served]:
+    config: dict[str, Any] = {**page_server.models.config(upstream), "access": {"key_env": "ENTRY"}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENTRY", KEY)
         with serve(check_config(config, {"A_KEY": "k", "ENTRY": KEY})) as gateway:
@@ -39,25 +39,25 @@ def signs_in(tab: Tab, key: str = KEY) -> None:
 
 def test_without_a_key_nothing_is_shown(outside: Tab) -> None:
     outside.page.goto(outside.url)
-    outside.there("sign-in").wait_for()
-    assert outside.there("composer").count() == 0
-    assert outside.there("conversation-item").count() == 0
+    outside.element("sign-in").wait_for()
+    assert outside.element("composer").count() == 0
+    assert outside.element("conversation-item").count() == 0
 
 
 def test_a_wrong_key_shows_an_error(outside: Tab) -> None:
     outside.page.goto(outside.url)
     signs_in(outside, "wrong" * 8)
     expect(outside.page.get_by_role("alert")).to_be_visible()
-    assert outside.there("composer").count() == 0
+    assert outside.element("composer").count() == 0
     assert outside.context.cookies() == []
     signs_in(outside)
-    outside.there("composer").wait_for()
+    outside.element("composer").wait_for()
 
 
 def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, model_script: ModelScript) -> None:
     outside.page.goto(outside.url)
     signs_in(outside)
-    outside.there("model-picker").wait_for()
+    outside.element("model-picker").wait_for()
     [cookie] = outside.context.cookies()
     assert (cookie["name"], cookie["httpOnly"], cookie["path"]) == ("pellucid_session", True, "/api")
     assert cookie["sameSite"] == "Strict"
@@ -65,26 +65,26 @@ def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, model_scrip
     assert "pellucid_session" not in outside.page.evaluate("() => document.cookie")
     model_script.answer("Noon.", "Hm.")
     outside.ask("When?")
-    outside.finished()
+    outside.wait_finished()
     outside.page.reload()
-    outside.finished()
+    outside.wait_finished()
     path = outside.page.url
-    outside.there("sign-out").click()
-    outside.there("sign-in").wait_for()
+    outside.element("sign-out").click()
+    outside.element("sign-in").wait_for()
     assert "Noon." not in outside.page.content()
     assert outside.context.cookies() == []
     outside.page.goto(path)
-    outside.there("sign-in").wait_for()
+    outside.element("sign-in").wait_for()
     signs_in(outside)
-    outside.finished()
+    outside.wait_finished()
     assert outside.page.url == path, "one comes back where one was"
 
 
 def test_a_session_that_ended_leads_to_the_sign_in(outside: Tab, model_script: ModelScript) -> None:
     outside.page.goto(outside.url)
     signs_in(outside)
-    outside.there("model-picker").wait_for()
+    outside.element("model-picker").wait_for()
     outside.context.clear_cookies()
     outside.ask("When?")
-    outside.there("sign-in").wait_for()
+    outside.element("sign-in").wait_for()
     assert model_script.calls == []

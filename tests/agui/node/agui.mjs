@@ -1,16 +1,16 @@
-// The official clients, over sequences of events or over a server. `node agui.mjs FUNCTION`, with what it needs as JSON
-// on stdin; what it gives is the last line of stdout.
+// The official clients, reading sequences of events or talking to a server. `node agui.mjs FUNCTION` reads the arguments
+// as JSON from stdin; the last line of stdout is the result.
 import { createServer } from 'node:http';
 
 const PACKAGES = { '1.0.0': '@ag-ui/client', '0.0.58': '@ag-ui/client-0.0.58', '0.0.45': '@ag-ui/client-0.0.45', '0.0.39': '@ag-ui/client-0.0.39' };
 
-const heard = { warnings: [], errors: [] };
-console.warn = (...said) => heard.warnings.push(said.map(String).join(' '));
-console.error = (...said) => heard.errors.push(said.map(String).join(' '));
+const logged = { warnings: [], errors: [] };
+console.warn = (...args) => logged.warnings.push(args.map(String).join(' '));
+console.error = (...args) => logged.errors.push(args.map(String).join(' '));
 
-// What one run of an agent comes to. `abort`: it is aborted at the first event of this type.
+// Run the agent once and return the outcome. `abort`: abort it at the first event of this type.
 async function attempt(agent, parameters, abort) {
-  heard.warnings.length = 0;
+  logged.warnings.length = 0;
   let error = null;
   let failed = null;
   const events = [];
@@ -26,12 +26,12 @@ async function attempt(agent, parameters, abort) {
   } catch (thrown) {
     error = String(thrown?.message ?? thrown);
   }
-  return { accepted: error === null, error, failed, events, warnings: [...heard.warnings], messages: structuredClone(agent.messages), interrupts: agent.pendingInterrupts ?? [] };
+  return { accepted: error === null, error, failed, events, warnings: [...logged.warnings], messages: structuredClone(agent.messages), interrupts: agent.pendingInterrupts ?? [] };
 }
 
 const framed = (events) => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
 
-// Each sequence is a list of events, or { body, type }: base64, and what the server says it is.
+// Each sequence is a list of events, or { body, type }: base64, and the Content-Type.
 async function play({ client, sequences, messages = [] }) {
   const { HttpAgent } = await import(PACKAGES[client]);
   const server = createServer((request, response) => {
@@ -43,56 +43,56 @@ async function play({ client, sequences, messages = [] }) {
   });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
   const base = `http://127.0.0.1:${server.address().port}`;
-  const gave = [];
+  const results = [];
   for (const index of sequences.keys()) {
     const agent = new HttpAgent({ url: `${base}/${index}`, threadId: 't', initialMessages: structuredClone(messages) });
-    gave.push(await attempt(agent, { runId: 'r' }));
+    results.push(await attempt(agent, { runId: 'r' }));
   }
   server.close();
   server.closeAllConnections();
-  return gave;
+  return results;
 }
 
-// One agent, and what it is asked one after the other: each turn's messages are added to those that it has.
+// One agent, several turns: the messages of each turn are added to those that the agent has.
 async function talk({ client, url, turns, headers = {}, threadId = 't' }) {
   const { HttpAgent } = await import(PACKAGES[client]);
   const agent = new HttpAgent({ url, headers, threadId });
-  const gave = [];
+  const results = [];
   for (const { messages = [], ...parameters } of turns) {
     for (const message of messages) agent.messages.push(message);
-    gave.push(await attempt(agent, parameters));
+    results.push(await attempt(agent, parameters));
   }
-  return gave;
+  return results;
 }
 
-// Many conversations, each with an agent of its own: what its turns came to. A turn may have `answers` (what to say to
-// calls without a result, by their function), `settle` (how pending interrupts are answered), `forget` (a role whose
+// Many conversations, each with its own agent; return the outcomes of the turns. A turn may have `answers` (results for
+// calls without one, by function), `settle` (how pending interrupts are answered), `forget` (a role whose
 // messages the application drops first) and `abort`.
 async function converse({ conversations }) {
-  const gave = [];
+  const results = [];
   for (const { client, url, turns, headers = {}, threadId, messages = [] } of conversations) {
     const { HttpAgent } = await import(PACKAGES[client]);
     const agent = new HttpAgent({ url, headers, threadId, initialMessages: messages });
-    const said = [];
+    const outcomes = [];
     for (const { messages = [], answers, settle, forget, abort, ...parameters } of turns) {
       if (forget) agent.messages = agent.messages.filter((message) => message.role !== forget);
-      if (answers) agent.messages.push(...results(agent.messages, answers));
+      if (answers) agent.messages.push(...toolResults(agent.messages, answers));
       if (settle) parameters.resume = (agent.pendingInterrupts ?? []).map(({ id }) => ({ interruptId: id, ...settle }));
       for (const message of messages) agent.messages.push(message);
-      said.push(await attempt(agent, parameters, abort));
+      outcomes.push(await attempt(agent, parameters, abort));
     }
-    gave.push(said);
+    results.push(outcomes);
   }
-  return gave;
+  return results;
 }
 
-function results(messages, answers) {
+function toolResults(messages, answers) {
   const known = new Set(messages.map((message) => message.toolCallId));
   const calls = messages.flatMap((message) => message.toolCalls ?? []).filter(({ id }) => !known.has(id));
   return calls.map(({ id, function: { name } }) => ({ id: `of-${id}`, role: 'tool', toolCallId: id, content: answers[name] }));
 }
 
-// What the protobuf package makes of messages in base64.
+// Decode messages (base64) with the protobuf package.
 async function decode({ messages }) {
   const { decode } = await import('@ag-ui/proto');
   return messages.map((message) => {
@@ -104,7 +104,7 @@ async function decode({ messages }) {
   });
 }
 
-let given = '';
-for await (const piece of process.stdin) given += piece;
-const gave = await { play, talk, converse, decode }[process.argv[2]](JSON.parse(given));
-process.stdout.write(`${JSON.stringify(gave)}\n`, () => process.exit(0));
+let json = '';
+for await (const piece of process.stdin) json += piece;
+const result = await { play, talk, converse, decode }[process.argv[2]](JSON.parse(json));
+process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));

@@ -1,16 +1,16 @@
-// The AI SDK before the gateway. Each function is one thing that an application does; what it gives is what it saw.
-// node chats.mjs FUNCTION: what it is given comes on stdin; what it tells meanwhile, and what it gives, are lines.
+// The AI SDK as a client of the gateway. Each function does what an application does, and returns what it received.
+// node chats.mjs FUNCTION: reads the arguments as JSON from stdin. Prints a line {progress} for each progress message,
+// and {result} as the last line.
 import * as ai5 from 'ai5';
 import * as ai6 from 'ai6';
 import * as ai7 from 'ai';
 import { Chat, useChat } from '@ai-sdk/react';
 
 const VERSIONS = { 5: ai5, 6: ai6, 7: ai7 };
-const say = (line) => console.log(JSON.stringify(line));
-const told = (what) => say({ told: what });
+const onProgress = (progress) => console.log(JSON.stringify({ progress }));
 const plain = (value) => JSON.parse(JSON.stringify(value));
 
-// --- what the clients make of streams: their own schema checks each chunk, and their own reader adds them up
+// --- streams as the clients read them: their schema checks each chunk, and their reader builds the message
 
 async function read(ai, bytes) {
   const transport = new ai.DefaultChatTransport({
@@ -38,19 +38,19 @@ async function read(ai, bytes) {
 }
 
 async function reads({ streams }) {
-  const gave = {};
+  const results = {};
   for (const [version, ai] of Object.entries(VERSIONS)) {
-    gave[version] = [];
-    for (const stream of streams) gave[version].push(await read(ai, Uint8Array.from(Buffer.from(stream, 'base64'))));
+    results[version] = [];
+    for (const stream of streams) results[version].push(await read(ai, Uint8Array.from(Buffer.from(stream, 'base64'))));
   }
-  return gave;
+  return results;
 }
 
-// --- a chat of @ai-sdk/react, with the transport that everybody uses
+// --- a chat of @ai-sdk/react with the default transport
 
-const until = async (holds) => {
-  for (let left = 3000; !holds(); left--) {
-    if (left === 0) throw new Error('it did not come to that');
+const until = async (condition) => {
+  for (let left = 3000; !condition(); left--) {
+    if (left === 0) throw new Error('the condition was not met');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 };
@@ -81,7 +81,7 @@ function chatOf({ url, headers, body, messages }) {
   return { chat, sent, heads, errors, finishes };
 }
 
-const what = ({ chat, sent, heads, errors, finishes }) => ({
+const resultOf = ({ chat, sent, heads, errors, finishes }) => ({
   messages: plain(chat.messages),
   status: chat.status,
   sent,
@@ -90,23 +90,23 @@ const what = ({ chat, sent, heads, errors, finishes }) => ({
   finishes,
 });
 
-// `turns`: words to send, or {regenerate: true}, or {stop: KIND}: to be stopped when a part of that kind has text.
-async function chats({ turns, ...given }) {
-  const talk = chatOf(given);
+// `turns`: a text to send, or {regenerate: true}, or {stop: KIND}: stop when a part of that kind has text.
+async function chats({ turns, ...options }) {
+  const chat = chatOf(options);
   for (const turn of turns) {
-    if (turn.regenerate) await talk.chat.regenerate();
-    else if (turn.resume) await talk.chat.resumeStream();
-    else if (turn.resend) await talk.chat.sendMessage();
+    if (turn.regenerate) await chat.chat.regenerate();
+    else if (turn.resume) await chat.chat.resumeStream();
+    else if (turn.resend) await chat.chat.sendMessage();
     else if (turn.stop) {
-      const sending = talk.chat.sendMessage({ text: turn.text });
-      const parts = () => talk.chat.lastMessage?.parts ?? [];
+      const sending = chat.chat.sendMessage({ text: turn.text });
+      const parts = () => chat.chat.lastMessage?.parts ?? [];
       await until(() => parts().some((part) => part.type === turn.stop && part.text));
-      await talk.chat.stop();
+      await chat.chat.stop();
       await sending;
-      told('stopped');
-    } else await talk.chat.sendMessage(typeof turn === 'string' ? { text: turn } : turn);
+      onProgress('stopped');
+    } else await chat.chat.sendMessage(typeof turn === 'string' ? { text: turn } : turn);
   }
-  return what(talk);
+  return resultOf(chat);
 }
 
 // --- useChat itself, in a page
@@ -143,7 +143,7 @@ async function page({ url, body, turns }) {
   }
   await new Promise((resolve) => setTimeout(resolve, 20));
   const texts = (name) => [...document.querySelectorAll(name)].map((node) => node.textContent);
-  const gave = {
+  const result = {
     reasoning: texts('.reasoning'),
     text: texts('.assistant .text'),
     error: texts('b'),
@@ -151,12 +151,12 @@ async function page({ url, body, turns }) {
     count: document.querySelectorAll('div').length,
   };
   root.unmount();
-  return gave;
+  return result;
 }
 
-const does = { reads, chats, page }[process.argv[2]];
+const run = { reads, chats, page }[process.argv[2]];
 const chunks = [];
 for await (const chunk of process.stdin) chunks.push(chunk);
-const gave = await does(JSON.parse(Buffer.concat(chunks)));
-// What is kept open (connections, a page's timers) is not waited for.
-process.stdout.write(`${JSON.stringify({ gave })}\n`, () => process.exit(0));
+const result = await run(JSON.parse(Buffer.concat(chunks)));
+// Do not wait for open connections and timers of the page.
+process.stdout.write(`${JSON.stringify({ result })}\n`, () => process.exit(0));
