@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from pellucid.errors import ErrorInfo
 from pellucid.events import Event, RunEndEvent
 from pellucid.fold import fold
+from pellucid.record import Recording
 from pellucid.relay.memory import MemoryRelay
 from pellucid.runs import Batch, driver, stored_run
 from pellucid.runs.detached_runs import DetachedRuns
@@ -74,7 +76,7 @@ def environment(url: str) -> Iterator[tuple[asyncio.Runner, Store, FaultyDatabas
     with asyncio.Runner() as runner:
         real = runner.run(open_store(url))
         mishaps = FaultyDatabase(real._database)
-        yield runner, Store(mishaps), mishaps
+        yield runner, Store(cast("Any", mishaps), time.time, Recording()), mishaps
         runner.run(real.aclose())
 
 

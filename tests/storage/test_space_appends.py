@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
+from pellucid.record import Recording
 from pellucid.storage import Append, AppendConflict, SpaceHead, SpaceNotFound, Store, open_store
 from pellucid.storage.appends import append as append_op
 from pellucid.storage.appends import prepare
@@ -97,7 +98,9 @@ def test_appends_in_one_transaction_are_checked_in_order(url: str) -> None:
                         outcomes.append((SpaceHead, len(log)))
                     else:
                         outcomes.append((AppendConflict, len(log)))
-                answers = runner.run(store._database.write(_APPEND_EACH, [prepare(one) for one in appends]))
+                answers = runner.run(
+                    store._database.write(_APPEND_EACH, [prepare(one, Recording(), 0) for one in appends])
+                )
                 assert [(type(answer), getattr(answer, "head", None)) for answer in answers] == outcomes
             for space, log in logs.items():
                 assert runner.run(log_of(store, space)) == log

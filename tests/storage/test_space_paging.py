@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from pellucid.storage import EnvelopePage, Store
-from pellucid.storage.paging import MAX_PAGE_BYTES, cut_page
+from pellucid.storage.space_log import MAX_PAGE_BYTES, cut_page
 from tests.storage.space_store_kit import (
     OWNER,
     ROOM,

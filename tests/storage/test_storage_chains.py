@@ -10,6 +10,7 @@ import pytest
 from pellucid.errors import RequestError
 from pellucid.storage import PreviousResponseGone, Store, responses
 from pellucid.storage.responses import GRACE_SHARE
+from pellucid.storage.statement import read_rows
 from tests.examples import by_circle
 from tests.storage.storage_kit import Clock, response
 
@@ -85,7 +86,8 @@ async def test_a_chain_over_the_maximum_length_is_refused(store: Store, monkeypa
     assert responses.MAX_CHAIN_LENGTH == 10_000
     longest = by_circle(1_250, 10_000)
     monkeypatch.setattr(responses, "MAX_CHAIN_LENGTH", longest)
-    monkeypatch.setattr(responses, "_CHAIN", responses._chain_statement())
+    read_shorter_branch = read_rows(responses._chain_statement(), responses.response_from_row)
+    monkeypatch.setattr(responses, "read_branch", read_shorter_branch)
     turns = store.responses
     rows = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(longest + 3)]
     await asyncio.gather(*map(turns.put, rows))

@@ -17,17 +17,15 @@ from pellucid.storage import (
     appends,
     chats,
     conversations,
-    correlation,
     envelopes,
-    index_scans,
     keys,
-    paging,
     record_content,
     record_export,
     record_store,
     record_write,
     responses,
     search,
+    space_log,
     space_rows,
     store,
     tables,
@@ -42,8 +40,8 @@ from tests.storage.storage_kit import store_at
 pytestmark = pytest.mark.anyio
 
 MODULES = (
-    *(appends, chats, conversations, envelopes, keys, correlation, paging),
-    *(responses, space_rows, search, store, index_scans),
+    *(appends, chats, conversations, envelopes, keys),
+    *(responses, space_rows, search, store, space_log),
 )
 RECORD = (record_content, record_write, record_export, record_store)
 TABLES = set(tables.metadata.tables)

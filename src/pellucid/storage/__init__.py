@@ -13,11 +13,11 @@ The rules:
 * While the database does not answer, every call raises `StoreError` without delay.
 
 `tables` defines the tables, and `migrations` updates older databases. `responses`, `conversations`, `chats`, `spaces`
-(with `space_rows`, `appends`, `envelopes`, `index_scans`, `correlation`, `paging`), `keys`, `store` and the record
-modules define the operations. An operation is a generator that yields statements and is sent rows, so it is written
-once and does not depend on a driver (`statement`, which also combines many writes into one transaction).
-`record_write` writes and signs the record, `record_export` exports it, `record_store` erases recorded content, and
-`record_content` defines the content that its digests cover. Only `sqlite` and `postgres` do I/O.
+(with `space_rows`, `appends`, `envelopes`, `space_log`), `keys`, `store` and the record modules define the operations.
+An operation is a generator that yields statements and is sent rows, so it is written once and does not depend on a
+driver (`statement`; `database` combines many writes into one transaction). `record_write` writes and signs the record,
+`record_export` exports it, `record_store` erases recorded content, and `record_content` defines the content that its
+digests cover. Only the drivers, `sqlite` and `postgres`, do I/O.
 """
 
 from .appends import Append, SpaceHead
@@ -35,8 +35,8 @@ from .errors import (
     StoreError,
 )
 from .keys import Keys, StoredKey
-from .paging import EnvelopePage
 from .responses import Responses, ResponseStatus, StoredResponse
+from .space_log import EnvelopePage
 from .space_rows import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
 from .store import Store, check_store_url, open_store

@@ -22,13 +22,13 @@ import msgspec
 import sqlalchemy as sa
 
 from ..record import Recording
-from . import correlation, record_content, record_write, search, space_rows, tables
-from .envelopes import INSERT, StoredEnvelope, row_of, search_text
+from . import record_content, record_write, search, space_rows, tables
+from .envelopes import INSERT, INSERT_LINKS, StoredEnvelope, link_rows, row_of, search_text
 from .errors import AppendConflict, SpaceNotFound
 from .names import check_names
 from .record_content import ENVELOPE
-from .space_rows import StoredParticipant
-from .statement import Execute, Operation, Params, Statement, param
+from .space_rows import StoredParticipant, space_params
+from .statement import NAME, OWNER, Execute, Operation, Params, Statement, param, read_first
 
 
 class SpaceHead(NamedTuple):
@@ -60,9 +60,8 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _S, _N = tables.spaces, tables.states
-_owner, _name = param("for_owner"), param("for_name")
-_this_space = sa.and_(_S.c.owner == _owner, _S.c.name == _name, _S.c.removed_at.is_(None))
-_state_of_space = sa.and_(_N.c.owner == _owner, _N.c.space == _name)
+_this_space = sa.and_(_S.c.owner == OWNER, _S.c.name == NAME, _S.c.removed_at.is_(None))
+_state_of_space = sa.and_(_N.c.owner == OWNER, _N.c.space == NAME)
 
 _LOCK = Statement(sa.select(_S.c.head, _S.c.version, _S.c.latest).where(_this_space).with_for_update())
 _GET_HEAD = Statement(sa.select(_S.c.head, _S.c.version).where(_this_space))
@@ -84,11 +83,11 @@ class PreparedAppend(NamedTuple):
     texts: list[search.Text]
     links: list[Params]
     recording: Recording
-    at_ms: int
+    time_ms: int
     """Time of the append, in milliseconds since 1970."""
 
 
-def prepare(append: Append, recording: Recording | None = None, at_ms: int = 0) -> PreparedAppend:
+def prepare(append: Append, recording: Recording, time_ms: int) -> PreparedAppend:
     """Build the rows of an append.
 
     Raises:
@@ -105,9 +104,7 @@ def prepare(append: Append, recording: Recording | None = None, at_ms: int = 0) 
         check_names(participant=participant.id)
     texts = [text for stored in envelopes if (text := search_text(owner, space, stored)) is not None]
     rows = [row_of(owner, space, stored) for stored in envelopes]
-    return PreparedAppend(
-        append, rows, texts, correlation.link_rows(owner, space, envelopes), recording or Recording(), at_ms
-    )
+    return PreparedAppend(append, rows, texts, link_rows(owner, space, envelopes), recording, time_ms)
 
 
 AppendResult: TypeAlias = SpaceHead | AppendConflict | SpaceNotFound
@@ -127,11 +124,14 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
     positions: dict[tuple[str, str], _Position | None] = {}
     for owner, space in sorted({(prepared.append.owner, prepared.append.space) for prepared in appends}):
         # Always in the same order, so that two transactions do not deadlock.
-        rows = yield Execute(_LOCK, space_rows.space_params(owner, space))
+        rows = yield Execute(_LOCK, space_params(owner, space))
         positions[owner, space] = _Position(*rows[0]) if rows else None
     results: list[AppendResult] = []
     accepted: list[PreparedAppend] = []
     rows_to_insert: list[Params] = []
+    links: list[Params] = []
+    texts: list[search.Text] = []
+    record_entries: list[record_write.NewEntry] = []
     for prepared in appends:
         owner, space = key = prepared.append.owner, prepared.append.space
         position = positions[key]
@@ -147,11 +147,15 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
             positions[key] = position = _Position(position.head + len(prepared.rows), position.version, latest)
             results.append(SpaceHead(position.head, position.version))
             accepted.append(prepared)
+            links += prepared.links
+            texts += prepared.texts
+            if prepared.append.recorded:
+                record_entries += _record_entries(prepared)
     if rows_to_insert:
         yield Execute(INSERT, rows_to_insert)
-        if link_rows := [link for prepared in accepted for link in prepared.links]:
-            yield Execute(correlation.INSERT, link_rows)
-        yield from search.insert_texts([text for prepared in accepted for text in prepared.texts])
+        if links:
+            yield Execute(INSERT_LINKS, links)
+        yield from search.insert_texts(texts)
         moved_spaces = {(prepared.append.owner, prepared.append.space) for prepared in accepted if prepared.rows}
         yield Execute(
             _UPDATE_HEAD,
@@ -161,15 +165,9 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
     for prepared in accepted:
         for participant in prepared.append.participants:
             yield from space_rows.invite(prepared.append.owner, prepared.append.space, participant)
-    if record_entries := [
-        record_entries
-        for prepared in accepted
-        if prepared.append.recorded
-        for record_entries in _record_entries(prepared)
-    ]:
-        yield from record_write.append_entries(
-            accepted[0].recording, max(prepared.at_ms for prepared in accepted), record_entries
-        )
+    if record_entries:
+        time_ms = max(prepared.time_ms for prepared in accepted)
+        yield from record_write.append_entries(accepted[0].recording, time_ms, record_entries)
     return results
 
 
@@ -181,7 +179,7 @@ def _record_entries(prepared: PreparedAppend) -> Iterator[record_write.NewEntry]
 
 
 def _head_params(key: tuple[str, str], position: _Position) -> Params:
-    return {**space_rows.space_params(*key), "to_head": position.head, "to_latest": position.latest}
+    return {**space_params(*key), "to_head": position.head, "to_latest": position.latest}
 
 
 def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
@@ -190,7 +188,7 @@ def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
         (one.append.owner, one.append.space): one.append for one in accepted if one.append.state is not None
     }
     if last_appends:
-        yield Execute(_DELETE_STATE, [space_rows.space_params(*key) for key in last_appends])
+        yield Execute(_DELETE_STATE, [space_params(*key) for key in last_appends])
         yield Execute(
             _INSERT_STATE,
             [
@@ -205,11 +203,5 @@ def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
         )
 
 
-def get_head(params: Params) -> Operation[SpaceHead | None]:
-    rows = yield Execute(_GET_HEAD, params)
-    return SpaceHead(*rows[0]) if rows else None
-
-
-def get_state(params: Params) -> Operation[tuple[int, bytes] | None]:
-    rows = yield Execute(_GET_STATE, params)
-    return (rows[0][0], rows[0][1]) if rows else None
+get_head = read_first(_GET_HEAD, SpaceHead._make)
+get_state = read_first(_GET_STATE, tuple[int, bytes])

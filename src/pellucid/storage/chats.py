@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ..errors import RequestError
-from ..record import Recording
 from . import record_content, record_write, search, tables
+from .database import StoreOperations
 from .errors import ChatBusy, ChatMoved, ChatNotFound
 from .names import check_names, return_if_unstorable
 from .record_content import RESPONSE
@@ -44,10 +45,26 @@ from .responses import (
     has_turn,
     insert_responses,
     read_branch,
+    read_branch_with_logs,
     response_from_row,
     touch_chat,
 )
-from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param
+from .statement import (
+    ID,
+    LIMIT,
+    ONE,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    columns_of,
+    for_each,
+    not_expired,
+    param,
+    struct_from_row,
+)
 
 
 class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,24 +104,20 @@ class ChatPage(NamedTuple):
 # ---------------------------------------------------------------------------------------------- statements
 
 _H, _R, _T = tables.chats, tables.responses, tables.texts
-_FIELDS = StoredChat.__struct_fields__
-_COLUMNS = [_H.c[name] for name in _FIELDS]
+_COLUMNS = columns_of(StoredChat, _H)
 
-_owner, _id, _head, _now = param("for_owner"), param("for_id"), param("head"), param("now", sa.Double)
-_not_expired = sa.or_(_H.c.expires_at.is_(None), _H.c.expires_at > _now)
-_this_chat = sa.and_(_H.c.owner == _owner, _H.c.id == _id, _not_expired)
-_turn_not_expired = sa.or_(_R.c.expires_at.is_(None), _R.c.expires_at > _now)
-_turn_of_chat = sa.and_(_R.c.owner == _owner, _R.c.conversation_id == _id)
+_this_chat = sa.and_(_H.c.owner == OWNER, _H.c.id == ID, not_expired(_H))
+_turn_of_chat = sa.and_(_R.c.owner == OWNER, _R.c.conversation_id == ID)
 
 _INSERT = Statement(sa.insert(_H))
 _GET = Statement(sa.select(*_COLUMNS).where(_this_chat))
 _LOCK = Statement(sa.select(*_COLUMNS).where(_this_chat).with_for_update())
-_GET_HEAD = Statement(sa.select(_R.c.id, _R.c.status).where(_turn_of_chat, _R.c.id == _head, _turn_not_expired))
+_GET_HEAD = Statement(sa.select(_R.c.id, _R.c.status).where(_turn_of_chat, _R.c.id == param("head"), not_expired(_R)))
 _NEWEST_TURN = Statement(
     sa.select(_R.c.id, _R.c.status)
-    .where(_turn_of_chat, _turn_not_expired)
+    .where(_turn_of_chat, not_expired(_R))
     .order_by(_R.c.created_at.desc(), _R.c.id.desc())
-    .limit(sa.literal_column("1"))
+    .limit(ONE)
 )
 _UPDATE = Statement(sa.update(_H).where(_this_chat).values(title=param("to_title"), head=param("to_head")))
 _DELETE = Statement(sa.delete(_H).where(_this_chat).returning(_H.c.id))
@@ -115,19 +128,17 @@ _DELETE_TURNS = Statement(
     .returning(*(_R.c[name] for name in RESPONSE_COLUMNS))
 )
 _SIBLINGS = Statement(
-    sa.select(_R.c.previous_id, _R.c.id).where(_turn_of_chat, _turn_not_expired).order_by(_R.c.created_at, _R.c.id)
+    sa.select(_R.c.previous_id, _R.c.id).where(_turn_of_chat, not_expired(_R)).order_by(_R.c.created_at, _R.c.id)
 )
 
-_after_cursor = sa.tuple_(_H.c.updated_at, _H.c.id) < sa.tuple_(param("at", sa.Double), param("before"))
+_after_cursor = sa.tuple_(_H.c.updated_at, _H.c.id) < sa.tuple_(param("before_time", sa.Double), param("before_id"))
 _newest_first = (_H.c.updated_at.desc(), _H.c.id.desc())
 _page_query = sa.select(*_COLUMNS).where(
-    _H.c.owner == _owner, _not_expired, _after_cursor, has_turn(_H.c.owner, _H.c.id, _turn_not_expired)
+    _H.c.owner == OWNER, not_expired(_H), _after_cursor, has_turn(_H.c.owner, _H.c.id, not_expired(_R))
 )
-_limit = param("most", sa.BigInteger)
-_LIST = Statement(_page_query.order_by(*_newest_first).limit(_limit))
+_LIST = Statement(_page_query.order_by(*_newest_first).limit(LIMIT))
 
-
-_turn_exists = sa.exists().where(_R.c.owner == _T.c.owner, _R.c.id == _T.c.id, _turn_not_expired)
+_turn_exists = sa.exists().where(_R.c.owner == _T.c.owner, _R.c.id == _T.c.id, not_expired(_R))
 
 
 def _search_statement(matches: search.Matches) -> sa.Select[Any]:
@@ -135,16 +146,11 @@ def _search_statement(matches: search.Matches) -> sa.Select[Any]:
     page = (
         _page_query.join(matching_chats, _H.c.id == matching_chats.c.of)
         .order_by(*_newest_first)
-        .limit(_limit)
+        .limit(LIMIT)
         .subquery()
     )
-    turn = sa.and_(_T.c.owner == _owner, _T.c.scope == search.CHATS, _T.c.of == page.c.id, _T.c.id != page.c.id)
-    newest = (
-        sa.select(_T.c.text)
-        .where(turn, matches.holds, _turn_exists)
-        .order_by(_T.c.number.desc())
-        .limit(sa.literal_column("1"))
-    )
+    turn = sa.and_(_T.c.owner == OWNER, _T.c.scope == search.CHATS, _T.c.of == page.c.id, _T.c.id != page.c.id)
+    newest = sa.select(_T.c.text).where(turn, matches.holds, _turn_exists).order_by(_T.c.number.desc()).limit(ONE)
     return sa.select(page, newest.scalar_subquery()).order_by(page.c.updated_at.desc(), page.c.id.desc())
 
 
@@ -154,21 +160,26 @@ _SEARCH = search.search_query([_T.c.of], _search_statement)
 # ---------------------------------------------------------------------------------------------- operations
 
 
+_chat_from_row = partial(struct_from_row, StoredChat)
+
+
 class _NewTurn(NamedTuple):
     chat: StoredChat
     new_response: NewResponse
     expected_head: str | None
 
 
+@for_each
 def _begin_turn(new_turn: _NewTurn) -> Operation[RequestError | None]:
     """Write a new turn, and its chat if that is new.
 
     An error is returned, because an exception would repeat all writes of the transaction.
     """
-    (chat, new_response, expected_head), row = new_turn, new_turn.new_response.response
+    chat, new_response, expected_head = new_turn
+    turn = new_response.response
     params = {"for_owner": chat.owner, "for_id": chat.id, "now": new_response.now}
     if chat.head is None:
-        new_chat = replace(chat, updated_at=row.updated_at, expires_at=row.expires_at, head=row.id)
+        new_chat = replace(chat, updated_at=turn.updated_at, expires_at=turn.expires_at, head=turn.id)
         yield Execute(_INSERT, msgspec.structs.asdict(new_chat))
         yield from search.insert_texts([_title_text(chat)])
         yield from insert_responses([new_response])
@@ -184,8 +195,8 @@ def _begin_turn(new_turn: _NewTurn) -> Operation[RequestError | None]:
     if head.id != chat.head or head.status in UNFINISHED:
         return ChatBusy()
     yield from insert_responses([new_response])
-    yield Execute(_UPDATE, {**params, "to_title": title, "to_head": row.id})
-    yield from touch_chat(row.owner, chat.id, at=row.updated_at, expires_at=row.expires_at)
+    yield Execute(_UPDATE, {**params, "to_title": title, "to_head": turn.id})
+    yield from touch_chat(chat.id, turn)
     return None
 
 
@@ -215,6 +226,7 @@ def _read_chat(statement: Statement, params: Params) -> Operation[StoredChat | N
     return replace(_chat_from_row(rows[0]), head=head.id) if head else None
 
 
+@for_each
 def _update(params: Params) -> Operation[StoredChat | RequestError | None]:
     chat = yield from _read_chat(_LOCK, params)
     if chat is None:
@@ -256,14 +268,13 @@ def delete(params: Params) -> Operation[list[StoredResponse] | None]:
         return None
     deleted_turns = [response_from_row(row) for row in (yield Execute(_DELETE_TURNS, params))]
     if deleted_turns:
-        keys: list[Params] = [{"for_owner": turn.owner, "for_id": turn.id} for turn in deleted_turns]
+        turn_keys: list[Params] = [{"for_owner": turn.owner, "for_id": turn.id} for turn in deleted_turns]
         for statement in DELETE_DEPENDENTS:
-            yield Execute(statement, keys)
+            yield Execute(statement, turn_keys)
     yield from search.delete_texts_of(params["for_owner"], search.CHATS, params["for_id"])
     scope = record_content.conversation_scope(params["for_id"])
-    yield from record_write.record_removals_of(
-        params, [record_write.RemovedContent(params["for_owner"], scope, RESPONSE, None)]
-    )
+    removed = record_write.RemovedContent(params["for_owner"], scope, RESPONSE, None)
+    yield from record_write.record_removals_of(params, [removed])
     return deleted_turns
 
 
@@ -271,7 +282,8 @@ def _turns(params: Params) -> Operation[list[StoredResponse] | None]:
     chat = yield from _get(params)
     if chat is None:
         return None
-    turns = yield from read_branch({**params, "for_id": params["head"] or chat.head}, log=params["log"])
+    read = read_branch_with_logs if params["log"] else read_branch
+    turns = yield from read({**params, "for_id": params["head"] or chat.head})
     if not turns or turns[-1].conversation_id != chat.id:
         return None
     return turns
@@ -286,16 +298,13 @@ def _siblings(params: Params) -> Operation[Mapping[str | None, list[str]]]:
 
 def _list(params: Params) -> Operation[ChatPage]:
     limit, query, after = params["limit"], params["query"], params["after"]
-    at, before = math.inf, ""
-    if after is not None:
-        position = _parse_cursor(after)
-        if position is None:
-            chat = yield from _get({**params, "for_id": after})
-            if chat is None:
-                return ChatPage([], False, None)
-            position = chat.updated_at, chat.id
-        at, before = position
-    page_params = {**params, "at": at, "before": before, "most": limit + 1}
+    cursor: tuple[float, str] | None = math.inf, ""
+    if after is not None and (cursor := _parse_cursor(after)) is None:
+        chat = yield from _get({**params, "for_id": after})
+        cursor = (chat.updated_at, chat.id) if chat else None
+    if cursor is None:
+        return ChatPage([], False, None)
+    page_params = {**params, "before_time": cursor[0], "before_id": cursor[1], "most": limit + 1}
     if query:
         rows = yield _SEARCH.bind({**page_params, **search.search_params(params["for_owner"], search.CHATS, query)})
     else:
@@ -306,37 +315,32 @@ def _list(params: Params) -> Operation[ChatPage]:
 
 
 def _list_entry(row: Row, query: str | None) -> ChatListEntry:
-    text = row[len(_FIELDS)] if query else None
+    text = row[len(_COLUMNS)] if query else None
     return ChatListEntry(_chat_from_row(row), None if text is None else search.snippet(text, query or ""))
 
 
 def _parse_cursor(cursor: str) -> tuple[float, str] | None:
-    id, at, updated_at = cursor.rpartition("@")
+    id, separator, updated_at = cursor.rpartition("@")
     try:
-        return (float(updated_at), id) if at else None
+        return (float(updated_at), id) if separator else None
     except ValueError:
         return None
 
 
-_BEGIN_EACH, _UPDATE_EACH, _DELETE_EACH = for_each(_begin_turn), for_each(_update), for_each(delete)
+_delete = for_each(delete)
 
 
-class Chats:
+class Chats(StoreOperations):
     """Operations on chats: `store.chats`. In titles, NUL and lone surrogates are replaced with U+FFFD."""
 
-    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
-        self._database = database
-        self._clock = clock
-        self._recording = recording
-
     async def begin_turn(
-        self, chat: StoredChat, row: StoredResponse, fence: int, *, follows: str | None = None
+        self, chat: StoredChat, turn: StoredResponse, fence: int, *, follows: str | None = None
     ) -> None:
         """Store a turn that is about to run, with a fencing token (as `Responses.begin` does), as the head of its chat.
 
         Args:
             chat: the chat as `get` returned it; or a new chat with `head=None`, which is created with its title.
-            row: the turn. Its `conversation_id` is `chat.id`.
+            turn: the turn. Its `conversation_id` is `chat.id`.
             fence: fencing token of the driver.
             follows: the head that the client has seen, if known.
 
@@ -346,12 +350,12 @@ class Chats:
             ChatNotFound: if the chat does not exist (kind `not_found`, code `conversation_not_found`).
             AlreadyStored: if a turn with this id exists; for a new chat, also if a chat with its id exists.
         """
-        if (row.owner, row.conversation_id) != (chat.owner, chat.id):
+        if (turn.owner, turn.conversation_id) != (chat.owner, chat.id):
             raise ValueError("a turn has its chat's owner, and its chat's id as conversation_id")
         check_names(**{"chat.id": chat.id, "chat.head": chat.head})
-        new_response = build_new_response(row, (), fence, self._clock(), self._recording, is_finished=False)
+        new_response = build_new_response(turn, (), fence, self._clock(), self.recording, is_finished=False)
         chat = replace(chat, title=search.replace_unstorable(chat.title))
-        refusal = await self._database.write(_BEGIN_EACH, _NewTurn(chat, new_response, follows))
+        refusal = await self._database.write(_begin_turn, _NewTurn(chat, new_response, follows))
         if refusal is not None:
             raise refusal
 
@@ -387,7 +391,7 @@ class Chats:
     async def _update(
         self, owner: str, id: str, title: str | None, head: str | None
     ) -> StoredChat | RequestError | None:
-        return await self._database.write(_UPDATE_EACH, {**self._params(owner, id), "title": title, "head": head})
+        return await self._database.write(_update, {**self._params(owner, id), "title": title, "head": head})
 
     @return_if_unstorable(None)
     async def delete(self, owner: str, id: str) -> list[StoredResponse] | None:
@@ -397,7 +401,7 @@ class Chats:
             The deleted turns without their bodies, so that the caller can cancel those in progress and drop live logs;
             None if the chat does not exist.
         """
-        return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
+        return await self._database.write(_delete, self._params(owner, id))
 
     @return_if_unstorable(None)
     async def turns(
@@ -436,18 +440,11 @@ class Chats:
             limit: maximum number of chats.
             query: only chats that contain this text in their title, a question or an answer (see `search`).
         """
-        return await self._page(owner, after, limit, query and search.replace_unstorable(query)) or ChatPage(
-            [], False, None
-        )
+        page = await self._page(owner, after, limit, query and search.replace_unstorable(query))
+        return page or ChatPage([], False, None)
 
     @return_if_unstorable(None)
     async def _page(self, owner: str, after: str | None, limit: int, query: str | None) -> ChatPage:
-        params = {**self._params(owner, ""), "after": after, "limit": limit, "query": query}
-        return await self._database.read(_list, params)
-
-    def _params(self, owner: str, id: str) -> dict[str, Any]:
-        return {"for_owner": owner, "for_id": id, "now": self._clock()}
-
-
-def _chat_from_row(row: Row) -> StoredChat:
-    return StoredChat(**dict(zip(_FIELDS, row, strict=False)))
+        return await self._database.read(
+            _list, {**self._params(owner, ""), "after": after, "limit": limit, "query": query}
+        )

@@ -11,17 +11,37 @@ The rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Iterable
+from functools import partial
+from typing import Literal
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import asdict, replace
 
-from ..record import Recording
 from . import record_content, record_write, tables
+from .database import StoreOperations
 from .names import check_names, return_if_unstorable
 from .record_content import ITEM
-from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param, raw_sql
+from .statement import (
+    ID,
+    LIMIT,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    columns_of,
+    for_each,
+    insert_rows,
+    not_expired,
+    param,
+    raw_sql,
+    read_first,
+    read_rows,
+    struct_from_row,
+)
 
 
 class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,15 +68,12 @@ class ConversationEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _C, _E = tables.conversations, tables.entries
-_COLUMNS = [_C.c.id, _C.c.owner, _C.c.created_at, _C.c.metadata, _C.c.expires_at]
-_ENTRY_COLUMNS = [_E.c.id, _E.c.conversation_id, _E.c.position, _E.c.item, _E.c.message]
-
-_owner, _id, _entry_id, _now = param("for_owner"), param("for_id"), param("entry_id"), param("now", sa.Double)
-_this_conversation = sa.and_(
-    _C.c.owner == _owner, _C.c.id == _id, sa.or_(_C.c.expires_at.is_(None), _C.c.expires_at > _now)
-)
-_in_conversation = sa.and_(_E.c.owner == _owner, _E.c.conversation_id == _id)
+_this_conversation = sa.and_(_C.c.owner == OWNER, _C.c.id == ID, not_expired(_C))
+_in_conversation = sa.and_(_E.c.owner == OWNER, _E.c.conversation_id == ID)
+_has_entry_id = _E.c.id == param("entry_id")
 _conversation_exists = sa.exists().where(_this_conversation)
+_entries_of = sa.select(*columns_of(ConversationEntry, _E)).where(_in_conversation)
+_columns = columns_of(StoredConversation, _C)
 
 _INSERT, _INSERT_ENTRY = Statement(sa.insert(_C)), Statement(sa.insert(_E))
 _existing_ids_sql = (
@@ -67,9 +84,9 @@ _EXISTING_IDS = Statement(
     raw_sql(_existing_ids_sql + "(SELECT json_array_elements_text(CAST(:ids AS json)))", **_existing_ids_params),
     sqlite=raw_sql(_existing_ids_sql + "(SELECT value FROM json_each(:ids))", **_existing_ids_params),
 )
-_GET = Statement(sa.select(*_COLUMNS).where(_this_conversation))
+_GET = Statement(sa.select(*_columns).where(_this_conversation))
 _UPDATE = Statement(
-    sa.update(_C).where(_this_conversation).values(metadata=param("to_metadata", sa.LargeBinary)).returning(*_COLUMNS)
+    sa.update(_C).where(_this_conversation).values(metadata=param("to_metadata", sa.LargeBinary)).returning(*_columns)
 )
 _DELETE = Statement(sa.delete(_C).where(_this_conversation).returning(_C.c.id))
 _DELETE_ENTRIES = Statement(sa.delete(_E).where(_in_conversation))
@@ -84,43 +101,34 @@ _TAKE_POSITIONS = Statement(
     )
     .returning(_C.c.next_position)
 )
-_GET_POSITION = Statement(sa.select(_E.c.position).where(_in_conversation, _E.c.id == _entry_id))
-_limit = param("most", sa.BigInteger)
+_GET_POSITION = Statement(sa.select(_E.c.position).where(_in_conversation, _has_entry_id))
 _from_position = param("from_position", sa.BigInteger)
 _LIST = {
-    "asc": Statement(
-        sa.select(*_ENTRY_COLUMNS)
-        .where(_in_conversation, _E.c.position > _from_position)
-        .order_by(_E.c.position)
-        .limit(_limit)
-    ),
-    "desc": Statement(
-        sa.select(*_ENTRY_COLUMNS)
-        .where(_in_conversation, _E.c.position < _from_position)
-        .order_by(_E.c.position.desc())
-        .limit(_limit)
-    ),
+    "asc": Statement(_entries_of.where(_E.c.position > _from_position).order_by(_E.c.position).limit(LIMIT)),
+    "desc": Statement(_entries_of.where(_E.c.position < _from_position).order_by(_E.c.position.desc()).limit(LIMIT)),
 }
 _START_POSITIONS = {"asc": -1, "desc": 2**62}
-_GET_ENTRY = Statement(sa.select(*_ENTRY_COLUMNS).where(_in_conversation, _E.c.id == _entry_id, _conversation_exists))
-_DELETE_ENTRY = Statement(
-    sa.delete(_E).where(_in_conversation, _E.c.id == _entry_id, _conversation_exists).returning(_E.c.id)
-)
+_GET_ENTRY = Statement(_entries_of.where(_has_entry_id, _conversation_exists))
+_DELETE_ENTRY = Statement(sa.delete(_E).where(_in_conversation, _has_entry_id, _conversation_exists).returning(_E.c.id))
 
 
-def _insert(rows: list[Params]) -> Operation[list[None]]:
-    yield Execute(_INSERT, rows)
-    return [None] * len(rows)
+def _conversation_from_row(row: Row) -> StoredConversation:
+    id, owner, created_at, metadata, expires_at = row
+    return StoredConversation(
+        id=id,
+        owner=owner,
+        created_at=created_at,
+        metadata=msgspec.json.decode(metadata, type=dict[str, str]),
+        expires_at=expires_at,
+    )
 
 
-def _get(params: Params) -> Operation[StoredConversation | None]:
-    rows = yield Execute(_GET, params)
-    return _conversation_from_row(rows[0]) if rows else None
+_entry_from_row = partial(struct_from_row, ConversationEntry)
 
-
-def _update(params: Params) -> Operation[StoredConversation | None]:
-    rows = yield Execute(_UPDATE, params)
-    return _conversation_from_row(rows[0]) if rows else None
+_insert = insert_rows(_INSERT)
+_get = read_first(_GET, _conversation_from_row)
+_update = for_each(read_first(_UPDATE, _conversation_from_row))
+_get_entry = read_first(_GET_ENTRY, _entry_from_row)
 
 
 def delete(params: Params) -> Operation[bool]:
@@ -128,14 +136,22 @@ def delete(params: Params) -> Operation[bool]:
     if not (yield Execute(_DELETE, params)):
         return False
     yield Execute(_DELETE_ENTRIES, params)
-    yield from record_write.record_removals_of(params, [_removed_content(params, None)])
+    yield from _record_removal(params, None)
     return True
 
 
-def _removed_content(params: Params, entry: str | None) -> record_write.RemovedContent:
-    return record_write.RemovedContent(
-        params["for_owner"], record_content.conversation_scope(params["for_id"]), ITEM, entry
-    )
+def delete_entry(params: Params) -> Operation[bool]:
+    """Delete one entry; return whether it existed."""
+    if not (yield Execute(_DELETE_ENTRY, params)):
+        return False
+    yield from _record_removal(params, params["entry_id"])
+    return True
+
+
+def _record_removal(params: Params, entry_id: str | None) -> Operation[None]:
+    scope = record_content.conversation_scope(params["for_id"])
+    removed = record_write.RemovedContent(params["for_owner"], scope, ITEM, entry_id)
+    yield from record_write.record_removals_of(params, [removed])
 
 
 def _assign_positions(params: Params) -> Operation[list[ConversationEntry] | None]:
@@ -146,23 +162,17 @@ def _assign_positions(params: Params) -> Operation[list[ConversationEntry] | Non
         return None
     first = rows[0][0] - len(entries)
     return [
-        ConversationEntry(
-            id=entry.id,
-            conversation_id=params["for_id"],
-            position=first + index,
-            item=entry.item,
-            message=entry.message,
-        )
-        for index, entry in enumerate(entries)
+        replace(entry, conversation_id=params["for_id"], position=first + index) for index, entry in enumerate(entries)
     ]
 
 
+@for_each
 def _append(params: Params) -> Operation[list[ConversationEntry] | None]:
     placed = yield from _assign_positions(params)
     if placed:
-        yield Execute(_INSERT_ENTRY, _entry_rows(params, placed))
+        record_entries = yield from _insert_entries(params, placed)
         yield from record_write.append_entries(
-            params["recording"], record_write.to_milliseconds(params["now"]), _record_entries(params, placed)
+            params["recording"], record_write.to_milliseconds(params["now"]), record_entries
         )
     return placed
 
@@ -177,20 +187,18 @@ def add_entries(params: Params) -> Operation[list[record_write.NewEntry]]:
         return []
     ids = msgspec.json.encode([entry.id for entry in placed]).decode()
     existing_ids = {id for (id,) in (yield Execute(_EXISTING_IDS, {**params, "ids": ids}))}
-    new = {entry.id: entry for entry in reversed(placed) if entry.id not in existing_ids}
-    added = [entry for entry in placed if new.get(entry.id) is entry]
-    if added:
-        yield Execute(_INSERT_ENTRY, _entry_rows(params, added))
-    return _record_entries(params, added)
+    first_with_id = {entry.id: entry for entry in reversed(placed)}
+    added = [entry for entry in placed if entry.id not in existing_ids and first_with_id[entry.id] is entry]
+    return (yield from _insert_entries(params, added)) if added else []
 
 
-def _record_entries(params: Params, placed: list[ConversationEntry]) -> list[record_write.NewEntry]:
+def _insert_entries(params: Params, placed: list[ConversationEntry]) -> Operation[list[record_write.NewEntry]]:
+    """Insert entries; return their record entries."""
     owner, scope = params["for_owner"], record_content.conversation_scope(params["for_id"])
+    rows: list[Params] = [{"owner": owner, **asdict(entry)} for entry in placed]
+    yield Execute(_INSERT_ENTRY, rows)
     return [
-        record_write.NewEntry(
-            owner, scope, ITEM, entry.id, record_content.build_content(ITEM, msgspec.structs.asdict(entry))
-        )
-        for entry in placed
+        record_write.NewEntry(owner, scope, ITEM, row["id"], record_content.build_content(ITEM, row)) for row in rows
     ]
 
 
@@ -209,10 +217,6 @@ def append_params(
     }
 
 
-def _entry_rows(params: Params, placed: list[ConversationEntry]) -> list[Params]:
-    return [{"owner": params["for_owner"], **msgspec.structs.asdict(entry)} for entry in placed]
-
-
 def _entries(params: Params) -> Operation[list[ConversationEntry] | None]:
     if not (yield Execute(_GET, params)):
         return None
@@ -222,35 +226,14 @@ def _entries(params: Params) -> Operation[list[ConversationEntry] | None]:
         if not rows:
             return None
         position = rows[0][0]
-    return [
-        _entry_from_row(row) for row in (yield Execute(_LIST[params["order"]], {**params, "from_position": position}))
-    ]
+    return (yield from read_rows(_LIST[params["order"]], _entry_from_row)({**params, "from_position": position}))
 
 
-def _get_entry(params: Params) -> Operation[ConversationEntry | None]:
-    rows = yield Execute(_GET_ENTRY, params)
-    return _entry_from_row(rows[0]) if rows else None
+_delete, _delete_entry = for_each(delete), for_each(delete_entry)
 
 
-def delete_entry(params: Params) -> Operation[bool]:
-    """Delete one entry; return whether it existed."""
-    if not (yield Execute(_DELETE_ENTRY, params)):
-        return False
-    yield from record_write.record_removals_of(params, [_removed_content(params, params["entry_id"])])
-    return True
-
-
-_UPDATE_EACH, _DELETE_EACH, _APPEND_EACH = for_each(_update), for_each(delete), for_each(_append)
-_DELETE_ENTRY_EACH = for_each(delete_entry)
-
-
-class Conversations:
+class Conversations(StoreOperations):
     """Operations on conversations: `store.conversations`."""
-
-    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
-        self._database = database
-        self._clock = clock
-        self._recording = recording
 
     async def create(self, conversation: StoredConversation) -> None:
         """Store a new conversation.
@@ -260,7 +243,7 @@ class Conversations:
         """
         check_names(id=conversation.id, owner=conversation.owner)
         row = {
-            **msgspec.structs.asdict(conversation),
+            **asdict(conversation),
             "metadata": msgspec.json.encode(conversation.metadata),
             "next_position": 0,
         }
@@ -275,12 +258,12 @@ class Conversations:
     async def update(self, owner: str, id: str, metadata: dict[str, str]) -> StoredConversation | None:
         """Replace the metadata; return the conversation, or None if it does not exist."""
         params = {**self._params(owner, id), "to_metadata": msgspec.json.encode(metadata)}
-        return await self._database.write(_UPDATE_EACH, params)
+        return await self._database.write(_update, params)
 
     @return_if_unstorable(False)
     async def delete(self, owner: str, id: str) -> bool:
         """Delete a conversation with all its entries; return whether it existed."""
-        return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
+        return await self._database.write(_delete, self._params(owner, id))
 
     @return_if_unstorable(None)
     async def append(
@@ -301,9 +284,9 @@ class Conversations:
             AlreadyStored: if one of the ids is in the conversation already.
         """
         new_entries = list(entries)
-        check_names(**{f"entries[{place}].id": entry.id for place, entry in enumerate(new_entries)})
-        params = {**append_params(owner, id, new_entries, keep_until, self._clock()), "recording": self._recording}
-        return await self._database.write(_APPEND_EACH, params)
+        check_names(**{f"entries[{index}].id": entry.id for index, entry in enumerate(new_entries)})
+        params = {**append_params(owner, id, new_entries, keep_until, self._clock()), "recording": self.recording}
+        return await self._database.write(_append, params)
 
     @return_if_unstorable(None)
     async def entries(
@@ -338,24 +321,5 @@ class Conversations:
     @return_if_unstorable(False)
     async def delete_entry(self, owner: str, id: str, entry_id: str) -> bool:
         """Delete one entry; return whether it existed."""
-        params = {**self._params(owner, id), "entry_id": entry_id, "recording": self._recording}
-        return await self._database.write(_DELETE_ENTRY_EACH, params)
-
-    def _params(self, owner: str, id: str) -> dict[str, Any]:
-        return {"for_owner": owner, "for_id": id, "now": self._clock()}
-
-
-def _conversation_from_row(row: Row) -> StoredConversation:
-    id, owner, created_at, metadata, expires_at = row
-    return StoredConversation(
-        id=id,
-        owner=owner,
-        created_at=created_at,
-        metadata=msgspec.json.decode(metadata, type=dict[str, str]),
-        expires_at=expires_at,
-    )
-
-
-def _entry_from_row(row: Row) -> ConversationEntry:
-    id, conversation_id, position, item, message = row
-    return ConversationEntry(id=id, conversation_id=conversation_id, position=position, item=item, message=message)
+        params = {**self._params(owner, id), "entry_id": entry_id}
+        return await self._database.write(_delete_entry, params)

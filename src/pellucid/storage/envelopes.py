@@ -1,4 +1,4 @@
-"""Envelopes of a space: how they are stored, read and erased.
+"""Envelopes of a space: how they are stored and erased. `space_log` reads them.
 
 The rules:
 
@@ -6,25 +6,27 @@ The rules:
   so far, and never decreases: the first envelope at or after a time is found by binary search.
 * The searched text is every string of the payload, beginning with the text that the sender wrote for people. Strings
   that JSON-RPC needs are left out of MCP messages. The text itself is not stored twice, only its folded form.
+* A link is an id to which an envelope correlates, and its sequence number. It contains no content, and remains when the
+  envelope is erased.
 * An erased envelope keeps its place in the log, and loses its content. The space gets a new version, so that replicas
   with the space in memory read it again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ..envelopes import ERASED, Envelope, Flag, context, searched_text
-from ..envelopes.reasoning import ContextPlace, NameSet
+from ..envelopes.reasoning import ContextPlace
 from ..record import Recording
 from . import record_content, record_write, search, tables
 from .names import is_storable
 from .record_content import ENVELOPE
-from .statement import Execute, Operation, Params, Row, Statement, for_each, json_list, param
+from .statement import LIMIT, NAME, OWNER, Execute, Operation, Params, Row, Statement, for_each, has_rows, param
 
 
 class StoredEnvelope(msgspec.Struct, frozen=True):
@@ -71,56 +73,14 @@ def _without_flags(note: bytes) -> bytes:
 
 # ---------------------------------------------------------------------------------------------- statements
 
-_E, _S = tables.envelopes, tables.spaces
-stored_columns = [_E.c.at, _E.c.path, _E.c.role, _E.c.of, _E.c.note, _E.c.body]
+_E, _L, _S = tables.envelopes, tables.links, tables.spaces
+ENVELOPE_COLUMNS = [_E.c.at, _E.c.path, _E.c.role, _E.c.of, _E.c.note, _E.c.body]
+"""Columns of `envelope_from_row`."""
+IN_SPACE = sa.and_(_E.c.owner == OWNER, _E.c.space == NAME)
 
-_owner, _name, _id = param("for_owner"), param("for_name"), param("for_id")
-_seq, _before = param("seq", sa.BigInteger), param("before", sa.BigInteger)
-_limit = param("most", sa.BigInteger)
-_in_space = sa.and_(_E.c.owner == _owner, _E.c.space == _name)
-_this_envelope = sa.and_(_in_space, _E.c.seq == _seq)
-_sender = param("sender")
-
-
-def first_from(select: sa.Select[Any], seq: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Return a statement for the first row of `select` at or after a sequence number, along the primary key.
-
-    PostgreSQL has no statistics of a new table. For an equality condition, it may choose an index in which another
-    column precedes `seq`, and read the whole log for one envelope, as long as it caches that plan. A range in the order
-    of `seq` can only use the primary key.
-    """
-    return select.where(_E.c.seq >= seq).order_by(_E.c.seq).limit(sa.literal_column("1"))
-
-
-_GET = Statement(first_from(sa.select(_E.c.seq, *stored_columns).where(_in_space), _seq))
-_GET_LOCKED = Statement(sa.select(*stored_columns).where(_this_envelope).with_for_update())
-_BY_ID = Statement(
-    sa.select(*stored_columns)
-    .where(_in_space, _E.c.id == _id, _E.c.seq < _before, sa.or_(_sender.is_(None), _E.c.sender == _sender))
-    .order_by(_E.c.seq.desc())
-    .limit(sa.literal_column("1"))
-)
-_GET_LATEST = Statement(first_from(sa.select(_E.c.latest).where(_in_space), _seq))
-_GET_HEAD = Statement(sa.select(_S.c.head).where(_S.c.owner == _owner, _S.c.name == _name, _S.c.removed_at.is_(None)))
-
-
-def _existing_names(column: sa.Column[Any], *more: Any) -> Statement:
-    """Build the statement that selects the existing ones from a JSON list of names.
-
-    Each name is looked up by a subquery: for EXISTS, PostgreSQL would choose a join instead.
-    """
-    match: sa.Select[Any] = sa.select(sa.literal_column("1")).where(_in_space, *more).limit(sa.literal_column("1"))
-    queries = [
-        sa.select(names.c.value).where(match.where(column == names.c.value).scalar_subquery().is_not(None))
-        for names in json_list("names")
-    ]
-    return Statement(queries[0], sqlite=queries[1])
-
-
-_EXISTING_IDS = _existing_names(_E.c.id)
-_EXISTING_PATHS = _existing_names(_E.c.path, sa.text("role = 'opens'"))
-
-INSERT = Statement(sa.insert(_E))
+_this_envelope = sa.and_(IN_SPACE, _E.c.seq == param("seq", sa.BigInteger))
+_GET_LOCKED = Statement(sa.select(*ENVELOPE_COLUMNS).where(_this_envelope).with_for_update())
+INSERT, INSERT_LINKS = Statement(sa.insert(_E)), Statement(sa.insert(_L))
 _ERASE = Statement(
     sa.update(_E)
     .where(_this_envelope)
@@ -128,15 +88,20 @@ _ERASE = Statement(
     erases=True,
 )
 _BUMP_VERSION = Statement(
-    sa.update(_S).where(_S.c.owner == _owner, _S.c.name == _name).values(version=_S.c.version + sa.literal_column("1"))
+    sa.update(_S).where(_S.c.owner == OWNER, _S.c.name == NAME).values(version=_S.c.version + sa.literal_column("1"))
 )
-_first_keys = sa.select(_E.c.owner, _E.c.space, _E.c.seq).where(_in_space).order_by(_E.c.seq).limit(_limit)
-_DELETE = Statement(
-    sa.delete(_E).where(sa.tuple_(_E.c.owner, _E.c.space, _E.c.seq).in_(_first_keys)).returning(_E.c.seq)
+_key = (_E.c.owner, _E.c.space, _E.c.seq)
+_first_keys = sa.select(*_key).where(IN_SPACE).order_by(_E.c.seq).limit(LIMIT)
+_DELETE = Statement(sa.delete(_E).where(sa.tuple_(*_key).in_(_first_keys)).returning(_E.c.seq))
+_link_key = (_L.c.owner, _L.c.space, _L.c.about, _L.c.seq)
+_first_links = (
+    sa.select(*_link_key).where(_L.c.owner == OWNER, _L.c.space == NAME).order_by(_L.c.about, _L.c.seq).limit(LIMIT)
 )
+_DELETE_LINKS = Statement(sa.delete(_L).where(sa.tuple_(*_link_key).in_(_first_links)).returning(_L.c.seq))
 
 SEQ_DIGITS = 12
 """Number of digits of a sequence number in the id of a text, so that texts are in the order of the log."""
+MAX_SEQ: int = 10**SEQ_DIGITS - 1
 
 
 # ---------------------------------------------------------------------------------------------- rows
@@ -208,63 +173,14 @@ def envelope_from_row(row: Row) -> StoredEnvelope:
     return StoredEnvelope(_decode_envelope(body), at, ContextPlace(path, role, of), note)
 
 
-# ---------------------------------------------------------------------------------------------- reading
-
-
-MAX_SEQ = 10**SEQ_DIGITS - 1
-
-
-def seq_or_zero(seq: int) -> int:
-    """Return a sequence number if it is in the possible range, else 0, which no envelope has."""
-    return seq if 0 < seq <= MAX_SEQ else 0
-
-
-def get_envelope(params: Params) -> Operation[StoredEnvelope | None]:
-    rows = yield Execute(_GET, params)
-    return envelope_from_row(rows[0][1:]) if rows and rows[0][0] == params["seq"] else None
-
-
-def get_envelope_by_id(params: Params) -> Operation[StoredEnvelope | None]:
-    rows = yield Execute(_BY_ID, params)
-    return envelope_from_row(rows[0]) if rows else None
-
-
-def first_seq_since(params: Params) -> Operation[int]:
-    """Find the first envelope at or after a time, by binary search over `latest`."""
-    head = yield Execute(_GET_HEAD, params)
-    first, end = 1, (head[0][0] if head else 0) + 1
-    while first < end:
-        middle = (first + end) // 2
-        rows = yield Execute(_GET_LATEST, {**params, "seq": middle})
-        if not rows or rows[0][0] >= params["at"]:
-            end = middle
-        else:
-            first = middle + 1
-    return first
-
-
-class NamesQuery(msgspec.Struct, frozen=True):
-    """Arguments of `existing_names`."""
-
-    owner: str
-    name: str
-    names: NameSet
-
-
-def existing_names(query: NamesQuery) -> Operation[NameSet]:
-    """Return those ids and paths that exist in a space."""
-    existing: list[frozenset[str]] = []
-    for statement, names in (_EXISTING_IDS, query.names.ids), (_EXISTING_PATHS, query.names.paths):
-        storable_names = [name for name in names if is_storable(name)]
-        params = {
-            "for_owner": query.owner,
-            "for_name": query.name,
-            "names": msgspec.json.encode(storable_names).decode(),
-        }
-        existing.append(
-            frozenset(row[0] for row in (yield Execute(statement, params))) if storable_names else frozenset()
-        )
-    return NameSet(*existing)
+def link_rows(owner: str, name: str, envelopes: Iterable[StoredEnvelope]) -> list[Params]:
+    """Return the rows of the links of these envelopes."""
+    return [
+        {"owner": owner, "space": name, "about": about, "seq": stored.envelope.seq}
+        for stored in envelopes
+        for about in dict.fromkeys(stored.envelope.correlation_id)
+        if is_storable(about)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------- erasing and deleting
@@ -276,49 +192,50 @@ class Erasure(msgspec.Struct, frozen=True):
     owner: str
     name: str
     seqs: tuple[int, ...]
-    at_ms: int
+    time_ms: int
     recording: Recording
 
 
 def erase_envelopes(erasure: Erasure) -> Operation[int]:
     """Erase the content of envelopes; return how many were not erased before."""
     params = {"for_owner": erasure.owner, "for_name": erasure.name}
+    scope = space_scope(erasure.name)
     bodies: list[Params] = []
     remaining: dict[tuple[str, str, str], list[bytes]] = {}
     for seq in erasure.seqs:
         rows = yield Execute(_GET_LOCKED, {**params, "seq": seq})
-        stored = envelope_from_row(rows[0]) if rows else None
+        if not rows:
+            continue
+        stored = envelope_from_row(rows[0])
         # The mark in `extra` alone is no evidence that the envelope is erased: a sender may have written it.
-        if (
-            stored
-            and (erased := replace(stored.envelope, payload={}, extra=ERASED, context_operation=None))
-            != stored.envelope
-        ):
-            row = row_of(
-                erasure.owner, erasure.name, replace(stored, envelope=erased, note=_without_flags(stored.note))
-            )
+        erased = replace(stored.envelope, payload={}, extra=ERASED, context_operation=None)
+        if erased != stored.envelope:
+            stored = replace(stored, envelope=erased, note=_without_flags(stored.note))
+            row = row_of(erasure.owner, erasure.name, stored)
             bodies.append({**params, "seq": seq, "to_body": row["body"], "to_note": row["note"]})
-            remaining[erasure.owner, space_scope(erasure.name), str(seq)] = record_content.build_content(ENVELOPE, row)
+            remaining[erasure.owner, scope, str(seq)] = record_content.build_content(ENVELOPE, row)
     if bodies:
         yield Execute(_BUMP_VERSION, params)
         yield Execute(_ERASE, bodies)
-        text_ids = [text_id(body["seq"]) for body in bodies]
-        yield from search.delete_texts(erasure.owner, space_scope(erasure.name), text_ids)
+        yield from search.delete_texts(erasure.owner, scope, [text_id(body["seq"]) for body in bodies])
         removed = [record_write.RemovedContent(owner, scope, ENVELOPE, subject) for owner, scope, subject in remaining]
-        yield from record_write.record_removals(erasure.recording, erasure.at_ms, "erased", removed, remaining)
+        yield from record_write.record_removals(erasure.recording, erasure.time_ms, "erased", removed, remaining)
     return len(bodies)
 
 
-def _remove(params: Params) -> Operation[int]:
+erase = for_each(erase_envelopes)
+
+
+@for_each
+def remove(params: Params) -> Operation[int]:
     """Delete the first envelopes of a space; return their number."""
     rows = yield Execute(_DELETE, params)
-    text_ids = [text_id(row[0]) for row in rows]
     owner, scope = params["for_owner"], space_scope(params["for_name"])
-    yield from search.delete_texts(owner, scope, text_ids)
-    yield from record_write.record_removals_of(
-        params, [record_write.RemovedContent(owner, scope, ENVELOPE, str(row[0])) for row in rows]
-    )
-    return len(text_ids)
+    yield from search.delete_texts(owner, scope, [text_id(seq) for (seq,) in rows])
+    removed = [record_write.RemovedContent(owner, scope, ENVELOPE, str(seq)) for (seq,) in rows]
+    yield from record_write.record_removals_of(params, removed)
+    return len(rows)
 
 
-erase, remove = for_each(erase_envelopes), for_each(_remove)
+remove_links = for_each(has_rows(_DELETE_LINKS))
+"""Delete the first links of a space; return whether there were any."""

@@ -6,12 +6,28 @@ valid. Expired and revoked keys remain stored, so that they can be distinguished
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import sqlalchemy as sa
 
 from . import tables
+from .database import StoreOperations
 from .names import check_names, return_if_unstorable
-from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param
+from .statement import (
+    ID,
+    NOW,
+    OWNER,
+    Statement,
+    columns_of,
+    for_each,
+    has_rows,
+    insert_rows,
+    param,
+    read_first,
+    read_rows,
+    struct_from_row,
+)
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,47 +45,26 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _K = tables.keys
-_COLUMNS = [_K.c[name] for name in StoredKey.__struct_fields__]
+_keys = sa.select(*columns_of(StoredKey, _K))
 _oldest_first = (_K.c.created_at, _K.c.id)
 
 _INSERT = Statement(sa.insert(_K))
-_BY_HASH = Statement(sa.select(*_COLUMNS).where(_K.c.hash == param("for_hash", sa.LargeBinary)))
-_ALL = Statement(sa.select(*_COLUMNS).order_by(*_oldest_first))
-_OF_OWNER = Statement(sa.select(*_COLUMNS).where(_K.c.owner == param("for_owner")).order_by(*_oldest_first))
+_BY_HASH = Statement(_keys.where(_K.c.hash == param("for_hash", sa.LargeBinary)))
+_ALL = Statement(_keys.order_by(*_oldest_first))
+_OF_OWNER = Statement(_keys.where(_K.c.owner == OWNER).order_by(*_oldest_first))
 _REVOKE = Statement(
-    sa.update(_K)
-    .where(_K.c.id == param("for_id"), _K.c.revoked_at.is_(None))
-    .values(revoked_at=param("at", sa.Double))
-    .returning(_K.c.id)
+    sa.update(_K).where(_K.c.id == ID, _K.c.revoked_at.is_(None)).values(revoked_at=NOW).returning(_K.c.id)
 )
 
-
-def _insert(rows: list[Params]) -> Operation[list[None]]:
-    yield Execute(_INSERT, rows)
-    return [None] * len(rows)
-
-
-def _by_hash(hash: bytes) -> Operation[StoredKey | None]:
-    rows = yield Execute(_BY_HASH, {"for_hash": hash})
-    return _key_from_row(rows[0]) if rows else None
+_key_from_row = partial(struct_from_row, StoredKey)
+_insert = insert_rows(_INSERT)
+_by_hash = read_first(_BY_HASH, _key_from_row)
+_all, _of_owner = read_rows(_ALL, _key_from_row), read_rows(_OF_OWNER, _key_from_row)
+_revoke = for_each(has_rows(_REVOKE))
 
 
-def _list(owner: str | None) -> Operation[list[StoredKey]]:
-    return [_key_from_row(row) for row in (yield Execute(_ALL if owner is None else _OF_OWNER, {"for_owner": owner}))]
-
-
-def _revoke(params: Params) -> Operation[bool]:
-    return bool((yield Execute(_REVOKE, params)))
-
-
-_REVOKE_EACH = for_each(_revoke)
-
-
-class Keys:
+class Keys(StoreOperations):
     """Operations on API keys: `store.keys`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def add(self, key: StoredKey) -> None:
         """Store a new key.
@@ -82,18 +77,14 @@ class Keys:
 
     async def by_hash(self, hash: bytes) -> StoredKey | None:
         """Return the key with this hash, also if it is expired or revoked."""
-        return await self._database.read(_by_hash, hash)
+        return await self._database.read(_by_hash, {"for_hash": hash})
 
     @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredKey, ...]:
         """Return all keys, or those of one owner, oldest first."""
-        return tuple(await self._database.read(_list, owner))
+        return tuple(await self._database.read(_all if owner is None else _of_owner, {"for_owner": owner}))
 
     @return_if_unstorable(False)
     async def revoke(self, id: str, now: float) -> bool:
         """Revoke a key at the time `now`; return whether it existed and was not revoked before."""
-        return await self._database.write(_REVOKE_EACH, {"for_id": id, "at": now})
-
-
-def _key_from_row(row: Row) -> StoredKey:
-    return StoredKey(**dict(zip(StoredKey.__struct_fields__, row, strict=True)))
+        return await self._database.write(_revoke, {"for_id": id, "now": now})

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.engine import URL
 
-from .errors import AlreadyStored, OutageLog, StatementFailed, StoreError, StoreUnavailable
+from .database import MAX_BATCH, Database, Write, commit, set_outcomes
+from .errors import AlreadyStored, StatementFailed, StoreError, StoreUnavailable
 from .migrate import ADVISORY_LOCK_KEY, migration_statements
-from .statement import MAX_BATCH, A, BulkOperation, Execute, Operation, R, Row, Write, commit
+from .statement import A, Execute, Operation, R, Row
 
 MAX_READERS = 4
 CONNECT_SECONDS = 5
@@ -41,21 +43,14 @@ _RETRYABLE_CLASSES = ("40", "0A", "55")
 repeated."""
 
 
-class _PendingWrite(NamedTuple):
-    write: Write
-    future: asyncio.Future[Any]
-
-
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """`Database` in PostgreSQL."""
 
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
-        self.transactions = 0
-        self._read_outages, self._write_outages = OutageLog("read"), OutageLog("written")
+        super().__init__()
         self._dsn = dsn
         self._pool = pool
-        self._is_closed = False
-        self._pending: list[_PendingWrite] = []
+        self._pending: list[Write] = []
         self._has_pending = asyncio.Event()
         self._writer: asyncpg.Connection | None = None
         self._writer_used_at = 0.0
@@ -92,30 +87,26 @@ class PostgresDatabase:
             ) from None
         return cls(dsn, pool)
 
-    async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
-        if self._is_closed:
-            raise _closed_error()
-        with self._read_outages:
-            try:
-                return await self._read(op(argument))
-            except StoreUnavailable:
-                # Perhaps only this connection is dead: the server was unavailable while the connection was idle.
-                await self._pool.expire_connections()
-                return await self._read(op(argument))
+    async def _read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
+        try:
+            return await self._read_once(op(argument))
+        except StoreUnavailable:
+            # Perhaps only this connection is dead: the server was unavailable while the connection was idle.
+            await self._pool.expire_connections()
+            return await self._read_once(op(argument))
 
-    async def write(self, op: BulkOperation[A, R], argument: A) -> R:
-        if self._is_closed:
-            raise _closed_error()
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._pending.append(_PendingWrite(Write(op, argument), future))
+    async def _read_once(self, op: Operation[R]) -> R:
+        try:
+            async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
+                return await _run_operation(connection, op)
+        except _DRIVER_ERRORS as error:
+            raise StoreUnavailable(cause=type(error).__name__) from None
+
+    def _enqueue(self, write: Write) -> None:
+        self._pending.append(write)
         self._has_pending.set()
-        with self._write_outages:
-            return await future
 
-    async def aclose(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
+    async def _close(self) -> None:
         self._has_pending.set()
         await self._write_task
         if self._writer:
@@ -124,13 +115,6 @@ class PostgresDatabase:
             await asyncio.wait_for(self._pool.close(), CONNECT_SECONDS)
         except _DRIVER_ERRORS:
             self._pool.terminate()
-
-    async def _read(self, op: Operation[R]) -> R:
-        try:
-            async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
-                return await _run_operation(connection, op)
-        except _DRIVER_ERRORS as error:
-            raise StoreUnavailable(cause=type(error).__name__) from None
 
     async def _write_loop(self) -> None:
         while True:
@@ -142,12 +126,12 @@ class PostgresDatabase:
             self._has_pending.clear()
             await self._has_pending.wait()
 
-    async def _commit(self, batch: list[_PendingWrite]) -> None:
+    async def _commit(self, batch: list[Write]) -> None:
         self.transactions += 1
         outcomes: list[Any]
         try:
             writer = await self._open_writer()
-            outcomes = await _run_operation(writer, commit([pending.write for pending in batch]))
+            outcomes = await _run_operation(writer, commit(batch))
             self._writer_used_at = time.monotonic()
         except Exception as error:
             if self._writer:  # the state of the connection is unknown
@@ -155,13 +139,7 @@ class PostgresDatabase:
                 self._writer = None
             failure = error if isinstance(error, StoreError) else StoreUnavailable(cause=type(error).__name__)
             outcomes = [failure.copy() for _ in batch]
-        for pending, outcome in zip(batch, outcomes, strict=True):
-            if pending.future.done():  # the caller left
-                continue
-            if isinstance(outcome, BaseException):
-                pending.future.set_exception(outcome)
-            else:
-                pending.future.set_result(outcome)
+        set_outcomes(zip(batch, outcomes, strict=True))
 
     async def _open_writer(self) -> asyncpg.Connection:
         if self._writer and time.monotonic() - self._writer_used_at > TRUSTED_SECONDS:
@@ -202,17 +180,16 @@ async def _nothing_to_reset(connection: asyncpg.Connection) -> None:
 
 
 async def _run_operation(connection: asyncpg.Connection, op: Operation[R]) -> R:
-    rows: list[Row] | None = None
-    failure: StoreError | None = None
+    resume: Callable[[], Execute] = partial(next, op)
     while True:
         try:
-            request = op.throw(failure) if failure else op.send(rows)  # type: ignore[arg-type]
+            request = resume()
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         try:
-            rows, failure = await _execute(connection, request), None
+            resume = partial(op.send, await _execute(connection, request))
         except Exception as error:
-            failure = _to_store_error(error)
+            resume = partial(op.throw, _to_store_error(error))
 
 
 async def _execute(connection: asyncpg.Connection, request: Execute) -> list[Row]:
@@ -226,11 +203,11 @@ async def _execute(connection: asyncpg.Connection, request: Execute) -> list[Row
         return []
     if compiled.replan:
         await connection.execute("SET plan_cache_mode = force_custom_plan")
-        try:
-            return [tuple(row) for row in await connection.fetch(compiled.text, *compiled.values(params))]
-        finally:
+    try:
+        return [tuple(row) for row in await connection.fetch(compiled.text, *compiled.values(params))]
+    finally:
+        if compiled.replan:
             await connection.execute("RESET plan_cache_mode")
-    return [tuple(row) for row in await connection.fetch(compiled.text, *compiled.values(params))]
 
 
 def _to_store_error(error: Exception) -> StoreError:
@@ -258,7 +235,3 @@ async def _migrate(connection: asyncpg.Connection) -> None:
             version = await connection.fetchval("SELECT version_num FROM alembic_version")
         for statement in await asyncio.to_thread(migration_statements, "postgresql", version):
             await connection.execute(statement)
-
-
-def _closed_error() -> StoreError:
-    return StoreError("the store is closed: this server is shutting down")

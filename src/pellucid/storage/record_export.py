@@ -18,10 +18,11 @@ from ..record import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, Scope
 from ..record.keys import decode_checkpoint
 from ..record.lines import content_fields
 from . import record_content, tables
+from .database import COMMIT, SNAPSHOT
 from .record_content import ENVELOPE, ITEM, RESPONSE, as_bytes
 from .record_write import decode_more
 from .responses import UNFINISHED
-from .statement import COMMIT, SNAPSHOT, Execute, Operation, Params, Row, Statement, param
+from .statement import Execute, Operation, Params, Row, Statement, param
 
 ENTRIES_PER_PAGE = 200
 """Number of record entries that are read with one query, with their contents."""

@@ -14,23 +14,33 @@ from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 
-from ..record import Begin, ChainHead, KeyLine, Line, Recording, Signer, canonical_json
+from ..record import Begin, ChainHead, KeyLine, Line, Signer, canonical_json
 from ..record.lines import FORMAT
 from . import chats, conversations, envelopes, record_export, record_write, responses, tables
+from .database import StoreOperations
 from .errors import StoreError
 from .names import is_storable, return_if_unstorable
 from .record_content import ENVELOPE, ITEM, RESPONSE
 from .record_write import SigningResult, to_milliseconds
-from .statement import BulkOperation, Database, Execute, Operation, Params, Statement, for_each, json_list, param
+from .statement import (
+    OWNER,
+    BulkOperation,
+    Execute,
+    Operation,
+    Params,
+    Statement,
+    for_each,
+    json_list,
+    param,
+    read_rows,
+)
 
 SUBJECTS_PER_STEP = 200
 """Maximum number of contents that are erased in one transaction."""
 
 _S, _K = tables.record_scopes, tables.record_salts
 _OWNERS = Statement(sa.select(_S.c.owner).where(_S.c.scope == param("for_scope")).order_by(_S.c.owner))
-_stored_contents = sa.select(_K.c.kind, _K.c.subject).where(
-    _K.c.owner == param("for_owner"), _K.c.scope == param("for_scope")
-)
+_stored_contents = sa.select(_K.c.kind, _K.c.subject).where(_K.c.owner == OWNER, _K.c.scope == param("for_scope"))
 _NEXT = Statement(
     _stored_contents.where(sa.tuple_(_K.c.subject, _K.c.kind) > sa.tuple_(param("after_subject"), param("after_kind")))
     .order_by(_K.c.subject, _K.c.kind)
@@ -43,15 +53,12 @@ _BY_SUBJECTS = Statement(
 )
 
 
-def _owners(params: Params) -> Operation[tuple[str, ...]]:
-    return tuple(owner for (owner,) in (yield Execute(_OWNERS, params)))
+_owners = read_rows(_OWNERS, lambda row: str(row[0]))
+_next_subjects = read_rows(_NEXT, tuple[str, str])
+"""Kind and subject of the next stored contents of a scope."""
 
 
-def _next_subjects(params: Params) -> Operation[list[tuple[str, str]]]:
-    """Return kind and subject of the next stored contents of a scope."""
-    return [(kind, subject) for kind, subject in (yield Execute(_NEXT, params))]
-
-
+@for_each
 def _erase(params: Params) -> Operation[int]:
     """Erase `subjects` of a scope; return how many contents were erased."""
     removal = {**params, "why": "erased"}
@@ -64,13 +71,12 @@ def _erase(params: Params) -> Operation[int]:
         elif kind == ITEM:
             erased_count += yield from conversations.delete_entry({**removal, "for_id": id, "entry_id": subject})
     if seqs := tuple(int(subject) for kind, subject in rows if kind == ENVELOPE and subject.isdecimal()):
-        at = to_milliseconds(params["now"])
-        erased_count += yield from envelopes.erase_envelopes(
-            envelopes.Erasure(params["for_owner"], id, seqs, at, params["recording"])
-        )
+        erasure = envelopes.Erasure(params["for_owner"], id, seqs, to_milliseconds(params["now"]), params["recording"])
+        erased_count += yield from envelopes.erase_envelopes(erasure)
     return erased_count
 
 
+@for_each
 def _erase_conversation(params: Params) -> Operation[None]:
     """Delete the conversation or chat itself, when no recorded content of it is left."""
     removal = {**params, "why": "erased"}
@@ -78,21 +84,15 @@ def _erase_conversation(params: Params) -> Operation[None]:
     yield from conversations.delete(removal)
 
 
-_SIGN_EACH, _ACCEPT_EACH = for_each(record_write.sign_chains), for_each(record_write.accept_chains)
-_ERASE_EACH, _ERASE_CONVERSATION_EACH = for_each(_erase), for_each(_erase_conversation)
+_sign, _accept = for_each(record_write.sign_chains), for_each(record_write.accept_chains)
 
 
 class _ExportStopped(Exception):
     """Ends an export whose receiver of lines failed."""
 
 
-class RecordStore:
+class RecordStore(StoreOperations):
     """Operations on the tamper-evident record: `store.record`."""
-
-    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
-        self._database = database
-        self._clock = clock
-        self.recording = recording
 
     async def sign(self, signer: Signer | None = None) -> SigningResult:
         """Make checkpoints of all chains that have new entries.
@@ -108,9 +108,9 @@ class RecordStore:
         if signer is None:
             raise ValueError("a checkpoint needs a key to sign it with")
         self.recording.unsigned_count = 0
-        if not await self._database.read(record_write.has_unsigned, None):
+        if not await self._database.read(record_write.has_unsigned, {}):
             return SigningResult(0, 0)
-        return await self._in_steps(_SIGN_EACH, {"signer": signer})
+        return await self._in_steps(_sign, {"signer": signer})
 
     @return_if_unstorable(0)
     async def accept(self, *, owner: str | None = None, scope: str | None = None) -> int:
@@ -123,7 +123,7 @@ class RecordStore:
         Returns:
             The number of accepted chains.
         """
-        return (await self._in_steps(_ACCEPT_EACH, {"only_owner": owner, "only_scope": scope})).signed
+        return (await self._in_steps(_accept, {"only_owner": owner, "only_scope": scope})).signed
 
     async def _in_steps(self, op: BulkOperation[Params, SigningResult], params: Params) -> SigningResult:
         """Apply an operation to all chains, step by step."""
@@ -185,7 +185,7 @@ class RecordStore:
     @return_if_unstorable(())
     async def owners_of(self, scope: str) -> tuple[str, ...]:
         """Return the owners of scopes with this name."""
-        return await self._database.read(_owners, {"for_scope": scope})
+        return tuple(await self._database.read(_owners, {"for_scope": scope}))
 
     @return_if_unstorable(0)
     async def erase(self, owner: str, scope: str, subjects: Sequence[str] = ()) -> int:
@@ -205,15 +205,15 @@ class RecordStore:
         if not all(map(is_storable, subjects)):
             return 0
         scope_kind, _, id = scope.partition(":")
-        params: Params = {"for_owner": owner, "for_scope": scope, "now": self._clock(), "recording": self.recording}
+        params = {**self._params(owner, id), "for_scope": scope}
         if subjects:
             steps = [subjects[at : at + SUBJECTS_PER_STEP] for at in range(0, len(subjects), SUBJECTS_PER_STEP)]
-            return sum([await self._database.write(_ERASE_EACH, {**params, "subjects": step}) for step in steps])
+            return sum([await self._database.write(_erase, {**params, "subjects": step}) for step in steps])
         erased_count, after = 0, {"after_subject": "", "after_kind": ""}
         while next_subjects := await self._database.read(_next_subjects, {**params, **after}):
             step = list(dict.fromkeys(subject for _, subject in next_subjects))
-            erased_count += await self._database.write(_ERASE_EACH, {**params, "subjects": step})
+            erased_count += await self._database.write(_erase, {**params, "subjects": step})
             after = dict(zip(("after_kind", "after_subject"), next_subjects[-1], strict=True))
         if scope_kind == "conversation":
-            await self._database.write(_ERASE_CONVERSATION_EACH, {**params, "for_id": id})
+            await self._database.write(_erase_conversation, params)
         return erased_count

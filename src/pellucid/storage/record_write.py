@@ -42,10 +42,22 @@ from ..record import (
 from ..record.chain import to_ranges
 from . import tables
 from .record_content import ENVELOPE
-from .statement import Execute, Operation, Params, Row, Statement, over_json_rows, param
+from .statement import (
+    ONE,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    has_rows,
+    over_json_rows,
+    param,
+    read_first,
+)
 
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
-_this_scope = sa.and_(_S.c.owner == param("for_owner"), _S.c.scope == param("for_scope"))
+_this_scope = sa.and_(_S.c.owner == OWNER, _S.c.scope == param("for_scope"))
 
 # ------------------------------------------------------------------------------------------- entries
 
@@ -101,6 +113,8 @@ _UPDATE_HEAD = Statement(
     )
 )
 _GET_HEAD = Statement(sa.select(_S.c.number, _S.c.hash).where(_this_scope))
+get_head = read_first(_GET_HEAD, lambda row: ChainHead(row[0], bytes(row[1])) if row[0] else None)
+"""Return the head of a chain; None if there is no chain."""
 
 
 def _delete_salts(*columns: str) -> Statement:
@@ -234,12 +248,6 @@ def _removal_entries(
     return new_entries
 
 
-def get_head(params: Params) -> Operation[ChainHead | None]:
-    """Return the head of a chain; None if there is no chain."""
-    rows = yield Execute(_GET_HEAD, params)
-    return ChainHead(rows[0][0], bytes(rows[0][1])) if rows and rows[0][0] else None
-
-
 def decode_more(data: bytes | None) -> dict[str, Any]:
     """Decode the extra members of an entry.
 
@@ -271,8 +279,8 @@ _chain_ends = (
 _is_unsigned = sa.text("number > signed")
 # A chain that is locked by a writer is signed the next time.
 _UNSIGNED = Statement(_chain_ends.where(_is_unsigned).with_for_update(skip_locked=True))
-_any_unsigned: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(_S).where(_is_unsigned)
-_ANY_UNSIGNED = Statement(_any_unsigned.order_by(_S.c.owner, _S.c.scope).limit(sa.literal_column("1")))
+_any_unsigned: sa.Select[Any] = sa.select(ONE).select_from(_S).where(_is_unsigned)
+_ANY_UNSIGNED = Statement(_any_unsigned.order_by(_S.c.owner, _S.c.scope).limit(ONE))
 _only_owner, _only_scope = param("only_owner"), param("only_scope")
 _CHAIN_ENDS = Statement(
     _chain_ends.where(
@@ -280,11 +288,9 @@ _CHAIN_ENDS = Statement(
         sa.or_(_only_scope.is_(None), _S.c.scope == _only_scope),
     )
 )
-_newest_checkpoint = sa.select(_C.c.number, _C.c.serial, _C.c.body, _C.c.signature).limit(sa.literal_column("1"))
+_newest_checkpoint = sa.select(_C.c.number, _C.c.serial, _C.c.body, _C.c.signature).limit(ONE)
 _LAST_CHECKPOINT = Statement(_newest_checkpoint.order_by(_C.c.serial.desc()))
-_LAST_CHECKPOINT_OF_OWNER = Statement(
-    _newest_checkpoint.where(_C.c.owner == param("for_owner")).order_by(_C.c.number.desc())
-)
+_LAST_CHECKPOINT_OF_OWNER = Statement(_newest_checkpoint.where(_C.c.owner == OWNER).order_by(_C.c.number.desc()))
 _INSERT_CHECKPOINTS = Statement(sa.insert(_C))
 _MARK_SIGNED = Statement(
     sa.update(_S).where(_this_scope).values(signed=param("up_to", sa.BigInteger), seal=param("seal", sa.LargeBinary))
@@ -302,9 +308,8 @@ class SigningResult(NamedTuple):
     """Parameters of the next step; None: this was the last one."""
 
 
-def has_unsigned(_: None) -> Operation[bool]:
-    """Return whether there is a chain with unsigned entries."""
-    return bool((yield Execute(_ANY_UNSIGNED, {})))
+has_unsigned = has_rows(_ANY_UNSIGNED)
+"""Whether there is a chain with unsigned entries."""
 
 
 def sign_chains(params: Params) -> Operation[SigningResult]:

@@ -19,8 +19,8 @@ The rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
@@ -30,10 +30,29 @@ from ..errors import RequestError
 from ..record import Recording
 from . import record_content, record_write, search, tables
 from .conversations import ConversationEntry, add_entries, append_params
+from .database import StoreOperations
 from .errors import AlreadyStored, PreviousResponseGone
 from .names import check_names, return_if_unstorable
 from .record_content import RESPONSE
-from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param, raw_sql
+from .statement import (
+    ID,
+    LIMIT,
+    NOW,
+    ONE,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    for_each,
+    has_rows,
+    not_expired,
+    param,
+    raw_sql,
+    read_first,
+    read_rows,
+)
 
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")
@@ -78,71 +97,57 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
         return self.status not in UNFINISHED
 
 
-assert set(UNFINISHED) < set(get_args(ResponseStatus))
-
 # ---------------------------------------------------------------------------------------------- statements
 
 _R, _B, _I, _H, _T = tables.responses, tables.bodies, tables.items, tables.chats, tables.texts
 RESPONSE_COLUMNS = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
 _BODY_COLUMNS = ["header", "input", "messages", "error"]
+_END_COLUMNS = ["status", "updated_at", "expires_at", "model"]
 
-_owner, _id, _now = param("for_owner"), param("for_id"), param("now", sa.Double)
-_not_expired = sa.or_(_R.c.expires_at.is_(None), _R.c.expires_at > _now)
-_this_response = sa.and_(_R.c.owner == _owner, _R.c.id == _id)
+_this_response = sa.and_(_R.c.owner == OWNER, _R.c.id == ID)
 _with_body = _R.join(_B, sa.and_(_B.c.owner == _R.c.owner, _B.c.response_id == _R.c.id))
 _columns = [*(_R.c[name] for name in RESPONSE_COLUMNS), *(_B.c[name] for name in _BODY_COLUMNS)]
 
 _INSERT, _INSERT_BODY, _INSERT_ITEM = (Statement(sa.insert(table)) for table in (_R, _B, _I))
-_GET = Statement(sa.select(*_columns).select_from(_with_body).where(_this_response, _not_expired))
-_GET_WITH_LOG = Statement(sa.select(*_columns, _B.c.log).select_from(_with_body).where(_this_response, _not_expired))
+_responses = sa.select(*_columns).select_from(_with_body).where(_this_response, not_expired(_R))
+_GET, _GET_WITH_LOG = Statement(_responses), Statement(_responses.add_columns(_B.c.log))
 
+_fence = param("to_fence", sa.BigInteger)
+_unfinished_response = sa.and_(_this_response, _R.c.status.in_(UNFINISHED))
 _END = Statement(
     sa.update(_R)
-    .where(_this_response, _R.c.status.in_(UNFINISHED), _R.c.fence <= param("under", sa.BigInteger))
-    .values(
-        status=param("to_status"),
-        updated_at=param("at", sa.Double),
-        expires_at=param("until", sa.Double),
-        model=param("to_model"),
-    )
+    .where(_unfinished_response, _R.c.fence <= _fence)
+    .values({name: param(f"to_{name}", type(_R.c[name].type)) for name in _END_COLUMNS})
     .returning(_R.c.conversation_id)
 )
 _END_BODY = Statement(
     sa.update(_B)
-    .where(_B.c.owner == _owner, _B.c.response_id == _id)
-    .values(
-        {name: param(f"to_{name}", sa.LargeBinary) for name in (*_BODY_COLUMNS, "log")}
-        | {"item_ids": param("to_item_ids")}
-    )
+    .where(_B.c.owner == OWNER, _B.c.response_id == ID)
+    .values({name: param(f"to_{name}", type(_B.c[name].type)) for name in (*_BODY_COLUMNS, "log", "item_ids")})
 )
+_touch_run = sa.update(_R).values(fence=_fence, updated_at=NOW).returning(_R.c.id)
 _TAKE_OVER = Statement(
-    sa.update(_R)
-    .where(_this_response, _not_expired, _R.c.status.in_(UNFINISHED), _R.c.fence < param("under", sa.BigInteger))
-    .values(fence=param("under", sa.BigInteger), updated_at=_now)
-    .returning(_R.c.id)
+    _touch_run.where(_this_response, not_expired(_R), _R.c.status.in_(UNFINISHED), _R.c.fence < _fence)
 )
-_TOUCH_RUN = Statement(
-    sa.update(_R)
-    .where(_this_response, _R.c.status.in_(UNFINISHED), _R.c.fence <= param("under", sa.BigInteger))
-    .values(fence=param("under", sa.BigInteger), updated_at=_now)
-    .returning(_R.c.id)
-)
+_TOUCH_RUN = Statement(_touch_run.where(_unfinished_response, _R.c.fence <= _fence))
 _UNTOUCHED = Statement(
     sa.select(_R.c.id, _R.c.owner, _R.c.fence)
-    .where(sa.text("status IN ('queued', 'in_progress')"), _R.c.updated_at < param("before", sa.Double), _not_expired)
+    .where(
+        sa.text("status IN ('queued', 'in_progress')"), _R.c.updated_at < param("before", sa.Double), not_expired(_R)
+    )
     .order_by(_R.c.updated_at)
-    .limit(param("most", sa.BigInteger))
+    .limit(LIMIT)
 )
 
 
 def _extension_statement() -> Statement:
     min_expires_at, new_expires_at = param("least", sa.Double), param("until", sa.Double)
     row = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, _R.c.expires_at)
-    ancestors = row.where(_this_response, _not_expired).cte("up", recursive=True)
+    ancestors = row.where(_this_response, not_expired(_R)).cte("up", recursive=True)
     # Continue from rows whose expiry is too early. UNION, not UNION ALL: visited rows are not followed again.
     is_ancestor = sa.and_(_R.c.owner == ancestors.c.owner, _R.c.id == ancestors.c.previous_id)
     ancestors = ancestors.union(
-        row.join(ancestors, is_ancestor).where(_not_expired, ancestors.c.expires_at < min_expires_at)
+        row.join(ancestors, is_ancestor).where(not_expired(_R), ancestors.c.expires_at < min_expires_at)
     )
     enough = (
         sa.select(sa.func.min(ancestors.c.expires_at)).where(ancestors.c.expires_at >= min_expires_at).scalar_subquery()
@@ -160,14 +165,14 @@ _EXTEND_EXPIRY = _extension_statement()
 
 def _chain_statement(*more: sa.ColumnElement[Any]) -> Statement:
     first = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, sa.literal_column("0", sa.Integer).label("steps"))
-    ancestors = first.where(_this_response, _not_expired).cte("up", recursive=True)
+    ancestors = first.where(_this_response, not_expired(_R)).cte("up", recursive=True)
     # The owner is selected although it is always the same. So each row is looked up by its whole key, and no planner
     # reads all rows of the owner.
     is_ancestor = sa.and_(_R.c.owner == ancestors.c.owner, _R.c.id == ancestors.c.previous_id)
     next_ancestors = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, ancestors.c.steps + 1).join(
         ancestors, is_ancestor
     )
-    ancestors = ancestors.union_all(next_ancestors.where(_not_expired, ancestors.c.steps < MAX_CHAIN_LENGTH))
+    ancestors = ancestors.union_all(next_ancestors.where(not_expired(_R), ancestors.c.steps < MAX_CHAIN_LENGTH))
     chain = (
         sa.select(ancestors.c.owner, ancestors.c.id, sa.func.min(ancestors.c.steps).label("steps"))
         .group_by(ancestors.c.owner, ancestors.c.id)
@@ -181,8 +186,8 @@ def _chain_statement(*more: sa.ColumnElement[Any]) -> Statement:
 
 _CHAIN, _CHAIN_WITH_LOGS = _chain_statement(), _chain_statement(_B.c.log)
 
-_DELETE = Statement(sa.delete(_R).where(_this_response, _not_expired).returning(_R.c.conversation_id))
-_DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
+_DELETE = Statement(sa.delete(_R).where(_this_response, not_expired(_R)).returning(_R.c.conversation_id))
+_DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == OWNER, _B.c.response_id == ID))
 _listed_ids_sql = "(SELECT item_ids FROM response_bodies WHERE owner = :for_owner AND response_id = :for_id)"
 _this_response_params = {"for_owner": sa.Text, "for_id": sa.Text}
 _DELETE_LISTED = Statement(
@@ -218,23 +223,23 @@ def has_turn(owner: Any, chat: Any, *more: Any) -> sa.ColumnElement[bool]:
 
     The subquery selects the newest turn: without an order, SQLite scans all responses of the owner.
     """
-    one: sa.Select[Any] = sa.select(sa.literal_column("1"))
+    one: sa.Select[Any] = sa.select(ONE)
     newest = one.where(_R.c.owner == owner, _R.c.conversation_id == chat, *more).order_by(_R.c.created_at.desc())
-    return newest.limit(sa.literal_column("1")).scalar_subquery().is_not(None)
+    return newest.limit(ONE).scalar_subquery().is_not(None)
 
 
-_this_chat = sa.and_(_H.c.owner == _owner, _H.c.id == _id)
-_at, _until = param("at", sa.Double), param("until", sa.Double)
+_this_chat = sa.and_(_H.c.owner == OWNER, _H.c.id == ID)
+_touched_at, _until = param("touched_at", sa.Double), param("until", sa.Double)
 _TOUCH_CHAT = Statement(
     sa.update(_H)
     .where(_this_chat)
     .values(
-        updated_at=sa.case((_H.c.updated_at < _at, _at), else_=_H.c.updated_at),
+        updated_at=sa.case((_H.c.updated_at < _touched_at, _touched_at), else_=_H.c.updated_at),
         expires_at=sa.case((_H.c.expires_at < param("least", sa.Double), _until), else_=_H.c.expires_at),
     )
 )
 DELETE_EMPTY_CHAT = (
-    Statement(sa.delete(_H).where(_this_chat, ~has_turn(_owner, _id))),
+    Statement(sa.delete(_H).where(_this_chat, ~has_turn(OWNER, ID))),
     Statement(sa.delete(_T).where(search.text_with_id(search.CHATS), ~sa.exists().where(_this_chat))),
 )
 """Statements that delete a chat (`for_owner`, `for_id`) and its title, if it has no turns any more."""
@@ -242,10 +247,25 @@ DELETE_EMPTY_CHAT = (
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
     .select_from(_I.join(_R, sa.and_(_R.c.owner == _I.c.owner, _R.c.id == _I.c.response_id)))
-    .where(_I.c.owner == _owner, _I.c.item_id == _id, _not_expired)
+    .where(_I.c.owner == OWNER, _I.c.item_id == ID, not_expired(_R))
     .order_by(_R.c.created_at.desc(), _R.c.id.desc())
-    .limit(sa.literal_column("1"))
+    .limit(ONE)
 )
+
+# ---------------------------------------------------------------------------------------------- rows
+
+_FIELDS = [*RESPONSE_COLUMNS, *_BODY_COLUMNS, "log"]
+_RECORDED = [name for names in record_content.RECORDED_COLUMNS[RESPONSE] for name in names]
+_IMMUTABLE_FIELDS = [name for name in _FIELDS if name != "expires_at"]
+"""Fields that do not change after `put`."""
+_END_FIELDS = ["status", "updated_at", "model", *_BODY_COLUMNS, "log"]
+"""Fields that the end of a response sets, and that do not change afterwards."""
+
+
+def response_from_row(row: Row) -> StoredResponse:
+    values = dict(zip(_FIELDS, row, strict=False))
+    return StoredResponse(**{**values, "background": bool(values["background"])})
+
 
 # ---------------------------------------------------------------------------------------------- operations
 
@@ -263,13 +283,27 @@ class NewResponse(NamedTuple):
 
 def insert_responses(new_responses: list[NewResponse]) -> Operation[list[None]]:
     """Insert new responses, in one transaction."""
-    yield Execute(_INSERT, [{**_response_row(new.response), "fence": new.fence} for new in new_responses])
-    yield Execute(_INSERT_BODY, [_body_row(new) for new in new_responses])
-    yield from search.insert_texts(
-        text for new in new_responses if (text := _search_text(new.response, new.response.conversation_id))
-    )
+    rows, body_rows, texts = list[Params](), list[Params](), list[search.Text]()
+    for new in new_responses:
+        response = new.response
+        rows.append({**_values(response, RESPONSE_COLUMNS), "fence": new.fence})
+        body_rows.append({"owner": response.owner, "response_id": response.id, **_body_values(new)})
+        if text := _search_text(response, response.conversation_id):
+            texts.append(text)
+    yield Execute(_INSERT, rows)
+    yield Execute(_INSERT_BODY, body_rows)
+    yield from search.insert_texts(texts)
     yield from _write_related(new_responses)
     return [None] * len(new_responses)
+
+
+def _values(response: StoredResponse, names: Iterable[str]) -> Params:
+    return {name: getattr(response, name) for name in names}
+
+
+def _body_values(new: NewResponse) -> Params:
+    item_ids = msgspec.json.encode(new.item_ids).decode() if new.item_ids else None
+    return {**_values(new.response, (*_BODY_COLUMNS, "log")), "item_ids": item_ids}
 
 
 def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
@@ -306,7 +340,7 @@ def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
 
 def _record_entry(response: StoredResponse) -> record_write.NewEntry:
     scope = record_content.response_scope(response.id, response.conversation_id)
-    content = record_content.build_content(RESPONSE, {name: getattr(response, name) for name in _RECORDED})
+    content = record_content.build_content(RESPONSE, _values(response, _RECORDED))
     return record_write.NewEntry(response.owner, scope, RESPONSE, response.id, content)
 
 
@@ -323,30 +357,22 @@ def _extension_params(new: NewResponse) -> Params:
     }
 
 
+@for_each
 def _write_end(new: NewResponse) -> Operation[bool]:
     response = new.response
-    key = {"for_owner": response.owner, "for_id": response.id}
-    rows = yield Execute(
-        _END,
-        {
-            **key,
-            "under": new.fence,
-            "to_status": response.status,
-            "at": response.updated_at,
-            "until": response.expires_at,
-            "to_model": response.model,
-        },
-    )
+    params = {"for_owner": response.owner, "for_id": response.id, "to_fence": new.fence}
+    values = {**_values(response, _END_COLUMNS), **_body_values(new)}
+    params |= {f"to_{name}": value for name, value in values.items()}
+    rows = yield Execute(_END, params)
     if not rows:
-        stored = yield from _get({**key, "now": new.now, "log": True})
+        stored = yield from _get_with_log({**params, "now": new.now})
         return stored is not None and _are_equal(stored, response, _END_FIELDS)
-    body = {f"to_{name}": getattr(response, name) for name in (*_BODY_COLUMNS, "log")}
-    yield Execute(_END_BODY, {**key, **body, "to_item_ids": _item_ids_json(new)})
+    yield Execute(_END_BODY, params)
     yield from _write_related([new])
     if (chat := rows[0][0]) is not None:
         if text := _search_text(response, chat):
             yield from search.replace_text(text)
-        yield from touch_chat(response.owner, chat, at=response.updated_at, expires_at=response.expires_at)
+        yield from touch_chat(chat, response)
     return True
 
 
@@ -358,28 +384,24 @@ def _search_text(turn: StoredResponse, chat: str | None) -> search.Text | None:
 
 
 def _are_equal(one: StoredResponse, other: StoredResponse, fields: Iterable[str]) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in fields)
+    return _values(one, fields) == _values(other, fields)
 
 
-def _get(params: Params) -> Operation[StoredResponse | None]:
-    rows = yield Execute(_GET_WITH_LOG if params["log"] else _GET, params)
-    return response_from_row(rows[0]) if rows else None
+_get, _get_with_log = read_first(_GET, response_from_row), read_first(_GET_WITH_LOG, response_from_row)
 
 
+@for_each
 def _take_over(params: Params) -> Operation[StoredResponse | None]:
     if not (yield Execute(_TAKE_OVER, params)):
         return None
-    response = yield from _get({**params, "log": False})
+    response = yield from _get(params)
     text = yield from search.get_text(params["for_owner"], search.CHATS, params["for_id"])
     return response and replace(response, text=text)
 
 
-def _touch_run(params: Params) -> Operation[bool]:
-    return bool((yield Execute(_TOUCH_RUN, params)))
-
-
-def _unfinished(params: Params) -> Operation[list[tuple[str, str, int]]]:
-    return [(id, owner, fence) for id, owner, fence in (yield Execute(_UNTOUCHED, params))]
+_touch = for_each(has_rows(_TOUCH_RUN))
+_unfinished = read_rows(_UNTOUCHED, tuple[str, str, int])
+_find_item = read_first(_FIND_ITEM, lambda row: str(row[0]))
 
 
 def delete(params: Params) -> Operation[bool]:
@@ -393,34 +415,24 @@ def delete(params: Params) -> Operation[bool]:
         for statement in DELETE_EMPTY_CHAT:
             yield Execute(statement, {**params, "for_id": chat})
     scope = record_content.response_scope(params["for_id"], chat)
-    yield from record_write.record_removals_of(
-        params, [record_write.RemovedContent(params["for_owner"], scope, RESPONSE, params["for_id"])]
-    )
+    removed = record_write.RemovedContent(params["for_owner"], scope, RESPONSE, params["for_id"])
+    yield from record_write.record_removals_of(params, [removed])
     return True
 
 
-def touch_chat(owner: str, chat: str, *, at: float, expires_at: float | None) -> Operation[None]:
-    """Update a chat after one of its turns began or ended.
-
-    Args:
-        owner: owner of the chat.
-        chat: id of the chat.
-        at: time of the begin or end, in seconds since 1970.
-        expires_at: when the turn expires, in seconds since 1970; None: never.
-    """
-    min_expires_at = math.inf if expires_at is None else expires_at
-    yield Execute(
-        _TOUCH_CHAT, {"for_owner": owner, "for_id": chat, "at": at, "least": min_expires_at, "until": expires_at}
-    )
+def touch_chat(chat_id: str, turn: StoredResponse) -> Operation[None]:
+    """Update a chat after one of its turns began or ended."""
+    params = {"for_owner": turn.owner, "for_id": chat_id, "touched_at": turn.updated_at, "until": turn.expires_at}
+    yield Execute(_TOUCH_CHAT, {**params, "least": math.inf if turn.expires_at is None else turn.expires_at})
 
 
-def read_branch(params: Params, *, log: bool) -> Operation[list[StoredResponse]]:
-    """Read a response and its ancestors as far as they are stored, oldest first."""
-    return [response_from_row(row) for row in (yield Execute(_CHAIN_WITH_LOGS if log else _CHAIN, params))]
+read_branch = read_rows(_CHAIN, response_from_row)
+read_branch_with_logs = read_rows(_CHAIN_WITH_LOGS, response_from_row)
+"""Operations that read a response and its ancestors as far as they are stored, oldest first."""
 
 
 def _chain(params: Params) -> Operation[list[StoredResponse]]:
-    turns = yield from read_branch(params, log=False)
+    turns = yield from read_branch(params)
     if turns and (missing := turns[0].previous_id) is not None:
         if len(turns) > MAX_CHAIN_LENGTH or any(turn.id == missing for turn in turns):
             raise RequestError(
@@ -432,22 +444,11 @@ def _chain(params: Params) -> Operation[list[StoredResponse]]:
     return turns
 
 
-def _find_item(params: Params) -> Operation[str | None]:
-    rows = yield Execute(_FIND_ITEM, params)
-    return rows[0][0] if rows else None
+_delete = for_each(delete)
 
 
-_END_EACH, _TAKE_OVER_EACH, _DELETE_EACH = for_each(_write_end), for_each(_take_over), for_each(delete)
-_TOUCH_RUN_EACH = for_each(_touch_run)
-
-
-class Responses:
-    """Operations on responses: `store.responses`. `clock` returns the current time, in seconds since 1970."""
-
-    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
-        self._database = database
-        self._clock = clock
-        self._recording = recording
+class Responses(StoreOperations):
+    """Operations on responses: `store.responses`."""
 
     async def put(
         self, response: StoredResponse, item_ids: Iterable[str] = (), entries: Iterable[ConversationEntry] = ()
@@ -462,7 +463,7 @@ class Responses:
         Raises:
             AlreadyStored: if there is another response with this id.
         """
-        new = build_new_response(response, item_ids, 0, self._clock(), self._recording, entries, is_finished=True)
+        new = build_new_response(response, item_ids, 0, self._clock(), self.recording, entries, is_finished=True)
         try:
             await self._database.write(insert_responses, new)
         except AlreadyStored:
@@ -476,7 +477,7 @@ class Responses:
         Raises:
             AlreadyStored: if there is a response with this id.
         """
-        new = build_new_response(response, (), fence, self._clock(), self._recording, is_finished=False)
+        new = build_new_response(response, (), fence, self._clock(), self.recording, is_finished=False)
         await self._database.write(insert_responses, new)
 
     async def finish(
@@ -498,8 +499,8 @@ class Responses:
             Whether this is the stored end now. False if the response has another end, was deleted, or has a higher
             fencing token.
         """
-        new = build_new_response(response, item_ids, fence, self._clock(), self._recording, entries, is_finished=True)
-        return await self._database.write(_END_EACH, new)
+        new = build_new_response(response, item_ids, fence, self._clock(), self.recording, entries, is_finished=True)
+        return await self._database.write(_write_end, new)
 
     @return_if_unstorable(None)
     async def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
@@ -509,7 +510,7 @@ class Responses:
             The response; None if it is finished, was deleted, or has an equal or higher token. So of several callers
             with the same token, one succeeds.
         """
-        return await self._database.write(_TAKE_OVER_EACH, {**self._params(owner, id), "under": fence})
+        return await self._database.write(_take_over, {**self._params(owner, id), "to_fence": fence})
 
     @return_if_unstorable(False)
     async def touch(self, owner: str, id: str, fence: int) -> bool:
@@ -518,7 +519,7 @@ class Responses:
         Returns:
             False if the response is finished, was deleted, or has a higher token.
         """
-        return await self._database.write(_TOUCH_RUN_EACH, {**self._params(owner, id), "under": fence})
+        return await self._database.write(_touch, {**self._params(owner, id), "to_fence": fence})
 
     async def unfinished(self, before: float, limit: int = 100) -> list[tuple[str, str, int]]:
         """Return id, owner and fencing token of unfinished responses with `updated_at` < `before`, oldest first."""
@@ -527,7 +528,7 @@ class Responses:
     @return_if_unstorable(None)
     async def get(self, owner: str, id: str, *, log: bool = False) -> StoredResponse | None:
         """Return a response; its log only if `log` is set. None if it does not exist."""
-        return await self._database.read(_get, {**self._params(owner, id), "log": log})
+        return await self._database.read(_get_with_log if log else _get, self._params(owner, id))
 
     @return_if_unstorable(None)
     async def chain(self, owner: str, id: str) -> list[StoredResponse] | None:
@@ -542,15 +543,12 @@ class Responses:
     @return_if_unstorable(False)
     async def delete(self, owner: str, id: str) -> bool:
         """Delete a response; return whether it existed."""
-        return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
+        return await self._database.write(_delete, self._params(owner, id))
 
     @return_if_unstorable(None)
     async def find_item(self, owner: str, item_id: str) -> str | None:
         """Return the id of the newest response that contains this item."""
         return await self._database.read(_find_item, self._params(owner, item_id))
-
-    def _params(self, owner: str, id: str) -> dict[str, Any]:
-        return {"for_owner": owner, "for_id": id, "now": self._clock()}
 
 
 def build_new_response(
@@ -584,32 +582,3 @@ def build_new_response(
         **{f"entries[{index}].id": entry.id for index, entry in enumerate(added)},
     )
     return NewResponse(response, ids, fence, now, added, recording)
-
-
-def _response_row(response: StoredResponse) -> dict[str, Any]:
-    return {name: getattr(response, name) for name in RESPONSE_COLUMNS}
-
-
-def _body_row(new: NewResponse) -> dict[str, Any]:
-    response = new.response
-    body = {name: getattr(response, name) for name in (*_BODY_COLUMNS, "log")}
-    return {"owner": response.owner, "response_id": response.id, **body, "item_ids": _item_ids_json(new)}
-
-
-def _item_ids_json(new: NewResponse) -> str | None:
-    return msgspec.json.encode(new.item_ids).decode() if new.item_ids else None
-
-
-_FIELDS = [*RESPONSE_COLUMNS, *_BODY_COLUMNS, "log"]
-_RECORDED = [name for names in record_content.RECORDED_COLUMNS[RESPONSE] for name in names]
-_BACKGROUND = _FIELDS.index("background")
-_IMMUTABLE_FIELDS = [name for name in _FIELDS if name != "expires_at"]
-"""Fields that do not change after `put`."""
-_END_FIELDS = ["status", "updated_at", "model", *_BODY_COLUMNS, "log"]
-"""Fields that the end of a response sets."""
-
-
-def response_from_row(row: Row) -> StoredResponse:
-    values = dict(zip(_FIELDS, row, strict=False))
-    values["background"] = bool(row[_BACKGROUND])
-    return StoredResponse(**values)

@@ -14,7 +14,8 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
@@ -23,7 +24,23 @@ from msgspec.structs import replace
 from ..errors import RequestError
 from . import tables
 from .errors import AlreadyStored, SpaceNotFound
-from .statement import Execute, Operation, Params, Row, Statement, for_each, param
+from .statement import (
+    ID,
+    NAME,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    columns_of,
+    for_each,
+    has_rows,
+    param,
+    read_first,
+    read_rows,
+    struct_from_row,
+)
 
 SpaceOrigin: TypeAlias = Literal["config", "made"]
 ParticipantOrigin: TypeAlias = Literal["config", "made", "invited"]
@@ -60,21 +77,18 @@ class StoredParticipant(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------- statements
 
 _S, _P, _N = tables.spaces, tables.participants, tables.states
-_SPACE_FIELDS = StoredSpace.__struct_fields__
-_PARTICIPANT_FIELDS = StoredParticipant.__struct_fields__
-_SPACE_COLUMNS = [_S.c[name] for name in _SPACE_FIELDS]
-_PARTICIPANT_COLUMNS = [_P.c[name] for name in _PARTICIPANT_FIELDS]
+_spaces = sa.select(*columns_of(StoredSpace, _S))
+_participants = sa.select(*columns_of(StoredParticipant, _P))
 
-_owner, _name, _id = param("for_owner"), param("for_name"), param("for_id")
 _not_removed = _S.c.removed_at.is_(None)
-_this_space = sa.and_(_S.c.owner == _owner, _S.c.name == _name)
-_in_space = sa.and_(_P.c.owner == _owner, _P.c.space == _name)
+_this_space = sa.and_(_S.c.owner == OWNER, _S.c.name == NAME)
+_in_space = sa.and_(_P.c.owner == OWNER, _P.c.space == NAME)
 
-_LOCK_BY_NAME = Statement(sa.select(*_SPACE_COLUMNS, _S.c.removed_at).where(_S.c.name == _name).with_for_update())
-_LOCK = Statement(sa.select(*_SPACE_COLUMNS).where(_this_space, _not_removed).with_for_update())
-_GET = Statement(sa.select(*_SPACE_COLUMNS).where(_S.c.name == _name, _not_removed))
-_LIST = Statement(sa.select(*_SPACE_COLUMNS).where(_S.c.owner == _owner, _not_removed).order_by(_S.c.name))
-_ALL = Statement(sa.select(*_SPACE_COLUMNS).where(_not_removed).order_by(_S.c.name))
+_LOCK_BY_NAME = Statement(_spaces.add_columns(_S.c.removed_at).where(_S.c.name == NAME).with_for_update())
+_LOCK = Statement(_spaces.where(_this_space, _not_removed).with_for_update())
+_GET = Statement(_spaces.where(_S.c.name == NAME, _not_removed))
+_LIST = Statement(_spaces.where(_S.c.owner == OWNER, _not_removed).order_by(_S.c.name))
+_ALL = Statement(_spaces.where(_not_removed).order_by(_S.c.name))
 _REMOVED = Statement(sa.select(_S.c.owner, _S.c.name).where(_S.c.removed_at.is_not(None)))
 _INSERT = Statement(sa.insert(_S))
 _UPDATE = Statement(
@@ -87,14 +101,14 @@ _MARK_REMOVED = Statement(
 )
 _DELETE = Statement(sa.delete(_S).where(_this_space, _S.c.removed_at.is_not(None)).returning(_S.c.name))
 
-_PARTICIPANTS = Statement(sa.select(*_PARTICIPANT_COLUMNS).where(_in_space).order_by(_P.c.id))
-_GET_PARTICIPANT = Statement(sa.select(*_PARTICIPANT_COLUMNS).where(_in_space, _P.c.id == _id))
+_PARTICIPANTS = Statement(_participants.where(_in_space).order_by(_P.c.id))
+_GET_PARTICIPANT = Statement(_participants.where(_in_space, _P.c.id == ID))
 _INSERT_PARTICIPANTS = Statement(sa.insert(_P))
-_DELETE_PARTICIPANT = Statement(sa.delete(_P).where(_in_space, _P.c.id == _id))
+_DELETE_PARTICIPANT = Statement(sa.delete(_P).where(_in_space, _P.c.id == ID))
 _DELETE_PARTICIPANTS = Statement(sa.delete(_P).where(_in_space))
-_DELETE_STATE = Statement(sa.delete(_N).where(_N.c.owner == _owner, _N.c.space == _name))
+_DELETE_STATE = Statement(sa.delete(_N).where(_N.c.owner == OWNER, _N.c.space == NAME))
 _BY_TOKEN = Statement(
-    sa.select(*_SPACE_COLUMNS, *_PARTICIPANT_COLUMNS)
+    _spaces.add_columns(*columns_of(StoredParticipant, _P))
     .join(_P, sa.and_(_P.c.owner == _S.c.owner, _P.c.space == _S.c.name))
     .where(_P.c.token_hash == param("token_hash", sa.LargeBinary), _not_removed)
     .order_by(_S.c.name)
@@ -102,6 +116,21 @@ _BY_TOKEN = Statement(
 
 
 # ---------------------------------------------------------------------------------------------- operations
+
+_space_from_row = partial(struct_from_row, StoredSpace)
+_participant_from_row = partial(struct_from_row, StoredParticipant)
+
+
+def _space_and_participant(row: Row) -> tuple[StoredSpace, StoredParticipant]:
+    return _space_from_row(row), _participant_from_row(row[len(StoredSpace.__struct_fields__) :])
+
+
+get = read_first(_GET, _space_from_row)
+list_all, list_of_owner = read_rows(_ALL, _space_from_row), read_rows(_LIST, _space_from_row)
+get_participants = read_rows(_PARTICIPANTS, _participant_from_row)
+find_by_token = read_rows(_BY_TOKEN, _space_and_participant)
+removed_spaces = read_rows(_REMOVED, tuple[str, str])
+"""Owner and name of removed spaces that are not completely deleted."""
 
 
 class SpaceWrite(NamedTuple):
@@ -111,7 +140,8 @@ class SpaceWrite(NamedTuple):
     participants: tuple[StoredParticipant, ...]
 
 
-def _put(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
+@for_each
+def put(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
     """Create or update a space, and the participants of the same origin (see `Spaces.put`).
 
     An error is returned, because an exception would repeat all writes of the transaction.
@@ -124,10 +154,10 @@ def _put(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadySto
         yield Execute(_INSERT, {**msgspec.structs.asdict(created), "latest": 0, "removed_at": None})
         yield from _insert_participants(params, participants)
         return created
-    stored, is_removed = space_from_row(rows[0]), rows[0][-1] is not None
+    stored, is_removed = _space_from_row(rows[0]), rows[0][-1] is not None
     if stored.owner != space.owner or is_removed:
-        return _name_taken_error(space.name)
-    current = yield from _get_participants(params)
+        return AlreadyStored("there is a space with this name already; each needs a name of its own")
+    current = yield from get_participants(params)
     current_by_id = {one.id: one for one in current}
     ids_of_origin = {one.id for one in current if one.origin == space.origin}
     new = [one for one in participants if one.id not in current_by_id]
@@ -145,14 +175,15 @@ def _put(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadySto
     return (yield from _bump_version(replace(stored, settings=space.settings, origin=space.origin)))
 
 
-def _add(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
+@for_each
+def add(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
     space, participants = write
     params = space_params(space.owner, space.name)
     rows = yield Execute(_LOCK, params)
     if not rows:
         return SpaceNotFound(space.name)
-    stored = space_from_row(rows[0])
-    current_ids = {one.id for one in (yield from _get_participants(params))}
+    stored = _space_from_row(rows[0])
+    current_ids = {one.id for one in (yield from get_participants(params))}
     if current_ids.intersection(one.id for one in participants):
         return AlreadyStored("there is a participant with this id in the space already; each needs an id of its own")
     if not participants:
@@ -191,26 +222,8 @@ def invite(owner: str, name: str, participant: StoredParticipant) -> Operation[N
     yield from _insert_participants(params, [replace(participant, origin="invited")])
 
 
-def _get(params: Params) -> Operation[StoredSpace | None]:
-    rows = yield Execute(_GET, params)
-    return space_from_row(rows[0]) if rows else None
-
-
-def list_spaces(params: Params) -> Operation[tuple[StoredSpace, ...]]:
-    rows = yield Execute(_ALL if params["for_owner"] is None else _LIST, params)
-    return tuple(map(space_from_row, rows))
-
-
-def _get_participants(params: Params) -> Operation[tuple[StoredParticipant, ...]]:
-    return tuple(map(_participant_from_row, (yield Execute(_PARTICIPANTS, params))))
-
-
-def find_by_token(params: Params) -> Operation[tuple[tuple[StoredSpace, StoredParticipant], ...]]:
-    rows = yield Execute(_BY_TOKEN, params)
-    return tuple((space_from_row(row), _participant_from_row(row[len(_SPACE_FIELDS) :])) for row in rows)
-
-
-def _mark_removed(params: Params) -> Operation[bool]:
+@for_each
+def mark_removed(params: Params) -> Operation[bool]:
     """Mark a space as removed: it is invisible from now on. Delete its participants and its snapshot."""
     if not (yield Execute(_MARK_REMOVED, params)):
         return False
@@ -219,38 +232,10 @@ def _mark_removed(params: Params) -> Operation[bool]:
     return True
 
 
-def _delete_row(params: Params) -> Operation[bool]:
-    """Delete the row of a removed space, after its envelopes were deleted."""
-    return bool((yield Execute(_DELETE, params)))
-
-
-def removed_spaces(_: None) -> Operation[list[tuple[str, str]]]:
-    """Return owner and name of removed spaces that are not completely deleted."""
-    return [(owner, name) for owner, name in (yield Execute(_REMOVED, {}))]
-
-
-put, add, mark_removed, delete_row, get, get_participants = (
-    for_each(_put),
-    for_each(_add),
-    for_each(_mark_removed),
-    for_each(_delete_row),
-    _get,
-    _get_participants,
-)
+delete_row = for_each(has_rows(_DELETE))
+"""Delete the row of a removed space, after its envelopes were deleted."""
 
 
 def space_params(owner: str, name: str) -> Params:
     """Return the parameters that identify a space in every statement."""
     return {"for_owner": owner, "for_name": name}
-
-
-def _name_taken_error(name: str) -> AlreadyStored:
-    return AlreadyStored("there is a space with this name already; each needs a name of its own")
-
-
-def space_from_row(row: Row) -> StoredSpace:
-    return StoredSpace(**dict[str, Any](zip(_SPACE_FIELDS, row, strict=False)))
-
-
-def _participant_from_row(row: Row) -> StoredParticipant:
-    return StoredParticipant(**dict[str, Any](zip(_PARTICIPANT_FIELDS, row, strict=False)))

@@ -1,8 +1,8 @@
 """`store.spaces`: spaces, their participants, and their logs of envelopes.
 
-`space_rows` has the operations on spaces and participants, `appends` those that append to the log; `envelopes`,
-`index_scans` and `correlation` read it. Several envelopes are returned as an `EnvelopePage` (`paging`), whose size in
-bytes is limited; `has_more` shows whether there may be more.
+`space_rows` has the operations on spaces and participants, `appends` those that append to the log, and `space_log`
+those that read it. Several envelopes are returned as an `EnvelopePage`, whose size in bytes is limited; `has_more`
+shows whether there may be more.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Callable, Sequence
 
 from ..envelopes.reasoning import NameSet
 from ..errors import RequestError
-from ..record import Recording
-from . import appends, correlation, envelopes, index_scans, search, space_rows
+from . import appends, envelopes, search, space_log, space_rows
 from .appends import Append, SpaceHead
+from .database import StoreOperations
 from .envelopes import StoredEnvelope
 from .errors import AlreadyStored, SpaceNotFound
-from .index_scans import LogQuery
 from .names import check_names, is_storable, return_if_unstorable
-from .paging import EnvelopePage
 from .record_write import to_milliseconds
-from .space_rows import StoredParticipant, StoredSpace
-from .statement import Database
+from .space_log import EnvelopePage, LogQuery
+from .space_rows import StoredParticipant, StoredSpace, space_params
+from .statement import Operation
 
 ENVELOPES_PER_STEP = 100
 """Maximum number of envelopes that are erased or deleted in one transaction."""
@@ -29,16 +28,11 @@ ENVELOPES_PER_STEP = 100
 _MAX_TIME_MS = 2**62
 
 
-class Spaces:
+class Spaces(StoreOperations):
     """Operations on spaces: `store.spaces`. Names of spaces are unique in the gateway, for all owners.
 
     For another owner than its own, a space does not exist.
     """
-
-    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
-        self._database = database
-        self._clock = clock
-        self._recording = recording
 
     async def put(self, space: StoredSpace, participants: Sequence[StoredParticipant]) -> StoredSpace:
         """Create a space, or update its settings and participants.
@@ -81,16 +75,17 @@ class Spaces:
     @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredSpace, ...]:
         """Return all spaces, or those of one owner, ordered by name."""
-        return await self._database.read(space_rows.list_spaces, {"for_owner": owner})
+        read = space_rows.list_all if owner is None else space_rows.list_of_owner
+        return tuple(await self._database.read(read, {"for_owner": owner}))
 
     @return_if_unstorable(())
     async def participants(self, owner: str, name: str) -> tuple[StoredParticipant, ...]:
         """Return the participants of a space, ordered by id."""
-        return await self._database.read(space_rows.get_participants, space_rows.space_params(owner, name))
+        return tuple(await self._database.read(space_rows.get_participants, space_params(owner, name)))
 
     async def find_by_token(self, token_hash: bytes) -> tuple[tuple[StoredSpace, StoredParticipant], ...]:
         """Return each participant that has this token, with its space."""
-        return await self._database.read(space_rows.find_by_token, {"token_hash": token_hash})
+        return tuple(await self._database.read(space_rows.find_by_token, {"token_hash": token_hash}))
 
     @return_if_unstorable(False)
     async def remove(self, owner: str, name: str) -> bool:
@@ -99,21 +94,21 @@ class Spaces:
         The space is invisible at once. Its envelopes are deleted when this returns.
         """
         is_removed = await self._database.write(
-            space_rows.mark_removed, {**space_rows.space_params(owner, name), "now": self._clock()}
+            space_rows.mark_removed, {**space_params(owner, name), "now": self._clock()}
         )
         await self._finish_removal(owner, name)
         return is_removed
 
     async def sweep(self, name: str | None = None) -> None:
         """Complete interrupted removals: of the space `name`, or of all spaces."""
-        for owner, removed_name in await self._database.read(space_rows.removed_spaces, None):
+        for owner, removed_name in await self._database.read(space_rows.removed_spaces, {}):
             if name in (None, removed_name):
                 await self._finish_removal(owner, removed_name)
 
     @return_if_unstorable(None)
     async def head(self, owner: str, name: str) -> SpaceHead | None:
         """Return the end of a space's log, and its version; None if the space does not exist."""
-        return await self._database.read(appends.get_head, space_rows.space_params(owner, name))
+        return await self._database.read(appends.get_head, space_params(owner, name))
 
     async def append(self, append: Append) -> SpaceHead:
         """Append envelopes to the log of a space; return its new head.
@@ -126,7 +121,7 @@ class Spaces:
         """
         if not (is_storable(append.owner) and is_storable(append.space)):
             raise SpaceNotFound(append.space)
-        prepared = appends.prepare(append, self._recording, to_milliseconds(self._clock()))
+        prepared = appends.prepare(append, self.recording, to_milliseconds(self._clock()))
         result = await self._database.write(appends.append, prepared)
         if not isinstance(result, SpaceHead):
             raise result
@@ -158,7 +153,7 @@ class Spaces:
             kinds: only envelopes of one of these kinds; a kind may end in `/*`.
             within: only envelopes in the context with this path, or below it.
         """
-        log_query = LogQuery(
+        query = LogQuery(
             owner=owner,
             name=name,
             after=after,
@@ -169,35 +164,28 @@ class Spaces:
             kinds=kinds,
             within=within,
         )
-        return await self._database.read(index_scans.read_log, log_query) if log_query.is_possible else EnvelopePage()
+        return await self._read_page(space_log.read_log, query)
 
     @return_if_unstorable(None)
     async def get_envelope(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
         """Return an envelope by its sequence number; None if it does not exist."""
-        return await self._database.read(
-            envelopes.get_envelope, {**space_rows.space_params(owner, name), "seq": envelopes.seq_or_zero(seq)}
-        )
+        params = {**space_params(owner, name), "seq": _seq_or_zero(seq)}
+        return await self._database.read(space_log.get_envelope, params)
 
     @return_if_unstorable(None)
     async def get_envelope_by_id(
         self, owner: str, name: str, id: str, sender: str | None = None, *, before: int | None = None
     ) -> StoredEnvelope | None:
         """Return the newest envelope with this id, before the sequence number `before`; only of `sender`, if given."""
-        last = envelopes.MAX_SEQ
-        params = {**space_rows.space_params(owner, name), "for_id": id, "sender": sender}
-        return await self._database.read(
-            envelopes.get_envelope_by_id, {**params, "before": last if before is None else max(0, min(before, last))}
-        )
+        params = {**space_params(owner, name), "for_id": id, "sender": sender, "before": space_log.seq_limit(before)}
+        return await self._database.read(space_log.get_envelope_by_id, params)
 
     async def find_correlated(
         self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500
     ) -> EnvelopePage:
         """Return the first `limit` envelopes after the number `after` that correlate to one of the ids, ascending."""
-        if not ids or not (is_storable(owner) and is_storable(name)):
-            return EnvelopePage()
-        return await self._database.read(
-            correlation.find_correlated, correlation.CorrelationQuery(owner, name, tuple(ids), after, limit)
-        )
+        query = LogQuery(owner=owner, name=name, correlation_ids=ids, after=after, limit=limit)
+        return await self._read_page(space_log.find_correlated, query)
 
     async def find_openers(
         self,
@@ -210,24 +198,19 @@ class Spaces:
         newest: bool = True,
     ) -> EnvelopePage:
         """Return envelopes that opened contexts, with after < seq < before: newest first, or in ascending order."""
-        if not (is_storable(owner) and is_storable(name)):
-            return EnvelopePage()
-        return await self._database.read(
-            correlation.find_openers, correlation.OpenersQuery(owner, name, after, before, limit, newest)
-        )
+        query = LogQuery(owner=owner, name=name, after=after, before=before, limit=limit, newest=newest)
+        return await self._read_page(space_log.find_openers, query)
 
     @return_if_unstorable(1)
     async def first_seq_since(self, owner: str, name: str, at_ms: int) -> int:
         """Return the sequence number of the first envelope accepted at or after `at_ms`; head + 1 if there is none."""
-        return await self._database.read(
-            envelopes.first_seq_since, {**space_rows.space_params(owner, name), "at": min(at_ms, _MAX_TIME_MS)}
-        )
+        params = {**space_params(owner, name), "since_ms": min(at_ms, _MAX_TIME_MS)}
+        return await self._database.read(space_log.first_seq_since, params)
 
+    @return_if_unstorable(NameSet())
     async def existing_names(self, owner: str, name: str, names: NameSet) -> NameSet:
         """Return those ids and paths that exist in a space. A path exists if an envelope opened a context there."""
-        if not (is_storable(owner) and is_storable(name)):
-            return NameSet()
-        return await self._database.read(envelopes.existing_names, envelopes.NamesQuery(owner, name, names))
+        return await self._database.read(space_log.existing_names, {**space_params(owner, name), "name_set": names})
 
     async def search(
         self,
@@ -255,12 +238,12 @@ class Spaces:
             within=within,
             query=search.replace_unstorable(query),
         )
-        return await self._database.read(index_scans.search_log, log_query) if log_query.is_possible else EnvelopePage()
+        return await self._read_page(space_log.search_log, log_query)
 
     @return_if_unstorable(None)
     async def state(self, owner: str, name: str) -> tuple[int, bytes] | None:
         """Return the newest snapshot, after the sequence number of its last envelope; None if there is none."""
-        return await self._database.read(appends.get_state, space_rows.space_params(owner, name))
+        return await self._database.read(appends.get_state, space_params(owner, name))
 
     @return_if_unstorable(0)
     async def erase(self, owner: str, name: str, seqs: Sequence[int], *, at_ms: int) -> int:
@@ -280,29 +263,37 @@ class Spaces:
             The number of envelopes that existed and were not erased before.
         """
         erased_count = 0
-        chosen = sorted({envelopes.seq_or_zero(seq) for seq in seqs})
+        chosen = sorted({_seq_or_zero(seq) for seq in seqs})
         for first in range(0, len(chosen), ENVELOPES_PER_STEP):
             step_seqs = tuple(chosen[first : first + ENVELOPES_PER_STEP])
-            erasure = envelopes.Erasure(owner, name, step_seqs, at_ms, self._recording)
+            erasure = envelopes.Erasure(owner, name, step_seqs, at_ms, self.recording)
             erased_count += await self._database.write(envelopes.erase, erasure)
         return erased_count
 
     async def _finish_removal(self, owner: str, name: str) -> None:
-        params = space_rows.space_params(owner, name)
-        removal = {**params, "most": ENVELOPES_PER_STEP, "now": self._clock(), "recording": self._recording}
+        params = space_params(owner, name)
+        removal = {**params, "most": ENVELOPES_PER_STEP, "now": self._clock(), "recording": self.recording}
         while await self._database.write(envelopes.remove, removal):
             pass
-        while await self._database.write(correlation.remove, {**params, "most": ENVELOPES_PER_STEP}):
+        while await self._database.write(envelopes.remove_links, removal):
             pass
         await self._database.write(space_rows.delete_row, params)
 
+    async def _read_page(self, op: Callable[[LogQuery], Operation[EnvelopePage]], query: LogQuery) -> EnvelopePage:
+        return await self._database.read(op, query) if query.is_possible else EnvelopePage()
+
+
+def _seq_or_zero(seq: int) -> int:
+    """Return a sequence number if it is in the possible range, else 0, which no envelope has."""
+    return seq if 0 < seq <= envelopes.MAX_SEQ else 0
+
 
 def _space_write(space: StoredSpace, participants: Sequence[StoredParticipant]) -> space_rows.SpaceWrite:
-    check_names(**{f"participants[{place}].id": one.id for place, one in enumerate(participants)})
+    check_names(**{f"participants[{index}].id": one.id for index, one in enumerate(participants)})
     return space_rows.SpaceWrite(space, tuple(participants))
 
 
-def _space_or_raise(answer: StoredSpace | RequestError | AlreadyStored) -> StoredSpace:
-    if isinstance(answer, StoredSpace):
-        return answer
-    raise answer
+def _space_or_raise(result: StoredSpace | RequestError | AlreadyStored) -> StoredSpace:
+    if isinstance(result, StoredSpace):
+        return result
+    raise result

@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from .errors import AlreadyStored, OutageLog, StatementFailed, StoreError, StoreUnavailable
+from .database import MAX_BATCH, Database, Write, commit, set_outcomes
+from .errors import AlreadyStored, StatementFailed, StoreError, StoreUnavailable
 from .migrate import migration_statements
-from .statement import MAX_BATCH, A, BulkOperation, Execute, Operation, R, Row, Write, commit
+from .statement import A, Execute, Operation, R, Row
 
 MAX_READERS = 3
 CACHE_KIB = 8_192
@@ -50,26 +52,18 @@ _DIALECT = sqlite_dialect()
 _TRANSACTION_STEPS = {"BEGIN": "BEGIN IMMEDIATE", "SNAPSHOT": "BEGIN DEFERRED"}
 
 
-class _PendingWrite(NamedTuple):
-    write: Write
-    future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
-
-
 class _Connection(sqlite3.Connection):
     has_erased = False
     """Whether data was deleted that must also vanish from the disk."""
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """`Database` in SQLite. `path` is None for a database in memory."""
 
     def __init__(self, path: str | None) -> None:
-        self.transactions = 0
-        self._read_outages, self._write_outages = OutageLog("read"), OutageLog("written")
+        super().__init__()
         self._path = path
-        self._is_closed = False
-        self._pending: SimpleQueue[_PendingWrite | None] = SimpleQueue()
+        self._pending: SimpleQueue[Write | None] = SimpleQueue()
         self._connection_lock: AbstractContextManager[Any] = nullcontext() if path else threading.Lock()
         self._readers: list[_Connection] = []
         self._thread_local = threading.local()
@@ -94,25 +88,13 @@ class SqliteDatabase:
                 cause=type(error).__name__,
             ) from None
 
-    async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
-        if self._is_closed:
-            raise _closed_error()
-        with self._read_outages:
-            return await asyncio.get_running_loop().run_in_executor(self._reader_pool, self._read, op, argument)
+    async def _read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._reader_pool, self._read_in_thread, op, argument)
 
-    async def write(self, op: BulkOperation[A, R], argument: A) -> R:
-        if self._is_closed:
-            raise _closed_error()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        self._pending.put(_PendingWrite(Write(op, argument), future, loop))
-        with self._write_outages:
-            return await future
+    def _enqueue(self, write: Write) -> None:
+        self._pending.put(write)
 
-    async def aclose(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
+    async def _close(self) -> None:
         self._pending.put(None)
         await asyncio.to_thread(self._close_connections)
 
@@ -153,7 +135,7 @@ class SqliteDatabase:
             factory=_Connection,
         )
 
-    def _read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
+    def _read_in_thread(self, op: Callable[[A], Operation[R]], argument: A) -> R:
         with self._connection_lock:
             return _run_operation(self._reader(), op(argument))
 
@@ -184,7 +166,7 @@ class SqliteDatabase:
                 except Empty:
                     break
             is_last = pending[-1] is None
-            if batch := [one for one in pending if one is not None]:
+            if batch := [write for write in pending if write is not None]:
                 self._commit(batch)
             # Release the rows before the wait for the next write.
             batch.clear()
@@ -192,12 +174,12 @@ class SqliteDatabase:
             if is_last or self._wal_truncation.is_overdue:
                 self._wal_truncation.truncate(self._writer, BUSY_TIMEOUT_SECONDS)
 
-    def _commit(self, batch: list[_PendingWrite]) -> None:
+    def _commit(self, batch: list[Write]) -> None:
         self.transactions += 1
         outcomes: list[Any]
         with self._connection_lock:
             try:
-                outcomes = _run_operation(self._writer, commit([one.write for one in batch]))
+                outcomes = _run_operation(self._writer, commit(batch))
             except Exception as error:  # the thread must continue after any error
                 failure = error if isinstance(error, StoreError) else StatementFailed(cause=type(error).__name__)
                 outcomes = [failure.copy() for _ in batch]
@@ -207,10 +189,10 @@ class SqliteDatabase:
         if self._writer.has_erased:
             self._writer.has_erased = False
             self._wal_truncation.schedule()
-        for loop in {one.loop for one in batch}:
-            results = [(one.future, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
+        for loop in {write.future.get_loop() for write in batch}:
+            of_loop = [pair for pair in zip(batch, outcomes, strict=True) if pair[0].future.get_loop() is loop]
             with suppress(RuntimeError):  # the loop is closed, so there are no waiters
-                loop.call_soon_threadsafe(_set_results, results)
+                loop.call_soon_threadsafe(set_outcomes, of_loop)
 
 
 class WalTruncation:
@@ -260,28 +242,17 @@ class WalTruncation:
         self._due_at = None if is_truncated else self._last_try_at + TRUNCATE_INTERVAL_SECONDS
 
 
-def _set_results(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, outcome in outcomes:
-        if future.done():  # the caller left
-            continue
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
-
-
 def _run_operation(connection: _Connection, op: Operation[R]) -> R:
-    rows: list[Row] | None = None
-    failure: StoreError | None = None
+    resume: Callable[[], Execute] = partial(next, op)
     while True:
         try:
-            request = op.throw(failure) if failure else op.send(rows)  # type: ignore[arg-type]
+            request = resume()
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         try:
-            rows, failure = _execute(connection, request), None
+            resume = partial(op.send, _execute(connection, request))
         except Exception as error:  # also errors of the driver for a value that it cannot bind
-            failure = _to_store_error(error)
+            resume = partial(op.throw, _to_store_error(error))
 
 
 def _execute(connection: _Connection, request: Execute) -> list[Row]:
@@ -353,7 +324,3 @@ def _enable_index_secure_delete(connection: _Connection) -> None:
         return
     if not connection.execute("SELECT 1 FROM texts_grams_config WHERE k = 'secure-delete' AND v = 1").fetchone():
         connection.execute("INSERT INTO texts_grams(texts_grams, rank) VALUES ('secure-delete', 1)")
-
-
-def _closed_error() -> StoreError:
-    return StoreError("the store is closed: this server is shutting down")

@@ -1,34 +1,24 @@
 """Statements and operations of the store, independent of a database driver.
 
 A `Statement` is a SQLAlchemy Core expression, compiled once for each dialect. An `Operation` is a generator that yields
-`Execute` requests, is sent the rows, and returns its result. A driver (`sqlite`, `postgres`) runs it. `Database` is the
-interface of the drivers.
-
-Group commit (`commit`): all waiting writes become one transaction, which costs one wait for the disk. Its rules:
-
-* Adjacent writes with the same operation are executed together, in most cases with one statement for all.
-* A write that fails does not affect the others. Since failures are rare, they are isolated afterwards: the transaction
-  is rolled back, and repeated with a savepoint around each write.
-* A transaction that conflicts with another one (for example a deadlock with another replica) is repeated unchanged.
-* The order of writes is preserved.
+`Execute` requests, is sent the rows, and returns its result. A driver runs it (`database`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from itertools import groupby
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from .errors import StatementFailed, StoreUnavailable
-
 R = TypeVar("R")
 A = TypeVar("A")
+S = TypeVar("S", bound=msgspec.Struct)
 
 Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = dict[str, Any]
@@ -88,6 +78,27 @@ class Statement:
 def param(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindParameter[Any]:
     """Return a bind parameter, whose value is passed with each execution."""
     return sa.bindparam(name, type_=kind(), required=False)
+
+
+OWNER, ID, NAME = param("for_owner"), param("for_id"), param("for_name")
+NOW, LIMIT = param("now", sa.Double), param("most", sa.BigInteger)
+ONE: sa.ColumnClause[Any] = sa.literal_column("1")
+"""Parameters and values of many statements."""
+
+
+def not_expired(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition that a row has not expired at the time `NOW`."""
+    return sa.or_(table.c.expires_at.is_(None), table.c.expires_at > NOW)
+
+
+def columns_of(struct: type[msgspec.Struct], table: sa.Table) -> list[sa.Column[Any]]:
+    """Return the columns that have the names of the struct's fields, in their order."""
+    return [table.c[name] for name in struct.__struct_fields__]
+
+
+def struct_from_row(struct: type[S], row: Row) -> S:
+    """Build a struct from a row that begins with its `columns_of`."""
+    return struct(**dict(zip(struct.__struct_fields__, row, strict=False)))
 
 
 def raw_sql(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
@@ -155,97 +166,39 @@ def for_each(op: Callable[[A], Operation[R]]) -> BulkOperation[A, R]:
     return operate
 
 
-class Database(Protocol):
-    """A database driver."""
+def read_first(statement: Statement, decode: Callable[[Row], R]) -> Callable[[Params], Operation[R | None]]:
+    """Make an operation that returns the first row of a statement, decoded; None if there is no row."""
 
-    transactions: int
-    """Number of write transactions that this process has begun."""
+    def operate(params: Params) -> Operation[R | None]:
+        rows = yield Execute(statement, params)
+        return decode(rows[0]) if rows else None
 
-    async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
-        """Run an operation that writes nothing. After a connection error, it may be started a second time."""
-
-    async def write(self, op: BulkOperation[A, R], argument: A) -> R:
-        """Run a write, in one transaction with other waiting writes. When this returns, the data is on the disk.
-
-        If the caller is cancelled, the write is not undone.
-        """
-
-    async def aclose(self) -> None:
-        """Finish waiting writes, and close all connections."""
+    return operate
 
 
-# ----------------------------------------------------------------------------------------------------- group commit
+def read_rows(statement: Statement, decode: Callable[[Row], R]) -> Callable[[Params], Operation[list[R]]]:
+    """Make an operation that returns all rows of a statement, decoded."""
 
-MAX_TRIES = 5
-MAX_BATCH = 256
-"""Maximum number of writes in one transaction."""
+    def operate(params: Params) -> Operation[list[R]]:
+        return [decode(row) for row in (yield Execute(statement, params))]
 
-BEGIN, COMMIT, ROLLBACK = Execute("BEGIN", {}), Execute("COMMIT", {}), Execute("ROLLBACK", {})
-SNAPSHOT = Execute("SNAPSHOT", {})
-"""Begins a read transaction: all queries until `COMMIT` see the state of one moment."""
-SAVEPOINT, ROLLBACK_TO_SAVEPOINT, RELEASE_SAVEPOINT = (
-    Execute(f"{step} one", {}) for step in ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")
-)
+    return operate
 
 
-class Write(NamedTuple):
-    """One write: an operation and its argument."""
+def has_rows(statement: Statement) -> Callable[[Params], Operation[bool]]:
+    """Make an operation that executes a statement, and returns whether it returned a row."""
 
-    op: BulkOperation[Any, Any]
-    argument: Any
+    def operate(params: Params) -> Operation[bool]:
+        return bool((yield Execute(statement, params)))
 
-
-Outcome: TypeAlias = Any
-"""The result of a write, or its exception."""
+    return operate
 
 
-def commit(writes: list[Write]) -> Operation[list[Outcome]]:
-    """Execute all writes in one transaction, or each in its own savepoint if one fails.
+def insert_rows(statement: Statement) -> BulkOperation[Params, None]:
+    """Make a bulk operation that inserts one row for each write, with one statement."""
 
-    Returns:
-        The result or the exception of each write, in order.
+    def operate(rows: list[Params]) -> Operation[list[None]]:
+        yield Execute(statement, rows)
+        return [None] * len(rows)
 
-    Raises:
-        StoreUnavailable: if the database does not answer, so that the results are unknown.
-    """
-    for _ in range(MAX_TRIES):
-        try:
-            yield BEGIN
-            results = yield from _run_together(writes)
-            yield COMMIT
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            yield ROLLBACK
-            if isinstance(error, StatementFailed) and error.is_retryable:
-                continue
-            if len(writes) == 1:
-                return [error]
-            break
-        else:
-            return results
-    return (yield from _run_with_savepoints(writes))
-
-
-def _run_together(writes: list[Write]) -> Operation[list[Outcome]]:
-    results: list[Outcome] = []
-    for op, same in groupby(writes, lambda write: write.op):
-        results += yield from op([write.argument for write in same])
-    return results
-
-
-def _run_with_savepoints(writes: list[Write]) -> Operation[list[Outcome]]:
-    yield BEGIN
-    outcomes: list[Outcome] = []
-    for write in writes:
-        yield SAVEPOINT
-        try:
-            outcomes += yield from write.op([write.argument])
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            yield ROLLBACK_TO_SAVEPOINT
-            outcomes.append(error)
-        yield RELEASE_SAVEPOINT
-    yield COMMIT
-    return outcomes
+    return operate

@@ -19,6 +19,7 @@ from ..record import Recording
 from . import record_content, record_write, search, tables
 from .chats import Chats
 from .conversations import Conversations
+from .database import Database
 from .keys import Keys
 from .names import return_if_unstorable
 from .record_content import ITEM, RESPONSE
@@ -26,37 +27,50 @@ from .record_store import RecordStore
 from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, Responses
 from .spaces import Spaces
 from .sqlite import SqliteDatabase
-from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param
+from .statement import (
+    ID,
+    LIMIT,
+    NOW,
+    ONE,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    for_each,
+    has_rows,
+)
 
 ROWS_PER_STEP = 500
 """Maximum number of rows that are deleted in one transaction."""
 
 _R, _C, _E, _H, _K = tables.responses, tables.conversations, tables.entries, tables.chats, tables.keys
-_PING = Statement(sa.select(sa.literal_column("1")))
-_owner, _id = param("for_owner"), param("for_id")
-_now, _limit = param("now", sa.Double), param("most", sa.BigInteger)
+_PING = Statement(sa.select(ONE))
 
 
 def _delete_first(table: sa.Table, condition: sa.ColumnElement[bool], *order: sa.ColumnElement[object]) -> Statement:
-    first_rows = sa.select(table.c.owner, table.c.id).where(condition).order_by(*order).limit(_limit)
+    first_rows = sa.select(table.c.owner, table.c.id).where(condition).order_by(*order).limit(LIMIT)
     row = sa.tuple_(table.c.owner, table.c.id)
     chat = _R.c.conversation_id if table is _R else sa.null()
     return Statement(sa.delete(table).where(row.in_(first_rows)).returning(table.c.owner, table.c.id, chat))
 
 
-_DELETE_DUE = [(table, _delete_first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_H, _R, _C)]
-_DELETE_OWNED = [(table, _delete_first(table, table.c.owner == _owner, table.c.id)) for table in (_H, _R, _C, _K)]
+_DELETE_DUE = [(table, _delete_first(table, table.c.expires_at <= NOW, table.c.expires_at)) for table in (_H, _R, _C)]
+_DELETE_OWNED = [(table, _delete_first(table, table.c.owner == OWNER, table.c.id)) for table in (_H, _R, _C, _K)]
 _DEPENDENTS = {
     _R: list(DELETE_DEPENDENTS),
-    _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
+    _C: [Statement(sa.delete(_E).where(_E.c.owner == OWNER, _E.c.conversation_id == ID))],
     _H: [search.delete_statement(search.CHATS)],  # the title
     _K: [],
 }
 
 
-def _delete(deletions: list[tuple[sa.Table, Statement]], params: Params) -> Operation[int]:
+@for_each
+def _delete(params: Params) -> Operation[int]:
+    """Delete the first rows of `deletions`, which are tables and statements; return their number."""
     deleted_count = 0
-    for table, statement_of_table in deletions:
+    for table, statement_of_table in params["deletions"]:
         rows = yield Execute(statement_of_table, {**params, "most": params["most"] - deleted_count})
         if rows:
             for statement in _DEPENDENTS[table]:
@@ -77,19 +91,7 @@ def _removed_contents(table: sa.Table, rows: list[Row]) -> Iterator[record_write
             yield record_write.RemovedContent(owner, record_content.conversation_scope(id), ITEM, None)
 
 
-def _expire(params: Params) -> Operation[int]:
-    return (yield from _delete(_DELETE_DUE, {**params, "why": "expired"}))
-
-
-def _erase(params: Params) -> Operation[int]:
-    return (yield from _delete(_DELETE_OWNED, {**params, "why": "erased"}))
-
-
-_EXPIRE_EACH, _ERASE_EACH, _MERGE_EACH = for_each(_expire), for_each(_erase), for_each(search.merge_index)
-
-
-def _ping(params: Params) -> Operation[None]:
-    yield Execute(_PING, params)
+_merge_index, _ping = for_each(search.merge_index), has_rows(_PING)
 
 
 class Store:
@@ -109,18 +111,14 @@ class Store:
         recording: whether contents are recorded, and the keys for seals.
     """
 
-    def __init__(
-        self, database: Database, clock: Callable[[], float] = time.time, recording: Recording | None = None
-    ) -> None:
-        recording = recording or Recording()
+    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
         self._clock = clock
-        self._recording = recording
         self.responses = Responses(database, clock, recording)
         self.conversations = Conversations(database, clock, recording)
         self.chats = Chats(database, clock, recording)
         self.record = RecordStore(database, clock, recording)
-        self.keys = Keys(database)
+        self.keys = Keys(database, clock, recording)
         self.spaces = Spaces(database, clock, recording)
 
     @property
@@ -149,7 +147,7 @@ class Store:
             The number of deleted responses, conversations and chats.
         """
         await self.spaces.sweep()
-        return await self._in_steps(_EXPIRE_EACH, {"now": now, "recording": self._recording}, limit)
+        return await self._delete_in_steps({"deletions": _DELETE_DUE, "now": now, "why": "expired"}, limit)
 
     @return_if_unstorable(0)
     async def erase(self, owner: str) -> int:
@@ -160,27 +158,26 @@ class Store:
         Returns:
             The number of deleted responses, conversations, chats, spaces and keys.
         """
-        params = {"for_owner": owner, "now": self._clock(), "recording": self._recording}
-        deleted_count = await self._in_steps(_ERASE_EACH, params, None)
+        params = {"deletions": _DELETE_OWNED, "for_owner": owner, "now": self._clock(), "why": "erased"}
+        deleted_count = await self._delete_in_steps(params, None)
         for space in await self.spaces.list(owner):
             deleted_count += await self.spaces.remove(owner, space.name)
         await self.spaces.sweep()
         has_more, is_first = deleted_count > 0, True
         while has_more:
-            has_more, is_first = await self._database.write(_MERGE_EACH, is_first), False
+            has_more, is_first = await self._database.write(_merge_index, is_first), False
         return deleted_count
 
     async def aclose(self) -> None:
         """Finish waiting writes, and close the store. Later calls raise `StoreError`."""
         await self._database.aclose()
 
-    async def _in_steps(
-        self, op: Callable[[list[Params]], Operation[list[int]]], params: Params, limit: int | None
-    ) -> int:
+    async def _delete_in_steps(self, params: Params, limit: int | None) -> int:
         deleted_count = 0
         while limit is None or deleted_count < limit:
             step = ROWS_PER_STEP if limit is None else min(ROWS_PER_STEP, limit - deleted_count)
-            step_count = await self._database.write(op, {**params, "most": step})
+            step_params = {**params, "recording": self.record.recording, "most": step}
+            step_count = await self._database.write(_delete, step_params)
             deleted_count += step_count
             if step_count < step:
                 break
@@ -201,12 +198,15 @@ async def open_store(url: str, *, clock: Callable[[], float] = time.time, record
         StoreError: if the database does not answer, or was written by a newer version.
     """
     parsed = check_store_url(url)
+    database: Database
     if parsed.drivername == "sqlite":
         path = parsed.database
-        return Store(await SqliteDatabase.open(None if path in (None, "", ":memory:") else path), clock, recording)
-    from .postgres import PostgresDatabase
+        database = await SqliteDatabase.open(None if path in (None, "", ":memory:") else path)
+    else:
+        from .postgres import PostgresDatabase
 
-    return Store(await PostgresDatabase.open(parsed), clock, recording)
+        database = await PostgresDatabase.open(parsed)
+    return Store(database, clock, recording or Recording())
 
 
 def check_store_url(url: str) -> URL:

@@ -6,7 +6,7 @@ The rules:
   of another.
 * Rows that change are narrow. The row of a response is updated whenever its conversation continues. Its body is written
   once (for a background response, twice), and its log is read only on request.
-* The log of a space has a row for each envelope, and an index for each kind of scan (`index_scans`). An index begins
+* The log of a space has a row for each envelope, and an index for each kind of scan (`space_log`). An index begins
   with the column of its condition, and continues in the order of the log. So a page is a range of the index, without
   sorting.
 * Searchable texts are in a table of their own, with their folded form (`search`). SQLite's index of them is another
