@@ -12,6 +12,7 @@ import msgspec
 from rich.table import Table
 
 from ..errors import RequestError
+from ..protocols.openresponses import DIALECTS
 from ..server.access.config import OWNER_RULE, is_owner_name
 from ..server.access.keys import KeyHasher, ensure_pepper, new_key
 from ..server.access.policy import Policy, read_policy, write_policy
@@ -58,7 +59,7 @@ def keys() -> None:
 @click.option("--tool", "tools", multiple=True, metavar="GLOB", help="A server tool it may use (all); can be repeated.")
 @click.option("--view", type=click.Choice(VIEWS), default="raw", show_default=True, help="The most it may see.")
 @click.option("--no-counts", is_flag=True, help="Do not show numbers of tokens.")
-@click.option("--events", type=click.Choice(["openresponses", "openai"]), help="Which event names it gets.")
+@click.option("--events", type=click.Choice(list(DIALECTS)), help="Which event names it gets.")
 @click.option("--no-store", is_flag=True, help="Nothing may be stored.")
 @click.option(
     "--retention", callback=_parse_duration, metavar="TIME", help="How long its responses are stored: 30d, 12h."

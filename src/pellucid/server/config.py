@@ -22,6 +22,7 @@ from ..data_directory import default_record_key, default_seal_keys, default_stor
 from ..errors import ConfigError
 from ..local import model_index
 from ..protocols.agui.dialects import DialectName
+from ..protocols.openresponses import Dialect
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, load_profiles
 from ..settings import ModelSettings
@@ -44,7 +45,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_unauthenticated: bool = False
     """Whether to listen at an address that other machines can reach, without requiring credentials."""
     max_body_bytes: Count = 32 * 1024 * 1024
-    reasoning_events: Literal["openresponses", "openai"] = "openresponses"
+    reasoning_events: Dialect = "openresponses"
     """Names of raw reasoning events (those of OpenResponses or of OpenAI), unless the request chooses."""
     agui_dialect: DialectName | None = None
     """The dialect of AG-UI clients that name none; by default the one before 1.0."""

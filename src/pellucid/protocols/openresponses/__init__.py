@@ -5,12 +5,14 @@ OpenAI's (`response.reasoning_text.*`), with the same fields.
 """
 
 from ..decoding import read_json
-from .encode import Dialect, Encoder, Framing
+from .dialects import DIALECTS, Dialect
+from .encode import Encoder, Framing
 from .items import KnownCall, ReferenceContext, item_messages
 from .request import MCPServerSpec, Request, parse_request, request_from
 from .types import error_body, error_payload
 
 __all__ = [
+    "DIALECTS",
     "Dialect",
     "Encoder",
     "Framing",

@@ -38,7 +38,6 @@ from ...events import (
 from ...framing import sse_event
 from ...parts import (
     Image,
-    ModelResponsePart,
     RefusalPart,
     Text,
     TextPart,
@@ -55,20 +54,13 @@ from ..encoding import DONE, complete_arguments, to_json
 from ..errors import status_of
 from ..message_parts import DEFAULT_MEDIA_TYPES, joined_if_text
 from . import types as t
+from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, ContentKind, Dialect
 from .types import error_payload
-
-Dialect = Literal["openresponses", "openai"]
-"""Whose names the events of raw reasoning have. The fields are the same."""
 
 Framing = Literal["events", "lines"]
 """Server-sent events, or one line of JSON for each event, which is one message of a socket."""
 
 _FRAME_ENDS: dict[Framing, bytes] = {"events": b"\n\n", "lines": b"\n"}
-
-REASONING_EVENTS: dict[Dialect, str] = {
-    "openresponses": "response.reasoning",
-    "openai": "response.reasoning_text",
-}
 
 
 class Encoder:
@@ -101,8 +93,7 @@ class Encoder:
         self._seals = seals
         self._after = after
         self._framing: Framing = framing
-        self._dialect = dialect
-        self._reasoning_event = REASONING_EVENTS[dialect]
+        self._dialect = DIALECTS[dialect]
         self._obfuscate = obfuscate
         self._sequence = 0
         self._out: list[bytes] = []
@@ -147,7 +138,8 @@ class Encoder:
             if part is None:
                 if not self._pending_thinking or not text or self._item is None:
                     continue
-                part = self._open_thinking(self._item, self._pending_thinking)
+                is_summary = self._pending_thinking.form == "summary"
+                part = self._open_content(self._item, SUMMARY if is_summary else self._dialect.reasoning)
             text_delta = delta if type(delta) is TextPartDelta else None
             if text:
                 try:
@@ -241,33 +233,21 @@ class Encoder:
         if isinstance(part, ThinkingPart):
             # The part may hold a signature and no text: its content part opens with its first text.
             self._pending_thinking = part
-        elif isinstance(part, TextPart):
-            location = item.location(content_index=len(item.contents))
-            self._write("response.content_part.added", **location, part=t.OutputText(text=""))
-            self._open_part("response.output_text", location)
-        elif isinstance(part, RefusalPart):
-            location = item.location(content_index=len(item.contents))
-            self._write("response.content_part.added", **location, part=t.Refusal(refusal=""))
-            self._open_part("response.refusal", location)
+        elif isinstance(part, TextPart | RefusalPart):
+            self._open_content(item, OUTPUT_TEXT if isinstance(part, TextPart) else REFUSAL)
         elif isinstance(part, ToolCallPart):
             part = json_safe(part)
             item.call = t.FunctionCallItem(
                 id=item.id, call_id=part.tool_call_id, name=part.tool_name, arguments="", status="in_progress"
             )
             self._write("response.output_item.added", output_index=item.index, item=item.call)
-            self._open_part("response.function_call_arguments", item.location())
+            self._part = _Part("response.function_call_arguments", item.location(), None, self._framing)
 
-    def _open_thinking(self, item: _Item, thinking: ThinkingPart) -> _Part:
-        if thinking.form == "summary":
-            location = item.location(summary_index=len(item.summaries))
-            self._write("response.reasoning_summary_part.added", **location, part=t.SummaryText(text=""))
-            return self._open_part("response.reasoning_summary_text", location)
-        location = item.location(content_index=len(item.contents))
-        self._write("response.content_part.added", **location, part=t.ReasoningText(text=""))
-        return self._open_part(self._reasoning_event, location)
-
-    def _open_part(self, name: str, location: dict[str, Any]) -> _Part:
-        self._part = _Part(name, location, self._framing)
+    def _open_content(self, item: _Item, kind: ContentKind) -> _Part:
+        location = item.location(**{kind.index_field: len(item.contents[kind.index_field])})
+        empty = kind.content_type(**{kind.text_field: ""})
+        self._write(f"{kind.part_event}.added", **location, part=empty)
+        self._part = _Part(kind.text_event, location, kind, self._framing)
         return self._part
 
     def _part_end(self, event: PartEndEvent, now: int) -> None:
@@ -277,30 +257,22 @@ class Encoder:
             return
         part = json_safe(part)
         name, location = open_part.name, open_part.location
-        if isinstance(part, ThinkingPart) and part.form == "summary":
-            summary = t.SummaryText(text=part.content)
-            item.summaries.append(summary)
-            self._write(f"{name}.done", **location, text=part.content)
-            self._write("response.reasoning_summary_part.done", **location, part=summary)
-        elif isinstance(part, ToolCallPart):
+        if isinstance(part, ToolCallPart):
             assert item.call is not None
             arguments, unsent = complete_arguments(part)
             if unsent:
                 self._write(f"{name}.delta", **location, delta=unsent)
             item.call = msgspec.structs.replace(item.call, arguments=arguments)
             self._write(f"{name}.done", **location, arguments=arguments)
-        else:
-            content = _content(part, open_part.annotations)
-            if content is None:
-                return
-            item.contents.append(content)
-            if isinstance(content, t.Refusal):
-                self._write(f"{name}.done", **location, refusal=content.refusal)
-            elif isinstance(content, t.OutputText):
-                self._write(f"{name}.done", **location, text=content.text, logprobs=content.logprobs)
-            else:
-                self._write(f"{name}.done", **location, text=content.text)
-            self._write("response.content_part.done", **location, part=content)
+        elif isinstance(part, ThinkingPart | TextPart | RefusalPart) and (kind := open_part.kind) is not None:
+            fields: dict[str, Any] = {kind.text_field: part.content}
+            content = kind.content_type(**fields)
+            if isinstance(part, TextPart):
+                content.annotations = open_part.annotations
+                fields["logprobs"] = content.logprobs = _logprobs(part.logprobs or [])
+            item.contents[kind.index_field].append(content)
+            self._write(f"{name}.done", **location, **fields)
+            self._write(f"{kind.part_event}.done", **location, part=content)
 
     # --- the run -----------------------------------------------------------------------------------------------
 
@@ -344,10 +316,10 @@ class Encoder:
         if self._framing == "lines":
             # On a socket, errors have one form in both dialects.
             self._write("error", status=status_of(error), error=payload)
-        elif self._dialect == "openai":
-            self._write("error", code=payload["code"], message=payload["message"], param=payload["param"])
-        else:
+        elif self._dialect.has_error_object:
             self._write("error", error=payload)
+        else:
+            self._write("error", code=payload["code"], message=payload["message"], param=payload["param"])
 
     # --- writing -----------------------------------------------------------------------------------------------
 
@@ -369,14 +341,14 @@ def _carrier_id(id: str) -> str:
 class _Item:
     """The open item."""
 
-    __slots__ = ("call", "contents", "id", "index", "kind", "summaries")
+    __slots__ = ("call", "contents", "id", "index", "kind")
 
     def __init__(self, id: str, index: int, kind: str) -> None:
         self.id = id
         self.index = index
         self.kind = kind
-        self.contents: list[t.OutputText | t.Refusal | t.ReasoningText] = []
-        self.summaries: list[t.SummaryText] = []
+        self.contents: dict[str, list[Any]] = {"content_index": [], "summary_index": []}
+        """The contents that are done, by the field that counts them."""
         self.call: t.FunctionCallItem | None = None
 
     def location(self, **index: int) -> dict[str, Any]:
@@ -384,27 +356,23 @@ class _Item:
 
     def output_item(self, status: t.Status) -> t.Item:
         """Return the item as it is in `output`."""
+        contents, summaries = self.contents.values()
         if self.kind == "reasoning":
-            contents = [content for content in self.contents if isinstance(content, t.ReasoningText)]
-            return t.ReasoningItem(
-                id=self.id,
-                summary=self.summaries,
-                status=status,
-                content=contents or msgspec.UNSET,
-            )
+            return t.ReasoningItem(id=self.id, summary=summaries, status=status, content=contents or msgspec.UNSET)
         if self.call is not None:
             return msgspec.structs.replace(self.call, status=status)
-        texts = [content for content in self.contents if not isinstance(content, t.ReasoningText)]
-        return t.MessageItem(id=self.id, status=status, content=texts)
+        return t.MessageItem(id=self.id, status=status, content=contents)
 
 
 class _Part:
     """The open part: its location, and the template of its deltas."""
 
-    __slots__ = ("annotations", "head", "location", "name", "tail")
+    __slots__ = ("annotations", "head", "kind", "location", "name", "tail")
 
-    def __init__(self, name: str, location: dict[str, Any], framing: Framing) -> None:
+    def __init__(self, name: str, location: dict[str, Any], kind: ContentKind | None, framing: Framing) -> None:
         self.name = name
+        self.kind = kind
+        """None for the arguments of a call."""
         self.location = location
         self.annotations: list[t.UrlCitation] = []
         event = f"{name}.delta"
@@ -412,18 +380,6 @@ class _Part:
         members = to_json(location)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
         self.head = f'{line}{{"type":"{event}","sequence_number":%d,'.encode() + members + b',"delta":'
         self.tail = (b',"logprobs":[]}' if name == "response.output_text" else b"}") + _FRAME_ENDS[framing]
-
-
-def _content(
-    part: ModelResponsePart, annotations: list[t.UrlCitation]
-) -> t.OutputText | t.Refusal | t.ReasoningText | None:
-    if isinstance(part, ThinkingPart):
-        return t.ReasoningText(text=part.content)
-    if isinstance(part, RefusalPart):
-        return t.Refusal(refusal=part.content)
-    if isinstance(part, TextPart):
-        return t.OutputText(text=part.content, annotations=annotations, logprobs=_logprobs(part.logprobs or []))
-    return None
 
 
 def _call_output(part: ToolReturnPart) -> str | list[t.ReturnedText | t.ReturnedImage | t.ReturnedFile]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import types as t
+from .dialects import DIALECTS
 
 Schema = dict[str, Any]
 
@@ -64,11 +65,14 @@ EVENTS: dict[str, Schema] = {
 }
 """Every event of the specification, and its fields in addition to `type` and `sequence_number`."""
 
+_STANDARD = DIALECTS["openresponses"].reasoning.text_event
 ALIASES = {
-    "response.reasoning_text.delta": "response.reasoning.delta",
-    "response.reasoning_text.done": "response.reasoning.done",
+    f"{row.reasoning.text_event}.{step}": f"{_STANDARD}.{step}"
+    for row in DIALECTS.values()
+    for step in ("delta", "done")
+    if f"{row.reasoning.text_event}.{step}" not in EVENTS
 }
-"""OpenAI's names, which are sent instead if the request wants them."""
+"""The names of other dialects, which are sent instead if the request wants them."""
 
 
 _NAMED = {"type": "object", "properties": {"name": _STRING}, "required": ["name"]}

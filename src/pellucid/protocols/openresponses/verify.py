@@ -30,7 +30,8 @@ from typing import Any
 import msgspec
 
 from ...framing import SSEDecoder
-from .encode import REASONING_EVENTS, Dialect, Framing
+from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, Dialect
+from .encode import Framing
 
 _OPENING_EVENTS = ("response.created", "response.queued", "response.in_progress")
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -103,13 +104,9 @@ class _Check:
         self._item: _Item | None = None
         self._part: _Part | None = None
         self._annotation_count = 0
-        self._part_kinds = {
-            "response.output_text": "output_text",
-            "response.refusal": "refusal",
-            REASONING_EVENTS[dialect]: "reasoning_text",
-            "response.reasoning_summary_text": "summary_text",
-            "response.function_call_arguments": "function_call",
-        }
+        self._part_kinds = {"response.function_call_arguments": "function_call"}
+        for kind in (OUTPUT_TEXT, REFUSAL, SUMMARY, DIALECTS[dialect].reasoning):
+            self._part_kinds[kind.text_event] = str(kind.content_type.__struct_config__.tag)
         """The kind of part that each event streams."""
 
     def frame(self, name: str, data: bytes) -> None:

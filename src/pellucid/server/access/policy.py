@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from ...protocols.openresponses import Dialect
 from ...view import View, Viewer
 from .errors import forbidden
 
@@ -30,7 +31,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """The fullest view of reasoning that is allowed."""
     counts: bool = True
     """Whether numbers of reasoning tokens are shown."""
-    reasoning_events: Literal["openresponses", "openai"] | None = None
+    reasoning_events: Dialect | None = None
     """Whose event names are used unless the request chooses. None: the server's default."""
     store: bool = True
     """Whether data may be stored."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...errors import RequestError
-from ...protocols.openresponses import Dialect, Encoder, Framing
+from ...protocols.openresponses import DIALECTS, Dialect, Encoder, Framing
 from ...protocols.openresponses import types as t
 from ...view import View, Viewer, stricter
 from ..exchange import Exchange
@@ -69,15 +69,12 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
 def dialect_of(exchange: Exchange, services: Services) -> Dialect:
     """Return the dialect: the names of reasoning events. Raises `RequestError`."""
     requested = exchange.request_header(EVENTS_HEADER)
-    match requested.lower() if requested is not None else None:
-        case None:
-            return exchange.principal.policy.reasoning_events or services.config.server.reasoning_events
-        case "openresponses":
-            return "openresponses"
-        case "openai":
-            return "openai"
-        case other:
-            raise RequestError(
-                f"the header OpenResponses-Reasoning-Events must be openresponses or openai, not {other!r}",
-                code="invalid_header",
-            )
+    if requested is None:
+        return exchange.principal.policy.reasoning_events or services.config.server.reasoning_events
+    for dialect in DIALECTS:
+        if dialect == requested.lower():
+            return dialect
+    raise RequestError(
+        f"the header OpenResponses-Reasoning-Events must be {' or '.join(DIALECTS)}, not {requested.lower()!r}",
+        code="invalid_header",
+    )
