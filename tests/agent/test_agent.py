@@ -590,7 +590,7 @@ async def test_history_processors_change_the_request_and_not_the_messages(make_a
 async def hangs(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Let me"))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def hangs_in_a_call(call: Call) -> None:
@@ -598,7 +598,7 @@ async def hangs_in_a_call(call: Call) -> None:
     await call.event(delta(reasoning_content="Let me"))
     function = {"name": "weather", "arguments": '{"ci'}
     await call.event(delta(tool_calls=[{"index": 0, "id": "c1", "function": function}]))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 @pytest.mark.parametrize(("script", "last"), [(hangs, ThinkingPart), (hangs_in_a_call, ToolCallPart)])
@@ -653,7 +653,7 @@ async def test_leaving_a_stream_closes_the_upstream_at_once(make_agent: MakeAgen
     async def talks(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Well"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     agent, get_calls = make_agent(talks)
     async with agent.run_stream("Why?"):

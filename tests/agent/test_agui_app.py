@@ -607,7 +607,7 @@ def test_a_client_that_disconnects_ends_the_run(make_agent: MakeAgent) -> None:
     async def thinks(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm."))
-        await call.gone()
+        await call.wait_for_disconnect()
         gone.set()
 
     for agent in (make_agent(thinks)[0], make_agent(calls(("waits", {})), tools=[waits])[0]):

@@ -155,7 +155,7 @@ def test_performance_tests_for_reasoning_event_streaming(gateway: Served, upstre
         await call.head()
         for number in range(5):
             await call.event(delta(reasoning_content=f"thought-{number} "))
-            await call.gone() if number == 4 else None
+            await call.wait_for_disconnect() if number == 4 else None
 
     model = plays(upstream, one_by_one)
     with begin(gateway, model, dialect="proposal") as stream:

@@ -128,7 +128,7 @@ def test_a_key_limits_the_view(guarded: Served, upstream: Upstream) -> None:
 async def thinks_for_ever(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm. "))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 def test_a_disconnect_ends_the_run_at_once(gateway: Served, upstream: Upstream) -> None:

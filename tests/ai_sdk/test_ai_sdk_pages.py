@@ -182,7 +182,7 @@ def test_an_answer_is_regenerated(chats: Chats, gateway: Served, upstream: Upstr
 async def thinks_for_ever(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm. "))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 def test_stop_closes_the_upstream_and_the_chat_continues(chats: Chats, gateway: Served, upstream: Upstream) -> None:

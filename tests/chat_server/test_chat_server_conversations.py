@@ -116,7 +116,7 @@ def test_a_turn_that_was_stopped_does_not_break_the_next(upstream: Upstream) -> 
             {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm."}},
         ):
             await call.data(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
-        await call.gone()
+        await call.wait_for_disconnect()
 
     [canary] = MORE
     with serving_every_wire(every_wire(upstream)) as running:

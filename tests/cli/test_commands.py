@@ -222,7 +222,7 @@ async def fails_midway(call: Call) -> None:
     await call.head()
     await call.event(delta(content="It is"))
     await call.event({"error": {"message": "out of memory"}})
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def refuses_the_key(call: Call) -> None:

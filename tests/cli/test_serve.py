@@ -179,10 +179,10 @@ def test_responses_beyond_the_shutdown_time_end_with_an_error_event(serve: Serve
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm."))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     async def never(call: Call) -> None:
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model, silent = upstream.plays(script), upstream.plays(never)
     with serve(config=config_for(upstream, shutdown_seconds=0.2)) as serving:
@@ -211,7 +211,7 @@ def test_a_second_ctrl_c_stops_at_once(serve_process: Serve, upstream: Upstream)
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Hm."))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     config = config_for(upstream, shutdown_seconds=3600)
     with serve_process(config=config) as serving:

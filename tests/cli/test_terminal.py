@@ -98,7 +98,7 @@ def test_ctrl_c_ends_ask_and_closes_the_upstream_connection(upstream: Upstream, 
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hmm."))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(script)
     process, terminal = start(upstream, model, tmp_path)

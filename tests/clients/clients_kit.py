@@ -59,7 +59,7 @@ def waits(until: threading.Event) -> Script:
 async def thinks_for_ever(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm. "))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def says_not_now(call: Call) -> None:

@@ -314,7 +314,7 @@ def test_cancellation_closes_the_upstream(upstream: Upstream, while_waiting: boo
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="One "))
-        await call.gone()
+        await call.wait_for_disconnect()
         left.set()
 
     name = upstream.plays(script)

@@ -191,7 +191,7 @@ async def test_cancelling_during_the_response_releases_the_slot(upstream: Upstre
     async def for_ever(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="hm"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     engine, client = ScriptedEngine(upstream, for_ever), UpstreamClient()
     try:

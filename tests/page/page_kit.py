@@ -139,7 +139,7 @@ class ModelScript:
         self.calls.append(call)
         news = asyncio.Event()
         self._listener = asyncio.get_running_loop(), news
-        disconnect = asyncio.ensure_future(call.gone())
+        disconnect = asyncio.ensure_future(call.wait_for_disconnect())
         disconnect.add_done_callback(lambda _: news.set())
         try:
             await call.head()

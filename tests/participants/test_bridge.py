@@ -230,7 +230,7 @@ async def test_a_cancel_ends_the_run_without_an_answer(room: Room, upstream: Ups
     async def endless(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm.\n\nHm"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     agent = agent_of(upstream, endless)
     async with agent_in_space(room, agent) as bridge:

@@ -261,7 +261,7 @@ async def test_a_cancel_ends_the_agents_run(gateway: Served, upstream: Upstream)
     async def endless(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm.\n\nHm"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     agent = agent_of(upstream, endless)
     async with (

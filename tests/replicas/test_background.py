@@ -91,7 +91,7 @@ def test_a_response_is_cancelled_before_its_first_event(
     one, two = two_replicas
 
     async def silent(call: Call) -> None:
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(silent)
     id = start_background(one, model)

@@ -4,7 +4,7 @@
     async def script(call):              # runs on the upstream's own thread
         await call.head()
         await call.event(delta(content="Hi"))
-        await call.gone()                # until the gateway disconnects
+        await call.wait_for_disconnect()
 
 `upstream.calls(name)` and `upstream.connections` record what happened, with events that a test can wait for.
 """
@@ -63,7 +63,7 @@ def abandoned_then(first: Script, then: Script) -> tuple[Script, Script]:
 
     async def is_left(call: Call) -> None:
         await first(call)
-        await call.gone()
+        await call.wait_for_disconnect()
         left.set()
 
     async def goes_on(call: Call) -> None:
@@ -144,7 +144,7 @@ class Call:
         await self.head(status, type, str(len(body)), **headers)
         await self.raw(body)
 
-    async def gone(self) -> None:
+    async def wait_for_disconnect(self) -> None:
         """Wait until the gateway has disconnected."""
         await self._leaves.wait()
 

@@ -59,14 +59,14 @@ async def breaks(call: Call) -> None:
     await call.event(delta(reasoning_content="Hm."))
     await call.event(delta(content="It is"))
     await call.event({"error": {"message": "out of memory"}})
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def hangs(call: Call) -> None:
     """Script a turn that never ends after its reasoning."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 def config_of(upstream: Upstream, **sections: Any) -> dict[str, Any]:

@@ -187,18 +187,18 @@ def test_a_refused_connection_is_unreachable(
 
 
 async def never_answers(call: Call) -> None:
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def sends_only_its_head(call: Call) -> None:
     await call.head()
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def falls_silent(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm"))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -292,21 +292,21 @@ async def breaks_its_framing(call: Call) -> None:
     await call.data(THOUGHT)
     await asyncio.sleep(0.25)  # in one read with the rest, not even the head would count
     await call.raw(b"zz\r\nwhat?\r\n")
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def sends_an_error(call: Call) -> None:
     await call.head()
     await call.data(THOUGHT)
     await call.event({"error": {"message": "out of memory", "code": 500}})
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def turns_to_garbage(call: Call) -> None:
     await call.head()
     await call.data(THOUGHT)
     await call.data(b"data: {garbage}\n\n")
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 BROKEN = [

@@ -22,7 +22,7 @@ RecordProperty = Callable[[str, object], None]
 async def thinks_for_ever(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm. "))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def talks_for_ever(call: Call) -> None:
@@ -33,13 +33,13 @@ async def talks_for_ever(call: Call) -> None:
 
 
 async def never_answers(call: Call) -> None:
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def refuses_slowly(call: Call) -> None:
     await call.head(400, "text/plain")
     await call.data(b"no")
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 def test_a_disconnect_closes_the_upstream(gateway: Served, upstream: Upstream, record_property: RecordProperty) -> None:

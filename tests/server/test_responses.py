@@ -79,7 +79,7 @@ def test_a_delta_is_forwarded_as_soon_as_it_arrives(gateway: Served, upstream: U
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="first"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     with gateway.open(upstream.plays(script)) as stream:
         stream.until('"delta":"first"')
@@ -104,7 +104,7 @@ def test_the_stream_ends_at_done_even_if_the_upstream_stays_open(gateway: Served
         await call.head()
         await call.event(delta("stop", content="Hi"))
         await call.event(b"[DONE]")
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(script)
     reply = gateway.ask(model, stream=True)

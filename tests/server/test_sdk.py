@@ -58,7 +58,7 @@ async def fails(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
     await call.event({"error": {"message": "out of memory"}})
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 FAILED = "the upstream reported an error: out of memory"
@@ -205,7 +205,7 @@ def test_closing_a_stream_closes_the_upstream(client: openai.OpenAI, upstream: U
     async def for_ever(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Hi"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(for_ever)
     with client.responses.create(model=model, input="Why?", stream=True) as stream:

@@ -32,7 +32,7 @@ THINKS = say("Let me see.", "It is 42.")
 async def thinks_for_ever(call: Call) -> None:
     await call.head()
     await call.event(delta(reasoning_content="Hm. "))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 async def talks_for_ever(call: Call) -> None:
@@ -75,7 +75,7 @@ def test_a_disconnect_closes_the_upstream_at_once(gateway: Served, upstream: Ups
 
 def test_a_disconnect_before_the_first_event_closes_the_upstream(gateway: Served, upstream: Upstream) -> None:
     async def never(call: Call) -> None:
-        await call.gone()
+        await call.wait_for_disconnect()
 
     with opened(gateway, upstream.plays(never)) as socket:
         socket.send()

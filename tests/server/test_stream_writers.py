@@ -221,7 +221,7 @@ def test_a_direct_writer_requires_the_server_s_own_send() -> None:
 def test_a_disconnect_is_noticed_while_another_request_waits(upstream: Upstream, stream: bool) -> None:
     async def silent(call: Call) -> None:
         await call.head()
-        await call.gone()
+        await call.wait_for_disconnect()
 
     with under_uvicorn(upstream) as gateway:
         name = upstream.plays(silent)

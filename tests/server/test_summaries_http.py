@@ -43,7 +43,7 @@ class Author:
         await call.head()
         if self.does == "hang":
             await call.event(delta(content="I be"))
-            await call.gone()
+            await call.wait_for_disconnect()
             self.left += 1
             return
         if self.does == "empty":
@@ -226,7 +226,7 @@ def test_a_disconnect_stops_the_summary_model(summed: Served, upstream: Upstream
     async def endless(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content=FIRST + "\n\n"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     with summed.open(upstream.plays(endless), store=False, **WITH_SUMMARIES) as stream:
         stream.until("response.reasoning.delta")
@@ -296,7 +296,7 @@ def test_cancelling_a_run_stops_the_summary_model(summed: Served, upstream: Upst
     async def endless(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content=FIRST + "\n\n"))
-        await call.gone()
+        await call.wait_for_disconnect()
 
     id = summed.ask(upstream.plays(endless), background=True, **WITH_SUMMARIES).json["id"]
     wait_until(lambda: len(author.calls) > before)

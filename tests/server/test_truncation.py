@@ -131,7 +131,7 @@ def test_a_disconnect_during_a_retry_closes_the_upstream(talking: Served, upstre
 
     async def hangs(call: Call) -> None:
         await call.head()
-        await call.gone()
+        await call.wait_for_disconnect()
         left.set()
 
     model = upstream.plays(in_the_stream, hangs)

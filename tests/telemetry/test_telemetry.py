@@ -241,7 +241,7 @@ def test_without_a_tracer_there_are_no_spans() -> None:
 async def _hangs(call: Call) -> None:
     await call.head()
     await call.event(delta(content="Hm"))
-    await call.gone()
+    await call.wait_for_disconnect()
 
 
 def test_a_run_refused_by_a_limit_is_not_counted(upstream: Upstream) -> None:

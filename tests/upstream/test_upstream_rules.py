@@ -97,7 +97,7 @@ async def test_silence_is_not_tried_again(client: Client, upstream: Upstream) ->
     """It may be at work, and its work is paid for."""
 
     async def script(call: Call) -> None:
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(script)
     with pytest.raises(ModelError, match=r"did not begin to answer within 0\.5 s") as caught:
@@ -158,7 +158,7 @@ async def test_the_first_byte_is_the_bodys(client: Client, upstream: Upstream) -
         await call.head()
         await asyncio.sleep(0.2)  # longer than `idle`, within `first_byte`
         await call.data(b"at last")
-        await call.gone()
+        await call.wait_for_disconnect()
 
     answer = reading(await post(client, upstream, upstream.plays(script), idle=0.1))
     assert await answer.read() == b"at last"
@@ -189,7 +189,7 @@ async def test_time_without_a_reader_does_not_count_as_silence(client: Client, u
 async def test_cancelling_a_read_and_closing_leaves_the_upstream(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(script)
     answer = reading(await post(client, upstream, model))
@@ -204,7 +204,7 @@ async def test_cancelling_a_read_and_closing_leaves_the_upstream(client: Client,
 
 async def test_cancelling_before_there_is_an_answer_leaves_the_upstream(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
-        await call.gone()
+        await call.wait_for_disconnect()
 
     model = upstream.plays(script)
     opening = asyncio.create_task(post(client, upstream, model))
