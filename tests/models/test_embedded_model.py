@@ -133,7 +133,7 @@ async def test_an_exception_while_waiting_is_received_and_the_turn_is_over(
         async def fails(body: bytes) -> Any:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(model, "_ask", fails)
+        monkeypatch.setattr(model, "send", fails)
         stream = await model.open(CALL)
         reads: list[Any] = []
         stream.start(reads.append)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
-from pellucid.models.embedded import _request_body, embedded_warnings
+from pellucid.models.embedded import embedded_warnings, request_body
 from pellucid.models.model import Model
 from pellucid.parts import Origin
 from pellucid.providers.profile import Profile
@@ -281,5 +281,5 @@ def test_a_setting_of_none_has_no_warning() -> None:
 def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
     origin, row = Origin("local", "openai_chat", "embedded"), ROWS["llama.cpp"]
     drawn: Any = data.draw(settings_for(row))
-    trials = trial_warnings(drawn, origin, row, lambda call: _request_body(call, origin, "think.gbnf"))
+    trials = trial_warnings(drawn, origin, row, lambda call: request_body(call, origin, "think.gbnf"))
     assert embedded_warnings(ModelCall("", [], drawn), {}, origin, "think.gbnf") == trials

@@ -58,33 +58,37 @@ def decode_run(reads: Iterable[list[ModelEvent]]) -> DecodedRun:
     return DecodedRun(batches, mint, model, run.run_end.error if run.run_end is not None else None)
 
 
-def encode_run(row: ClientProtocol, decoded: DecodedRun, dialect: str, *, chunks: bool = False) -> EncodedRun:
+def encode_run(protocol: ClientProtocol, decoded: DecodedRun, dialect: str, *, chunks: bool = False) -> EncodedRun:
     """Encode a run in a client protocol and one of its dialects."""
-    encoder = row.make_encoder(decoded.mint, decoded.model, dialect, chunks)
+    encoder = protocol.make_encoder(decoded.mint, decoded.model, dialect, chunks)
     stream = encoder.start() + b"".join([encoder.feed(batch, CAPTURED_TIME) for batch in decoded.batches])
-    if row.response_of is None:
+    if protocol.response_of is None:
         return EncodedRun(stream, None)
-    whole: Any = row.response_of(encoder)
+    whole: Any = protocol.response_of(encoder)
     if isinstance(whole, ErrorInfo):
-        whole = row.error_format.error_body(whole)
+        whole = protocol.error_format.error_body(whole)
     return EncodedRun(stream, msgspec.json.encode(whole))
 
 
 def _protocol_and_dialect(name: str, dialect: str | None, *, chunks: bool, stream: bool) -> tuple[ClientProtocol, str]:
     """Return the protocol and its dialect. Raises `RequestError` for an option that the protocol does not have."""
-    row = CLIENT_PROTOCOLS[name]
-    if dialect is not None and dialect not in row.dialects:
-        known = f"no dialect {dialect!r}; there are: {', '.join(row.dialects)}" if row.dialects else "no dialects"
+    protocol = CLIENT_PROTOCOLS[name]
+    if dialect is not None and dialect not in protocol.dialects:
+        known = (
+            f"no dialect {dialect!r}; there are: {', '.join(protocol.dialects)}" if protocol.dialects else "no dialects"
+        )
         raise RequestError(f"--dialect: {name} has {known}")
-    if chunks and not row.supports_chunks:
-        known = ", ".join(name for name, row in CLIENT_PROTOCOLS.items() if row.supports_chunks)
+    if chunks and not protocol.supports_chunks:
+        known = ", ".join(name for name, protocol in CLIENT_PROTOCOLS.items() if protocol.supports_chunks)
         raise RequestError(f"--chunks: {name} has no chunks; these protocols have them: {known}")
-    if not stream and row.response_of is None:
+    if not stream and protocol.response_of is None:
         raise RequestError(f"--no-stream: {name} has only streams")
-    return row, dialect or next(iter(row.dialects), "")
+    return protocol, dialect or next(iter(protocol.dialects), "")
 
 
-_DIALECTS = "; ".join(f"{name}: {', '.join(row.dialects)}" for name, row in CLIENT_PROTOCOLS.items() if row.dialects)
+_DIALECTS = "; ".join(
+    f"{name}: {', '.join(protocol.dialects)}" for name, protocol in CLIENT_PROTOCOLS.items() if protocol.dialects
+)
 
 
 @click.command()
@@ -107,14 +111,14 @@ def translate(
     file: BinaryIO,
 ) -> None:
     """Translate a provider's answer to the form of a client protocol."""
-    row, chosen = _protocol_and_dialect(to, dialect, chunks=chunks, stream=stream)
+    protocol, chosen = _protocol_and_dialect(to, dialect, chunks=chunks, stream=stream)
     decoded = decode_run([decode_bytes(provider, content_type, file.read())])
-    answer = encode_run(row, decoded, chosen, chunks=chunks)
+    answer = encode_run(protocol, decoded, chosen, chunks=chunks)
     whole = msgspec.json.format(answer.whole, indent=2) + b"\n" if answer.whole is not None else b""
     sys.stdout.buffer.write(answer.stream if stream else whole)
     sys.stdout.buffer.flush()
     if check:
-        violations = row.verify(answer.stream, chosen)
+        violations = protocol.verify(answer.stream, chosen)
         for rule in violations:
             click.echo(rule, err=True)
         count = f"{len(violations)} rule{'s' if len(violations) > 1 else ''} broken"

@@ -19,6 +19,7 @@ from ..local.engine_sharing import RemoteEngine
 from ..local.request import adapt_body, explain_error
 from ..local.supervisor import Engine
 from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
+from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from ..providers.setting_fields import SettingFields
 from ..providers.setting_warnings import setting_warnings
@@ -33,15 +34,25 @@ ENGINE_LIMITS = Limits(connect=5, retries=0)
 """Limits of requests to the engine. There are no retries: an engine that does not answer has stopped, and the request
 waits for its restart instead."""
 
-
 DEFAULT_SETTINGS: ModelSettings = {"temperature": 0.2}
 """Default settings. Answers of small models get worse at higher temperatures."""
 
 
-def _request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
-    row = builtin_profiles()["llama.cpp"]
+def embedded_profile() -> Profile:
+    """Return the profile of the engine."""
+    return builtin_profiles()["llama.cpp"]
+
+
+def embedded_origin(model: str) -> Origin:
+    """Return the origin of the engine's output."""
+    return Origin("local", embedded_profile().wire, model)
+
+
+def request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
+    """Return the body of the request for a call. Raises `RequestError` for what this model does not support."""
+    profile = embedded_profile()
     _check_text_only(call.messages)
-    return adapt_body(WIRES[row.wire].encode(call, row, origin), grammar=grammar)
+    return adapt_body(WIRES[profile.wire].encode(call, profile, origin), grammar=grammar)
 
 
 def _check_text_only(messages: list[ModelMessage]) -> None:
@@ -65,15 +76,15 @@ def embedded_warnings(
     call: ModelCall, model_settings: ModelSettings | None, origin: Origin, grammar: str | None
 ) -> list[str]:
     """Return one sentence for each setting, of the call or of the model, that the engine does not support as it is."""
-    row = builtin_profiles()["llama.cpp"]
+    profile = embedded_profile()
     settings = merge_settings(DEFAULT_SETTINGS if model_settings is None else model_settings, call.settings)
-    fields = WIRES[row.wire].setting_fields(settings, row)
+    fields = WIRES[profile.wire].setting_fields(settings, profile)
     try:
         fields.body = adapt_body(fields.body, grammar=grammar)
     except RequestError:
         return []
     _claim_thinking_switch(fields)
-    return setting_warnings(fields, row, origin.model or row.title)
+    return setting_warnings(fields, profile, origin.model or profile.title)
 
 
 def _claim_thinking_switch(fields: SettingFields) -> None:
@@ -105,10 +116,8 @@ class EmbeddedModel:
     ) -> None:
         self.engine = engine
         self.name = engine.model.name
-        self._profile = builtin_profiles()["llama.cpp"]
-        self.origin = Origin("local", self._profile.wire, self.name)
+        self.origin = embedded_origin(self.name)
         self.settings: ModelSettings = settings if settings is not None else DEFAULT_SETTINGS
-        self._wire = WIRES[self._profile.wire]
         self._transport = transport
 
     @property
@@ -125,12 +134,12 @@ class EmbeddedModel:
         """Start a turn, now or when a slot is free. Raises `RequestError` for what this model does not support."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True)
-        data = msgspec.json.encode(_request_body(call, self.origin, self.engine.model.grammar))
+        data = msgspec.json.encode(request_body(call, self.origin, self.engine.model.grammar))
         queue = self.engine.queue
         if self.is_ready and queue.running < queue.slots and not queue.waiting:
             await queue.acquire()
             try:
-                return await self._ask(data)
+                return await self.send(data)
             except ModelError as error:
                 if error.info.code != "unreachable":
                     raise
@@ -141,8 +150,9 @@ class EmbeddedModel:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
         return embedded_warnings(call, self.settings, self.origin, self.engine.model.grammar)
 
-    async def _ask(self, body: bytes) -> ModelStream:
-        """Send the request. The caller holds a slot; the end of the turn releases it, or this method if it raises."""
+    async def send(self, body: bytes) -> ModelStream:
+        """Send a request. The caller holds a slot; the end of the turn releases it, or this method if it raises."""
+        profile = embedded_profile()
         try:
             engine = self.engine
             headers = {
@@ -151,15 +161,13 @@ class EmbeddedModel:
                 # The engine closes the connection after a stream, although it announces keep-alive.
                 "Connection": "close",
             }
-            response = await self._transport.open(
-                f"{engine.base_url}{self._profile.path}", headers, body, ENGINE_LIMITS
-            )
+            response = await self._transport.open(f"{engine.base_url}{profile.path}", headers, body, ENGINE_LIMITS)
             if response.status != 200:
                 raise ModelError(_error_info(response.status, await response.read_all(MAX_ERROR_BODY_BYTES)))
         except BaseException:
             self.engine.queue.release()
             raise
-        decoder = self._wire.decoder(self._profile, self.origin, response.content_type)
+        decoder = WIRES[profile.wire].decoder(profile, self.origin, response.content_type)
         return _SlotStream(HTTPModelStream(response, decoder), self)
 
 
@@ -296,7 +304,7 @@ class _QueuedStream:
             except BaseException:
                 engine.queue.release()
                 raise
-        return await self._model._ask(self._body)
+        return await self._model.send(self._body)
 
     def _on_position(self, position: int) -> None:
         self._deliver([SideEvent("queue", "position", position)])

@@ -8,11 +8,10 @@ from ..errors import ConfigError, ModelError
 from ..local import fetch, model_index
 from ..local.model_index import LocalError
 from ..local.supervisor import Engine
-from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .connection_pool import PerLoop, shared_pool
-from .embedded import EmbeddedModel, embedded_warnings
+from .embedded import EmbeddedModel, embedded_origin, embedded_warnings
 from .model import ModelStream
 
 
@@ -38,7 +37,7 @@ class LocalModel:
         except LocalError as error:
             raise ConfigError([f"model: {error}"]) from error
         self.name = self._model.name
-        self.origin = Origin("local", "openai_chat", self.name)
+        self.origin = embedded_origin(self.name)
         self.settings = settings
         self._transport = transport
         self._embedded = PerLoop(self._start, self._stop)

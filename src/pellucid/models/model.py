@@ -80,7 +80,6 @@ class StreamReader:
 
 MAX_ERROR_BODY_BYTES = 64 * 1024
 
-
 ModelRead: TypeAlias = list[ModelEvent] | Exception | None
 """The events of one read. None: the stream stopped without the end of its turn. An exception: an internal error, after
 which nothing follows."""
@@ -176,7 +175,7 @@ class Model:
 
         Args:
             name: The model's name at the upstream.
-            profile: The row of the server.
+            profile: The profile of the server.
             transport: The client for requests; by default the running loop's connection pool (`shared_pool`).
             base_url: Base URL of the server; by default the profile's.
             api_key: The key to send.

@@ -1,6 +1,6 @@
 """A model by its name alone, with defaults for profile, base URL, key and connection pool.
 
-A subclass names its rows of the profiles, and nothing else.
+A subclass only names its builtin profiles.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ProviderModel(Model):
     """A model of a known provider. No key is looked up and no connection is opened before the first call."""
 
     profile_names: ClassVar[tuple[str, ...]] = ()
-    """Names of the class's rows. The first is the default; any other row must have the wire of one of them. A class
-    without rows needs a `profile`, which may have any wire."""
+    """Names of the class's profiles. The first is the default; any other profile must have the wire of one of them. A
+    class without profiles needs `profile`, which may have any wire."""
 
     def __init__(
         self,
@@ -44,33 +44,32 @@ class ProviderModel(Model):
 
         Args:
             model_name: The model's name at the upstream.
-            profile: A row, or the name of a built-in one (`deepseek`, `vllm`).
-            api_key: The key; by default from the environment variables that the row names.
-            base_url: Base URL of the server; by default from the environment variables that the row names, else the
-                row's.
+            profile: A profile, or the name of a builtin one (`deepseek`, `vllm`).
+            api_key: The key; by default from the environment variables that the profile names.
+            base_url: Base URL of the server; by default from the environment variables that the profile names, else the
+                profile's.
             settings: Settings of each call; those of the call take precedence.
             transport: The client for requests; by default the running loop's connection pool.
             limits: Limits of requests.
             headers: Headers of each request.
-            thinking_tags: Markers around reasoning in text, in place of the row's: a pair, or the name of a family.
+            thinking_tags: Markers around reasoning in text, in place of the profile's: a pair, or the name of a family.
             account: Label of the account, to distinguish signatures of several accounts.
 
         Raises:
-            ConfigError: The row is missing, does not exist or has another wire, or the markers are not valid.
+            ConfigError: The profile is missing, does not exist or has another wire, or the markers are not valid.
         """
-        row = _profile_of(type(self), profile).for_model(model_name)
+        resolved_profile = _profile_of(type(self), profile).for_model(model_name)
         if thinking_tags is not None:
-            mistakes = tags_mistakes(thinking_tags)
-            if mistakes:
+            if mistakes := tags_mistakes(thinking_tags):
                 raise ConfigError([f"thinking_tags: {mistake}" for mistake in mistakes])
-            row = replace(row, tags=thinking_tags)
-        address = _from_environment(row.base_url_env)
-        custom_base_url = base_url or (address and address.rstrip("/") + row.base_url_env_path)
+            resolved_profile = replace(resolved_profile, tags=thinking_tags)
+        address = _from_environment(resolved_profile.base_url_env)
+        custom_base_url = base_url or (address and address.rstrip("/") + resolved_profile.base_url_env_path)
         self._has_custom_base_url = custom_base_url is not None
         """Whether the base URL was set by the user. Such a server may need no key."""
         super().__init__(
             model_name,
-            row,
+            resolved_profile,
             transport,
             base_url=custom_base_url,
             api_key=api_key,
@@ -86,16 +85,12 @@ class ProviderModel(Model):
         return self.name
 
     def api_key(self) -> str | None:
-        row = self.profile
-        key = self._api_key or _from_environment(row.api_key_env)
-        if (
-            key is None
-            and row.api_key_env
-            and row.auth not in ("optional", "none", "aws")
-            and not self._has_custom_base_url
-        ):
+        profile = self.profile
+        key = self._api_key or _from_environment(profile.api_key_env)
+        needs_key = profile.api_key_env and profile.auth not in ("optional", "none", "aws")
+        if key is None and needs_key and not self._has_custom_base_url:
             raise RequestError(
-                f"{row.title} needs an API key: set the environment variable {' or '.join(row.api_key_env)}, "
+                f"{profile.title} needs an API key: set the environment variable {' or '.join(profile.api_key_env)}, "
                 f"or set api_key",
                 kind="unauthorized",
                 code="missing_api_key",
@@ -109,16 +104,23 @@ def _from_environment(names: tuple[str, ...]) -> str | None:
 
 
 def _profile_of(model: type[ProviderModel], profile: Profile | str | None) -> Profile:
-    rows = builtin_profiles()
-    name = next(iter(model.profile_names), None) if profile is None else profile
-    if name is None:
-        raise ConfigError([f"profile: it is missing; {model.__name__} needs a profile, or the name of a built-in one"])
-    row = rows.get(name) if isinstance(name, str) else name
-    wires = list(dict.fromkeys(rows[own].wire for own in model.profile_names))
-    if row is None:
-        raise ConfigError([f"profile: there is no profile {name!r}; {did_you_mean(name, rows)}"])
-    if wires and row.wire not in wires:
+    profiles = builtin_profiles()
+    if profile is None:
+        if not model.profile_names:
+            raise ConfigError(
+                [f"profile: it is missing; {model.__name__} needs a profile, or the name of a built-in one"]
+            )
+        profile = model.profile_names[0]
+    if isinstance(profile, str):
+        if profile not in profiles:
+            raise ConfigError([f"profile: there is no profile {profile!r}; {did_you_mean(profile, profiles)}"])
+        profile = profiles[profile]
+    wires = list(dict.fromkeys(profiles[name].wire for name in model.profile_names))
+    if wires and profile.wire not in wires:
         raise ConfigError(
-            [f"profile: {row.name!r} has the wire {row.wire}, and {model.__name__} supports {' or '.join(wires)}"]
+            [
+                f"profile: {profile.name!r} has the wire {profile.wire}, "
+                f"and {model.__name__} supports {' or '.join(wires)}"
+            ]
         )
-    return row
+    return profile
