@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
+from ...settings import Effort
 from ..errors import KIND_NAMES, error_object
 
 ReasoningFields = Literal["both", "reasoning_content", "reasoning"]
@@ -188,7 +189,6 @@ class ChatCompletionChunk(msgspec.Struct, kw_only=True):
 Text10M = Annotated[str, Meta(max_length=10_485_760)]
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-zA-Z0-9_-]+$")]
 Id = Annotated[str, Meta(min_length=1)]
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class _Content(msgspec.Struct, tag_field="type"):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
+from ...settings import Effort
 from ..errors import KIND_NAMES, error_object
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -357,7 +358,7 @@ class TextParam(msgspec.Struct):
 
 
 class ReasoningConfigParam(msgspec.Struct):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
 
