@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pellucid.errors import ErrorInfo
 from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
 from pellucid.parts import OpaquePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
+from pellucid.providers import stream_decoder
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.openai_chat.details import details_from_parts
 from tests.cases import Cases
@@ -621,7 +622,7 @@ def test_invalid_numbers_are_ignored() -> None:
         assert response_of("openai-compat", chunk_ % number + stream()).text == "a"
 
 
-def test_a_chunk_has_a_size_limit() -> None:
+def test_a_chunk_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     huge = "x" * 5_000_000
     assert (
         response_of(
@@ -630,7 +631,8 @@ def test_a_chunk_has_a_size_limit() -> None:
         ).thinking
         == huge
     )
-    reader = decoder(ROWS["openai"], origin("openai"), limit=1000)
+    monkeypatch.setattr(stream_decoder, "DEFAULT_MAX_BYTES", 1000)
+    reader = decoder(ROWS["openai"], origin("openai"))
     events = reader.feed(stream({"content": "a"})) + reader.feed(b"data: " + b"x" * 2000) + reader.end()
     assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["frame_too_large"]
 

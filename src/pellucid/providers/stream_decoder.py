@@ -368,14 +368,9 @@ _BLANK_LINE = re.compile(rb"\n\r?\n|\r\r|\n\r\Z").search
 
 
 class EventFrames:
-    """Framing of server-sent events; or the whole body as one frame, if the data does not begin like a stream.
+    """Framing of server-sent events; or the whole body as one frame, if the data does not begin like a stream."""
 
-    Args:
-        max_bytes: Limit of one event, or of the body.
-    """
-
-    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self) -> None:
         self._blank = b""
         self._events: SSEDecoder | None = None
         self._body: Body | None = None
@@ -396,10 +391,10 @@ class EventFrames:
                 self._blank = data
                 return []
             if body[:1] not in (b"{", b"[", b"<"):
-                self._events = SSEDecoder(self._max_bytes)
+                self._events = SSEDecoder(DEFAULT_MAX_BYTES)
                 self.feed = self._events.feed  # type: ignore[method-assign]  # later calls skip this method
                 return self._events.feed(data)
-            self._body, data = Body(self._max_bytes), body
+            self._body, data = Body(DEFAULT_MAX_BYTES), body
         self._body.add(data)
         return []
 
@@ -410,16 +405,11 @@ class EventFrames:
 
 
 class LineFrames:
-    """Framing of lines of JSON; or the whole body as one frame, if its first line is not JSON (indented JSON, HTML).
+    """Framing of lines of JSON; or the whole body as one frame, if its first line is not JSON (indented JSON, HTML)."""
 
-    Args:
-        max_bytes: Limit of one line, or of the body.
-    """
-
-    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self) -> None:
         self._lines: NDJSONDecoder | None = None
-        self._body = Body(max_bytes)
+        self._body = Body(DEFAULT_MAX_BYTES)
         """All data until the first line is complete; and all later data, if that line is not JSON."""
         self._is_body = False
 
@@ -441,7 +431,7 @@ class LineFrames:
                 self._is_body = bool(newline)
                 self._body.add(data)
                 return []
-            self._lines = NDJSONDecoder(self._max_bytes)
+            self._lines = NDJSONDecoder()
         return [SSE("", line) for line in self._lines.feed(data)]
 
     def end(self) -> list[Frame]:

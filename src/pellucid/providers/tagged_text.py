@@ -43,8 +43,7 @@ class TaggedText:
         self._emit = emit
         self._key = key
         self._thinking = thinking or partial(emit.thinking, key)
-        family = tag_family(profile)
-        self._splitter = None if family is None else tags.Splitter(family, implicit_start=profile.implicit_start)
+        self._splitter = make_splitter(profile)
         self._logprobs: list[dict[str, Any]] | None = None
         self._open_marker: str | None = None
         self._has_answer = False
@@ -91,9 +90,11 @@ class TaggedText:
                 self._open_marker = None
 
 
-def tag_family(profile: Profile) -> tags.Family | None:
-    """Return the marker family of a profile; None if it has none, or has harmony, which is more than markers."""
-    return None if profile.tags in (None, HARMONY) else tags.family(profile.tags)
+def make_splitter(profile: Profile) -> tags.Splitter | None:
+    """Make the splitter of a profile; None if its text has no markers, or is harmony, which is more than markers."""
+    if profile.tags in (None, HARMONY):
+        return None
+    return tags.Splitter(tags.family(profile.tags), implicit_start=profile.implicit_start)
 
 
 def with_markers(part: ThinkingPart) -> str | None:

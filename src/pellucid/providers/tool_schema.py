@@ -18,16 +18,27 @@ def offered_tools(call: ModelCall) -> tuple[ToolDefinition, ...]:
         RequestError: The tool choice names a function that does not exist.
     """
     tools, choice = call.tools, call.tool_choice
-    unknown = sorted(set(choice.names) - {tool.name for tool in tools})
-    if tools and unknown:
-        raise RequestError(
-            f"tool_choice names {', '.join(unknown)}; the tools are: {', '.join(tool.name for tool in tools)}",
-            code="unknown_tool",
-            param="tool_choice",
-        )
+    if tools:
+        check_tool_choice(call)
     if choice.names and choice.mode != "none":
         return tuple(tool for tool in tools if tool.name in choice.names)
     return tools
+
+
+def check_tool_choice(call: ModelCall) -> None:
+    """Check that the functions that the tool choice names exist.
+
+    Raises:
+        RequestError: One does not.
+    """
+    names = [tool.name for tool in call.tools]
+    unknown = sorted(set(call.tool_choice.names) - set(names))
+    if unknown:
+        raise RequestError(
+            f"tool_choice names {', '.join(unknown)}; the tools are: {', '.join(names)}",
+            code="unknown_tool",
+            param="tool_choice",
+        )
 
 
 def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:

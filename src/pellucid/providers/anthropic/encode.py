@@ -15,6 +15,7 @@ from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from ..lenient_json import objects_in
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
+from ..tool_schema import check_tool_choice, offered_tools
 from .messages import encode_messages, is_reasoning_lost, system_prompt
 from .thinking import ThinkingOptions, claim_thinking, settings_that_enable_thinking, thinking_options
 
@@ -315,19 +316,12 @@ def _server_tools(settings: Settings) -> list[Body]:
 def _tools(call: ModelCall, profile: Profile, thinking: ThinkingOptions) -> Body:
     settings: Settings = call.settings
     choice, tools, native_tools = call.tool_choice, call.tools, _server_tools(settings)
-    unknown_names = sorted(set(choice.names) - {tool.name for tool in tools})
-    if unknown_names:
-        raise RequestError(
-            f"tool_choice names {', '.join(unknown_names)}; the tools are: {', '.join(tool.name for tool in tools)}",
-            code="unknown_tool",
-            param="tool_choice",
-        )
+    check_tool_choice(call)
     if not tools and not native_tools:
         return {}
     is_single = choice.mode == "required" and len(choice.names) == 1
-    if choice.names and choice.mode != "none" and not is_single:
-        # The choice is limited to some tools: the others are not offered.
-        tools = tuple(tool for tool in tools if tool.name in choice.names)
+    if not is_single:
+        tools = offered_tools(call)
     tool_choice = _tool_choice(choice, is_single)
     if tool_choice["type"] in ("any", "tool"):
         _check_forced_call(profile, thinking)

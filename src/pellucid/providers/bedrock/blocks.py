@@ -15,7 +15,7 @@ from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..lenient_json import dict_of, objects_in, text_of
 from ..profile import Profile
-from ..tagged_text import tag_family
+from ..tagged_text import make_splitter
 from .chunk import Delta
 from .media import join_base64, redacted_signature
 
@@ -51,8 +51,7 @@ class Blocks:
     def __init__(self, emit: Emitter, profile: Profile) -> None:
         self._emit = emit
         self._form = profile.form
-        self._family = tag_family(profile)
-        self._implicit_start = profile.implicit_start
+        self._profile = profile
         self._blocks: dict[int, _Block] = {}
         self._pending_redacted: _Block | None = None
         """A redacted block that has not been emitted yet."""
@@ -289,10 +288,7 @@ class Blocks:
         self.stop(index)
         if self._pending_redacted is not None:
             self._emit_pending(self._pending_redacted)
-        splitter = None
-        if kind is TEXT and self._family is not None:
-            splitter = tags.Splitter(self._family, implicit_start=self._implicit_start)
-        block = self._blocks[index] = _Block(kind, index, splitter)
+        block = self._blocks[index] = _Block(kind, index, make_splitter(self._profile) if kind is TEXT else None)
         return block
 
     def _close_block(self, block: _Block) -> None:

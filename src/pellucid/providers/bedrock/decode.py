@@ -100,9 +100,9 @@ class ConverseFrames:
     idle = False
     """Always false: each message has a checksum, so that no message differs from the last one in its text alone."""
 
-    def __init__(self, limit: int = DEFAULT_MAX_PAYLOAD_BYTES) -> None:
-        self._messages = EventStreamDecoder(limit)
-        self._body = Body(limit)
+    def __init__(self) -> None:
+        self._messages = EventStreamDecoder()
+        self._body = Body(DEFAULT_MAX_PAYLOAD_BYTES)
         self._is_body: bool | None = None
         self._has_messages = False
         self.error: ErrorInfo | None = None

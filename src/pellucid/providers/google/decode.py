@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ...errors import ErrorInfo, ErrorKind
 from ...framing.json_array import JSONArrayDecoder
-from ...framing.sse import DEFAULT_MAX_BYTES, SSE
+from ...framing.sse import SSE
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Origin
 from ...unicode import TextBuffer
 from ..errors import TURN_FAILED, as_code, error_from_value
@@ -98,8 +98,7 @@ def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-st
 class GeminiFrames:
     """Framing of server-sent events, of the elements of a JSON array, or of a whole body."""
 
-    def __init__(self, limit: int = DEFAULT_MAX_BYTES) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._blank = b""
         self._frames: EventFrames | None = None
         self._array: JSONArrayDecoder | None = None
@@ -125,9 +124,9 @@ class GeminiFrames:
                 return []
             if first != b"[":
                 self._is_body = first in (b"{", b"<")
-                self._frames = EventFrames(self._limit)
+                self._frames = EventFrames()
                 return self._frames.feed(data)
-            self._array = JSONArrayDecoder(self._limit)
+            self._array = JSONArrayDecoder()
         frames = [SSE("", element) for element in self._array.feed(data)]
         self._has_elements = self._has_elements or bool(frames)
         if self._array.closed and self._has_elements:

@@ -10,15 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ...emit import Emitter, is_complete_json
+from ...emit import Emitter
 from ..lenient_json import lenient_struct_decoder
+from ..tool_calls import FragmentedCall, Function
 from ..tool_schema import arguments_text
-
-
-class Function(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: Any = None
-    """JSON text, or an object."""
 
 
 class ToolCall(msgspec.Struct, gc=False):
@@ -65,24 +60,13 @@ class Chunk(msgspec.Struct, gc=False):
 read_chunk = lenient_struct_decoder(Chunk)
 
 
-class _Call:
-    __slots__ = ("has_name", "id", "key", "pieces")
-
-    def __init__(self, key: tuple[str, int], id: str | None) -> None:
-        self.key = key
-        self.id = id
-        self.has_name = False
-        self.pieces: list[str] = []
-        """Pieces of the arguments so far."""
-
-
 class ToolCallReader:
     """Emits calls from fragments. Index and id identify a call; either may be missing."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
-        self._calls: list[_Call] = []
-        self._latest_by_index: dict[int, _Call] = {}
+        self._calls: list[FragmentedCall] = []
+        self._latest_by_index: dict[int, FragmentedCall] = {}
 
     @property
     def has_calls(self) -> bool:
@@ -97,37 +81,19 @@ class ToolCallReader:
         name, args = function.name or None, function.arguments
         id = fragment.id if fragment.id != "null" else None
         call = self._call_of(fragment.index or 0, id or None, name)
-        text = arguments_text(args)
-        if call.has_name:
-            self._emit.tool_call(call.key, text)
-        elif name is not None:
-            # A call opens when its name is known. Arguments that came earlier are emitted now.
-            call.has_name = True
-            arguments = args if isinstance(args, dict) and not call.pieces else "".join(call.pieces) + text
-            self._emit.tool_call(call.key, arguments, name=name, call_id=call.id)
-        call.pieces.append(text)
+        call.add(name, args if isinstance(args, dict) and not call.has_name else arguments_text(args))
 
     def flush(self) -> None:
         """Emit calls that have arguments and no name."""
         for call in self._calls:
-            if not call.has_name and any(call.pieces):
-                call.has_name = True
-                self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
+            if call.has_arguments():
+                call.end_nameless()
 
-    def _call_of(self, index: int, id: str | None, name: str | None) -> _Call:
+    def _call_of(self, index: int, id: str | None, name: str | None) -> FragmentedCall:
         call = self._latest_by_index.get(index)
-        if call is None or _begins_another(call, id, name):
-            call = self._latest_by_index[index] = _Call(("call", len(self._calls)), id)
+        if call is None or call.is_followed_by(id, name):
+            call = self._latest_by_index[index] = FragmentedCall(self._emit, ("call", len(self._calls)), id)
             self._calls.append(call)
         elif call.id is None:
             call.id = id
         return call
-
-
-def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
-    """Whether a fragment begins another call: it has a name, and either another id or the call is complete."""
-    if name is None or not call.has_name:
-        return False
-    if id is not None and call.id is not None:
-        return id != call.id
-    return is_complete_json("".join(call.pieces))

@@ -21,12 +21,7 @@ from ..media import image_type_of
 from ..profile import Profile
 from ..stream_decoder import LineFrames, StreamDecoder, WireReader
 from ..tagged_text import TaggedText
-
-
-class Function(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: Any = None
-    """An object, not JSON text."""
+from ..tool_calls import Function
 
 
 class ToolCall(msgspec.Struct, gc=False):

@@ -8,23 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...emit import Emitter, Key, is_complete_json
+from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
+from ..tool_calls import FragmentedCall
 from ..tool_schema import arguments_text
 from .chunk import ToolCall
-
-
-class _Call:
-    """A function call as received so far."""
-
-    __slots__ = ("has_name", "id", "key", "pieces")
-
-    def __init__(self, key: Key, id: str | None) -> None:
-        self.key = key
-        self.id = id
-        self.has_name = False
-        self.pieces: list[str] = []
-        """The arguments so far."""
 
 
 class ToolCallReader:
@@ -32,11 +20,11 @@ class ToolCallReader:
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
-        self._calls_by_index: dict[int, list[_Call]] = {}
+        self._calls_by_index: dict[int, list[FragmentedCall]] = {}
         """The calls of each index. Servers that number every call 0 distinguish them by id."""
-        self._calls_by_id: dict[tuple[int | None, str], _Call] = {}
+        self._calls_by_id: dict[tuple[int | None, str], FragmentedCall] = {}
         """The calls by index and id, and by None and id for fragments without an index."""
-        self._last_call: _Call | None = None
+        self._last_call: FragmentedCall | None = None
         self._emitted_executions: set[Key] = set()
 
     @property
@@ -48,9 +36,7 @@ class ToolCallReader:
         """Write the calls that never got a name."""
         for calls in self._calls_by_index.values():
             for call in calls:
-                if not call.has_name:
-                    call.has_name = True
-                    self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
+                call.end_nameless()
 
     def read(self, fragment: ToolCall) -> None:
         """Read one fragment of a call."""
@@ -66,20 +52,9 @@ class ToolCallReader:
         if call.id is None and fragment.id:
             call.id = fragment.id
             self._register_ids(call, fragment.index)
-        if call.has_name:
-            if args or signature:
-                self._emit.tool_call(call.key, args, signature=signature)
-        elif name is not None:
-            # A call cannot open before it has a name: the earlier arguments are written now.
-            call.has_name = True
-            if call.pieces:
-                args = "".join(call.pieces) + arguments_text(args)
-            self._emit.tool_call(call.key, args, name=name, call_id=call.id, signature=signature)
-            call.pieces = []
-        if args:
-            call.pieces.append(arguments_text(args))
+        call.add(name, args, signature)
 
-    def _call_of(self, fragment: ToolCall, name: str | None) -> _Call:
+    def _call_of(self, fragment: ToolCall, name: str | None) -> FragmentedCall:
         """Return the fragment's call, or a new one."""
         id, index = fragment.id or None, fragment.index
         if id is not None and (call := self._calls_by_id.get((index, id))) is not None:
@@ -89,16 +64,16 @@ class ToolCallReader:
             return self._last_call
         # A call without an index gets one that no server uses.
         calls = self._calls_by_index.setdefault(-1 - len(self._calls_by_index) if index is None else index, [])
-        if calls and not _begins_new_call(calls[-1], id, name):
+        if calls and not calls[-1].is_followed_by(id, name):
             call = calls[-1]
         else:
-            call = _Call(("call", index, len(self._calls_by_index), len(calls)), id)
+            call = FragmentedCall(self._emit, ("call", index, len(self._calls_by_index), len(calls)), id)
             calls.append(call)
             self._register_ids(call, index)
         self._last_call = call
         return call
 
-    def _register_ids(self, call: _Call, index: int | None) -> None:
+    def _register_ids(self, call: FragmentedCall, index: int | None) -> None:
         if call.id is not None:
             self._calls_by_id.setdefault((index, call.id), call)
             self._calls_by_id.setdefault((None, call.id), call)
@@ -136,20 +111,6 @@ class ToolCallReader:
                     BuiltinToolReturnPart(name, results, call_id, provider_name=provider),
                     item=key,
                 )
-
-
-def _begins_new_call(call: _Call, id: str | None, name: str | None) -> bool:
-    """Whether a fragment with the index of `call`, but not its id, begins another call.
-
-    Some servers repeat the name in every fragment, some invent an id for every fragment, some number every call 0. Only
-    a fragment with a name can begin a call. It does if it has another id, or if `call` is complete already.
-    """
-    if name is None or not call.has_name:
-        return False
-    if id is not None and call.id is not None:
-        return True
-    end = call.pieces[-1].rstrip() if call.pieces else ""
-    return (not end or end.endswith("}")) and is_complete_json("".join(call.pieces))
 
 
 def _google_signature(extra: dict[str, Any] | None) -> str | None:

@@ -6,23 +6,19 @@ are typed loosely. Dialects of this wire put token counts in many places.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from ...parts import Usage
 from ..lenient_json import dict_of, int_of, lenient_struct_decoder
-
-
-class Function(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: Any = None
+from ..token_counts import ReasoningCounted, counted_output
+from ..tool_calls import Function
 
 
 class ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
-    type: str | None = None
     function: Function | None = None
     extra_content: dict[str, Any] | None = None
 
@@ -73,7 +69,7 @@ read_chunk = lenient_struct_decoder(Chunk)
 """Decode a chunk; None if the bytes are not a JSON object."""
 
 
-def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
+def read_usage(raw: dict[str, Any], reasoning_counted: ReasoningCounted = "inside") -> Usage:
     """Read token counts.
 
     Args:
@@ -86,13 +82,6 @@ def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outsid
     prompt, completion, total = (int_of(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
     of_prompt, of_completion = dict_of(raw, "prompt_tokens_details"), dict_of(raw, "completion_tokens_details")
     reasoning_count = _first_known(int_of(of_completion, "reasoning_tokens"), int_of(raw, "reasoning_tokens"))
-    output = completion
-    if completion is not None and reasoning_count:
-        is_outside = (
-            reasoning_counted == "by_total" and prompt is not None and total == prompt + completion + reasoning_count
-        )
-        if reasoning_counted == "outside" or is_outside:
-            output = completion + reasoning_count
     details = {
         name: value
         for name, value in (*raw.items(), *of_completion.items())
@@ -100,7 +89,7 @@ def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outsid
     }
     return Usage(
         input_tokens=prompt,
-        output_tokens=output,
+        output_tokens=counted_output(completion, reasoning_count, prompt, total, reasoning_counted),
         output_reasoning_tokens=reasoning_count,
         cache_read_tokens=_first_known(
             int_of(of_prompt, "cached_tokens"), int_of(raw, "cached_tokens"), int_of(raw, "prompt_cache_hit_tokens")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framing.sse import DEFAULT_MAX_BYTES
 from ...parts import FinishReason, Origin
 from ..errors import error_from_value
 from ..frame_template import WORD, SkipRule, varying_value
@@ -40,18 +39,15 @@ FINISH_REASONS: dict[str, FinishReason] = {
 REFUSAL = "refusal"
 
 
-def decoder(
-    profile: Profile, origin: Origin, content_type: str = "text/event-stream", limit: int = DEFAULT_MAX_BYTES
-) -> StreamDecoder:
+def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """Make the decoder of one response.
 
     Args:
         profile: The profile.
         origin: The origin of the turn.
         content_type: Ignored: the first byte shows the format, and the header is sometimes wrong.
-        limit: Limit of one event, or of a whole body, in bytes.
     """
-    return StreamDecoder(ChatCompletionsReader(profile, origin), EventFrames(limit))
+    return StreamDecoder(ChatCompletionsReader(profile, origin), EventFrames())
 
 
 class ChatCompletionsReader(WireReader):

@@ -13,6 +13,7 @@ import msgspec
 
 from ...parts import Usage
 from ..lenient_json import DECODE_ERRORS, decode_lenient_object, dict_of, int_of, lenient_struct_decoder
+from ..token_counts import ReasoningCounted, counted_output
 from . import builtin
 
 PartKind: TypeAlias = Literal["text", "refusal", "raw", "summary"]
@@ -194,7 +195,7 @@ def read_response(raw: msgspec.Raw) -> dict[str, Any]:
 _STANDARD_COUNTS = frozenset({"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "cache_write_tokens"})
 
 
-def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
+def read_usage(raw: dict[str, Any], reasoning_counted: ReasoningCounted) -> Usage:
     """Read token counts.
 
     Args:
@@ -206,14 +207,6 @@ def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outsid
     )
     input_details, output_details = dict_of(raw, "input_tokens_details"), dict_of(raw, "output_tokens_details")
     reasoning_count = int_of(output_details, "reasoning_tokens")
-    if output_tokens is not None and reasoning_count:
-        is_outside = (
-            reasoning_counted == "by_total"
-            and input_tokens is not None
-            and total == input_tokens + output_tokens + reasoning_count
-        )
-        if reasoning_counted == "outside" or is_outside:
-            output_tokens += reasoning_count
     details = {
         name: value
         for counts in (raw, input_details, output_details)
@@ -222,7 +215,7 @@ def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outsid
     }
     return Usage(
         input_tokens=input_tokens,
-        output_tokens=output_tokens,
+        output_tokens=counted_output(output_tokens, reasoning_count, input_tokens, total, reasoning_counted),
         output_reasoning_tokens=reasoning_count,
         cache_read_tokens=int_of(input_details, "cached_tokens"),
         cache_write_tokens=int_of(input_details, "cache_write_tokens"),
