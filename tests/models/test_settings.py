@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pellucid import providers
 from pellucid.models.anthropic import AnthropicModel, AnthropicModelSettings
 from pellucid.models.bedrock import BedrockConverseModel, BedrockModelSettings
 from pellucid.models.cohere import CohereModel, CohereModelSettings
@@ -29,6 +33,7 @@ from pellucid.models.openai import (
 from pellucid.models.provider import ProviderModel
 from pellucid.parts import ModelRequest, SystemPromptPart, UserPromptPart
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
 from tests.cases import Cases
 
@@ -361,6 +366,24 @@ def test_the_table_has_every_provider_setting(cls: Any) -> None:
     assert set(PROVIDER_SETTINGS[cls][1]) | ({"openai_prediction", "openai_send_reasoning_ids"} & own) == own
     maker = cls.__name__.partition("Model")[0].lower().removesuffix("responses").removesuffix("chat")
     assert all(name.startswith(maker) for name in own)
+
+
+NO_SETTINGS = {"anthropic_beta", "anthropic_tool_name", "anthropic_version", "google_search", *WIRES}
+"""Fields, tools and wires whose names look like settings."""
+
+
+def test_every_provider_setting_that_a_wire_or_profile_names_is_declared_with_its_type() -> None:
+    declared = {name for cls in PROVIDER_SETTINGS for name in get_type_hints(cls)}
+    makers = {name.partition("_")[0] for name in declared - ModelSettings.__annotations__.keys()}
+    in_profiles = {name for profile in ROWS.values() for name in profile.own if name.partition("_")[0] in makers}
+    in_wires = {
+        node.value
+        for file in Path(providers.__path__[0]).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch(f"({'|'.join(makers)})(_[a-z]+)+", node.value)
+    }
+    assert in_profiles | in_wires - NO_SETTINGS <= declared
 
 
 @pytest.mark.parametrize("cls", [cls for cls, (_, table) in PROVIDER_SETTINGS.items() if table])
