@@ -212,7 +212,7 @@ async def test_a_call_that_needs_approval_is_proposed(room: Room, upstream: Upst
         response = await agreed
     assert response.payload["result"]["content"][0]["text"] == "x is gone"
     results = [body["messages"][-1]["content"] for body in model_requests(upstream, agent)[1:]]
-    assert results == ["x is gone", "cy said no: not that one."]
+    assert results == ["x is gone", "cy rejected the call: not that one."]
 
 
 async def test_calls_of_own_tools_are_observations(room: Room, upstream: Upstream) -> None:

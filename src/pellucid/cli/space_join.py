@@ -24,7 +24,7 @@ from ..errors import PellucidError, RequestError
 from ..spaces.client.errors import SpaceClosed
 from ..spaces.client.participant import Participant
 from ..unicode import did_you_mean
-from .space_options import connection_options, json_option, last_option, open_participant, open_reader, view_option
+from .space_options import connection_options, json_option, last_option, open_reader, view_option
 from .transcript import Transcript
 
 
@@ -102,7 +102,7 @@ def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as
     """Join a space: see its envelopes, and send what you type. `/help` lists the commands."""
 
     async def run() -> None:
-        async with open_participant(url, token, space, view=view, history=last) as participant:
+        async with Participant(url, token=token, space=space, view=view, history=last) as participant:
             await TerminalSession(participant, transcript).run()
 
     with Transcript(as_json) as transcript:

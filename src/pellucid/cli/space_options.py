@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import click
 
 from ..envelopes.visibility import SPACE_VIEWS, SpaceView
-from ..spaces.client.participant import Participant
 from ..spaces.client.remote import SpaceReader, parse_address
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,10 +72,6 @@ last_option = click.option(
     help="How many of the last envelopes to show first.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each envelope as JSON, one a line.")
-
-
-def open_participant(url: str, token: str, space: str | None, **more: Any) -> Participant:
-    return Participant(url, token=token, space=space, **more)
 
 
 def open_reader(url: str, token: str, space: str | None) -> SpaceReader:

@@ -12,8 +12,9 @@ import uvloop
 
 from ..envelopes.translate import read
 from ..envelopes.visibility import SpaceView
+from ..spaces.client.participant import Participant
 from ..spaces.client.remote import SpaceReader
-from .space_options import connection_options, json_option, last_option, open_participant, open_reader, view_option
+from .space_options import connection_options, json_option, last_option, open_reader, view_option
 from .transcript import Transcript
 
 
@@ -82,7 +83,9 @@ def tail(
     """Watch a space."""
 
     async def watch() -> None:
-        async with open_participant(url, token, space, view=view, history=last, after_seq=after_seq) as participant:
+        async with Participant(
+            url, token=token, space=space, view=view, history=last, after_seq=after_seq
+        ) as participant:
             async for envelope in participant:
                 transcript.show(envelope)
 

@@ -89,17 +89,9 @@ def _line(envelope: Envelope) -> TranscriptLine:
     return TranscriptLine(mark, label.prefix + _RENDERERS[label.content](envelope), style)
 
 
-def _opening(envelope: Envelope) -> str:
-    return text_of(envelope) or "…"
-
-
 def _severity(envelope: Envelope) -> str:
     severity = envelope.payload.get("severity")
     return f"{severity}: {text_of(envelope)}" if severity else text_of(envelope)
-
-
-def _confidence(envelope: Envelope) -> str:
-    return text_of(envelope) + _confidence_suffix(envelope)
 
 
 def _conclusion(envelope: Envelope) -> str:
@@ -130,16 +122,15 @@ def _reason(envelope: Envelope) -> str:
 
 
 def _kind(envelope: Envelope) -> str:
-    text = text_of(envelope)
-    detail = text or (_shorten(envelope.payload) if envelope.payload else "")
+    detail = text_of(envelope) or (_shorten(envelope.payload) if envelope.payload else "")
     return f"{envelope.kind} {detail}".rstrip()
 
 
 _RENDERERS: dict[kinds.LabelContent, Callable[[Envelope], str]] = {
     "words": text_of,
-    "opening": _opening,
+    "opening": lambda envelope: text_of(envelope) or "…",
     "severity": _severity,
-    "confidence": _confidence,
+    "confidence": lambda envelope: text_of(envelope) + _confidence_suffix(envelope),
     "conclusion": _conclusion,
     "call": _call,
     "result": _result,

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import RequestError
 from ..unicode import did_you_mean
 from .envelope import GATEWAY, Envelope
 from .kinds import STEP_KINDS
@@ -38,6 +37,7 @@ from .patterns import (
     ValuePattern,
     allows,
     covers,
+    invalid_capability,
     is_regex,
     read_pattern,
     read_text_pattern,
@@ -134,17 +134,17 @@ def read_capability(written: Any, location: str = "capability") -> Capability:
     if isinstance(written, str):
         written = {"kind": written}
     if not isinstance(written, dict):
-        raise _invalid_capability(
+        raise invalid_capability(
             location, f"a capability is a kind, or an object with a `kind`, not {type(written).__name__}"
         )
     for key in written:
         if key not in _KEYS and key not in _ANNOTATION_KEYS:
-            raise _invalid_capability(f"{location}.{key}", f"a capability has no such key; {did_you_mean(key, _KEYS)}")
+            raise invalid_capability(f"{location}.{key}", f"a capability has no such key; {did_you_mean(key, _KEYS)}")
     if "kind" not in written:
-        raise _invalid_capability(location, "the kind is missing; `*` is every kind")
+        raise invalid_capability(location, "the kind is missing; `*` is every kind")
     payload = read_pattern(written["payload"], f"{location}.payload") if "payload" in written else None
     if payload is not None and not isinstance(payload, ObjectPattern):
-        raise _invalid_capability(f"{location}.payload", "it must be an object; left out, it is any payload")
+        raise invalid_capability(f"{location}.payload", "it must be an object; left out, it is any payload")
     to = _read_strings(written["to"], f"{location}.to", _read_name) if "to" in written else None
     return Capability(_read_strings(written["kind"], f"{location}.kind", _read_kind), payload, to, dict(written))
 
@@ -165,9 +165,9 @@ def _read_strings(written: Any, location: str, read_one: Any) -> ValuePattern:
     if isinstance(written, list | tuple) and written:
         for n, entry in enumerate(written):
             if not isinstance(entry, str):
-                raise _invalid_capability(f"{location}[{n}]", f"it must be a string, not {type(entry).__name__}")
+                raise invalid_capability(f"{location}[{n}]", f"it must be a string, not {type(entry).__name__}")
         return OneOf(tuple(read_one(entry, f"{location}[{n}]") for n, entry in enumerate(written)))
-    raise _invalid_capability(location, "it must be a string, or a list of them")
+    raise invalid_capability(location, "it must be a string, or a list of them")
 
 
 def _read_name(written: str, location: str) -> ValuePattern:
@@ -178,7 +178,7 @@ def _read_kind(written: str, location: str) -> ValuePattern:
     bare = written.lstrip("!")
     marks = written[: len(written) - len(bare)]
     if not bare:
-        raise _invalid_capability(location, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
+        raise invalid_capability(location, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
     if is_regex(bare):
         bare = re.sub(r"\\(.)", lambda escape: r"\/" if escape[1] == "." else escape[0], bare)
     else:
@@ -189,10 +189,6 @@ def _read_kind(written: str, location: str) -> ValuePattern:
     for _ in marks:
         pattern = Not(pattern)
     return pattern
-
-
-def _invalid_capability(location: str, message: str) -> RequestError:
-    return RequestError(f"{location}: {message}", code="invalid_capability", param=location)
 
 
 # --- deciding

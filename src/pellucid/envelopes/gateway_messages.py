@@ -49,13 +49,8 @@ def welcome(id: str, ts: int, you: Present, others: Sequence[Present], **more: A
 
 def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], participant: Present) -> Envelope:
     """Build the notice, to everyone, that a participant joined, left or was invited."""
-    return Envelope(
-        id=id,
-        ts=ts,
-        sender=GATEWAY,
-        kind=PRESENCE,
-        payload={"event": event, "participant": _encode_present(participant)},
-    )
+    payload = {"event": event, "participant": _encode_present(participant)}
+    return Envelope(id=id, ts=ts, sender=GATEWAY, kind=PRESENCE, payload=payload)
 
 
 def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | None = None, **more: Any) -> Envelope:

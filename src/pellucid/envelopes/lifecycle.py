@@ -46,6 +46,7 @@ from ..unicode import did_you_mean
 from . import context, kinds
 from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id
 from .reasoning import (
+    OTHER_SPACE_PREFIX,
     ContextPlace,
     ContextStatus,
     ContextTable,
@@ -54,6 +55,7 @@ from .reasoning import (
     LifecycleVerdict,
     NameSet,
     ReasoningContext,
+    reasoning_references,
 )
 
 Mode: TypeAlias = Literal["strict", "flag", "off"]
@@ -407,14 +409,11 @@ def collect_flags(
 
 def referenced_ids(envelope: Envelope) -> tuple[str, ...]:
     """Return the ids of this space that reasoning builds on or summarises (`references`, `metadata.compresses`)."""
-    if envelope.family != "reasoning":
-        return ()
-    metadata = envelope.payload.get("metadata")
-    compresses = metadata.get("compresses") if isinstance(metadata, dict) else None
-    named: list[Any] = []
-    for value in (envelope.payload.get("references"), compresses):
-        named += value if isinstance(value, list | tuple) else [value]
-    return tuple(name for name in named if isinstance(name, str) and not name.startswith("space:"))
+    return tuple(
+        name
+        for how, name in reasoning_references(envelope)
+        if how != "trigger" and not name.startswith(OTHER_SPACE_PREFIX)
+    )
 
 
 def _misplaced_error(envelope: Envelope, case: LifecycleCase) -> ErrorInfo:

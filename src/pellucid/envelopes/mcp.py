@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from .envelope import Envelope
 
 LIST_TOOLS, CALL_TOOL = "tools/list", "tools/call"
@@ -35,6 +37,12 @@ def request_arguments(envelope: Envelope) -> Any:
     """Return the tool's arguments, or the `params` of another method."""
     params = envelope.payload.get("params")
     return params.get("arguments") if isinstance(params, dict) and tool_of(envelope) is not None else params
+
+
+def tool_result(content: Any) -> dict[str, Any]:
+    """Build the `result` of a tool call: the content as text, or its JSON."""
+    text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    return {"content": [{"type": "text", "text": text}]}
 
 
 def result_text(result: Any) -> str | None:

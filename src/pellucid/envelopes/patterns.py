@@ -129,7 +129,8 @@ ValuePattern: TypeAlias = Scalar | TextPattern | ObjectPattern
 Location: TypeAlias = ExactKey | KeyPattern | AnyDepth | AtPath
 
 
-def _invalid_capability(location: str, message: str) -> RequestError:
+def invalid_capability(location: str, message: str) -> RequestError:
+    """Build the error for a capability that is not valid."""
     return RequestError(f"{location}: {message}", code="invalid_capability", param=location)
 
 
@@ -152,9 +153,9 @@ def read_pattern(written: Any, location: str) -> ValuePattern:
 def _read_value(written: Any, location: str, depth: int, remaining_values: list[int]) -> ValuePattern:
     remaining_values[0] -= 1
     if remaining_values[0] < 0:
-        raise _invalid_capability(location, f"a pattern holds at most {MAX_ENTRIES} values")
+        raise invalid_capability(location, f"a pattern holds at most {MAX_ENTRIES} values")
     if depth > MAX_DEPTH:
-        raise _invalid_capability(location, f"a pattern is nested at most {MAX_DEPTH} deep")
+        raise invalid_capability(location, f"a pattern is nested at most {MAX_DEPTH} deep")
     if written is None or isinstance(written, bool | int | float):
         return Scalar(written, type(written))
     if isinstance(written, str):
@@ -169,12 +170,12 @@ def _read_value(written: Any, location: str, depth: int, remaining_values: list[
         return ObjectPattern(
             tuple(_read_rule(key, entry, location, depth, remaining_values) for key, entry in written.items())
         )
-    raise _invalid_capability(location, f"a pattern is a JSON value, not {type(written).__name__}")
+    raise invalid_capability(location, f"a pattern is a JSON value, not {type(written).__name__}")
 
 
 def _read_rule(key: Any, written: Any, location: str, depth: int, remaining_values: list[int]) -> FieldRule:
     if not isinstance(key, str) or len(key) > MAX_LENGTH:
-        raise _invalid_capability(location, f"a key is a string of at most {MAX_LENGTH} characters")
+        raise invalid_capability(location, f"a key is a string of at most {MAX_LENGTH} characters")
     pattern = _read_value(written, f"{location}.{key}", depth + 1, remaining_values)
     if key == "**":
         return FieldRule(AnyDepth(), pattern)
@@ -182,7 +183,7 @@ def _read_rule(key: Any, written: Any, location: str, depth: int, remaining_valu
         try:
             path = jsonpath.parse(key)
         except jsonpath.PathSyntaxError as error:
-            raise _invalid_capability(f"{location}.{key}", f"it is not a supported JSONPath: {error}") from None
+            raise invalid_capability(f"{location}.{key}", f"it is not a supported JSONPath: {error}") from None
         return _path_rule(path, pattern)
     if is_glob(key):
         return FieldRule(KeyPattern(_read_regex_text(key, False, f"{location}.{key}")), pattern)
@@ -210,10 +211,10 @@ def read_text_pattern(written: str, location: str, *, loose: bool = False) -> Te
         RequestError: If it is not valid.
     """
     if len(written) > MAX_LENGTH:
-        raise _invalid_capability(location, f"a pattern is at most {MAX_LENGTH} characters long, not {len(written)}")
+        raise invalid_capability(location, f"a pattern is at most {MAX_LENGTH} characters long, not {len(written)}")
     if written.startswith("!"):
         if written == "!":
-            raise _invalid_capability(location, "'!' must be followed by what is not allowed")
+            raise invalid_capability(location, "'!' must be followed by what is not allowed")
         return Not(read_text_pattern(written[1:], location, loose=not loose))
     if loose or is_glob(written) or is_regex(written):
         return _read_regex_text(written, loose, location)
@@ -232,11 +233,11 @@ def _read_regex_text(written: str, loose: bool, location: str) -> RegexText:
     try:
         return _compile_text(written, loose)
     except RegexError as error:
-        raise _invalid_capability(
+        raise invalid_capability(
             location, f"{written!r} is not a regular expression that can be decided in time: {error}"
         ) from None
     except GlobSyntaxError as error:
-        raise _invalid_capability(location, f"{written!r} is not a valid glob: {error}") from None
+        raise invalid_capability(location, f"{written!r} is not a valid glob: {error}") from None
 
 
 @lru_cache(maxsize=256)

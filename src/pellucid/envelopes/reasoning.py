@@ -10,7 +10,7 @@ All tables are bounded: the oldest ended contexts, implicit contexts and ids are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,7 @@ ContextStatus: TypeAlias = Literal["open", "concluded", "cancelled", "abandoned"
 
 
 class ReasoningContext(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One context of reasoning."""
+    """The state of one context: who started it and why, whether it is open, and what ended it."""
 
     path: str
     owner: str
@@ -268,3 +268,29 @@ class NameSet(msgspec.Struct, frozen=True):
 
     ids: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
+
+
+# --- references
+
+
+ReferenceType: TypeAlias = Literal["correlation", "trigger", "reference", "compresses"]
+"""How an envelope refers to another one: by `correlation_id`, `triggered_by`, `references`, `metadata.compresses`."""
+
+OTHER_SPACE_PREFIX = "space:"
+"""Begins the name of an envelope of another space: `space:NAME/ID`."""
+
+
+def reasoning_references(envelope: Envelope) -> Iterator[tuple[ReferenceType, str]]:
+    """Yield the names to which the payload of an envelope of reasoning refers, as they are written."""
+    if envelope.family != "reasoning":
+        return
+    payload, metadata = envelope.payload, envelope.payload.get("metadata")
+    listed: tuple[tuple[ReferenceType, Any], ...] = (
+        ("trigger", payload.get("triggered_by")),
+        ("reference", payload.get("references")),
+        ("compresses", metadata.get("compresses") if isinstance(metadata, dict) else None),
+    )
+    for how, value in listed:
+        for name in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(name, str):
+                yield how, name

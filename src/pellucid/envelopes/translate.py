@@ -27,7 +27,7 @@ from ..unicode import did_you_mean
 from . import context as paths
 from .envelope import DialectName, Envelope, EnvelopeError, Flag, check_id, check_ids, is_id, json_type_name
 from .frames import decode_frame
-from .kinds import CHAT, RESERVED, decode_payload, is_reserved, normalize_kind
+from .kinds import CHAT, RESERVED, decode_payload, is_reserved, kind_of, normalize_kind
 
 _MAX_QUOTED = 40
 """How many characters of a wrong value are quoted in an error."""
@@ -293,7 +293,7 @@ def _flags(value: Any) -> tuple[Flag, ...]:
 
 def _canonical_chat(payload: dict[str, Any]) -> dict[str, Any]:
     """Put the text of a chat into `text`, whatever field its sender used."""
-    text_field = next((name for name in ("text", "message", "content") if isinstance(payload.get(name), str)), None)
+    text_field = next((name for name in kind_of(CHAT).text_fields if isinstance(payload.get(name), str)), None)
     if text_field is None:
         return payload
     return {

@@ -33,7 +33,7 @@ class TreeStep(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Tree(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One context of reasoning."""
+    """One context with its envelopes: its start, then everything else in order."""
 
     path: str
     owner: str

@@ -184,14 +184,14 @@ class HistoryHandlers:
 
     async def replay(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """Replay envelopes: as server-sent events if the client accepts them, else as JSON lines."""
-        stretch, dialect = space_query.replay_param(exchange, "instant"), _dialect(exchange)
-        assert stretch is not None
+        replay_range, dialect = space_query.replay_param(exchange, "instant"), _dialect(exchange)
+        assert replay_range is not None
         as_sse = (
             "text/event-stream" in (exchange.request_header("accept") or "") or exchange.query_param("format") == "sse"
         )
 
         async def encode_batches() -> AsyncIterator[bytes]:
-            async for batch in self._history(exchange, authenticated).replay(stretch):
+            async for batch in self._history(exchange, authenticated).replay(replay_range):
                 lines = (encode(envelope, dialect) for envelope in batch)
                 if as_sse:
                     yield b"".join(

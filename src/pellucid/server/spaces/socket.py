@@ -9,10 +9,9 @@
 * Sockets have no time limit. When the server stops they are closed with 1012, and a client that reconnects continues
   after the last `seq` that it has.
 
-A socket can also replay the history of a space (`ReplayConnection`); it then accepts no input.
-
-It has no session: other participants do not see it, and envelopes that are sent meanwhile are not part of it. The
-welcome describes what is replayed; every envelope is flagged `replayed`; after the last one the socket is closed
+With `replay` in its query, a socket only replays the history of a space (`ReplayConnection`). It accepts no messages
+and has no session: other participants do not see it, and envelopes that are sent meanwhile are not part of it. The
+welcome describes what is replayed, every envelope is flagged `replayed`, and after the last one the socket is closed
 (1000).
 """
 
@@ -35,13 +34,12 @@ from ...envelopes import (
     close_codes,
     decode_frame,
     encode,
+    gateway_messages,
     is_heartbeat,
     parse_dialect,
     parse_join,
 )
 from ...envelopes.envelope import EnvelopeError
-from ...envelopes.gateway_messages import error, welcome
-from ...envelopes.gateway_messages import error as error_envelope
 from ...envelopes.visibility import SpaceView, space_view
 from ...errors import PellucidError
 from ...spaces.history.history import ReplayRange
@@ -112,7 +110,7 @@ class SpaceConnection:
         self._exchange = exchange = socket.exchange
         self._outlet = create_outlet(socket)
         self._query = space_query.parse_socket_query(exchange)
-        self._replay_stretch = space_query.replay_param(exchange)
+        self._replay_range = space_query.replay_param(exchange)
         self._dialect = dialect or self._query.dialect
         self._space_name = exchange.path_params.get("name") or exchange.query_param("space")
         self._token = credential(exchange.scope)
@@ -160,7 +158,7 @@ class SpaceConnection:
         if self._outlet.close_reason is not None:
             return
         if self._replay_connection is not None:
-            self._replay_connection.reject(data)
+            self._replay_connection.reject_message()
         elif self._session is None:
             await self._refuse_on_error(self._join(data))
         else:
@@ -235,11 +233,10 @@ class SpaceConnection:
             dialect = dialect or (parse_dialect(join.dialect, "dialect") if join.dialect is not None else None)
         self._exchange.telemetry.principal = self._exchange.principal
         self._socket.set_max_message_bytes()
-        if self._replay_stretch is not None:
+        if self._replay_range is not None:
             self._replay_connection = ReplayConnection(
-                self._services, authenticated, self._outlet, self._replay_stretch, view, dialect or DEFAULT_DIALECT
+                self._services, authenticated, self._outlet, self._replay_range, view, dialect or DEFAULT_DIALECT
             )
-            self._replay_connection.start()
             return
         self._session = await authenticated.space.join(
             authenticated.participant,
@@ -265,7 +262,7 @@ class SpaceConnection:
         info = error.info
         self._exchange.telemetry.error = info.kind
         participant = self._authenticated.participant if self._authenticated is not None else ""
-        envelope = error_envelope(new_id(), round(time.time() * 1000), participant or "you", error)
+        envelope = gateway_messages.error(new_id(), round(time.time() * 1000), participant or "you", error)
         await self._socket.send_text(encode(envelope, self._dialect or DEFAULT_DIALECT).decode())
         self._outlet.close(_CLOSE_CODES.get(info.kind, close_codes.INVALID_JOIN), (info.code or info.kind)[:120])
 
@@ -278,26 +275,22 @@ class ReplayConnection:
         services: Services,
         authenticated: AuthenticatedParticipant,
         outlet: DirectOutlet | QueuedOutlet,
-        stretch: ReplayRange,
+        replay_range: ReplayRange,
         view: SpaceView,
         dialect: DialectName,
     ) -> None:
         self._authenticated = authenticated
         self._outlet = outlet
-        self._stretch = stretch
+        self._range = replay_range
         self._dialect = dialect
         self._history = history_of(services, authenticated, view, None)
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
         self._task = asyncio.create_task(self._send_history())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
-    def reject(self, data: str | bytes) -> None:
+    def reject_message(self) -> None:
         """Answer a message with an error. A client that sends without reading does not get one each time."""
         if self._outlet.buffered_bytes <= LOW_WATER_BYTES:
             refusal = EnvelopeError(
@@ -305,12 +298,12 @@ class ReplayConnection:
                 kind="forbidden",
                 code="read_only",
             )
-            self._send([error(new_id(), self._authenticated.space.now_ms(), self._authenticated.participant, refusal)])
+            self._send_error(refusal)
 
     async def _send_history(self) -> None:
         try:
             self._send([self._welcome()])
-            async for batch in self._history.replay(self._stretch):
+            async for batch in self._history.replay(self._range):
                 self._send(batch)
                 await self._outlet.wait_drained()
             self._outlet.close(close_codes.NORMAL_CLOSURE, "the replay is over")
@@ -321,23 +314,27 @@ class ReplayConnection:
             self._fail(PellucidError(FAULT))
 
     def _welcome(self) -> Envelope:
-        space, stretch = self._authenticated.space, self._stretch
+        space, part = self._authenticated.space, self._range
         others = [Present(member.id, member.capabilities) for member in space.members() if member.present]
         parameters: dict[str, Any] = {
-            "after_seq": stretch.after,
-            "before_seq": stretch.before,
-            "since": stretch.since,
-            "until": stretch.until,
-            "speed": stretch.speed,
-            "longest_pause": stretch.longest_pause,
+            "after_seq": part.after,
+            "before_seq": part.before,
+            "since": part.since,
+            "until": part.until,
+            "speed": part.speed,
+            "longest_pause": part.longest_pause,
         }
         you = space.presence_of(self._authenticated.participant)
         replay = {name: value for name, value in parameters.items() if value is not None}
-        return welcome(new_id(), space.now_ms(), you, others, head=space.head, replay=replay)
+        return gateway_messages.welcome(new_id(), space.now_ms(), you, others, head=space.head, replay=replay)
 
     def _fail(self, failed: PellucidError) -> None:
-        self._send([error(new_id(), self._authenticated.space.now_ms(), self._authenticated.participant, failed)])
+        self._send_error(failed)
         self._outlet.close(close_codes.INTERNAL_ERROR, (failed.info.code or failed.info.kind)[:120])
+
+    def _send_error(self, error: PellucidError) -> None:
+        space, participant = self._authenticated
+        self._send([gateway_messages.error(new_id(), space.now_ms(), participant, error)])
 
     def _send(self, envelopes: list[Envelope]) -> None:
         self._outlet.write([encode_frame(envelope, self._dialect) for envelope in envelopes])

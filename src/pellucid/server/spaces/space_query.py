@@ -1,14 +1,15 @@
 """Parameters in the query of a request or of a socket's upgrade. Invalid ones raise `RequestError`.
 
-view=full|collapsed|main    dialect=…     after_seq=N   before_seq=N   history=N replay=instant|original     speed=2.5
-longest_pause=SECONDS since=TIME    until=TIME    (RFC 3339, or milliseconds since 1970)
+view=full|collapsed|main   dialect=…   after_seq=N   before_seq=N   history=N
+replay=instant|original   speed=2.5   longest_pause=SECONDS
+since=TIME   until=TIME                            (RFC 3339, or milliseconds since 1970)
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -27,7 +28,6 @@ MAX_PAUSE_SECONDS = 86_400.0
 MAX_SEQ = 2**53
 
 Pace = Literal["instant", "original"]
-_PACES = ("instant", "original")
 
 
 class SocketQuery(NamedTuple):
@@ -42,7 +42,10 @@ class SocketQuery(NamedTuple):
 
 def parse_socket_query(exchange: Exchange) -> SocketQuery:
     return SocketQuery(
-        view_param(exchange), dialect_param(exchange), seq_param(exchange, "after_seq"), history_param(exchange)
+        view_param(exchange),
+        dialect_param(exchange),
+        seq_param(exchange, "after_seq"),
+        exchange.query_int("history", 0, 0, MAX_HISTORY),
     )
 
 
@@ -54,10 +57,6 @@ def view_param(exchange: Exchange) -> SpaceView:
 def dialect_param(exchange: Exchange) -> DialectName | None:
     name = exchange.query_param("dialect")
     return None if name is None else parse_dialect(name, "dialect")
-
-
-def history_param(exchange: Exchange) -> int:
-    return exchange.query_int("history", 0, 0, MAX_HISTORY)
 
 
 def seq_param(exchange: Exchange, name: str) -> int | None:
@@ -82,15 +81,17 @@ def list_param(exchange: Exchange, name: str) -> tuple[str, ...]:
 
 
 def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> ReplayRange | None:
-    """Return the stretch to replay; None if no replay is requested. `default_pace`: the pace if none is named."""
+    """Return what to replay; None if no replay is requested. `default_pace`: the pace if none is named."""
     pace = exchange.query_param("replay") or exchange.query_param("pace") or default_pace
     if pace is None:
         return None
-    if pace not in _PACES:
+    if pace not in get_args(Pace):
         raise RequestError(
-            f"replay: {pace[:40]!r} is not a pace; {did_you_mean(pace, _PACES)}", code="invalid_value", param="replay"
+            f"replay: {pace[:40]!r} is not a pace; {did_you_mean(pace, get_args(Pace))}",
+            code="invalid_value",
+            param="replay",
         )
-    speed = _speed_param(exchange)
+    speed = _positive_param(exchange, "speed", MAX_SPEED, "1 is the original pace")
     if speed is not None and exchange.query_param("replay") is None and exchange.query_param("pace") is None:
         pace = "original"
     return ReplayRange(
@@ -99,7 +100,7 @@ def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> Replay
         time_param(exchange, "since"),
         time_param(exchange, "until"),
         (speed or 1.0) if pace == "original" else None,
-        _longest_pause_param(exchange),
+        _positive_param(exchange, "longest_pause", MAX_PAUSE_SECONDS, "the maximum pause of a replay in seconds"),
     )
 
 
@@ -120,14 +121,6 @@ def time_param(exchange: Exchange, name: str) -> int | None:
             code="invalid_value",
             param=name,
         ) from None
-
-
-def _speed_param(exchange: Exchange) -> float | None:
-    return _positive_param(exchange, "speed", MAX_SPEED, "1 is the original pace")
-
-
-def _longest_pause_param(exchange: Exchange) -> float | None:
-    return _positive_param(exchange, "longest_pause", MAX_PAUSE_SECONDS, "the maximum pause of a replay in seconds")
 
 
 def _positive_param(exchange: Exchange, name: str, maximum: float, meaning: str) -> float | None:

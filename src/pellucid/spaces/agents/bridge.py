@@ -424,7 +424,7 @@ class AgentInSpace:
         if decision.kind == kinds.REQUEST:
             return decision
         reason = decision.payload.get("reason")
-        return ToolDenied(f"{decision.sender} said no{f': {reason}' if isinstance(reason, str) else ''}.")
+        return ToolDenied(f"{decision.sender} rejected the call{f': {reason}' if isinstance(reason, str) else ''}.")
 
     def _is_approval(self, envelope: Envelope) -> bool:
         return not self._pending_approvals.isdisjoint(envelope.correlation_id)
@@ -439,8 +439,7 @@ class AgentInSpace:
                     isinstance(part, ToolReturnPart)
                     and (request := approval_requests.get(part.tool_call_id)) is not None
                 ):
-                    text = part.content if isinstance(part.content, str) else msgspec.json.encode(part.content).decode()
-                    await self._me.respond(request, {"content": [{"type": "text", "text": text}]})
+                    await self._me.respond(request, mcp.tool_result(part.content))
 
 
 def _prompt(me: str, sender: str, text: str, before: tuple[tuple[str, str], ...]) -> str:

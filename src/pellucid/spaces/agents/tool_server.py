@@ -14,11 +14,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from ...envelopes import kinds
 from ...envelopes.envelope import Envelope
-from ...envelopes.mcp import CALL_TOOL, CANCELLED, LIST_TOOLS, tool_of
+from ...envelopes.mcp import CALL_TOOL, CANCELLED, LIST_TOOLS, tool_of, tool_result
 from ...errors import PellucidError
 from ...parts import RetryPromptPart, ToolCallPart
 from ...telemetry import log
@@ -114,8 +112,7 @@ class ToolsInSpace:
         call = ToolCallPart(name, arguments, request.id)
         [part] = await call_tools(self._toolbox, [call], self._context, FailureCounter())
         failed = isinstance(part, RetryPromptPart) or part.outcome != "success"
-        text = part.content if isinstance(part.content, str) else msgspec.json.encode(part.content).decode()
-        result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+        result = tool_result(part.content)
         if isinstance(part.content, dict) and not failed:
             result["structuredContent"] = part.content
         return result | ({"isError": True} if failed else {}), None

@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, searched_text
 from ...envelopes.envelope import is_id
+from ...envelopes.reasoning import OTHER_SPACE_PREFIX, ReferenceType, reasoning_references
 from ...envelopes.visibility import SpaceViewer
 from ...errors import RequestError
 from . import export, summaries
@@ -51,10 +52,6 @@ MAX_NAMES = 256
 """How many names of one envelope are resolved."""
 
 MAX_REFERRERS = 100
-
-ReferenceType: TypeAlias = Literal["correlation", "trigger", "reference", "compresses"]
-
-_SPACE = "space:"
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,21 +76,9 @@ class References(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _referenced_names(envelope: Envelope) -> Iterator[tuple[ReferenceType, str]]:
-    payload = envelope.payload
     for id in envelope.correlation_id:
         yield "correlation", id
-    if envelope.family != "reasoning":
-        return
-    metadata = payload.get("metadata")
-    listed: tuple[tuple[ReferenceType, Any], ...] = (
-        ("trigger", payload.get("triggered_by")),
-        ("reference", payload.get("references")),
-        ("compresses", metadata.get("compresses") if isinstance(metadata, dict) else None),
-    )
-    for how, value in listed:
-        for name in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(name, str) and name:
-                yield how, name
+    yield from (reference for reference in reasoning_references(envelope) if reference[1])
 
 
 MERGE_WINDOW_MS = 20
@@ -250,8 +235,8 @@ class History:
             log: VisibleLog | None = self.log
             before: int | None = seq
             space, id = None, name
-            if name.startswith(_SPACE):
-                space, _, id = name.removeprefix(_SPACE).partition("/")
+            if name.startswith(OTHER_SPACE_PREFIX):
+                space, _, id = name.removeprefix(OTHER_SPACE_PREFIX).partition("/")
                 if space not in spaces:
                     spaces[space] = self.log if space == self.log.name else await self._other_log(space)
                 log, before = spaces[space], None
