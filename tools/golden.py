@@ -1,18 +1,18 @@
-"""The golden comparison: two versions of the project, held against each other to the byte, from outside.
+"""The golden comparison: compares two versions of the project, byte for byte, from outside.
 
-    python tools/golden.py                       the working tree against commit 2589497
-    python tools/golden.py --base HEAD~1         against another commit
-    python tools/golden.py --short               a few minutes instead of an hour
-    python tools/golden.py --only 'turns/*'      some cases alone (names are printed with each difference)
+    python tools/golden.py                       the working tree with commit 2589497
+    python tools/golden.py --base HEAD~1         with another commit
+    python tools/golden.py --short               some minutes instead of an hour
+    python tools/golden.py --only 'turns/*'      some cases only (each difference is printed with the name of its case)
 
-Each version's gateway runs as a process, before the same scripted upstream, and answers the same requests: every
+The gateway of each version runs as a process, with the same scripted upstream, and answers the same requests: every
 recorded and hand-written response × every protocol and dialect × each view × streamed and whole × three cuts of the
-bytes; what is stored and replayed; what goes upstream in later turns; errors; the command line. Ids and times are made
-equal by their order of appearance (`golden_kit/normal.py`), and everything else is compared as it is. Then the working
-tree opens what the base left behind: a database, sealed tokens, a record, and logs in Redis.
+bytes; stored data and its replay; requests to the upstream in later turns; errors; the command line. Ids and times are
+replaced by their order of appearance (`golden_kit/normal.py`); everything else is compared unchanged. Then the working
+tree opens what the base has stored: a database, sealed tokens, a record, and logs in Redis.
 
 An intended difference has an entry in `tools/golden_allowed.toml`, which quotes its line in CHANGELOG.md. The exit
-status is 1 if there is another one, or an entry that is not needed any more.
+status is 1 if there is any other difference, or an entry that matches none.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from tools.golden_kit.gateway import Checkout
 HERE = Path(__file__).parents[1]
 BASE = "2589497"
 EXTRAS = "mcp,redis,local" if find_spec("xllamacpp") else "mcp,redis"
-"""What the cases need in addition to what is always installed. Both versions have the embedded engine, or none."""
+"""Extras that the cases need. Either both versions have the embedded engine, or neither has it."""
 FRESH_SECONDS = 6 * 3600
-"""So long a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
+"""Age up to which a capture of the base is reused. The data in it ages (times, logs that expire)."""
 UNUSED_SECONDS = 7 * 86_400
-"""So long after it was last used a checkout stays in the cache."""
+"""Time since its last use after which a checkout is removed from the cache."""
 SHOWN = 10
-"""So many differences are shown whole; the rest are counted."""
+"""Number of differences that are printed in full."""
 
 
 # --- checkouts ----------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def cache() -> Path:
 
 
 def checkout_of(revision: str) -> Checkout:
-    """A commit's files, in the cache, with a Python that has what they need."""
+    """Return a checkout of a commit in the cache, with a Python that has its dependencies."""
     commit = _git("rev-parse", f"{revision}^{{commit}}").strip()
     root = cache() / commit[:12]
     if not root.is_dir():
@@ -72,28 +72,19 @@ def checkout_of(revision: str) -> Checkout:
             archive = subprocess.run(["git", "archive", commit], cwd=HERE, capture_output=True, check=True).stdout
             subprocess.run(["tar", "-x", "-C", made], input=archive, check=True)
             shutil.copytree(made, root)
-    os.utime(root)  # it is in use
+    os.utime(root)  # the time of its last use
     return Checkout(root, _python_for(root))
 
 
 def _python_for(root: Path) -> str:
-    """This Python, where that version needs the same packages; otherwise an environment of its own."""
-    needs = [_dependencies(place) for place in (HERE, root)]
-    if needs[0] == needs[1]:
+    """Return this Python if both versions have the same dependencies, else that of a new virtual environment."""
+    if _dependencies(HERE) == _dependencies(root):
         return sys.executable
     environment = root / f".venv-{EXTRAS.replace(',', '-')}"
     if not (environment / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        pip = [
-            str(environment / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "-c",
-            str(root / "constraints.txt"),
-        ]
-        subprocess.run([*pip, "-e", f"{root}[{EXTRAS}]"], check=True)
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "-c", str(root / "constraints.txt"), "-e", f"{root}[{EXTRAS}]"], check=True)
         (environment / "ready").touch()
     return str(environment / "bin" / "python")
 
@@ -101,7 +92,7 @@ def _python_for(root: Path) -> str:
 def _dependencies(root: Path) -> tuple[str, ...]:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = (project["optional-dependencies"][extra] for extra in EXTRAS.split(","))
-    return tuple(sorted([*project["dependencies"], *(needed for extra in extras for needed in extra)]))
+    return tuple(sorted([*project["dependencies"], *(requirement for extra in extras for requirement in extra)]))
 
 
 def _git(*args: str) -> str:
@@ -112,21 +103,21 @@ def _git(*args: str) -> str:
 
 
 class Plan(NamedTuple):
-    """Which cases are tried, with which recordings."""
+    """Which cases run, with which recordings."""
 
     recordings: Path | None
     short: bool
     only: list[str]
 
     def key(self) -> str:
-        """A name for captures that would hold the same cases: of the tool, the recordings, and what is wanted."""
+        """Return a digest of the tool, the recordings and this plan: captures with the same key have the same cases."""
         sources = sorted((Path(__file__).parent / "golden_kit").glob("*.py"))
         parts = [*(path.read_bytes() for path in sources), *_listing(self.recordings), repr((self, EXTRAS)).encode()]
         return sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def _listing(directory: Path | None) -> list[bytes]:
-    """Each file of a directory: its name, size and time of change."""
+    """Return the name, size and modification time of each file of a directory."""
     if directory is None:
         return []
     files = ((path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file())
@@ -134,14 +125,18 @@ def _listing(directory: Path | None) -> list[bytes]:
 
 
 def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: Path | None) -> tuple[Path, Path]:
-    """Capture both sides at once (the base's only where it is not in the cache); the files."""
+    """Capture both versions at the same time, the base only if it is not in the cache.
+
+    Returns:
+        The files of the captures.
+    """
     left = keep / "left"
     if reuse is not None and _is_fresh(reuse):
         left, base_file = reuse.parent / f"{reuse.name}.left", reuse
         sides = [(tree, keep / "tree.db")]
     else:
         if reaches(plan.only, "reopened"):
-            print("the base leaves something to be read …", flush=True)
+            print("the base stores data for the working tree …", flush=True)
             leave(base, left, plan.recordings, plan.short)
         base_file = keep / "base.db"
         sides = [(base, base_file), (tree, keep / "tree.db")]
@@ -161,7 +156,7 @@ def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: 
 def start_capture(
     checkout: Checkout, file: Path, left: Path, plan: Plan, *, silent: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Capture one side in a process of its own, which ends with status 0 if it could."""
+    """Start a process that captures one version. Its exit status is 0 if it succeeded."""
     options = json.dumps({**plan._asdict(), "recordings": str(plan.recordings or "")})
     args = [str(checkout.root), checkout.python, str(file), str(left), options]
     output = subprocess.DEVNULL if silent else None
@@ -169,7 +164,7 @@ def start_capture(
 
 
 def tidy(root: Path, used: Path) -> None:
-    """Take from the cache what is too old to be used again: captures, and checkouts other than this one."""
+    """Remove captures that are too old from the cache, and checkouts other than `used`."""
     for entry in root.iterdir():
         limit = FRESH_SECONDS if entry.name.endswith((".db", ".left", ".new")) else UNUSED_SECONDS
         if entry == used or time.time() - entry.stat().st_mtime < limit:
@@ -181,30 +176,30 @@ def tidy(root: Path, used: Path) -> None:
 
 
 def _is_fresh(reuse: Path) -> bool:
-    """Whether a capture of the base is there and can be used again."""
+    """Return whether there is a capture of the base that can be reused."""
     left = reuse.with_name(f"{reuse.name}.left")
     return reuse.exists() and left.is_dir() and time.time() - reuse.stat().st_mtime < FRESH_SECONDS
 
 
 def _capture_one(root: str, python: str, file: str, left: str, plan: str) -> None:
-    """One side, in a process of its own."""
+    """Capture one version, in the process that `start_capture` started."""
     options = json.loads(plan)
     recordings = Path(options["recordings"]) if options["recordings"] else None
     capture(Checkout(Path(root), python), Path(file), Path(left), recordings, options["short"], options["only"])
 
 
-# --- differences that are meant -----------------------------------------------------------------------------------
+# --- intended differences -----------------------------------------------------------------------------------------
 
 
 class Allowed(NamedTuple):
-    """A difference that is meant.
+    """An intended difference.
 
     Attributes:
         cases: a glob of case names.
         records: a glob of record labels.
-        before, after: a pattern, and what `re.sub` makes of it: the base's text, so changed, is the tree's. Without
-            them, the records may differ in anything.
-        changelog: the line of CHANGELOG.md that tells users.
+        before, after: the arguments of `re.sub` that turn the base's text into the tree's. Without them, the records
+            may differ in any way.
+        changelog: the line of CHANGELOG.md that describes it to users.
     """
 
     cases: str
@@ -218,7 +213,7 @@ class Allowed(NamedTuple):
 
 
 def read_allowed(path: Path, changelog: str) -> list[Allowed]:
-    """The entries of the allow-list. Each must name a line that is in the changelog."""
+    """Read the allow-list. Each entry must quote a line of the changelog."""
     entries = (
         [Allowed(**entry) for entry in tomllib.loads(path.read_text()).get("allowed", [])] if path.exists() else []
     )
@@ -230,7 +225,7 @@ def read_allowed(path: Path, changelog: str) -> list[Allowed]:
 
 
 def explained(entries: list[Allowed], used: Counter[Allowed], name: str, label: str, one: str, other: str) -> bool:
-    """Whether the entries that cover this record, one after the other, make the one text the other."""
+    """Return whether the entries that cover this record, applied in order, turn one text into the other."""
     for entry in entries:
         if entry.covers(name, label):
             changed = other if entry.before is None else re.sub(entry.before, entry.after, one)
@@ -245,7 +240,7 @@ def explained(entries: list[Allowed], used: Counter[Allowed], name: str, label: 
 def unexplained_differences(
     base: Capture, tree: Capture, name: str, entries: list[Allowed], used: Counter[Allowed]
 ) -> list[tuple[str, str, str]]:
-    """What differs in a case and no entry explains, and a case that broke: (label, the base's text, the tree's)."""
+    """Return the records of a case that differ without an entry, and a failure: (label, base's text, tree's text)."""
     unexplained_records = [
         difference for difference in differences(base, tree, name) if not explained(entries, used, name, *difference)
     ]
@@ -253,10 +248,17 @@ def unexplained_differences(
 
 
 def compare(base_file: Path, tree_file: Path, entries: list[Allowed], *, everything: bool = True) -> int:
-    """Print what differs; the number of differences that nothing explains, and of entries that nothing needs.
+    """Print the differences.
 
-    `everything`: whether all cases were captured, of the base that the entries are for. Otherwise an entry
-    may be needed by a case that did not run.
+    Args:
+        base_file: The capture of the base.
+        tree_file: The capture of the working tree.
+        entries: The allow-list.
+        everything: Whether all cases were captured, with the base that the entries are for. Otherwise an entry may
+            belong to a case that did not run.
+
+    Returns:
+        The number of cases with unexplained differences, plus that of entries that match none.
     """
     used: Counter[Allowed] = Counter()
     unexplained = records = 0
@@ -264,7 +266,7 @@ def compare(base_file: Path, tree_file: Path, entries: list[Allowed], *, everyth
         names = base.names()
         order = names + [name for name in tree.names() if name not in set(names)]
         if not order:
-            raise SystemExit("there is no case of such a name; a name begins with its group, such as access/ or turns/")
+            raise SystemExit("no case matches --only; names begin with their group, such as access/ or turns/")
         for name in order:
             records += len(base.digests(name))
             unexplained_records = unexplained_differences(base, tree, name, entries, used)
@@ -274,16 +276,14 @@ def compare(base_file: Path, tree_file: Path, entries: list[Allowed], *, everyth
                     _show(name, *unexplained_records[0], len(unexplained_records))
                 elif unexplained <= 20 * SHOWN:
                     print(f"differs: {name}: {unexplained_records[0][0]}")
-    unused = [entry for entry in entries if everything and not used[entry] and _is_met(entry, order)]
+    unused = [entry for entry in entries if everything and not used[entry] and _matches_case(entry, order)]
     for entry in unused:
-        print(f"not needed any more: {entry.cases} {entry.records}: {entry.changelog}")
-    print(
-        f"{len(order)} cases, {records} records; {unexplained} cases differ, {sum(used.values())} differences are meant"
-    )
+        print(f"matches no difference: {entry.cases} {entry.records}: {entry.changelog}")
+    print(f"{len(order)} cases, {records} records; {unexplained} cases differ, {used.total()} differences are allowed")
     return unexplained + len(unused)
 
 
-def _is_met(entry: Allowed, names: Iterable[str]) -> bool:
+def _matches_case(entry: Allowed, names: Iterable[str]) -> bool:
     return any(fnmatchcase(name, entry.cases) for name in names)
 
 
@@ -298,32 +298,26 @@ def _show(name: str, label: str, one: str, other: str, count: int) -> None:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines that are short enough to look at: long ones are broken where JSON has a comma."""
+    """Split a text into lines. Long lines are also split at the commas of JSON objects."""
     return [
         piece for line in text.split("\n") for piece in (re.split(r"(?<=,)(?=\")", line) if len(line) > 160 else [line])
     ]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Hold two versions of the project against each other.")
+    parser = argparse.ArgumentParser(description="Compare two versions of the project, byte for byte.")
     parser.add_argument("--base", default=BASE, help=f"a commit, or a directory with a checkout (default: {BASE})")
     parser.add_argument("--tree", default=str(HERE), help="a directory with the other checkout (default: this one)")
-    parser.add_argument("--recordings", help="a directory of recordings (default: PELLUCID_RECORDINGS, or beside this)")
-    parser.add_argument("--short", action="store_true", help="the project's own fixtures alone, and fewer combinations")
-    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only cases of these names")
-    parser.add_argument("--keep", metavar="DIR", help="leave both captures there")
-    parser.add_argument("--allowed", default=str(HERE / "tools" / "golden_allowed.toml"), help="the allow-list")
+    parser.add_argument("--short", action="store_true", help="only the project's own fixtures, in fewer combinations")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only cases with matching names")
+    parser.add_argument("--keep", metavar="DIR", help="keep both captures in this directory")
     options = parser.parse_args()
 
     default_recordings = HERE.parent / "shared" / "recordings"
-    named = (
-        options.recordings
-        or os.environ.get("PELLUCID_RECORDINGS")
-        or (str(default_recordings) if default_recordings.is_dir() else None)
-    )
+    named = os.environ.get("PELLUCID_RECORDINGS") or (default_recordings if default_recordings.is_dir() else None)
     recordings = Path(named) if named and not options.short else None
     plan = Plan(recordings, options.short, options.only)
-    entries = read_allowed(Path(options.allowed), (HERE / "CHANGELOG.md").read_text())
+    entries = read_allowed(HERE / "tools" / "golden_allowed.toml", (HERE / "CHANGELOG.md").read_text())
     is_directory = Path(options.base).is_dir()
     base = Checkout(Path(options.base).resolve()) if is_directory else checkout_of(options.base)
     tree = Checkout(Path(options.tree).resolve())

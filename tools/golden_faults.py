@@ -1,14 +1,14 @@
-"""Faults that the golden comparison must find: small ones, put into a copy of the tree one at a time.
+"""Tests the golden comparison: it must detect each of these small faults, which are put into a copy of HEAD one by one.
 
-    python tools/golden_faults.py                       all of them, some 20 seconds each
+    python tools/golden_faults.py                       all faults, about 20 seconds each
     python tools/golden_faults.py --only '*signature*'  some, by name
-    python tools/golden_faults.py --whole               the whole short form for each, not the groups that matter
+    python tools/golden_faults.py --whole               run the whole short form for each fault, not only its cases
     python tools/golden_faults.py --list
 
-The copy is `git archive HEAD`. It is compared with itself before a fault is put into it; what differs then is of no
-use for finding anything, and an error. A fault is a piece of a file that stands there exactly once, and what takes its
-place. If the source has changed and no longer contains the piece, the fault must be rewritten: it is named, and the
-exit status is 1, as for a fault that was not found.
+The copy is made with `git archive HEAD`. It is compared with itself first: a difference without a fault is an error. A
+fault is a piece of source that occurs exactly once in a file, and its replacement. If the source no longer contains the
+piece, the script prints the name of the fault, which must be rewritten, and the exit status is 1, as for a fault that
+was not detected.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Fault(NamedTuple):
     """One fault.
 
     Attributes:
-        name: what it does.
-        file: below src/pellucid.
-        before, after: the text that stands in the file once, and what replaces it.
-        cases: globs of the cases in which it must be found.
+        name: its effect.
+        file: path in src/pellucid.
+        before, after: the text that occurs once in the file, and its replacement.
+        cases: globs of the cases that must detect it.
     """
 
     name: str
@@ -52,8 +52,8 @@ FAULTS = [
     Fault(
         "a dropped signature",
         "providers/anthropic/blocks.py",
-        "signature=signature or None, explicit_end=True)",
-        "signature=None, explicit_end=True)",
+        "form=self.context.form, signature=signature, explicit_end=True)",
+        "form=self.context.form, signature=None, explicit_end=True)",
         ("turns/fixture:anthropic*/raw/*",),
     ),
     Fault(
@@ -70,8 +70,8 @@ FAULTS = [
     Fault(
         "another status for the upstream's 429",
         "protocols/errors.py",
-        '"too_many_requests": 429',
-        '"too_many_requests": 503',
+        '"too_many_requests": KindNames(429,',
+        '"too_many_requests": KindNames(503,',
         ("upstream-errors/*",),
     ),
     Fault(
@@ -205,9 +205,10 @@ FAULTS = [
     Fault(
         "events that wait for the next read",
         "protocols/agui/encode.py",
-        "                    handler(self, event, place)\n        out = self._out\n        if not out:\n",
-        "                    handler(self, event, place)\n        out = self._out\n"
-        "        if not out or (not self.ended and len(events) < 2):\n",
+        '        output = b"".join(self._out)\n        self._out.clear()\n        return output\n',
+        "        if not self.ended and len(events) < 2:\n"
+        '            return b""\n'
+        '        output = b"".join(self._out)\n        self._out.clear()\n        return output\n',
         ("pace/fixture:deepseek*",),
     ),
     Fault(
@@ -235,7 +236,7 @@ FAULTS = [
 
 
 def rewrite(root: Path, fault: Fault) -> str | None:
-    """Put a fault into a copy; the file's text as it was, or None if the fault does not fit any more."""
+    """Put a fault into a copy. Return the original text of the file, or None if it does not contain the piece once."""
     path = root / "src" / "pellucid" / fault.file
     text = path.read_text() if path.is_file() else ""
     if text.count(fault.before) != 1:
@@ -245,7 +246,7 @@ def rewrite(root: Path, fault: Fault) -> str | None:
 
 
 class Comparison:
-    """A copy of the tree, and captures of it without a fault, by the cases that are wanted."""
+    """A copy of the tree, and captures of it without a fault, by cases."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "tree"
@@ -254,46 +255,46 @@ class Comparison:
         subprocess.run(["tar", "-x", "-C", str(self.root)], input=archive, check=True)
         self._directory = directory
         self._checkout = Checkout(self.root)
-        self._left = directory / "left"
-        self._right: dict[tuple[str, ...], Path] = {}
+        self._stored_data = directory / "left"
+        self._captures: dict[tuple[str, ...], Path] = {}
 
     def differing(self, one: Path, other: Path) -> list[tuple[str, str]]:
-        """The first records that differ, one a case: its name and the label."""
+        """Return the name and the label of the first different record of each case."""
         with Capture(one) as a, Capture(other) as b:
             names = dict.fromkeys([*a.names(), *b.names()])
             pairs = ((name, unexplained_differences(a, b, name, [], Counter())) for name in names)
             return [(name, differing[0][0]) for name, differing in pairs if differing]
 
     def without_fault(self, cases: tuple[str, ...]) -> Path:
-        """What the tree does in these cases; made when it is first needed, twice, and compared with itself."""
-        if cases not in self._right:
-            if reaches(list(cases), "reopened") and not self._left.exists():
-                leave(self._checkout, self._left, None, short=True)
-            files = [self._directory / f"right-{len(self._right)}-{n}.db" for n in (1, 2)]
+        """Return the capture of these cases without a fault. The first call makes it twice, and compares the two."""
+        if cases not in self._captures:
+            if reaches(list(cases), "reopened") and not self._stored_data.exists():
+                leave(self._checkout, self._stored_data, None, short=True)
+            files = [self._directory / f"capture-{len(self._captures)}-{n}.db" for n in (1, 2)]
             workers = [self._start(file, cases) for file in files]
             if sum(worker.wait() for worker in workers):
                 raise SystemExit(f"the tree cannot be captured: {' '.join(cases)}")
             if differing := self.differing(*files):
                 raise SystemExit(f"the tree differs from itself: {differing[0][0]}: {differing[0][1]}")
-            self._right[cases] = files[0]
-        return self._right[cases]
+            self._captures[cases] = files[0]
+        return self._captures[cases]
 
     def with_fault(self, cases: tuple[str, ...]) -> list[tuple[str, str]] | None:
-        """Where the tree, as it is now, differs from what it did before; None if it does not even start."""
+        """Return the differences of the tree from its capture without a fault; None if the gateway does not start."""
         file = self._directory / "faulty.db"
-        return None if self._start(file, cases).wait() else self.differing(self._right[cases], file)
+        return None if self._start(file, cases).wait() else self.differing(self._captures[cases], file)
 
     def _start(self, file: Path, cases: tuple[str, ...]) -> subprocess.Popen[bytes]:
-        return start_capture(self._checkout, file, self._left, Plan(None, True, list(cases)), silent=True)
+        return start_capture(self._checkout, file, self._stored_data, Plan(None, True, list(cases)), silent=True)
 
 
 def check(comparison: Comparison, fault: Fault, cases: tuple[str, ...]) -> bool:
-    """Put a fault in, compare, take it out; whether it was found."""
+    """Insert a fault, compare, and remove it. Return whether it was detected."""
     began = time.monotonic()
     comparison.without_fault(cases)
     before = rewrite(comparison.root, fault)
     if before is None:
-        print(f"does not fit: {fault.name}: {fault.file} has its text no more, or twice; write it anew", flush=True)
+        print(f"does not fit: {fault.name}: {fault.file} does not have its text exactly once; rewrite it", flush=True)
         return False
     try:
         differing = comparison.with_fault(cases)
@@ -301,21 +302,21 @@ def check(comparison: Comparison, fault: Fault, cases: tuple[str, ...]) -> bool:
         (comparison.root / "src" / "pellucid" / fault.file).write_text(before)
     seconds = f"{time.monotonic() - began:.0f} s"
     if differing is None:
-        print(f"does not run: {fault.name}: the gateway does not start with it; write it anew ({seconds})", flush=True)
+        print(f"does not run: {fault.name}: the gateway does not start with it; rewrite it ({seconds})", flush=True)
     elif differing:
         print(
-            f"differing: {fault.name}: {len(differing)} cases, first {differing[0][0]}: {differing[0][1]} ({seconds})",
+            f"detected: {fault.name}: {len(differing)} cases, first {differing[0][0]}: {differing[0][1]} ({seconds})",
             flush=True,
         )
     else:
-        print(f"NOT found: {fault.name} in {' '.join(cases) or 'the short form'} ({seconds})", flush=True)
+        print(f"NOT detected: {fault.name} in {' '.join(cases) or 'the short form'} ({seconds})", flush=True)
     return bool(differing)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Does the golden comparison find small faults?")
-    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only faults of these names")
-    parser.add_argument("--cases", action="append", default=[], metavar="GLOB", help="only cases of these names")
+    parser = argparse.ArgumentParser(description="Check that the golden comparison detects small faults.")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only faults with matching names")
+    parser.add_argument("--cases", action="append", default=[], metavar="GLOB", help="only cases with matching names")
     parser.add_argument("--whole", action="store_true", help="the whole short form for each fault")
     parser.add_argument("--list", action="store_true", help="print the faults' names")
     options = parser.parse_args()
@@ -332,7 +333,7 @@ def main() -> int:
         results = [
             check(comparison, fault, () if options.whole else tuple(options.cases) or fault.cases) for fault in wanted
         ]
-    print(f"{sum(results)} of {len(results)} faults found")
+    print(f"{sum(results)} of {len(results)} faults detected")
     return 0 if all(results) else 1
 
 
