@@ -64,7 +64,7 @@ def test_every_follower_reads_the_log_from_its_cursor(
                 received[which] += followers[which][0].take() or []
             else:
                 await loop_turns()
-                await replica.exists(log)  # a round trip, where there is a server
+                await replica.length(log)  # a round trip, where there is a server
         if appending is not None:
             assert await appending == len(written)
         assert await replicas.one.append(log, last, 0, last=True) == len(written) + len(last)
@@ -124,7 +124,6 @@ def test_a_log_may_end_without_another_entry(replicas: Replicas) -> None:
         assert await read_all(replicas.two.follow(log, 1)) == [b"b"]
         assert await read_all(replicas.two.follow(log, 2)) == []
         assert await read_all(replicas.two.follow(empty)) == []
-        assert await replicas.two.exists(empty)
 
     replicas.run(scene())
 
@@ -166,9 +165,9 @@ def test_a_dropped_log_is_lost_and_takes_no_entries(replicas: Replicas, monkeypa
         follower = replicas.two.follow(log)
         await replicas.one.append(log, [b"a"], 0)
         assert await read_some(follower, 1) == [b"a"]
-        assert await replicas.two.exists(log)
+        assert await replicas.two.length(log)
         await replicas.one.drop(log, 0)
-        assert not await replicas.two.exists(log)
+        assert not await replicas.two.length(log)
         for cursor in (0, 1):
             with pytest.raises(LogLost):
                 await replicas.two.follow(log, cursor).read()
@@ -189,7 +188,7 @@ def test_a_drop_takes_effect_after_its_delay(replicas: Replicas) -> None:
         await replicas.one.drop(log, 1)
         assert await read_all(replicas.two.follow(log)) == [b"a"]
         await replicas.let_pass(1.1)
-        assert not await replicas.two.exists(log)
+        assert not await replicas.two.length(log)
 
     replicas.run(scene())
 

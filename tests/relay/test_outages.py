@@ -49,7 +49,7 @@ async def test_calls_fail_during_an_outage_and_succeed_afterwards(service: Redis
         async def all_calls() -> list[object]:
             calls: list[Awaitable[object]] = [
                 one.append("log", [b"a"], 0),
-                one.exists("log"),
+                one.length("log"),
                 one.drop("log", 60),
                 one.claim("name", "me", 9),
                 one.renew("name", 1, 9),
@@ -254,7 +254,7 @@ async def test_prefixes_keep_gateways_apart(service: RedisService) -> None:
         replicas_of(f"unix://{service.socket}?prefix=b:") as (two, _),
     ):
         await one.append("log", [b"a"], 0)
-        assert not await two.exists("log")
+        assert await two.length("log") == 0
         assert await one.claim("name", "a", 0)
         assert await two.lapsed_leases() == []
 

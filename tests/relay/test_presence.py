@@ -59,6 +59,6 @@ def test_presence_expires_exactly_and_leaves_nothing(steps: list[tuple[float, st
             assert set(await relay.list_present("r")) == {one for one, end in until.items() if end > now}
         now += 100
         assert await relay.list_present("r") == []
-        assert not relay._rolls
+        assert not relay._groups
 
     asyncio.run(scene())

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
-from typing import TypeAlias
+from typing import Any
 
 from ..errors import PellucidError
 from .follower import Follower
@@ -28,58 +28,11 @@ from .relay import (
     Listener,
     LogEntry,
     LogLost,
+    Relay,
 )
-
-Bucket: TypeAlias = dict[str, tuple[float, float]]
-"""Maps the name of a counter to its level and the time of that level."""
 
 ROUNDING_TOLERANCE = 1e-9
 """Tolerance for floating-point rounding, as a fraction of the limit."""
-
-
-def take(
-    bucket: Bucket,
-    amounts: Mapping[str, float],
-    limits: Mapping[str, float],
-    window_seconds: float,
-    now: float,
-    *,
-    is_forced: bool,
-) -> tuple[LimitResult, float]:
-    """Take amounts from the counters of a bucket, if every counter allows it.
-
-    Args:
-        bucket: The counters. They are updated.
-        amounts: Amount by counter; 0 for a counter that is not in it.
-        limits: Limit by counter.
-        window_seconds: The time in which an empty counter refills completely.
-        now: The current time, in seconds.
-        is_forced: Take the amounts even if a counter does not allow it. Its level is then below zero.
-
-    Returns:
-        The result, and the time at which every counter will be full again, so that the bucket can be deleted.
-    """
-    levels: dict[str, float] = {}
-    longest_wait, limiting_counter = 0.0, None
-    for name, limit in limits.items():
-        level, updated_at = bucket.get(name, (float(limit), now))
-        level = min(float(limit), level + max(0.0, now - updated_at) * limit / window_seconds)
-        amount = amounts.get(name, 0.0)
-        if level + limit * ROUNDING_TOLERANCE < amount:
-            wait = inf if amount > limit or limit <= 0 else (amount - level) * window_seconds / limit
-            if wait > longest_wait:
-                longest_wait, limiting_counter = wait, name
-        levels[name] = level
-    allowed = is_forced or limiting_counter is None
-    full_at = now
-    for name, limit in limits.items():
-        if allowed:
-            levels[name] -= amounts.get(name, 0.0)
-        bucket[name] = (levels[name], now)
-        full_at = max(full_at, now + ((limit - levels[name]) * window_seconds / limit if limit > 0 else 0.0))
-    return LimitResult(
-        allowed, 0.0 if allowed else longest_wait, None if allowed else limiting_counter, levels
-    ), full_at
 
 
 class _Expiring:
@@ -154,11 +107,11 @@ class LogAppender:
             return False
         entries = log.entries
         entries.append(entry)
-        mark.count = at = len(entries)
+        mark.count = number = len(entries)
         for follower in tuple(log.followers):
             receiver = follower.receiver
-            if receiver is not None and follower.position == at - 1:
-                follower.position = at
+            if receiver is not None and follower.position == number - 1:
+                follower.position = number
                 receiver(entry)
             else:
                 log.deliver_to(follower)
@@ -177,7 +130,8 @@ class _Bucket(_Expiring):
     """The counters of a bucket."""
 
     def __init__(self) -> None:
-        self.counters: Bucket = {}
+        self.counters: dict[str, tuple[float, float]] = {}
+        """Maps the name of a counter to its level and the time of that level."""
 
 
 class _TimedMembers(_Expiring):
@@ -187,7 +141,7 @@ class _TimedMembers(_Expiring):
         self.until: dict[str, float] = {}
 
 
-class MemoryRelay:
+class MemoryRelay(Relay):
     """The relay of a single process, in memory (see `relay.Relay`).
 
     Args:
@@ -202,27 +156,15 @@ class MemoryRelay:
         self._marks: dict[str, _Mark] = {}
         self._boxes: dict[str, _Mailbox] = {}
         self._buckets: dict[str, _Bucket] = {}
-        self._places: dict[str, _TimedMembers] = {}
-        self._rolls: dict[str, _TimedMembers] = {}
-        self._expiry_heap: list[tuple[float, int, str, str]] = []
-        """Heap of (time, sequence number, table name, key): when to check whether an object has expired."""
+        self._slots: dict[str, _TimedMembers] = {}
+        self._groups: dict[str, _TimedMembers] = {}
+        self._expiry_heap: list[tuple[float, int, dict[str, Any], str]] = []
+        """Heap of (time, sequence number, table, key): when to check whether an object has expired."""
         self._heap_counter = 0
         self._held_leases: set[str] = set()
         """Names whose lease was neither released nor deleted."""
 
     # --- logs --------------------------------------------------------------------------------------------------
-
-    async def append(
-        self,
-        log: str,
-        entries: Sequence[LogEntry],
-        fence: int,
-        *,
-        last: bool = False,
-        after: int | None = None,
-        decoded: Sequence[LogEntry] | None = None,
-    ) -> int:
-        return self.append_now(log, entries, fence, last=last, after=after)
 
     def append_soon(
         self,
@@ -236,16 +178,13 @@ class MemoryRelay:
         decoded: Sequence[LogEntry] | None = None,
     ) -> None:
         try:
-            number = self.append_now(log, entries, fence, last=last, after=after)
+            number = self._append(log, entries, fence, last, after)
         except PellucidError as error:
             done(error)
         else:
             done(number)
 
-    def append_now(
-        self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
-    ) -> int:
-        """Append to a log as `append` does, but synchronously. Followers are called back within this call."""
+    def _append(self, log: str, entries: Sequence[LogEntry], fence: int, last: bool, after: int | None) -> int:
         now = self._expire_due()
         mark, stored = self._marks.get(log), self._logs.get(log)
         if mark is None:
@@ -270,8 +209,8 @@ class MemoryRelay:
         stored.entries += entries
         mark.count = len(stored.entries)
         stored.has_ended = mark.has_ended = last
-        self._set_expiry("_marks", log, mark, now + LOG_LIFE_SECONDS + TOMBSTONE_SECONDS)
-        self._set_expiry("_logs", log, stored, now + LOG_LIFE_SECONDS)
+        self._set_expiry(self._marks, log, mark, now + LOG_LIFE_SECONDS + TOMBSTONE_SECONDS)
+        self._set_expiry(self._logs, log, stored, now + LOG_LIFE_SECONDS)
         for follower in list(stored.followers):
             stored.deliver_to(follower)
         return mark.count
@@ -296,15 +235,10 @@ class MemoryRelay:
                 follower.fail(LogLost())
                 return follower
             stored = self._logs[log] = _Log()
-            self._set_expiry("_logs", log, stored, now + LOG_LIFE_SECONDS)
+            self._set_expiry(self._logs, log, stored, now + LOG_LIFE_SECONDS)
         stored.followers.add(follower)
         stored.deliver_to(follower)
         return follower
-
-    async def exists(self, log: str) -> bool:
-        self._expire_due()
-        stored = self._logs.get(log)
-        return stored is not None and stored.exists
 
     async def length(self, log: str) -> int:
         self._expire_due()
@@ -314,9 +248,9 @@ class MemoryRelay:
     async def drop(self, log: str, after_seconds: float) -> None:
         now = self._expire_due()
         if (stored := self._logs.get(log)) is not None and stored.exists:
-            self._set_expiry("_logs", log, stored, now + after_seconds)
+            self._set_expiry(self._logs, log, stored, now + after_seconds)
             if (mark := self._marks.get(log)) is not None:
-                self._set_expiry("_marks", log, mark, now + after_seconds + TOMBSTONE_SECONDS)
+                self._set_expiry(self._marks, log, mark, now + after_seconds + TOMBSTONE_SECONDS)
             self._expire_due()
 
     def _on_taken(self, log: str, follower: Follower) -> None:
@@ -342,7 +276,7 @@ class MemoryRelay:
         self._token = max(self._token, mark.fence) + 1
         mark.fence, mark.holder, mark.lease_until = self._token, holder, now + seconds
         self._held_leases.add(name)
-        self._set_expiry("_marks", name, mark, now + max(LOG_LIFE_SECONDS, seconds) + TOMBSTONE_SECONDS)
+        self._set_expiry(self._marks, name, mark, now + max(LOG_LIFE_SECONDS, seconds) + TOMBSTONE_SECONDS)
         return mark.fence
 
     async def renew(self, name: str, token: int, seconds: float) -> bool:
@@ -351,9 +285,9 @@ class MemoryRelay:
         if mark is None or mark.fence != token or mark.holder is None:
             return False
         mark.lease_until = now + seconds
-        self._set_expiry("_marks", name, mark, now + LOG_LIFE_SECONDS + TOMBSTONE_SECONDS)
+        self._set_expiry(self._marks, name, mark, now + LOG_LIFE_SECONDS + TOMBSTONE_SECONDS)
         if (stored := self._logs.get(name)) is not None and not stored.has_ended:
-            self._set_expiry("_logs", name, stored, now + LOG_LIFE_SECONDS)
+            self._set_expiry(self._logs, name, stored, now + LOG_LIFE_SECONDS)
         return True
 
     async def release(self, name: str, token: int) -> None:
@@ -364,12 +298,12 @@ class MemoryRelay:
 
     async def lapsed_leases(self, prefix: str = "", limit: int = 100) -> list[str]:
         now = self._expire_due()
-        out = [
+        lapsed = [
             (until, name)
             for name in self._held_leases
             if name.startswith(prefix) and (until := self._marks[name].lease_until) <= now
         ]
-        return [name for _, name in sorted(out)[:limit]]
+        return [name for _, name in sorted(lapsed)[:limit]]
 
     # --- signals -----------------------------------------------------------------------------------------------
 
@@ -377,7 +311,7 @@ class MemoryRelay:
         now = self._expire_due()
         box = self._mailbox(name)
         box.messages.append(message)
-        self._set_expiry("_boxes", name, box, now + SIGNAL_LIFE_SECONDS)
+        self._set_expiry(self._boxes, name, box, now + SIGNAL_LIFE_SECONDS)
         for listener in box.listeners:
             listener.put([message], listener.position + 1)
 
@@ -386,7 +320,7 @@ class MemoryRelay:
         listener = Listener(0, lambda listener: self._on_listener_taken(name, listener))
         box = self._mailbox(name)
         if not box.expires_at:  # it is new
-            self._set_expiry("_boxes", name, box, now + SIGNAL_LIFE_SECONDS)
+            self._set_expiry(self._boxes, name, box, now + SIGNAL_LIFE_SECONDS)
         box.listeners.add(listener)
         if box.messages:
             listener.put(list(box.messages), len(box.messages))
@@ -404,19 +338,9 @@ class MemoryRelay:
 
     # --- limits ------------------------------------------------------------------------------------------------
 
-    async def spend(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> LimitResult:
-        return self._take(bucket, amounts, limits, window_seconds, is_forced=False)
-
-    async def charge(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> LimitResult:
-        return self._take(bucket, amounts, limits, window_seconds, is_forced=True)
-
-    def _take(
+    async def _take(
         self,
-        name: str,
+        bucket: str,
         amounts: Mapping[str, float],
         limits: Mapping[str, float],
         window_seconds: float,
@@ -424,39 +348,58 @@ class MemoryRelay:
         is_forced: bool,
     ) -> LimitResult:
         now = self._expire_due()
-        bucket = self._buckets.get(name) or self._buckets.setdefault(name, _Bucket())
-        verdict, full_at = take(bucket.counters, amounts, limits, window_seconds, now, is_forced=is_forced)
-        self._set_expiry("_buckets", name, bucket, max(full_at, bucket.expires_at))
-        return verdict
+        stored = self._buckets.get(bucket) or self._buckets.setdefault(bucket, _Bucket())
+        levels: dict[str, float] = {}
+        longest_wait, limiting_counter = 0.0, None
+        for name, limit in limits.items():
+            level, updated_at = stored.counters.get(name, (float(limit), now))
+            level = min(float(limit), level + max(0.0, now - updated_at) * limit / window_seconds)
+            amount = amounts.get(name, 0.0)
+            if level + limit * ROUNDING_TOLERANCE < amount:
+                wait = inf if amount > limit or limit <= 0 else (amount - level) * window_seconds / limit
+                if wait > longest_wait:
+                    longest_wait, limiting_counter = wait, name
+            levels[name] = level
+        allowed = is_forced or limiting_counter is None
+        full_at = max(now, stored.expires_at)
+        for name, limit in limits.items():
+            if allowed:
+                levels[name] -= amounts.get(name, 0.0)
+            stored.counters[name] = (levels[name], now)
+            full_at = max(full_at, now + ((limit - levels[name]) * window_seconds / limit if limit > 0 else 0.0))
+        self._set_expiry(self._buckets, bucket, stored, full_at)
+        if allowed:
+            return LimitResult(True, 0.0, None, levels)
+        return LimitResult(False, longest_wait, limiting_counter, levels)
 
     async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
         now = self._expire_due()
-        slots = self._places.get(bucket) or self._places.setdefault(bucket, _TimedMembers())
+        slots = self._slots.get(bucket) or self._slots.setdefault(bucket, _TimedMembers())
         slots.until = {member: until for member, until in slots.until.items() if until > now}
         if allowed := holder in slots.until or len(slots.until) < limit:
             slots.until[holder] = now + seconds
-        self._set_expiry("_places", bucket, slots, max(slots.until.values(), default=now))
+        self._set_expiry(self._slots, bucket, slots, max(slots.until.values(), default=now))
         return allowed
 
     async def release_slot(self, bucket: str, holder: str) -> None:
-        if (slots := self._places.get(bucket)) is not None:
+        if (slots := self._slots.get(bucket)) is not None:
             slots.until.pop(holder, None)
 
     # --- presence ----------------------------------------------------------------------------------------------
 
     async def set_presence(self, group: str, member: str, seconds: float) -> None:
         now = self._expire_due()
-        members = self._rolls.get(group) or self._rolls.setdefault(group, _TimedMembers())
+        members = self._groups.get(group) or self._groups.setdefault(group, _TimedMembers())
         members.until[member] = now + seconds
-        self._set_expiry("_rolls", group, members, max(members.until.values()))
+        self._set_expiry(self._groups, group, members, max(members.until.values()))
 
     async def clear_presence(self, group: str, member: str) -> None:
-        if (members := self._rolls.get(group)) is not None:
+        if (members := self._groups.get(group)) is not None:
             members.until.pop(member, None)
 
     async def list_present(self, group: str) -> list[str]:
         now = self._expire_due()
-        if (members := self._rolls.get(group)) is None:
+        if (members := self._groups.get(group)) is None:
             return []
         members.until = {member: until for member, until in members.until.items() if until > now}
         return sorted(members.until, key=members.until.__getitem__)
@@ -472,33 +415,32 @@ class MemoryRelay:
         for box in self._boxes.values():
             _close(box.listeners)
 
-    def _set_expiry(self, table_name: str, name: str, item: _Expiring, expires_at: float) -> None:
+    def _set_expiry(self, table: dict[str, Any], name: str, item: _Expiring, expires_at: float) -> None:
         item.expires_at = expires_at
         if expires_at < item.next_check_at:
-            self._schedule_check(expires_at, table_name, name, item)
+            self._schedule_check(expires_at, table, name, item)
 
-    def _schedule_check(self, at: float, table_name: str, name: str, item: _Expiring) -> None:
-        item.next_check_at = at
+    def _schedule_check(self, check_at: float, table: dict[str, Any], name: str, item: _Expiring) -> None:
+        item.next_check_at = check_at
         self._heap_counter += 1
-        heapq.heappush(self._expiry_heap, (at, self._heap_counter, table_name, name))
+        heapq.heappush(self._expiry_heap, (check_at, self._heap_counter, table, name))
 
     def _expire_due(self) -> float:
         """Delete every object that has expired, and return the current time."""
         now = self._clock()
         while self._expiry_heap and self._expiry_heap[0][0] <= now:
-            at, _, table_name, name = heapq.heappop(self._expiry_heap)
-            table: dict[str, _Expiring] = getattr(self, table_name)
+            check_at, _, table, name = heapq.heappop(self._expiry_heap)
             item = table.get(name)
-            if item is None or item.next_check_at != at:
+            if item is None or item.next_check_at != check_at:
                 continue
             if item.expires_at > now:
-                self._schedule_check(item.expires_at, table_name, name, item)
+                self._schedule_check(item.expires_at, table, name, item)
             elif name in self._held_leases and isinstance(item, _Mark):
                 # The lease has expired without being released. It is kept, so that another holder can claim it later.
-                self._schedule_check(now + TOMBSTONE_SECONDS, table_name, name, item)
+                self._schedule_check(now + TOMBSTONE_SECONDS, table, name, item)
             elif isinstance(item, _Mailbox) and item.listeners:
                 item.messages.clear()
-                self._schedule_check(now + SIGNAL_LIFE_SECONDS, table_name, name, item)
+                self._schedule_check(now + SIGNAL_LIFE_SECONDS, table, name, item)
             else:
                 del table[name]
                 if isinstance(item, _Log):

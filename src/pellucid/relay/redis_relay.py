@@ -28,6 +28,7 @@ from .relay import (
     Listener,
     LogEntry,
     LogLost,
+    Relay,
     RelayError,
 )
 
@@ -80,7 +81,7 @@ class _AppendBatcher:
             append.done(result)
 
 
-class RedisRelay:
+class RedisRelay(Relay):
     """The relay in Redis or Valkey. See `relay.Relay` for the methods.
 
     Args:
@@ -102,29 +103,6 @@ class RedisRelay:
         return f"{self._prefix}{kind}:{name}"
 
     # --- logs --------------------------------------------------------------------------------------------------
-
-    async def append(
-        self,
-        log: str,
-        entries: Sequence[bytes],
-        fence: int,
-        *,
-        last: bool = False,
-        after: int | None = None,
-        decoded: Sequence[LogEntry] | None = None,
-    ) -> int:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def done(result: int | PellucidError) -> None:
-            if future.done():  # the caller was cancelled
-                return
-            if isinstance(result, PellucidError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.append_soon(log, entries, fence, done=done, last=last, after=after, decoded=decoded)
-        return await future
 
     def append_soon(
         self,
@@ -162,9 +140,6 @@ class RedisRelay:
     def follow(self, log: str, after: int = 0) -> Follower:
         key, mark = self._log_keys(log)
         return self._streams.follow(key, mark, after)
-
-    async def exists(self, log: str) -> bool:
-        return bool(await self._connection.call("EXISTS", self._key("log", log)))
 
     async def length(self, log: str) -> int:
         return int(await self._connection.call("XLEN", self._key("log", log)))
@@ -216,16 +191,6 @@ class RedisRelay:
         return self._streams.follow(self._key("box", name), None, 0)
 
     # --- limits ------------------------------------------------------------------------------------------------
-
-    async def spend(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> LimitResult:
-        return await self._take(bucket, amounts, limits, window_seconds, is_forced=False)
-
-    async def charge(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> LimitResult:
-        return await self._take(bucket, amounts, limits, window_seconds, is_forced=True)
 
     async def _take(
         self,

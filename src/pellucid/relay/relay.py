@@ -19,9 +19,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -77,7 +79,7 @@ class LimitResult(msgspec.Struct, frozen=True):
     """The current level of each counter. It is below zero after a `charge` of more than the counter held."""
 
 
-class Relay(Protocol):
+class Relay(ABC):
     """The interface of a relay. Each coroutine raises `RelayError` if the relay does not reply."""
 
     async def append(
@@ -108,8 +110,20 @@ class Relay(Protocol):
             FencedError: This writer may not append any more. Nothing was written.
             LogLost: The log was deleted. Nothing was written.
         """
-        ...
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
+        def done(result: int | PellucidError) -> None:
+            if future.done():  # the caller was cancelled
+                return
+            if isinstance(result, PellucidError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.append_soon(log, entries, fence, done=done, last=last, after=after, decoded=decoded)
+        return await future
+
+    @abstractmethod
     def append_soon(
         self,
         log: str,
@@ -126,34 +140,30 @@ class Relay(Protocol):
         Args:
             done: Called with the number of the newest entry, or with the error. It may be called within this call.
         """
-        ...
 
+    @abstractmethod
     def writing(self, log: str) -> AbstractContextManager[None]:
         """Context in which this process is the only writer of the log.
 
         Followers in this process receive what it appends, and do not read it from the relay.
         """
-        ...
 
+    @abstractmethod
     def follow(self, log: str, after: int = 0) -> Follower:
         """Read a log from the entry after number `after`. If the log does not exist yet, the follower waits for it.
 
         Errors (`RelayError`, `LogLost`) are raised by the follower's `take`.
         """
-        ...
 
-    async def exists(self, log: str) -> bool:
-        """Return whether the log has entries or has ended, and was not deleted."""
-        ...
-
+    @abstractmethod
     async def length(self, log: str) -> int:
         """Return the number of entries in the log; 0 if it does not exist. Its end may count as one more."""
-        ...
 
+    @abstractmethod
     async def drop(self, log: str, after_seconds: float) -> None:
         """Delete the log after some seconds. Its followers then get `LogLost`."""
-        ...
 
+    @abstractmethod
     async def claim(self, name: str, holder: str, seconds: float, *, lapsed: bool = False) -> int | None:
         """Claim the lease of a name.
 
@@ -166,27 +176,26 @@ class Relay(Protocol):
         Returns:
             A new fencing token; None if another holder has the lease.
         """
-        ...
 
+    @abstractmethod
     async def renew(self, name: str, token: int, seconds: float) -> bool:
         """Extend a lease to some seconds from now. Returns False if the token is no longer valid."""
-        ...
 
+    @abstractmethod
     async def release(self, name: str, token: int) -> None:
         """Release a lease, if the token is still valid."""
-        ...
 
+    @abstractmethod
     async def lapsed_leases(self, prefix: str = "", limit: int = 100) -> list[str]:
         """Return names with this prefix whose lease expired without being released, the earliest first."""
-        ...
 
+    @abstractmethod
     async def publish(self, name: str, message: bytes) -> None:
         """Publish a message to the subscribers of a name."""
-        ...
 
+    @abstractmethod
     def subscribe(self, name: str) -> Listener:
         """Receive the messages that were published to a name within the last hour, and all later ones."""
-        ...
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
@@ -199,7 +208,7 @@ class Relay(Protocol):
             limits: Limit by counter.
             window_seconds: The time in which an empty counter refills completely.
         """
-        ...
+        return await self._take(bucket, amounts, limits, window_seconds, is_forced=False)
 
     async def charge(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
@@ -208,40 +217,52 @@ class Relay(Protocol):
 
         A counter may fall below zero. Later requests then wait until it has refilled.
         """
-        ...
+        return await self._take(bucket, amounts, limits, window_seconds, is_forced=True)
 
+    @abstractmethod
+    async def _take(
+        self,
+        bucket: str,
+        amounts: Mapping[str, float],
+        limits: Mapping[str, float],
+        window_seconds: float,
+        *,
+        is_forced: bool,
+    ) -> LimitResult:
+        """Do `spend`, or with `is_forced` `charge`."""
+
+    @abstractmethod
     async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
         """Acquire one of `limit` slots of a bucket, or extend it, to some seconds from now.
 
         Returns:
             False if other holders have all slots.
         """
-        ...
 
+    @abstractmethod
     async def release_slot(self, bucket: str, holder: str) -> None:
         """Release the slot of a holder."""
-        ...
 
+    @abstractmethod
     async def set_presence(self, group: str, member: str, seconds: float) -> None:
         """Set a member of a group present for some seconds from now."""
-        ...
 
+    @abstractmethod
     async def clear_presence(self, group: str, member: str) -> None:
         """Remove a member from the group."""
-        ...
 
+    @abstractmethod
     async def list_present(self, group: str) -> list[str]:
         """Return the members that are present, in the order in which they expire."""
-        ...
 
+    @abstractmethod
     async def check(self) -> None:
         """Check that the relay responds.
 
         Raises:
             RelayError: It does not.
         """
-        ...
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections of this process, and all its followers."""
-        ...
