@@ -13,7 +13,6 @@ import botocore.auth
 import botocore.session
 import pytest
 from botocore.config import Config
-from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,9 +92,9 @@ def _signed(request: Any) -> set[str]:
     return set(names.split(";"))
 
 
-def test_a_session_token_is_sent_and_signed() -> None:
-    credentials = Credentials("AKID", "secret", "token")
-    signed = sigv4.sign("POST", "https://host/x", {"Content-Type": "a/b"}, b"{}", credentials=credentials)
+def test_a_session_token_is_sent_and_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
+    signed = sigv4.sign("POST", "https://host/x", {"Content-Type": "a/b"}, b"{}")
     assert signed["X-Amz-Security-Token"] == "token"
     assert "content-type;host;x-amz-date;x-amz-security-token" in signed["Authorization"]
     assert signed["Content-Type"] == "a/b"
@@ -108,10 +107,9 @@ def test_a_model_id_is_one_path_segment_and_any_change_changes_the_signature(mod
     segment, _, operation = rest.rpartition("/")
     assert (unquote(segment), operation) == (model, "converse-stream")
     assert "/" not in segment
-    credentials = Credentials("AKID", "secret")
 
     def signature(url: str, body: bytes) -> str:
-        return sigv4.sign("POST", url, {}, body, credentials=credentials)["Authorization"]
+        return sigv4.sign("POST", url, {}, body)["Authorization"]
 
     assert signature(url, body) == signature(url, body)
     assert len({signature(url, body), signature(url + "x", body), signature(url, body + b" ")}) == 3
@@ -131,8 +129,12 @@ def test_a_model_id_is_one_path_segment_and_any_change_changes_the_signature(mod
         ("https://proxy/x", {}, "us-east-1"),
     ],
 )
-def test_the_region_comes_from_the_url_or_the_environment(url: str, environ: dict[str, str], region: str) -> None:
-    assert sigv4.region_of(url, environ) == region
+def test_the_region_comes_from_the_url_or_the_environment(
+    url: str, environ: dict[str, str], region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert sigv4.region_of(url) == region
 
 
 # --- requests on the wire ----------------------------------------------------------------------------------------

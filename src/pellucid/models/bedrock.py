@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar, Literal
 
 from ..settings import ModelSettings
 from .provider import ProviderModel
-from .sigv4 import endpoint_url
+from .sigv4 import default_region, endpoint_url
 
 
 class BedrockModelSettings(ModelSettings, total=False):
@@ -39,7 +38,7 @@ class BedrockConverseModel(ProviderModel):
     profile_names: ClassVar = ("bedrock",)
 
     def __init__(self, model_name: str, *, region: str | None = None, base_url: str | None = None, **more: Any) -> None:
-        region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = region or default_region()
         super().__init__(model_name, base_url=base_url or (endpoint_url(region) if region else None), **more)
 
 

@@ -25,12 +25,15 @@ DEFAULT_REGION = "us-east-1"
 _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)")
 
 
-def region_of(url: str, environ: Mapping[str, str] = os.environ) -> str:
+def default_region() -> str | None:
+    """Return the region that the environment names."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+
+
+def region_of(url: str) -> str:
     """Return the region of a request: from the host's name, else from the environment."""
     match = _HOST.search(urlsplit(url).hostname or "")
-    if match:
-        return match[1]
-    return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+    return match[1] if match else default_region() or DEFAULT_REGION
 
 
 def endpoint_url(region: str) -> str:
@@ -38,24 +41,16 @@ def endpoint_url(region: str) -> str:
     return f"https://bedrock-runtime.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
 
 
-def sign(
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    region: str | None = None,
-    credentials: Credentials | None = None,
-) -> dict[str, str]:
+def sign(method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
     """Return the headers with the signature added.
+
+    The credentials are from the usual places of AWS tools: the environment, a profile, or a role.
 
     Args:
         method: HTTP method.
         url: The URL, exactly as it is sent.
         headers: The headers to send.
         body: The body to send.
-        region: AWS region; by default from the URL or the environment.
-        credentials: AWS credentials; by default from the usual places of AWS tools (environment, profile, role).
 
     Raises:
         RequestError: botocore is not installed, or there are no credentials.
@@ -70,13 +65,12 @@ def sign(
             kind="unauthorized",
             code="missing_api_key",
         ) from error
-    resolved_credentials = _credentials() if credentials is None else credentials
     # Signed headers must arrive unchanged, and a proxy may change these.
     signed_headers = {
         name: value for name, value in headers.items() if name.lower() not in ("accept-encoding", "connection")
     }
     request: Any = AWSRequest(method, url, signed_headers, body)
-    SigV4Auth(resolved_credentials, SERVICE, region or region_of(url)).add_auth(request)
+    SigV4Auth(_credentials(), SERVICE, region_of(url)).add_auth(request)
     return {**headers, **dict(request.headers.items())}
 
 
