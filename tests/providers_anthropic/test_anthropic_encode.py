@@ -30,6 +30,7 @@ from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinitio
 from tests.providers_anthropic.anthropic_kit import ROWS, origin
 
 HI = ModelRequest([UserPromptPart("hi")])
+CALL = ModelCall("m", [HI])
 TOOLS = (ToolDefinition("f", {"properties": {"a": {"type": "integer"}}}, "does f"), ToolDefinition("g", strict=True))
 
 
@@ -85,10 +86,10 @@ def test_max_tokens_is_always_sent() -> None:
 
 
 def test_headers() -> None:
-    assert headers(ROWS["anthropic"], "k") == {"x-api-key": "k", "anthropic-version": "2023-06-01"}
-    assert headers(row_of("claude-sonnet-4-5"), "k")["anthropic-beta"] == "interleaved-thinking-2025-05-14"
-    assert headers(ROWS["anthropic-compat"], "k")["Authorization"] == "Bearer k"
-    assert "authorization" not in headers(ROWS["anthropic-compat"], None)
+    assert headers(ROWS["anthropic"], "k", CALL) == {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+    assert headers(row_of("claude-sonnet-4-5"), "k", CALL)["anthropic-beta"] == "interleaved-thinking-2025-05-14"
+    assert headers(ROWS["anthropic-compat"], "k", CALL)["Authorization"] == "Bearer k"
+    assert "authorization" not in headers(ROWS["anthropic-compat"], None, CALL)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_a_model_in_the_path_is_not_in_the_body() -> None:
     assert body["anthropic_beta"] == ["interleaved-thinking-2025-05-14"]
     assert path(call, vertex) == "/claude-sonnet-4-5:streamRawPredict"
     assert path(ModelCall("m", [HI], stream=False), vertex) == "/m:rawPredict"
-    assert headers(vertex, "k") == {"Authorization": "Bearer k"}
+    assert headers(vertex, "k", CALL) == {"Authorization": "Bearer k"}
     assert path(call, ROWS["anthropic"]) == "/messages"
 
 

@@ -81,9 +81,9 @@ def test_the_path_names_the_model_and_the_method(row: str, model: str, stream: b
 
 
 def test_authentication_headers() -> None:
-    assert headers(ROWS["google"], "k") == {"x-goog-api-key": "k"}
-    assert headers(ROWS["google-vertex"], "k") == {"Authorization": "Bearer k"}
-    assert headers(ROWS["google"], None) == {}
+    assert headers(ROWS["google"], "k", ModelCall("m", [HELLO])) == {"x-goog-api-key": "k"}
+    assert headers(ROWS["google-vertex"], "k", ModelCall("m", [HELLO])) == {"Authorization": "Bearer k"}
+    assert headers(ROWS["google"], None, ModelCall("m", [HELLO])) == {}
 
 
 # --- settings ----------------------------------------------------------------------------------------------------

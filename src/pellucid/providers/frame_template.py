@@ -114,19 +114,19 @@ class Template:
             return None
         start, end = self._head_length, len(data) - self._tail_length
         if self._steps:
-            at, tail = start, end
+            offset, tail = start, end
             for value, following, length in self._steps:
-                value_match = value(data, at)
+                value_match = value(data, offset)
                 if value_match is None:
                     return None
                 if value is _STRING:
                     start, end = value_match.span()
-                at = value_match.end()
+                offset = value_match.end()
                 if length:
-                    if not data.startswith(following, at):
+                    if not data.startswith(following, offset):
                         return None
-                    at += length
-            if at != tail:
+                    offset += length
+            if offset != tail:
                 return None
         if end - start < 2 or data[start] != _QUOTE or data[end - 1] != _QUOTE:
             return None  # white space around the string would also be JSON, and could end a frame
@@ -250,21 +250,21 @@ class FrameTemplate:
         Returns:
             The texts, the last matching read, and the remaining bytes.
         """
-        texts, last, template, at = list[str](), b"", self.read, 0
+        texts, last, template, offset = list[str](), b"", self.read, 0
         if template is not None and (result := template.texts_of(data)) is not None:
             self.tries = MAX_TRIES
             return result
-        while template is not None and at < len(data):
-            end = data.find(self._separator, at + 1)  # not at its own beginning
-            read = data[at : end + self._trailer_length] if end >= 0 else data[at:]
+        while template is not None and offset < len(data):
+            end = data.find(self._separator, offset + 1)  # not at its own beginning
+            read = data[offset : end + self._trailer_length] if end >= 0 else data[offset:]
             text = template.text_of(read)
             if text is None:
                 break
             self.tries = MAX_TRIES
             texts.append(text)
             last = read
-            at += len(read)
-        return texts, last, data[at:]
+            offset += len(read)
+        return texts, last, data[offset:]
 
     def text_of(self, name: str, frame: bytes) -> str | None:
         """Return the text of a frame that matches the template; None if it does not."""

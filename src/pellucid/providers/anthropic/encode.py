@@ -71,7 +71,7 @@ def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     is_model_in_path = profile.model_in == "path"
     if is_model_in_path:
         del body["model"]
-    beta_names = betas(profile, call) if is_model_in_path else []
+    beta_names = _betas_of_call(profile, call) if is_model_in_path else []
     call_fields = _CallFields(
         _tools(call, profile, thinking), _output_format(call.output), _container(call, target), beta_names
     )
@@ -137,7 +137,7 @@ def _write_settings(
 # --- the headers and the URL -------------------------------------------------------------------------------------
 
 
-def headers(profile: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
+def headers(profile: Profile, api_key: str | None, call: ModelCall) -> dict[str, str]:
     """Return the headers of a request.
 
     Args:
@@ -149,7 +149,7 @@ def headers(profile: Profile, api_key: str | None, call: ModelCall | None = None
     if profile.model_in == "body":
         if profile.api_version:
             request_headers["anthropic-version"] = profile.api_version
-        beta_names = betas(profile, call)
+        beta_names = _betas_of_call(profile, call)
         if beta_names:
             request_headers["anthropic-beta"] = ",".join(beta_names)
     return request_headers
@@ -160,14 +160,12 @@ def path(call: ModelCall, profile: Profile) -> str:
     return profile.path_of(quote(call.model, safe="@"), stream=call.stream)
 
 
-def betas(profile: Profile, call: ModelCall | None = None) -> list[str]:
-    """Return the names of beta features to request: the profile's, the caller's, and those that settings need."""
-    if call is None:
-        return list(profile.betas)
+def _betas_of_call(profile: Profile, call: ModelCall) -> list[str]:
     return _betas(profile, call.settings, has_file=_has_file_id(call))
 
 
 def _betas(profile: Profile, settings: Settings, *, has_file: bool = False) -> list[str]:
+    """Return the names of beta features to request: the profile's, the caller's, and those that settings need."""
     beta_names = [*profile.betas, *(settings.get("anthropic_betas") or [])]
     for beta, setting, needs in _BETAS:
         if (setting in settings and needs(settings[setting])) if setting else has_file:

@@ -90,8 +90,8 @@ def encode_contents(call: ModelCall, profile: Profile, target: Origin) -> list[B
 def _last_user_index(messages: list[ModelMessage]) -> int:
     """Return the index of the last message with user input, where the current turn begins; -1 if there is none."""
     indexes = (
-        at
-        for at, message in enumerate(messages)
+        index
+        for index, message in enumerate(messages)
         if isinstance(message, ModelRequest) and any(isinstance(part, UserPromptPart) for part in message.parts)
     )
     return max(indexes, default=-1)
@@ -116,7 +116,7 @@ class _ContentsEncoder:
         placeholder = (
             history.placeholder_reasoning(self._profile, calls=bool(calls)) if index > self._turn_start else None
         )
-        self._calls_by_id |= {part.tool_call_id: (place, part) for place, part in enumerate(calls)}
+        self._calls_by_id |= {part.tool_call_id: (call_index, part) for call_index, part in enumerate(calls)}
         sent_parts: list[Body] = []
         for part in parts:
             body = _model_part(part)
@@ -161,7 +161,7 @@ class _ContentsEncoder:
             self.contents.append({"role": "user", "parts": results})
 
     def _function_response(self, part: ToolReturnPart) -> tuple[int, Body]:
-        position, call = self._calls_by_id.get(part.tool_call_id, (len(self._calls_by_id), None))
+        call_index, call = self._calls_by_id.get(part.tool_call_id, (len(self._calls_by_id), None))
         name = call.tool_name if call is not None else part.tool_name
         body: Body = {"name": name} | _id_field(part)
         content, media = _function_result(part.content)
@@ -170,7 +170,7 @@ class _ContentsEncoder:
         elif not isinstance(content, dict):
             content = {"output": content}
         body |= {"response": content} | ({"parts": media} if media else {})
-        return position, {"functionResponse": body}
+        return call_index, {"functionResponse": body}
 
 
 def signature_of(part: ModelResponsePart) -> str | None:

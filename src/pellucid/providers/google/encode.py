@@ -234,7 +234,7 @@ def _cloud_tier_headers(settings: Settings, profile: Profile) -> dict[str, str]:
     return _CLOUD_TIERS.get(tier, {}) if tier is not None and profile.auth == "bearer" else {}
 
 
-def headers(profile: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
+def headers(profile: Profile, api_key: str | None, call: ModelCall) -> dict[str, str]:
     """Return the headers of a request: credentials, and Vertex's tier.
 
     Args:
@@ -242,5 +242,4 @@ def headers(profile: Profile, api_key: str | None, call: ModelCall | None = None
         api_key: The key or access token to send; None to send none.
         call: The call whose settings may select a tier.
     """
-    tier_headers = _cloud_tier_headers(call.settings, profile) if call is not None else {}
-    return tier_headers | profile.credentials(api_key)
+    return _cloud_tier_headers(call.settings, profile) | profile.credentials(api_key)

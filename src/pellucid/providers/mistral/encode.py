@@ -186,13 +186,13 @@ def _details(part: object) -> dict[str, Any]:
 def _chunks_with_inserted(text: str, details: dict[str, Any]) -> list[Body]:
     """Return the text as chunks, with the inserted chunks at their positions."""
     chunks: list[Body] = []
-    position = 0
+    start = 0
     for entry in details.get("inserted", ()):
         offset = entry["at"]
-        chunks += [_text_chunk(text[position:offset])] if offset > position else []
+        chunks += [_text_chunk(text[start:offset])] if offset > start else []
         chunks.append(entry["chunk"])
-        position = max(offset, position)
-    return chunks + ([_text_chunk(text[position:])] if position < len(text) else [])
+        start = max(offset, start)
+    return chunks + ([_text_chunk(text[start:])] if start < len(text) else [])
 
 
 # --- ids of calls ------------------------------------------------------------------------------------------------

@@ -49,11 +49,11 @@ class DetailsReader:
             Whether any entry has text, which the sibling field would only repeat.
         """
         has_text = False
-        for position, entry in enumerate(entries):
+        for entry_index, entry in enumerate(entries):
             kind = entry.get("type")
             if not isinstance(kind, str):
                 kind = "reasoning.text"
-            index, block = self._key_of(entry, kind, position, is_whole)
+            index, block = self._key_of(entry, kind, entry_index, is_whole)
             if kind in _TEXT:
                 has_text = self._read_text(index, block, kind, entry, sibling_text) or has_text
             elif kind == "reasoning.encrypted":
@@ -119,7 +119,7 @@ class DetailsReader:
             details=details | repeated,
         )
 
-    def _key_of(self, entry: dict[str, Any], kind: str, position: int, is_whole: bool) -> tuple[object, object]:
+    def _key_of(self, entry: dict[str, Any], kind: str, entry_index: int, is_whole: bool) -> tuple[object, object]:
         """Return the keys of the entry's item and block.
 
         An entry without an index continues the last one of its type and id. It begins a new one if the last one has a
@@ -129,11 +129,11 @@ class DetailsReader:
         if not isinstance(index, int):
             entry_id = (kind, text_of(entry, "id"))
             follows_signature = text_of(entry, "text") is not None and self._last_is_signed
-            if entry_id != self._last_entry or follows_signature or position > 0 or is_whole:
+            if entry_id != self._last_entry or follows_signature or entry_index > 0 or is_whole:
                 self._unindexed += 1
             self._last_entry = entry_id
             index = f"unindexed-{self._unindexed}"
-        return index, (index, kind, position) if is_whole else (index, kind)
+        return index, (index, kind, entry_index) if is_whole else (index, kind)
 
 
 def details_from_parts(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:

@@ -309,20 +309,20 @@ class ResponsesReader(WireReader):
         item = self._items.get(self._index_of(event))
         if item is None:
             item = self._begin_unannounced(event, "reasoning" if kind in ("raw", "summary") else "message")
-        place = event.summary_index if kind == "summary" else event.content_index
-        return self._find_or_add_part(item, kind, place, announced=announced)
+        part_index = event.summary_index if kind == "summary" else event.content_index
+        return self._find_or_add_part(item, kind, part_index, announced=announced)
 
-    def _find_or_add_part(self, item: Item, kind: PartKind, place: int | None, *, announced: bool = True) -> Part:
-        event_key = (kind, place)
+    def _find_or_add_part(self, item: Item, kind: PartKind, part_index: int | None, *, announced: bool = True) -> Part:
+        event_key = (kind, part_index)
         # Answer text in a reasoning item is reasoning, whatever the events' types.
         part_kind: PartKind = "raw" if kind == "text" and item.role == "reasoning" else kind
-        part, last = item.parts.get((part_kind, place or 0)), item.last_part
+        part, last = item.parts.get((part_kind, part_index or 0)), item.last_part
         if part is None and not announced and last is not None and last.kind == part_kind:
             # Some servers give every delta an index of its own, without announcing parts.
             part = None if last.is_announced or last.is_over else last
         if part is None:
             part = item.last_part = Part(item, part_kind)
-        item.parts[event_key] = item.parts[part_kind, place or 0] = part
+        item.parts[event_key] = item.parts[part_kind, part_index or 0] = part
         part.is_announced = part.is_announced or announced
         return part
 
@@ -407,15 +407,15 @@ class ResponsesReader(WireReader):
 
     def _end_reasoning(self, item: Item, native: dict[str, Any]) -> None:
         texts: list[tuple[PartKind, int, str]] = [
-            (kind, place, as_text(part.get("text")))
+            (kind, part_index, as_text(part.get("text")))
             for name, kind in _REASONING_TEXT_FIELDS
-            for place, part in enumerate(objects_in(native.get(name)))
+            for part_index, part in enumerate(objects_in(native.get(name)))
         ]
-        for kind, place, text in texts:
-            other = item.parts.get(("raw" if kind == "summary" else "summary", place))
-            if (kind, place) not in item.parts and other is not None and other.text_length == len(text):
+        for kind, part_index, text in texts:
+            other = item.parts.get(("raw" if kind == "summary" else "summary", part_index))
+            if (kind, part_index) not in item.parts and other is not None and other.text_length == len(text):
                 continue  # streamed as the other kind
-            part = self._find_or_add_part(item, kind, place)
+            part = self._find_or_add_part(item, kind, part_index)
             self._write_rest(part, text)
             self._end_part(part)
         extra = extra_fields(native, "reasoning")
@@ -452,14 +452,14 @@ class ResponsesReader(WireReader):
         parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else objects_in(content)
         if late_details and item.last_part is not None and self.emit.is_open(item.last_part.key):
             self.emit.text(item.last_part.key, details=late_details)
-        for place, entry in enumerate(parts):
+        for part_index, entry in enumerate(parts):
             kind = KIND_OF_PART.get(as_text(entry.get("type")))
             if kind is None:
                 # It is stored as a message of its own, in which it can be sent back.
                 message = {**native, "content": [entry]}
                 self.emit_opaque(as_text(entry.get("type")) or "content", message, item.id)
             else:
-                part = self._find_or_add_part(item, kind, place)
+                part = self._find_or_add_part(item, kind, part_index)
                 self._complete_part(part, entry)
                 self._end_part(part)
 

@@ -195,9 +195,9 @@ def _is_stored(response: ModelResponse, target: Origin) -> bool:
 def _messages_after(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:
     """Return the messages after a response that the provider has stored; all messages without one."""
     if response_id is not None:
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if isinstance(message, ModelResponse) and message.provider_response_id == response_id:
-                return messages[place + 1 :]
+                return messages[index + 1 :]
     return messages
 
 
@@ -212,9 +212,9 @@ def _claim_previous_response(fields: SettingFields, profile: Profile) -> None:
     if by:
         fields.withhold(name, "store", by=by)
         return
-    for place, write in enumerate(fields.writes):
+    for index, write in enumerate(fields.writes):
         if write.setting == "openai_store":
-            fields.writes[place] = SettingWrite(name, "store", None, "bar" if profile.store is True else "sent")
+            fields.writes[index] = SettingWrite(name, "store", None, "bar" if profile.store is True else "sent")
 
 
 def _write_include(fields: SettingFields, profile: Profile, *, sends_sampling: bool) -> None:

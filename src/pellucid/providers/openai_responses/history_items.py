@@ -168,7 +168,7 @@ class _ResponseItems:
         """Encode the response."""
         sent_ids: set[str] = set()
         parts = self._parts
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             match part:
                 case ThinkingPart():
                     name = part.id or part.item_id
@@ -181,7 +181,7 @@ class _ResponseItems:
                             [p for p in parts if isinstance(p, ThinkingPart) and name in (p.id, p.item_id)]
                         )
                 case TextPart() | RefusalPart():
-                    self._add_message(part, parts[place - 1] if place else None)
+                    self._add_message(part, parts[index - 1] if index else None)
                 case ToolCallPart():
                     self._add_item(_function_call(part), part.id)
                 case BuiltinToolCallPart() | OpaquePart():
