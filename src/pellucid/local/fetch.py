@@ -59,7 +59,7 @@ def cache_directory() -> Path:
 
 
 @asynccontextmanager
-async def file_lock(path: Path, on_waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
+async def file_lock(path: Path, on_waiting: Callable[[], None]) -> AsyncIterator[None]:
     """Hold a lock on the file at `path`.
 
     The system releases the lock when the process that holds it dies. The file itself is not removed, because a third
@@ -72,8 +72,7 @@ async def file_lock(path: Path, on_waiting: Callable[[], None] | None = None) ->
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _try_lock(fd):
-            if on_waiting:
-                on_waiting()
+            on_waiting()
             while not _try_lock(fd):  # noqa: ASYNC110 (another process holds it: there is no event to wait for)
                 await asyncio.sleep(0.1)
         yield
@@ -111,12 +110,12 @@ class Progress(msgspec.Struct, frozen=True):
 ProgressCallback = Callable[[Progress], None]
 
 
-def cached_path(model: Model, root: Path | None = None) -> Path | None:
+def cached_path(model: Model) -> Path | None:
     """Return the model's file if it is in the cache, else None.
 
     Only its size is checked, because its hash was verified before it got its name.
     """
-    path = _target_path(model, root)
+    path = _target_path(model)
     try:
         size = path.stat().st_size
     except OSError:
@@ -124,25 +123,22 @@ def cached_path(model: Model, root: Path | None = None) -> Path | None:
     return path if not model.bytes or size == model.bytes else None
 
 
-async def fetch(
-    model: Model, *, path: Path | None = None, progress: ProgressCallback | None = None, root: Path | None = None
-) -> Path:
+async def fetch(model: Model, *, path: Path | None = None, progress: ProgressCallback | None = None) -> Path:
     """Return the path of the model's weights. They are fetched if they are not in the cache.
 
     Args:
         model: The model.
         path: A weight file of the user. It is used as it is, and nothing is fetched.
         progress: Called with the progress of the fetch.
-        root: Replaces the cache directory.
 
     Raises:
         FetchError: No source provided the weights, or `path` is not a GGUF file.
     """
     if path is not None:
         return _check_user_file(path)
-    if cached_file := cached_path(model, root):
+    if cached_file := cached_path(model):
         return cached_file
-    target = _target_path(model, root)
+    target = _target_path(model)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -152,15 +148,15 @@ async def fetch(
         ) from error
     meter = _ProgressMeter(model, progress or (lambda _: None))
     async with file_lock(target.parent / ".lock", lambda: meter.report_step("waiting")):
-        if cached_file := cached_path(model, root):
+        if cached_file := cached_path(model):
             return cached_file
         await _fetch_from_sources(model, target, meter)
     meter.report_step("done", done=model.bytes)
     return target
 
 
-def _target_path(model: Model, root: Path | None) -> Path:
-    return (root or cache_directory()) / "models" / model.name / model.file
+def _target_path(model: Model) -> Path:
+    return cache_directory() / "models" / model.name / model.file
 
 
 def _check_user_file(path: Path) -> Path:
