@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 
+MAX_REDIRECTS = 5
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+
+
 class _Resolver(AbstractResolver):
     """Resolves host names with the policy, so that only allowed addresses are returned."""
 
@@ -76,17 +80,12 @@ class EgressConnector(aiohttp.TCPConnector):
         return await super().connect(req, traces, timeout)
 
 
-_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-
-
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a GET request."""
 
     data: bytes
     media_type: str
     """Without parameters, in lower case; `application/octet-stream` if the server did not state it."""
-    final_url: str
-    """The URL of the response, after all redirects."""
 
 
 async def fetch(
@@ -95,9 +94,8 @@ async def fetch(
     *,
     max_bytes: int,
     timeout_seconds: float,
-    accept: Sequence[str] = (),
-    max_redirects: int = 5,
-    param: str | None = None,
+    accept: Sequence[str],
+    param: str,
 ) -> FetchResult:
     """Fetch a URL with GET, following redirects.
 
@@ -106,27 +104,24 @@ async def fetch(
         url: The URL.
         max_bytes: Limit for the size of the body.
         timeout_seconds: Limit for the whole exchange.
-        accept: Allowed media types (`application/pdf`, `image/*`). Empty: any.
-        max_redirects: Limit for the number of redirects.
+        accept: Allowed media types (`application/pdf`, `image/*`, `*/*`).
         param: The request parameter that an error refers to.
 
     Raises:
         EgressError: The policy refuses the URL, the fetch failed, or a limit is exceeded.
     """
     try:
-        return await _fetch(policy, url, max_bytes, timeout_seconds, tuple(accept), max_redirects)
+        return await _fetch(policy, url, max_bytes, timeout_seconds, accept)
     except EgressError as error:
-        if param is None:
-            raise
         info = error.info
         raise EgressError(info.message, kind=info.kind, code=info.code or "egress_failed", param=param) from error
 
 
 async def _fetch(
-    policy: EgressPolicy, url: str, max_bytes: int, timeout_seconds: float, accept: tuple[str, ...], max_redirects: int
+    policy: EgressPolicy, url: str, max_bytes: int, timeout_seconds: float, accept: Sequence[str]
 ) -> FetchResult:
     current_url = policy.check_url(url)
-    headers = {"Accept": ", ".join(accept) or "*/*", "Accept-Encoding": "identity", "User-Agent": "pellucid"}
+    headers = {"Accept": ", ".join(accept), "Accept-Encoding": "identity", "User-Agent": "pellucid"}
     try:
         async with (
             asyncio.timeout(timeout_seconds),
@@ -139,12 +134,10 @@ async def _fetch(
                 max_line_size=32_768,
             ) as session,
         ):
-            for _ in range(max_redirects + 1):
+            for _ in range(MAX_REDIRECTS + 1):
                 async with session.get(current_url, allow_redirects=False) as response:
                     if response.status not in _REDIRECT_STATUSES:
-                        return FetchResult(
-                            *await _read_body(response, current_url, max_bytes, accept), str(current_url)
-                        )
+                        return await _read_body(response, current_url, max_bytes, accept)
                     current_url = policy.check_url(_redirect_target(current_url, response.headers.get("Location", "")))
     except TimeoutError:
         raise EgressError(
@@ -158,18 +151,16 @@ async def _fetch(
         raise fetch_failed_error(
             f"{origin_of(current_url)} could not be fetched from ({type(error).__name__})"
         ) from error
-    raise fetch_failed_error(f"{origin_of(current_url)} redirects more than {max_redirects} times")
+    raise fetch_failed_error(f"{origin_of(current_url)} redirects more than {MAX_REDIRECTS} times")
 
 
-async def _read_body(
-    response: aiohttp.ClientResponse, url: URL, max_bytes: int, accept: tuple[str, ...]
-) -> tuple[bytes, str]:
+async def _read_body(response: aiohttp.ClientResponse, url: URL, max_bytes: int, accept: Sequence[str]) -> FetchResult:
     if response.status != 200:
         raise fetch_failed_error(f"{origin_of(url)} answered {response.status}, not 200")
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise fetch_failed_error(f"{origin_of(url)} sent a compressed body, although `identity` was requested")
     media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if accept and not any(_matches_media_type(media_type, pattern) for pattern in accept):
+    if not any(_matches_media_type(media_type, pattern) for pattern in accept):
         raise EgressError(
             f"{origin_of(url)} sent {_printable(media_type) or 'no media type'}; allowed: {', '.join(accept)}",
             kind="invalid_request",
@@ -186,7 +177,7 @@ async def _read_body(
         if size > max_bytes:
             raise too_large
         pieces.append(piece)
-    return b"".join(pieces), media_type or "application/octet-stream"
+    return FetchResult(b"".join(pieces), media_type or "application/octet-stream")
 
 
 def _matches_media_type(media_type: str, pattern: str) -> bool:

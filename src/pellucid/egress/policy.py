@@ -209,9 +209,9 @@ class EgressPolicy:
             self._schemes.add(scheme[1])
         elif "/" in name or ":" in name or parse_literal(name) is not None:
             self._networks.append(ip_network(name))
-        elif name.startswith("*.") and _is_name(name[2:]):
+        elif name.startswith("*.") and _NAME.match(name[2:]):
             self._suffixes.append(name[1:])
-        elif _is_name(name):
+        elif _NAME.match(name):
             self._names.add(name)
         else:
             raise ValueError(entry)
@@ -245,7 +245,7 @@ class EgressPolicy:
             raise bad_url_error("the URL has the port 0")
         if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
-        elif _NUMBER.match(host.rpartition(".")[2]) or not _is_name(host):
+        elif _NUMBER.match(host.rpartition(".")[2]) or not _NAME.match(host):
             # Some resolvers read `0x7f.1` and `2130706433` as addresses.
             raise bad_url_error(f"{host[:100]!r} is neither a host name nor an address in its standard form")
         return url
@@ -276,11 +276,18 @@ class EgressPolicy:
             raise refused_error(_no_public_address(host))
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
-                resolved = [ip_address(entry) for entry in await self._resolve(host)]
-        except (OSError, UnicodeError, ValueError):
+                resolved = await self._addresses_of(host)
+        except TimeoutError:
             return
         if not all(self._allows(address, host) for address in resolved):
             raise refused_error(_no_public_address(host))
+
+    async def _addresses_of(self, host: str) -> list[Address]:
+        """Resolve a host name; an empty list if that fails."""
+        try:
+            return [ip_address(entry) for entry in await self._resolve(host)]
+        except (OSError, UnicodeError, ValueError):
+            return []
 
     def _allows_name(self, host: str) -> bool:
         return self._allows_all or host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
@@ -301,11 +308,7 @@ class EgressPolicy:
         if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
             return [address]
-        try:
-            resolved = [ip_address(entry) for entry in await self._resolve(host)]
-        except (OSError, UnicodeError, ValueError):
-            resolved = []
-        allowed = [address for address in dict.fromkeys(resolved) if self._allows(address, host)]
+        allowed = [address for address in dict.fromkeys(await self._addresses_of(host)) if self._allows(address, host)]
         if not allowed:
             raise refused_error(_no_public_address(host))
         return allowed
@@ -320,10 +323,6 @@ def _host_of(url: URL) -> str:
     if not host:
         raise bad_url_error("the URL has no host")
     return host.lower().removesuffix(".")
-
-
-def _is_name(host: str) -> bool:
-    return _NAME.match(host) is not None
 
 
 def _no_public_address(host: str) -> str:
