@@ -338,7 +338,7 @@ def test_message_error_is_the_last_frame_only_where_the_save_fails(
         responses.finish = fails
         received = complete_frames(client.post_question(upstream.plays(ANSWERS)).body)
         assert received[-1].name == "message_error"
-        assert "could not be kept" in received[-1].data["message"]
+        assert "could not be stored" in received[-1].data["message"]
         assert "message_final" not in [frame.name for frame in received]
         del responses.finish
         assert final_event(client.post_question(upstream.plays(ANSWERS)).body)["status"] == "completed"

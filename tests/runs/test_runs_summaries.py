@@ -24,8 +24,8 @@ from pellucid.events import (
 from pellucid.fold import fold
 from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
-from pellucid.runs.background_tasks import wait_for_background_tasks
 from pellucid.runs.summaries import SummaryResult, SummaryStage
+from pellucid.runs.task_group import wait_for_tasks
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly
 from tests.runs.live_kit import Live
@@ -229,7 +229,7 @@ async def test_usage_of_summaries_is_reported_separately() -> None:
         reported.clear()
         live = Live(script, random.Random(1), [SummaryStage(writer, 5, spent)])
         await live.deliver()
-        await wait_for_background_tasks(LIMIT_SECONDS)
+        await wait_for_tasks(LIMIT_SECONDS)
         assert writer.texts
         assert len(reported) == len(writer.texts) * counts
         assert live.run.ended == run_of(script)[-1]
@@ -298,5 +298,5 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     shown = [type(event) for batch in out for event in batch.events]
     assert shown[-2:] == [SummaryEvent, ItemEndEvent]
     charge.set()
-    await wait_for_background_tasks(LIMIT_SECONDS)
+    await wait_for_tasks(LIMIT_SECONDS)
     assert charged == (0 if fails else len("I think.") + len("In short."))

@@ -86,7 +86,7 @@ def test_a_response_that_cannot_be_stored_fails(upstream: Upstream, failing: Fai
             assert reply.status == 200
             response = reply.events[-1]["response"] if how == "stream" else reply.json
             assert response["status"] == "failed"
-            assert "could not be kept" in response["error"]["message"]
+            assert "could not be stored" in response["error"]["message"]
             assert response["error"]["code"] == "not_kept"
             assert [item["status"] for item in response["output"]] == ["completed", "completed"]
             if how == "stream":

@@ -28,24 +28,24 @@ from urllib.parse import parse_qsl
 
 from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
-from ..errors import ErrorInfo, PellucidError, RequestError
+from ..errors import ErrorInfo, RequestError
 from ..models.connection_pool import close_shared_pool
-from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
+from ..parts import Origin, SealedPart, ToolCallPart
 from ..protocols import agui
-from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
+from ..protocols.agui import DialectName, Request, dialect_of, parse_input
 from ..protocols.agui.history import history_of, is_carrier_of
 from ..protocols.agui.interrupts import approval_call_id, approval_of
 from ..protocols.agui.messages import ResumeEntry
-from ..protocols.agui.proto import MEDIA_TYPE, accepts_protobuf, delta_frame_encoder, encode_frame
+from ..protocols.agui.proto import MEDIA_TYPE
+from ..protocols.agui.request import DIALECT_HEADER
 from ..protocols.errors import status_of
 from ..runs.stages import SealStage
 from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
 from ..settings import ModelSettings
-from ..telemetry import error_location, log
 from ..tools import DeferredToolResults, ToolApproved, ToolDenied
 from ..view import Redactor, View, Viewer, parse_view, redact_error
 from . import http
-from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
+from .streaming import ASGIWriter, BodyWriter, error_for_client, serve_stream
 
 _OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
 
@@ -88,7 +88,6 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
             raise RequestError(message, code="missing", param="resume")
 
 
-DIALECT_HEADER = "ag-ui-dialect"
 _TENANT = "agent"
 """The owner of all sealed tokens: all clients of the agent. Each token is also bound to its thread."""
 
@@ -136,11 +135,9 @@ class AGUIApp:
         except http.ClientGone:
             pass
         except Exception as error:
-            client_error = error.info if isinstance(error, PellucidError) and is_client_error(error) else None
-            if client_error is None:
-                log.error("an agent failed before its run began: %s", error_location(error))
+            info = error_for_client(error, "an agent failed before its run began")
             if not exchange.response_started:
-                await exchange.refuse(client_error or FAULT)
+                await exchange.refuse(info)
 
     async def _serve_run(self, exchange: _Exchange) -> None:
         if not (exchange.header("content-type") or "").lower().startswith("application/json"):
@@ -168,25 +165,14 @@ class AGUIApp:
                 results=DeferredToolResults(approvals=_approvals(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
                 settings=ModelSettings(**call.settings),
-                stages=(SealStage(sealer.seal),) if reasoning and dialect.seal_carrier != "none" else (),
+                stages=(SealStage(sealer.seal),) if reasoning and dialect.has_seals else (),
             )
         )
         origin = getattr(run, "origin", None)
         exchange.warnings = attached.warnings(origin) if isinstance(origin, Origin) else []
-        snapshot = dialect.ends_with_snapshot if options.snapshot is None else options.snapshot
-        binary = dialect.name == "1.0" and accepts_protobuf(exchange.header("accept"))
-        encoder = Encoder(
-            request.thread_id,
-            request.run_id,
-            dialect,
-            parent_run_id=input.parent_run_id,
-            reasoning=reasoning,
-            chunks=bool(options.chunks),
-            history=input.messages if snapshot else [],
-            snapshot=snapshot,
-            frame=encode_frame if binary else None,
-            deltas=delta_frame_encoder if binary else None,
-        )
+        header = request.run_header(dialect, view=viewer.view, most=viewer.view, model="", stored=False)
+        binary = header.is_binary(exchange.header("accept"))
+        encoder = header.encoder(reasoning=reasoning, binary=binary, model=None, history=header.history)
         await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
@@ -266,9 +252,9 @@ def _open_history(request: Request, open_token: Callable[[str], Sealed]) -> Atta
         SealError: a token is not valid; `param` is its path.
     """
     messages = request.messages()
-    # Tokens that are sent to no model are opened, too, so that an invalid token is always an error.
-    unused = [ModelResponse([part]) for part in request.unused_seals(messages)]
-    attached = attach([*messages, *unused], make_opener(open_token, request.token_path, is_bound_to_carrier))
+    attached = attach(
+        [*messages, *request.unused_seals(messages)], make_opener(open_token, request.token_path, is_bound_to_carrier)
+    )
     return attached._replace(messages=attached.messages[: len(messages)])
 
 

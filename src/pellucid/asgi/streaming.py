@@ -70,10 +70,10 @@ class Answering(http.Connected, Protocol):
 
 
 class ASGIWriter:
-    """Writes with ASGI's `send` from a task of its own, for any server or middleware."""
+    """Writes with ASGI's `send` from a task of its own, for any server or middleware. A `BodyWriter`."""
 
     def __init__(self, send: http.Send) -> None:
-        self._send = send
+        self.send = send
         self._source: RunSource | None = None
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
@@ -123,11 +123,15 @@ class ASGIWriter:
 
     async def _send_piece(self, pieces: list[bytes], *, last: bool = False) -> None:
         try:
-            await self._send(http.body_message(b"".join(pieces), last=last))
+            await self.send_data(b"".join(pieces), last=last)
         except OSError:
             self._failure = http.ClientGone()  # Servers report a disconnect as an OSError.
         except Exception as error:
             self._failure = error
+
+    async def send_data(self, data: bytes, *, last: bool) -> None:
+        """Send the data, which is the last if `last` is set."""
+        await self.send(http.body_message(data, last=last))
 
 
 class _NullWriter:
@@ -347,3 +351,17 @@ async def stop_source(source: RunSource) -> None:
 def is_client_error(error: Exception) -> bool:
     """Return whether the message of an error is for the client."""
     return isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)
+
+
+def error_for_client(error: Exception, fault: str) -> ErrorInfo:
+    """Return the error with which an exception is answered.
+
+    Args:
+        error: The exception.
+        fault: What failed. If the message of the exception is not for the client, it is logged with this text, and the
+            client gets `FAULT`.
+    """
+    if isinstance(error, PellucidError) and is_client_error(error):
+        return error.info
+    log.error("%s: %s", fault, error_location(error))
+    return FAULT

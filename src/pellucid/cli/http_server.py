@@ -69,7 +69,7 @@ class GatewayServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         if self.force_exit and self.started:
-            self._gateway.services.stop_background_runs()
+            self._gateway.services.stop_detached_runs()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down gracefully.

@@ -48,9 +48,7 @@ BeginRow: TypeAlias = Callable[[StoredResponse, int], Awaitable[None]]
 
 
 def _id_taken_error() -> RequestError:
-    return RequestError(
-        "there is, or was, a run with this id already; each needs an id of its own", code="already_exists"
-    )
+    return RequestError("a run with this id exists, or existed before; use another id", code="already_exists")
 
 
 class DetachedRuns:

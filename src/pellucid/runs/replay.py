@@ -101,7 +101,8 @@ class _LogSource:
                 self._backlog.append(batch)
             else:
                 self._backlog += (
-                    Batch(batch.time_ms, events[at : at + MAX_EVENTS]) for at in range(0, len(events), MAX_EVENTS)
+                    Batch(batch.time_ms, events[start : start + MAX_EVENTS])
+                    for start in range(0, len(events), MAX_EVENTS)
                 )
 
     def _next_batches(self) -> list[Batch]:

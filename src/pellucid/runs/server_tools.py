@@ -17,8 +17,8 @@ from ..errors import PellucidError
 from ..parts import ToolCallPart
 from ..settings import ModelCall
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
-from .background_tasks import run_in_background
 from .live_run import NullTurnHandler, ToolOutcomes, TurnHandler
+from .task_group import start_task
 
 if TYPE_CHECKING:
     from ..tools.mcp import MCPServer
@@ -91,4 +91,4 @@ class MCPTurnHandler(NullTurnHandler):
     def end_run(self) -> None:
         connected, self._connected = self._connected, {}
         for server in connected.values():
-            run_in_background(server.aclose(), "the connection to an MCP server could not be closed")
+            start_task(server.aclose(), "the connection to an MCP server could not be closed")

@@ -100,7 +100,7 @@ class SealStage(Stage):
 
     def process(self, batch: Batch) -> Batch:
         events = batch.events
-        for at, event in enumerate(events):
+        for index, event in enumerate(events):
             kind = type(event)
             if kind is PartDeltaEvent:
                 continue
@@ -109,7 +109,7 @@ class SealStage(Stage):
             elif isinstance(event, ItemStartEvent):
                 self._start, self._parts = event, []
             elif isinstance(event, ItemEndEvent):
-                events[at] = self._seal_item_end(event)
+                events[index] = self._seal_item_end(event)
             elif isinstance(event, ResponseStartEvent):
                 self._origin = event.origin
         return batch

@@ -35,7 +35,7 @@ from .run_log import QUEUED, events_of, pack_log
 from .source import Batch, batch_factory, clock_ms
 from .stages import Stage
 
-FAULT = ErrorInfo("server_error", "the gateway failed to store it")
+FAULT = ErrorInfo("server_error", "the gateway failed to store the response")
 
 RETRY_SECONDS = 0.5
 
@@ -43,7 +43,7 @@ STORE_WAIT_SECONDS = 3.0
 """Seconds that the end of a response waits for an unavailable store."""
 
 ABANDONED = ErrorInfo(
-    "server_error", "the replica that drove this run is gone; its events until then are stored", code="abandoned"
+    "server_error", "the replica that drove this run has stopped; the events before that are stored", code="abandoned"
 )
 
 THREAD_MIN_EVENTS = 2_000
@@ -238,6 +238,6 @@ def not_stored_error(error: ErrorInfo) -> ErrorInfo:
     """
     return ErrorInfo(
         error.kind,
-        f"the response came, and could not be kept ({error.message}); nothing can go on from it",
+        f"the response could not be stored ({error.message}), so it cannot be continued",
         code=NOT_KEPT,
     )

@@ -30,10 +30,10 @@ from ..run import Minter
 from ..settings import ModelCall
 from ..telemetry import error_location, log
 from ..unicode import TextBuffer
-from .background_tasks import run_in_background
 from .live_run import LiveRun
 from .source import Batch, clock_ms
 from .stages import Stage
+from .task_group import start_task
 
 TIMEOUT_SECONDS = 10.0
 """Seconds that the end of an item waits for its summaries."""
@@ -156,9 +156,9 @@ class SummaryStage(Stage):
         out: list[Event] = []
         pending = self._held_events + events
         self._held_events = []
-        for at, event in enumerate(pending):
+        for index, event in enumerate(pending):
             if self._is_holding:
-                self._held_events = pending[at:]
+                self._held_events = pending[index:]
                 break
             if type(event) is PartDeltaEvent:
                 delta = event.delta
@@ -177,7 +177,7 @@ class SummaryStage(Stage):
                 self._enqueue(self._item_index, self._text.take())
                 if self._write_task is not None or self._written:
                     self._hold()
-                    self._held_events = pending[at:]
+                    self._held_events = pending[index:]
                     break
                 self._item_index = None
             out.append(event)
@@ -236,7 +236,7 @@ class SummaryStage(Stage):
                 self._written.append(SummaryEvent(item, summary))
                 self._push_released()
             if self._on_usage is not None and (summary or usage != Usage()):
-                run_in_background(
+                start_task(
                     self._on_usage(usage, len(text) + len(summary or "")), "the tokens of a summary were not charged"
                 )
         self._write_task = None
@@ -256,9 +256,9 @@ def _split_text(text: str) -> Iterator[str]:
     """Split a text into pieces that a small model can read, at the end of a paragraph, a line or a word."""
     while len(text) > MAX_CHARS + MIN_CHARS:
         ends = (text.rfind(mark, MAX_CHARS // 2, MAX_CHARS) for mark in ("\n\n", "\n", " "))
-        at = next((end for end in ends if end > 0), MAX_CHARS)
-        yield text[:at]
-        text = text[at:]
+        end = next((end for end in ends if end > 0), MAX_CHARS)
+        yield text[:end]
+        text = text[end:]
     if text.strip():
         yield text
 
@@ -267,6 +267,7 @@ def _repeats(summary: str, text: str) -> bool:
     """Whether a summary is part of the text, or contains a long quotation from it."""
     summary_text, thought = (" ".join(words.split()).casefold() for words in (summary, text))
     windows = (
-        thought[at : at + MAX_QUOTE_CHARS] for at in range(0, len(thought) - MAX_QUOTE_CHARS + 1, MAX_QUOTE_CHARS // 2)
+        thought[start : start + MAX_QUOTE_CHARS]
+        for start in range(0, len(thought) - MAX_QUOTE_CHARS + 1, MAX_QUOTE_CHARS // 2)
     )
     return summary_text in thought or any(window in summary_text for window in windows)

@@ -16,61 +16,27 @@ from typing import Literal, get_args
 import msgspec
 from starlette.routing import BaseRoute
 
-from ..asgi.agui import DIALECT_HEADER, is_bound_to_carrier
+from ..asgi import http
+from ..asgi.agui import is_bound_to_carrier
 from ..asgi.streaming import serve_stream
 from ..errors import PellucidError, RequestError
-from ..parts import ModelMessage, ModelResponse, messages_to_json
+from ..parts import messages_to_json
 from ..protocols import agui
-from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_of, parse_input
+from ..protocols.agui import DialectName, Message, parse_input
 from ..protocols.agui.client_messages import redact_messages
 from ..protocols.agui.events import AGUIEvent
 from ..protocols.agui.messages import RunAgentInput
-from ..protocols.agui.proto import MEDIA_TYPE, accepts_protobuf, delta_frame_encoder, encode_frame
-from ..protocols.agui.request import Options
+from ..protocols.agui.proto import MEDIA_TYPE
+from ..protocols.agui.request import DIALECT_HEADER, Options
+from ..protocols.agui.run_header import RunHeader
 from ..runs import RunSource
 from ..storage import StoredResponse
-from ..view import Redactor, View, Viewer, stricter
+from ..view import Redactor, View, Viewer
 from .exchange import Endpoint, Exchange, new_minter
-from .prepare import PreparedRequest, prepare
+from .prepare import prepare
 from .routing import STRING, Operation, Schema, Table, event_stream, parameter
-from .services import Services, protocol_of
-
-
-class AGUIRunHeader(msgspec.Struct, frozen=True):
-    """How a run was requested: what is stored of it, so that it can be streamed again."""
-
-    thread_id: str
-    run_id: str
-    dialect: DialectName
-    view: View
-    most: View
-    """The fullest view that its model allowed to anyone."""
-    model: str
-    parent_run_id: str | None = None
-    reasoning: bool = True
-    chunks: bool = False
-    snapshot: bool | None = None
-    stored: bool = False
-    history: list[Message] = []
-    """The messages before the run, if the run ends with a snapshot of all messages."""
-    protocol: str = "agui"
-
-    def encoder(self, viewer: Viewer, *, binary: bool) -> Encoder:
-        """Return the encoder of the run for this viewer."""
-        return Encoder(
-            self.thread_id,
-            self.run_id,
-            self.dialect,
-            parent_run_id=self.parent_run_id,
-            reasoning=self.reasoning and viewer.rule.items,
-            chunks=self.chunks,
-            model=self.model if viewer.counts else None,
-            history=_visible_history(viewer, self.history),
-            ahead=not self.stored,  # a stored run is the same to the byte whenever it is read
-            snapshot=self.snapshot,
-            frame=encode_frame if binary else None,
-            deltas=delta_frame_encoder if binary else None,
-        )
+from .services import Services
+from .stored_runs import find_row, make_row, max_view_of
 
 
 class Status(msgspec.Struct, rename="camel"):
@@ -89,8 +55,7 @@ class Deleted(msgspec.Struct, rename="camel"):
     deleted: Literal[True] = True
 
 
-_header_decoder = msgspec.json.Decoder(AGUIRunHeader)
-_encode_json = msgspec.json.Encoder().encode
+_header_decoder = msgspec.json.Decoder(RunHeader)
 
 
 class AGUIHandlers:
@@ -108,14 +73,32 @@ class AGUIHandlers:
         if options.view is not None:
             exchange.viewer = exchange.viewer.for_request(options.view)
         is_stored = principal.policy.may_store(bool(options.store))
-        messages = self._unseal(prepared, request)
-        header = self._make_header(exchange, request, prepared, is_stored)
-        dialect_has_seals = dialect_of(header.dialect).seal_carrier != "none"
-        with_seals = dialect_has_seals and header.reasoning and exchange.viewer.rule.seals
-        run = prepared.create_run(prepared.model_call(messages), with_seals=with_seals, thread_id=thread_id)
+        messages = request.messages()
+        opened = prepared.unseal(
+            [*messages, *request.unused_seals(messages)], thread_id=thread_id, matches_part=is_bound_to_carrier
+        )[: len(messages)]
+        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
+        header = request.run_header(
+            dialect,
+            view=exchange.viewer.view,
+            most=services.catalog.max_view(prepared.model_name),
+            model=prepared.model_name,
+            stored=is_stored,
+        )
+        with_seals = dialect.has_seals and header.reasoning and exchange.viewer.rule.seals
+        run = prepared.create_run(prepared.model_call(opened), with_seals=with_seals, thread_id=thread_id)
         prepared.add_warning_headers()
         if is_stored:
-            row = self._make_row(exchange, header, messages_to_json(messages))
+            row = make_row(
+                services,
+                exchange.principal,
+                header,
+                created_at=time.time(),
+                id=_row_id(thread_id, request.run_id),
+                model=header.model,
+                background=True,
+                messages=messages_to_json(opened),
+            )
             exchange.telemetry.response_id = row.id
             try:
                 await services.detached.start(row, run, is_client_id=True)
@@ -134,22 +117,18 @@ class AGUIHandlers:
         """Stream a stored run from its beginning."""
         row = await self._find_row(exchange)
         header = _header_decoder.decode(row.header)
-        max_view = stricter(header.most, self._services.catalog.max_view(header.model))
-        exchange.viewer = exchange.viewer_for(max_view, header.view, with_summaries=True)
+        exchange.viewer = exchange.viewer_for(max_view_of(self._services, row), header.view, with_summaries=True)
         await self._serve(exchange, self._services.replay(row), header)
 
     async def cancel(self, exchange: Exchange) -> None:
+        await self._services.cancel(await self._find_row(exchange))
         row = await self._find_row(exchange)
-        if not row.is_finished:
-            await self._services.cancel(row)
-            row = await self._find_row(exchange)
         header = _header_decoder.decode(row.header)
         await exchange.send_json(Status(header.thread_id, header.run_id, row.status))
 
     async def delete(self, exchange: Exchange) -> None:
         row = await self._find_row(exchange)
-        if not row.is_finished:
-            await self._services.cancel(row)
+        await self._services.cancel(row)
         await self._services.store.responses.delete(row.owner, row.id)
         await self._services.detached.drop_log(row)
         header = _header_decoder.decode(row.header)
@@ -157,59 +136,15 @@ class AGUIHandlers:
 
     # --- helpers -----------------------------------------------------------------------------------------------
 
-    async def _serve(self, exchange: Exchange, run: RunSource, header: AGUIRunHeader) -> None:
-        binary = header.dialect == "1.0" and accepts_protobuf(exchange.request_header("accept"))
-        encoder, redactor = header.encoder(exchange.viewer, binary=binary), Redactor(exchange.viewer)
-        if binary:
-            await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE)
-        else:
-            await serve_stream(exchange, run, redactor, encoder)
-
-    def _unseal(self, prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
-        """Return the conversation without sealed parts.
-
-        Sealed parts that are sent to no model are opened, too, so that an invalid token is always an error.
-        """
-        messages = request.messages()
-        loose = [ModelResponse([part]) for part in request.unused_seals(messages)]
-        opened = prepared.unseal([*messages, *loose], thread_id=request.thread_id, matches_part=is_bound_to_carrier)
-        return opened[: len(messages)]
-
-    def _make_header(
-        self, exchange: Exchange, request: Request, prepared: PreparedRequest, is_stored: bool
-    ) -> AGUIRunHeader:
-        options, default_dialect = request.options, self._services.config.server.agui_dialect
-        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), default_dialect)
-        with_snapshot = dialect.ends_with_snapshot if options.snapshot is None else options.snapshot
-        return AGUIRunHeader(
-            thread_id=request.thread_id,
-            run_id=request.run_id,
-            dialect=dialect.name,
-            view=exchange.viewer.view,
-            most=self._services.catalog.max_view(prepared.model_name),
-            model=prepared.model_name,
-            parent_run_id=request.input.parent_run_id,
-            reasoning=options.reasoning != "off",
-            chunks=bool(options.chunks),
-            snapshot=options.snapshot,
-            stored=is_stored,
-            history=list(request.input.messages) if with_snapshot else [],
+    async def _serve(self, exchange: Exchange, run: RunSource, header: RunHeader) -> None:
+        viewer, binary = exchange.viewer, header.is_binary(exchange.request_header("accept"))
+        encoder = header.encoder(
+            reasoning=viewer.rule.items,
+            binary=binary,
+            model=header.model if viewer.counts else None,
+            history=_visible_history(viewer, header.history),
         )
-
-    def _make_row(self, exchange: Exchange, header: AGUIRunHeader, messages: bytes) -> StoredResponse:
-        now = time.time()
-        return StoredResponse(
-            id=_row_id(header.thread_id, header.run_id),
-            owner=exchange.principal.owner,
-            created_at=now,
-            updated_at=now,
-            expires_at=self._services.expires_at(exchange.principal),
-            status="in_progress",
-            model=header.model,
-            background=True,
-            header=_encode_json(header),
-            messages=messages,
-        )
+        await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
     async def _find_row(self, exchange: Exchange) -> StoredResponse:
         """Return the row of the run that the query names. Raises `RequestError`."""
@@ -219,16 +154,15 @@ class AGUIHandlers:
             raise RequestError(
                 f"{missing}: required; name the run with ?threadId=…&runId=…", code="missing", param=missing
             )
-        row = await self._services.store.responses.get(exchange.principal.owner, _row_id(thread_id, run_id), log=True)
-        if row is None or protocol_of(row.header) != "agui":
-            raise RequestError(
-                f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not "
-                "been stored",
-                kind="not_found",
-                code="run_not_found",
-                param="runId",
-            )
-        return row
+        not_found = RequestError(
+            f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not "
+            "been stored",
+            kind="not_found",
+            code="run_not_found",
+            param="runId",
+        )
+        row_id = _row_id(thread_id, run_id)
+        return await find_row(self._services, exchange.principal.owner, row_id, "agui", not_found, log=True)
 
 
 def _visible_history(viewer: Viewer, messages: list[Message]) -> list[Message]:
@@ -244,14 +178,13 @@ def _row_id(thread_id: str, run_id: str) -> str:
     return f"agui_{hashlib.blake2b(key, digest_size=16).hexdigest()}"
 
 
-ADVERTISED_ROUTES = ["POST /ag-ui"]
-
-
 def _options() -> list[Schema]:
     """Return the query parameters: each option as in `forwardedProps`, but without null."""
     return [
         parameter(
-            *(field.encode_name, "query", f"As `forwardedProps.pellucid.{field.encode_name}`."),
+            field.encode_name,
+            "query",
+            f"As `forwardedProps.pellucid.{field.encode_name}`.",
             next(one for one in get_args(field.type) if one is not NoneType),
         )
         for field in msgspec.structs.fields(Options)
@@ -269,21 +202,47 @@ _REPLAY_SUMMARY = "Stream a stored run from its beginning, live or finished"
 TABLE = Table(
     [
         Operation(
-            *("POST", "/ag-ui", AGUIHandlers.run, "runAgent", "Run a model; the response is a stream of AG-UI events"),
-            *(_STREAM, [*_options(), _DIALECT, _VIEW], RunAgentInput),
+            "POST",
+            "/ag-ui",
+            AGUIHandlers.run,
+            "runAgent",
+            "Run a model; the response is a stream of AG-UI events",
+            response_body=_STREAM,
+            parameters=[*_options(), _DIALECT, _VIEW],
+            request_body=RunAgentInput,
         ),
-        Operation("GET", "/ag-ui", AGUIHandlers.replay, "readRun", _REPLAY_SUMMARY, _STREAM, [*_RUN_PARAMETERS, _VIEW]),
         Operation(
-            "DELETE", "/ag-ui", AGUIHandlers.delete, "deleteRun", "Delete a stored run", Deleted, _RUN_PARAMETERS
+            "GET",
+            "/ag-ui",
+            AGUIHandlers.replay,
+            "readRun",
+            _REPLAY_SUMMARY,
+            response_body=_STREAM,
+            parameters=[*_RUN_PARAMETERS, _VIEW],
         ),
         Operation(
-            *("POST", "/ag-ui/cancel", AGUIHandlers.cancel, "cancelRun", "Cancel a stored run that is in progress"),
-            *(Status, _RUN_PARAMETERS),
+            "DELETE",
+            "/ag-ui",
+            AGUIHandlers.delete,
+            "deleteRun",
+            "Delete a stored run",
+            response_body=Deleted,
+            parameters=_RUN_PARAMETERS,
+        ),
+        Operation(
+            "POST",
+            "/ag-ui/cancel",
+            AGUIHandlers.cancel,
+            "cancelRun",
+            "Cancel a stored run that is in progress",
+            response_body=Status,
+            parameters=_RUN_PARAMETERS,
         ),
     ],
     error_body="AGUIRunErrorEvent",
     component_prefix="AGUI",
     components={"Event": _EVENTS, "Options": Options},
+    advertised_routes=["POST /ag-ui"],
 )
 
 

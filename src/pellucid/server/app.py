@@ -18,24 +18,13 @@ from ..models import ChatModel
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
-from . import agui, chat, meta_routes, sessions, stateless
+from . import meta_routes
 from .config import Config
+from .endpoints import ADVERTISED_ROUTES, ENDPOINTS
 from .observability import RequestTelemetry
 from .openapi import build_document
-from .openresponses import routes as responses
-from .openresponses.routes import ADVERTISED_ROUTES as RESPONSES
 from .services import LocalModelService, Services
-from .spaces import routes as spaces
 from .uvicorn_adapter import http_protocol_class, websocket_protocol_class
-
-ADVERTISED_ROUTES = [
-    *RESPONSES,
-    *stateless.ADVERTISED_ROUTES,
-    *agui.ADVERTISED_ROUTES,
-    *chat.ADVERTISED_ROUTES,
-    *spaces.ADVERTISED_ROUTES,
-]
-"""The routes that clients can be pointed at."""
 
 FINISH_SECONDS = 1.0
 """How long a server that must stop now waits for requests that were cancelled."""
@@ -66,12 +55,7 @@ class Gateway:
         """
         self._router = Router(
             [
-                *responses(services),
-                *stateless.routes(services),
-                *agui.routes(services),
-                *chat.routes(services),
-                *spaces.routes(services),
-                *sessions.routes(services),
+                *(route for group in ENDPOINTS for route in group.routes(services)),
                 *meta_routes.routes(services, ADVERTISED_ROUTES, build_document()),
             ],
             redirect_slashes=False,
@@ -82,7 +66,7 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._router(scope, receive, send)
             return
-        telemetry = scope["watch"] = self.services.telemetry.begin_request(scope)
+        telemetry = scope["telemetry"] = self.services.telemetry.begin_request(scope)
         request_id.set(telemetry.id)
         scope["app"] = self
         scope["closing"] = self.services.is_closing

@@ -14,14 +14,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from ..asgi import http
-from ..asgi.streaming import FAULT, STOPPING, ASGIWriter, BodyWriter, is_client_error
+from ..asgi.streaming import STOPPING, ASGIWriter, BodyWriter, error_for_client
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..protocols.errors import ErrorFormat, status_of
 from ..run import Minter
-from ..telemetry import error_location, log
 from ..unicode import replace_surrogates
 from ..view import View, Viewer, parse_view, redact_error
-from .access.errors import AccessError, HTTPHeader
+from .access.errors import HTTPHeader, headers_of
 from .access.guard import Guard
 from .access.policy import Principal
 from .config import ServerConfig
@@ -42,7 +41,7 @@ class Exchange:
         self.receive = receive
         self.send = send
         self.error_form = error_form
-        self.telemetry: RequestTelemetry = scope["watch"]
+        self.telemetry: RequestTelemetry = scope["telemetry"]
         self.principal = Principal("")
         self.response_headers: list[HTTPHeader] = [self.telemetry.response_header]
         self.path_params: dict[str, str] = scope.get("path_params", {})
@@ -224,12 +223,9 @@ class Endpoint:
             await self._send_error(exchange, error)
 
     async def _send_error(self, exchange: Exchange, error: Exception) -> None:
-        if isinstance(error, PellucidError) and is_client_error(error):
-            info, headers = error.info, error.headers if isinstance(error, AccessError) else []
-            if info.kind in ("slow_request", "too_large"):
-                headers = [*headers, http.CLOSE_HEADER]  # the rest of the body will not be read
-        else:
-            log.error("a fault while serving %s: %s", exchange.scope["path"], error_location(error))
-            info, headers = FAULT, []
+        info = error_for_client(error, f"a fault while serving {exchange.scope['path']}")
+        headers = headers_of(error)
+        if info.kind in ("slow_request", "too_large"):
+            headers = [*headers, http.CLOSE_HEADER]  # the rest of the body will not be read
         if not exchange.response_started:
             await exchange.send_error(info, headers)

@@ -10,7 +10,6 @@ An observer gets the measurements once, at the end. They contain no text.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from ..events import (
@@ -27,11 +26,9 @@ from ..events import (
 )
 from ..parts import ModelResponsePart, TextPart, TextPartDelta, ThinkingPart, ThinkingPartDelta, ToolCallPart, json_text
 from ..runs import Batch, Stage
-from ..runs.background_tasks import run_in_background
+from ..runs.task_group import start_task
 from .access.guard import Guard
 from .access.policy import Principal
-
-Clock = Callable[[], float]
 
 
 class RunMeasurements:
@@ -69,35 +66,13 @@ class RunObserver(Protocol):
         ...
 
 
-class NullRunObserver:
-    """Observer that ignores everything."""
-
-    def on_opened(self) -> None: ...
-
-    def on_stopping(self) -> None: ...
-
-    def on_event(self, event: Event) -> None: ...
-
-    def on_ended(self, measurements: RunMeasurements) -> None: ...
-
-
-NULL_OBSERVER = NullRunObserver()
-
-
 class MeterStage(Stage):
     """Measures a run of `principal`, and charges its tokens."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        principal: Principal,
-        observer: RunObserver = NULL_OBSERVER,
-        clock: Clock = time.monotonic,
-    ) -> None:
+    def __init__(self, guard: Guard, principal: Principal, observer: RunObserver) -> None:
         self._guard = guard
         self._principal = principal
         self._observer = observer
-        self._clock = clock
         self._stream_slot = guard.stream_slot(principal) if guard.has_limits(principal) else None
         """One of the concurrent streams of the key; None if the key has no limits."""
         self._measurements = RunMeasurements()
@@ -107,7 +82,7 @@ class MeterStage(Stage):
         """Whether the run is accounted for, or has not begun."""
 
     async def open(self) -> None:
-        self._opened_at = self._clock()
+        self._opened_at = time.monotonic()
         if self._stream_slot is not None:
             await self._stream_slot.__aenter__()
 
@@ -129,10 +104,10 @@ class MeterStage(Stage):
                 delta = event.delta
                 if type(delta) is ThinkingPartDelta:
                     if delta.content_delta and measurements.first_thought is None:
-                        measurements.first_thought = self._clock() - self._opened_at
+                        measurements.first_thought = time.monotonic() - self._opened_at
                         self.wants_deltas = False
                 elif type(delta) is TextPartDelta and measurements.first_answer is None:
-                    measurements.first_answer = self._clock() - self._opened_at
+                    measurements.first_answer = time.monotonic() - self._opened_at
                     self.wants_deltas = False
             elif type(event) is PartStartEvent:
                 kind = type(event.part)
@@ -144,10 +119,10 @@ class MeterStage(Stage):
                 self._count_characters(event.part)
             elif type(event) is ItemStartEvent:
                 if event.kind == "reasoning":
-                    self._thinking_since = self._clock()
+                    self._thinking_since = time.monotonic()
             elif type(event) is ItemEndEvent:
                 if self._thinking_since is not None:
-                    measurements.thinking += self._clock() - self._thinking_since
+                    measurements.thinking += time.monotonic() - self._thinking_since
                     self._thinking_since = None
             elif type(event) is RunEndEvent:
                 self._settle(event)
@@ -172,10 +147,10 @@ class MeterStage(Stage):
         self._is_settled = True
         measurements = self._measurements
         measurements.end = end
-        measurements.seconds = self._clock() - self._opened_at
+        measurements.seconds = time.monotonic() - self._opened_at
         self._observer.on_ended(measurements)
         if self._stream_slot is not None:
-            run_in_background(self._account(measurements), "the tokens of a run could not be counted")
+            start_task(self._account(measurements), "the tokens of a run could not be counted")
 
     async def _account(self, measurements: RunMeasurements) -> None:
         try:

@@ -8,15 +8,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from . import agui, chat, meta_routes, sessions, stateless
-from .openresponses.routes import CONVERSATIONS, RESPONSES
+from .endpoints import TABLES
 from .routing import STRING, Operation, Schema, Socket, Table
-from .spaces import routes as spaces
-
-TABLES = (
-    *(RESPONSES, CONVERSATIONS, *stateless.TABLES.values(), agui.TABLE, chat.TABLE),
-    *(spaces.TABLE, spaces.MEW, sessions.TABLE, meta_routes.TABLE),
-)
+from .spaces.routes import SECURITY as SPACE_SECURITY
 
 _KEY = "A key that `pellucid keys create` made, or a token of the issuer that the operator configured."
 _SECURITY: Schema = {
@@ -54,7 +48,7 @@ def build_document() -> dict[str, Any]:
         # Clients on the same machine need no credentials until the first key is created.
         "security": [*({name: []} for name in _SECURITY), {}],
         "paths": path_items,
-        "components": {"securitySchemes": {**_SECURITY, **spaces.SECURITY}, "schemas": schemas},
+        "components": {"securitySchemes": {**_SECURITY, **SPACE_SECURITY}, "schemas": schemas},
     }
 
 

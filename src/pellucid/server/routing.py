@@ -90,6 +90,8 @@ class Table(NamedTuple):
     components: Mapping[str, Any] = {}
     amend_components: Callable[[dict[str, Schema]], None] | None = None
     security: Sequence[Schema] | None = None
+    advertised_routes: Sequence[str] = ()
+    """The routes that clients can be pointed at."""
 
     def routes(self, handlers: Sequence[object], make_endpoint: Callable[[Operation, Any], ASGIApp]) -> list[BaseRoute]:
         """Return the routes of the operations.
@@ -142,8 +144,8 @@ class _MethodDispatcher:
         self._allowed_text = self._allowed + websocket_hint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if "watch" in scope:
-            scope["watch"].route = self._path
+        if "telemetry" in scope:
+            scope["telemetry"].route = self._path
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
             message = f"{scope['method']} is not allowed on {scope['path']}; allowed: {self._allowed_text}"

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-import msgspec
 from opentelemetry.trace import TracerProvider
 
 from ..asgi.streaming import STOPPING
@@ -28,7 +27,6 @@ from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..run import Mint
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
-from ..runs.background_tasks import wait_for_background_tasks
 from ..runs.detached_runs import DetachedRuns
 from ..runs.replay import FinishedLog, LiveLog
 from ..runs.run_log import unpack_log
@@ -36,6 +34,7 @@ from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandle
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
 from ..runs.summaries import SummaryStage, SummaryWriter, UsageCallback
+from ..runs.task_group import wait_for_tasks
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
@@ -79,7 +78,7 @@ RECORD_CHECK_SECONDS = 1.0
 CANCEL_SECONDS = 20.0
 """How long to wait until a cancelled run has ended, on whichever replica."""
 
-BACKGROUND_TASK_SECONDS = 5.0
+TASK_GROUP_SECONDS = 5.0
 """How long a stopping server waits for tasks of runs that are over."""
 
 
@@ -169,11 +168,11 @@ class Services:
         await self.guard.start()
         for server in self._mcp_servers:
             exit_stack.push_async_callback(server.aclose)
-        exit_stack.push_async_callback(wait_for_background_tasks, BACKGROUND_TASK_SECONDS)
+        exit_stack.push_async_callback(wait_for_tasks, TASK_GROUP_SECONDS)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self.detached = DetachedRuns(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
         self.detached.start_watching()
-        exit_stack.push_async_callback(self._finish_background_runs)
+        exit_stack.push_async_callback(self._finish_detached_runs)
         await store_spaces(self.store, config.spaces, os.environ)
         self.spaces = Spaces(
             self.store,
@@ -196,8 +195,8 @@ class Services:
         self.is_draining = True
         self._closing_since = time.monotonic()
 
-    def stop_background_runs(self) -> None:
-        """Stop waiting for background runs, and end them."""
+    def stop_detached_runs(self) -> None:
+        """Stop waiting for detached runs, and end them."""
         self.detached.stop_all(STOPPING)
 
     @property
@@ -207,7 +206,7 @@ class Services:
     async def stop(self) -> None:
         await self._exit_stack.aclose()
 
-    async def _finish_background_runs(self) -> None:
+    async def _finish_detached_runs(self) -> None:
         """Let detached runs use the rest of the shutdown time, end them, and stop the embedded engine."""
         elapsed_seconds = time.monotonic() - self._closing_since if self._closing_since is not None else 0.0
         await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - elapsed_seconds), STOPPING)
@@ -287,12 +286,11 @@ class Services:
         def make_turn_handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
             if not tools:
                 return NullTurnHandler()
-            parallel, timeout_seconds = (
-                call.settings.get("parallel_tool_calls") is not False,
-                self.config.tools.timeout_seconds,
-            )
             server = ServerToolset(
-                tools, timeout=timeout_seconds, parallel=parallel, observer=run_telemetry.trace_tool_call
+                tools,
+                timeout=self.config.tools.timeout_seconds,
+                parallel=call.settings.get("parallel_tool_calls") is not False,
+                observer=run_telemetry.trace_tool_call,
             )
             return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
 
@@ -334,7 +332,9 @@ class Services:
         return FinishedLog(unpack_log(row.log)) if row.is_finished else self.detached.follow(row)
 
     async def cancel(self, row: StoredResponse) -> None:
-        """Cancel a background run, on whichever replica, and wait until it has ended."""
+        """Cancel a detached run, unless it has ended, on whichever replica, and wait for its end."""
+        if row.is_finished:
+            return
         await self.detached.cancel(row)
         run = self.detached.follow(row)
         try:
@@ -397,18 +397,6 @@ class CheckpointSigner:
                 result.refused,
             )
         self._refused_chains = result.refused
-
-
-class _RunHeader(msgspec.Struct):
-    protocol: str
-
-
-_header_decoder = msgspec.json.Decoder(_RunHeader)
-
-
-def protocol_of(header: bytes) -> str:
-    """Return the protocol of the request for which a stored run was created."""
-    return _header_decoder.decode(header).protocol
 
 
 def tool_definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:

@@ -1,4 +1,4 @@
-"""Routes of protocols that store nothing, made from `CLIENT_PROTOCOLS`; and the tables of their operations.
+"""Endpoints of protocols that store nothing, made from `CLIENT_PROTOCOLS`.
 
 The whole conversation comes with each request: Chat Completions at its own path, and the AI SDK's `useChat`, whose
 requests the chat's endpoint recognises.
@@ -70,38 +70,39 @@ class StatelessHandler:
 
 def _table(endpoint: EndpointSpec) -> Table:
     error_type = endpoint.error_type or ErrorBody
-    by_media_type = {"text/event-stream": (endpoint.event_type, error_type)}
-    if endpoint.response_type is not None:
-        by_media_type = {"application/json": endpoint.response_type, **by_media_type}
+    response_types = {} if endpoint.response_type is None else {"application/json": endpoint.response_type}
     operation = Operation(
         "POST",
         endpoint.path,
         StatelessHandler.__call__,
         endpoint.operation_id,
         endpoint.summary,
-        response_body=by_media_type,
+        response_body=response_types | {"text/event-stream": (endpoint.event_type, error_type)},
         parameters=[VIEW],
         request_body=endpoint.request_type,
         description=endpoint.description,
     )
-    return Table([operation], error_body=error_type, component_prefix=endpoint.component_prefix)
+    return Table(
+        [operation],
+        error_body=error_type,
+        component_prefix=endpoint.component_prefix,
+        advertised_routes=[f"POST {endpoint.path}"],
+    )
 
 
 TABLES = {
-    name: _table(row.stateless.endpoint)
-    for name, row in CLIENT_PROTOCOLS.items()
-    if row.stateless is not None and row.stateless.endpoint is not None
+    name: _table(protocol.stateless.endpoint)
+    for name, protocol in CLIENT_PROTOCOLS.items()
+    if protocol.stateless is not None and protocol.stateless.endpoint is not None
 }
-"""The operations of each protocol that has its own path."""
-
-ADVERTISED_ROUTES = [f"{row.method} {row.path}" for table in TABLES.values() for row in table.operations]
+"""The operation of each protocol that has its own path, by the protocol's name."""
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def routes_of(name: str, table: Table) -> list[BaseRoute]:
+    def make_routes(name: str) -> list[BaseRoute]:
         def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
             return Endpoint(handler, CLIENT_PROTOCOLS[name].error_format, lambda: services.guard)
 
-        return table.routes([StatelessHandler(services, name)], make_endpoint)
+        return TABLES[name].routes([StatelessHandler(services, name)], make_endpoint)
 
-    return [route for name, table in TABLES.items() for route in routes_of(name, table)]
+    return [route for name in TABLES for route in make_routes(name)]

@@ -21,12 +21,11 @@ from typing import Any, Literal
 import msgspec
 
 from ..asgi import http
-from ..asgi.streaming import FAULT, MAX_BUFFERED, STOPPING, is_client_error
+from ..asgi.streaming import STOPPING, ASGIWriter, error_for_client
 from ..errors import PellucidError
 from ..protocols.errors import status_of
 from ..runs import RunSource
 from ..spaces.runtime.session import websocket_frame
-from ..telemetry import error_location, log
 from .access.errors import headers_of
 from .exchange import Exchange
 from .uvicorn_adapter import FRAMES_EXTENSION, FrameTransport
@@ -82,12 +81,7 @@ class WebSocket:
 
     async def refuse(self, error: Exception) -> None:
         """Refuse the socket before it is accepted: with an HTTP status, where the server supports it."""
-        exchange = self.exchange
-        if isinstance(error, PellucidError) and is_client_error(error):
-            info, extra_headers = error.info, [*headers_of(error), *http.retry_after_headers(error.info)]
-        else:
-            log.error("a fault while opening a socket: %s", error_location(error))
-            info, extra_headers = FAULT, []
+        exchange, info = self.exchange, error_for_client(error, "a fault while opening a socket")
         body, status = exchange.error_form.error_body(info), status_of(info)
         exchange.telemetry.record_error(status, info)
         if "websocket.http.response" not in exchange.scope.get("extensions", {}):
@@ -98,7 +92,8 @@ class WebSocket:
             (b"content-type", b"application/json"),
             (b"content-length", str(len(encoded)).encode()),
             *exchange.response_headers,
-            *extra_headers,
+            *headers_of(error),
+            *http.retry_after_headers(info),
         ]
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": encoded})
@@ -204,57 +199,12 @@ class FrameWriter:
                 self._source.resume()
 
 
-class MessageWriter:
-    """Writes a stream of lines with ASGI's `send`, one message for each line, from its own task. A `BodyWriter`."""
+class MessageWriter(ASGIWriter):
+    """Writes a stream of lines with ASGI's `send`, one message for each line."""
 
     def __init__(self, socket: WebSocket) -> None:
-        self._socket = socket
-        self._source: RunSource | None = None
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._has_data = asyncio.Event()
-        self._is_ending = False
-        self._failure: Exception | None = None
-        """The exception that the socket raised."""
-        self._task: asyncio.Task[None] | None = None
+        super().__init__(socket.send)
 
-    def start(self, source: RunSource) -> None:
-        self._source = source
-        self._task = asyncio.create_task(self._send_messages())
-
-    def write(self, data: bytes) -> None:
-        if self._failure is not None:
-            raise self._failure
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size > MAX_BUFFERED and self._source is not None:
-            self._source.pause()
-        self._has_data.set()
-
-    async def end(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._is_ending = True
-        self._has_data.set()
-        if self._task is not None:
-            await asyncio.wait({self._task})
-        if self._failure is not None:
-            raise self._failure
-
-    def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _send_messages(self) -> None:
-        while not self._is_ending or self._pieces:
-            await self._has_data.wait()
-            self._has_data.clear()
-            pieces, self._pieces, self._size = self._pieces, [], 0
-            try:
-                for line in b"".join(pieces).splitlines():
-                    await self._socket.send_text(line.decode())
-            except Exception as error:
-                self._failure = error
-            if self._source is not None:
-                self._source.resume()  # also after a failure, which is raised where the next data is written
-            if self._failure is not None:
-                return
+    async def send_data(self, data: bytes, *, last: bool) -> None:
+        for line in data.splitlines():
+            await self.send({"type": "websocket.send", "text": line.decode()})

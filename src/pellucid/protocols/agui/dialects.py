@@ -56,6 +56,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     ends_with_snapshot: bool = False
     """Whether a run ends with MESSAGES_SNAPSHOT, unless the request sets `snapshot`."""
 
+    @property
+    def has_seals(self) -> bool:
+        """Whether sealed tokens can be sent."""
+        return self.seal_carrier != "none"
+
 
 _ROLES = frozenset({"developer", "system", "user", "assistant", "tool"})
 _THINKING_EVENTS = frozenset(name for name in TYPE_OF if name.startswith("THINKING_"))

@@ -29,9 +29,13 @@ from ..tool_choice import merge_tools
 from . import messages as m
 from .dialects import Dialect, DialectName, dialect_for, dialect_of
 from .history import history_of, sealed_in
+from .run_header import RunHeader
 
 OPTIONS_KEY = "pellucid"
 """Our key in `forwardedProps`."""
+
+DIALECT_HEADER = "ag-ui-dialect"
+"""The request header with the dialect of the client."""
 
 MAX_QUOTED_CHARS = 40
 """Largest number of characters of an invalid value that an error quotes."""
@@ -97,17 +101,53 @@ class Request(NamedTuple):
         """
         return history_of(self.input.messages, self.input.context or [], self.resume)
 
-    def unused_seals(self, messages: Sequence[ModelMessage]) -> list[SealedPart]:
+    def unused_seals(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the sealed tokens that are sent to no model: those not in the conversation, or on a second entity.
+
+        They are opened, too, so that an invalid token is always an error.
 
         Args:
             messages: The conversation, as `messages` returned it.
+
+        Returns:
+            A response for each token.
         """
         response_parts = [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
         item_id_of_token = {
             part.token: part.item_id for part in reversed(response_parts) if isinstance(part, SealedPart)
         }
-        return [part for part in sealed_in(self.input.messages) if item_id_of_token.get(part.token) != part.item_id]
+        return [
+            ModelResponse([part])
+            for part in sealed_in(self.input.messages)
+            if item_id_of_token.get(part.token) != part.item_id
+        ]
+
+    def run_header(self, dialect: Dialect, *, view: View, most: View, model: str, stored: bool) -> RunHeader:
+        """Return how the run was requested.
+
+        Args:
+            dialect: The dialect of the client.
+            view: The view that was requested.
+            most: The fullest view that the model allows to anyone.
+            model: The public name of the model.
+            stored: Whether the run is stored.
+        """
+        options = self.options
+        with_snapshot = dialect.ends_with_snapshot if options.snapshot is None else options.snapshot
+        return RunHeader(
+            thread_id=self.thread_id,
+            run_id=self.run_id,
+            dialect=dialect.name,
+            view=view,
+            most=most,
+            model=model,
+            parent_run_id=self.input.parent_run_id,
+            reasoning=options.reasoning != "off",
+            chunks=bool(options.chunks),
+            snapshot=options.snapshot,
+            stored=stored,
+            history=list(self.input.messages) if with_snapshot else [],
+        )
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:

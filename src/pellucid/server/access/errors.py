@@ -56,7 +56,7 @@ def unavailable(message: str) -> AccessError:
     return AccessError(message, kind="unavailable", code="access_unavailable", retry_after=5)
 
 
-def headers_of(error: PellucidError) -> list[HTTPHeader]:
+def headers_of(error: Exception) -> list[HTTPHeader]:
     """Return the HTTP headers of an error; none unless it is an `AccessError`."""
     return error.headers if isinstance(error, AccessError) else []
 

@@ -19,17 +19,15 @@ from ...protocols.chat import Answer, Encoder, build_answer
 from ...runs.replay import FinishedLog, LiveLog
 from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
-from ...view import Redactor, View, Viewer, stricter
-from ..exchange import VIEW_HEADER, Exchange, parse_int
-from ..services import Services, protocol_of
+from ...view import Redactor, View, Viewer
+from ..exchange import Exchange, parse_int
+from ..services import Services
+from ..stored_runs import find_row, max_view_of
 from .response_types import Status
 
 
 class ChatRunHeader(msgspec.Struct, frozen=True):
-    """How an answer was requested: what is stored of it.
-
-    `protocol` distinguishes the rows of all protocols in one table.
-    """
+    """How an answer was requested: what is stored of it."""
 
     conversation_id: str
     model: str
@@ -43,40 +41,8 @@ class ChatRunHeader(msgspec.Struct, frozen=True):
     effort: str | None = None
     protocol: str = "chat"
 
-    def viewer(self, exchange: Exchange, services: Services) -> Viewer:
-        """Return the viewer of the answer now: by default with the view that was requested when it was made.
 
-        Raises:
-            RequestError: forbidden, if the request asks for more than may be seen of the answer.
-        """
-        return exchange.viewer_for(self._max_view(services), self.view)
-
-    def viewer_in_conversation(self, exchange: Exchange, services: Services) -> Viewer:
-        """Return the viewer of an answer among answers of other models.
-
-        A request that asks for more than may be seen of this answer is not refused: it gets what may be seen.
-        """
-        requested = exchange.request_header(VIEW_HEADER) or exchange.query_param("view")
-        max_view = self._max_view(services)
-        return exchange.viewer_for().limited_to(max_view if requested else stricter(max_view, self.view))
-
-    def _max_view(self, services: Services) -> View:
-        """Return the fullest view of the answer: the lesser of its model's view then and now."""
-        return stricter(self.most, services.catalog.max_view(self.model))
-
-
-_decode_header = msgspec.json.Decoder(ChatRunHeader).decode
-encode_header = msgspec.json.Encoder().encode
-
-
-def decode_header(row: StoredResponse) -> ChatRunHeader:
-    """Decode the header of a row for which `is_chat` holds."""
-    return _decode_header(row.header)
-
-
-def is_chat(row: StoredResponse) -> bool:
-    """Return whether the row is an answer of a chat: rows of all protocols are in one table."""
-    return protocol_of(row.header) == "chat"
+decode_header = msgspec.json.Decoder(ChatRunHeader).decode
 
 
 def event_not_found(id: str, param: str) -> RequestError:
@@ -151,16 +117,15 @@ class AnswerHandlers:
     async def read(self, exchange: Exchange) -> None:
         """`GET`: stream the answer after the last frame that the reader has."""
         row = await self._row(exchange, log=True)
-        header = decode_header(row)
-        exchange.viewer = header.viewer(exchange, self._services)
+        header = decode_header(row.header)
+        exchange.viewer = exchange.viewer_for(max_view_of(self._services, row), header.view)
         await serve_answer(exchange, self._services.replay(row), row.id, header, after_frame=_after_frame(exchange))
 
     async def cancel(self, exchange: Exchange) -> None:
         """`POST …/cancel`: cancel the answer; a finished one stays unchanged."""
         row = await self._row(exchange)
-        if not row.is_finished:
-            await self._services.cancel(row)
-            row = await self._row(exchange)
+        await self._services.cancel(row)
+        row = await self._row(exchange)
         await exchange.send_json(Status(row.id, row.status))
 
     async def no_stream(self, exchange: Exchange) -> None:
@@ -170,10 +135,8 @@ class AnswerHandlers:
 
     async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.path_params["event_id"]
-        row = await self._services.store.responses.get(exchange.principal.owner, id, log=log)
-        if row is None or not is_chat(row):
-            raise event_not_found(id, "event_id")
-        return row
+        not_found = event_not_found(id, "event_id")
+        return await find_row(self._services, exchange.principal.owner, id, "chat", not_found, log=log)
 
 
 def _after_frame(exchange: Exchange) -> int:

@@ -1,6 +1,6 @@
 """`POST /api/chat`: a question, in a new chat or as the next turn of one. The response is the stream of its answer.
 
-The answer is a background run, which continues when its reader leaves. Before the question is stored, an error is a
+The answer is a detached run, which continues when its reader leaves. Before the question is stored, an error is a
 status of the response; after that it is an event of the stream.
 """
 
@@ -24,7 +24,8 @@ from ..exchange import Exchange, new_minter
 from ..prepare import PreparedRequest, prepare
 from ..services import Services
 from ..stateless import StatelessHandler
-from .answers import ChatRunHeader, encode_header, event_not_found, is_chat, serve_answer
+from ..stored_runs import find_row, make_row
+from .answers import ChatRunHeader, event_not_found, serve_answer
 from .conversations import title_of
 
 
@@ -108,10 +109,10 @@ class AskHandler:
     async def _load_replaced_turn(self, owner: str, request: Request) -> StoredResponse | None:
         if request.replaces is None:
             return None
-        row = await self._services.store.responses.get(owner, request.replaces)
-        conversation_id = request.conversation_id
-        if row is None or not is_chat(row) or (conversation_id is not None and row.conversation_id != conversation_id):
-            raise event_not_found(request.replaces, "replaces")
+        not_found = event_not_found(request.replaces, "replaces")
+        row = await find_row(self._services, owner, request.replaces, "chat", not_found)
+        if request.conversation_id not in (None, row.conversation_id):
+            raise not_found
         return row
 
     async def _load_messages(self, owner: str, position: ChatPosition) -> list[ModelMessage]:
@@ -145,18 +146,16 @@ class AskHandler:
         self, exchange: Exchange, id: str, header: ChatRunHeader, position: ChatPosition, request: Request
     ) -> StoredResponse:
         item = {"id": question_id(id), "type": "message", "role": "user", "content": request.text}
-        return StoredResponse(
-            id=id,
-            owner=exchange.principal.owner,
+        return make_row(
+            self._services,
+            exchange.principal,
+            header,
             created_at=header.created_at / 1000,
-            updated_at=header.created_at / 1000,
-            expires_at=self._services.expires_at(exchange.principal),
-            status="in_progress",
+            id=id,
             model=header.model,
             previous_id=position.previous_id,
             conversation_id=position.chat.id,
             background=True,
-            header=encode_header(header),
             input=msgspec.json.encode([item]),
             messages=messages_to_json([request.user_message]),
             text=request.text,

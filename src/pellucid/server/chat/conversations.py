@@ -18,8 +18,10 @@ from ...protocols.chat import MAX_TITLE_CHARS, Answer, Change, Question, answer_
 from ...protocols.decoding import decode
 from ...storage import ChatNotFound, StoredChat, StoredResponse
 from ...telemetry import log
-from ..exchange import Exchange
+from ...view import stricter
+from ..exchange import VIEW_HEADER, Exchange
 from ..services import Services
+from ..stored_runs import max_view_of
 from . import response_types
 from .answers import ChatRunHeader, answer_event, decode_header
 
@@ -97,7 +99,7 @@ class ConversationHandlers:
         events: list[Question | Answer] = []
         active_id = None
         for turn in turns:
-            header = decode_header(turn)
+            header = decode_header(turn.header)
             events.append(_question(turn, header, siblings.get(turn.previous_id, [])))
             events.append(await self._answer(exchange, turn, header))
             if not turn.is_finished:
@@ -137,14 +139,17 @@ class ConversationHandlers:
 
     async def _stop_turn(self, turn: StoredResponse) -> None:
         try:
-            if not turn.is_finished:
-                await self._services.cancel(turn)
+            await self._services.cancel(turn)
             await self._services.detached.drop_log(turn)
         except PellucidError as error:
             log.warning("a run of a deleted chat could not be stopped: %s", error.info.message)
 
     async def _answer(self, exchange: Exchange, turn: StoredResponse, header: ChatRunHeader) -> Answer:
-        viewer = header.viewer_in_conversation(exchange, self._services)
+        # The answers of a chat may have different models. A request that asks for more than may be seen of this one is
+        # not refused: it gets what may be seen.
+        requested = exchange.request_header(VIEW_HEADER) or exchange.query_param("view")
+        max_view = max_view_of(self._services, turn)
+        viewer = exchange.viewer_for().limited_to(max_view if requested else stricter(max_view, header.view))
         if turn.is_finished:
             return await answer_event(turn, header, viewer)
         return Answer(

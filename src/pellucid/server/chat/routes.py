@@ -81,9 +81,6 @@ class ModelsHandler:
         return self._efforts[name]
 
 
-ADVERTISED_ROUTES = ["POST /api/chat"]
-
-
 _ONE = parameter("id", "path", "The conversation's id.")
 _LAST = Annotated[int, Meta(ge=0, le=2**53)]
 _RESUME = (
@@ -113,42 +110,68 @@ def _amend(components: dict[str, Schema]) -> None:
 TABLE = Table(
     [
         Operation(
-            *(
-                "POST",
-                "/api/chat",
-                AskHandler.__call__,
-                "ask",
-                "Ask a question; the response is the stream of its answer",
-                _FRAMES,
-                (),
-                t.Ask,
-            ),
+            "POST",
+            "/api/chat",
+            AskHandler.__call__,
+            "ask",
+            "Ask a question; the response is the stream of its answer",
+            response_body=_FRAMES,
+            request_body=t.Ask,
             error_statuses=(*_ERRORS, 409, 502, 504),
         ),
         Operation(
-            "GET", _EVENT, AnswerHandlers.read, "readAnswer", "Stream an answer, live or finished", _FRAMES, _RESUME
+            "GET",
+            _EVENT,
+            AnswerHandlers.read,
+            "readAnswer",
+            "Stream an answer, live or finished",
+            response_body=_FRAMES,
+            parameters=_RESUME,
         ),
         Operation(
-            *("POST", f"{_EVENT}/cancel", AnswerHandlers.cancel),
-            *("cancelAnswer", "Stop an answer that is in progress", response_types.Status),
+            "POST",
+            f"{_EVENT}/cancel",
+            AnswerHandlers.cancel,
+            "cancelAnswer",
+            "Stop an answer that is in progress",
+            response_body=response_types.Status,
         ),
         Operation(
-            *("GET", f"{_EVENT}/stream", AnswerHandlers.no_stream, "resumeAISDK"),
+            "GET",
+            f"{_EVENT}/stream",
+            AnswerHandlers.no_stream,
+            "resumeAISDK",
             "Where the AI SDK looks for a running answer to resume: there is none",
             status=204,
             description="Nothing",
             error_statuses=(401, 403, 500, 503),
         ),
         Operation(
-            *("GET", _CHATS, ConversationHandlers.list, "listChats", "The conversations, newest first"),
-            *(response_types.Conversations, _PAGES),
+            "GET",
+            _CHATS,
+            ConversationHandlers.list,
+            "listChats",
+            "The conversations, newest first",
+            response_body=response_types.Conversations,
+            parameters=_PAGES,
         ),
         Operation(
-            "GET", _CHAT, ConversationHandlers.get, "openChat", "A conversation", response_types.Opened, (_HEAD, VIEW)
+            "GET",
+            _CHAT,
+            ConversationHandlers.get,
+            "openChat",
+            "A conversation",
+            response_body=response_types.Opened,
+            parameters=(_HEAD, VIEW),
         ),
         Operation(
-            *("PATCH", _CHAT, ConversationHandlers.change, "changeChat", "Set its title, or select another branch"),
-            *(response_types.Conversation, (), t.Change),
+            "PATCH",
+            _CHAT,
+            ConversationHandlers.change,
+            "changeChat",
+            "Set its title, or select another branch",
+            response_body=response_types.Conversation,
+            request_body=t.Change,
         ),
         Operation(
             "DELETE",
@@ -156,17 +179,16 @@ TABLE = Table(
             ConversationHandlers.delete,
             "deleteChat",
             "Delete it, with all its answers",
-            response_types.Deleted,
+            response_body=response_types.Deleted,
         ),
         Operation(
-            *(
-                "GET",
-                "/api/models",
-                ModelsHandler.__call__,
-                "chatModels",
-                "The models, and the settings that each supports",
-            ),
-            *(response_types.Models, (VIEW,)),
+            "GET",
+            "/api/models",
+            ModelsHandler.__call__,
+            "chatModels",
+            "The models, and the settings that each supports",
+            response_body=response_types.Models,
+            parameters=(VIEW,),
         ),
     ],
     error_body="ChatErrorBody",
@@ -175,6 +197,7 @@ TABLE = Table(
     component_prefix="Chat",
     components={"Frame": Frame, "Question": t.Question},
     amend_components=_amend,
+    advertised_routes=["POST /api/chat"],
 )
 
 

@@ -1,5 +1,1 @@
 """OpenResponses over HTTP and WebSocket: `/v1/responses`, stored responses, and conversations."""
-
-from .routes import routes
-
-__all__ = ["routes"]

@@ -32,8 +32,9 @@ from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, new_minter
 from ..services import Services
+from ..stored_runs import max_view_of
 from .input_redaction import redact_input_items
-from .stored_responses import item_list, max_view_of, page_params
+from .stored_responses import item_list, page_params
 
 MAX_ITEMS = 20
 """Maximum number of items that one request may add, as in OpenAI's API."""

@@ -30,7 +30,7 @@ from ...runs.run_log import events_of, unpack_log
 from ...sealing import Sealed, SealError, attach
 from ...storage import ConversationEntry, PreviousResponseGone, Store, StoredResponse
 from ...unicode import truncate
-from ..services import protocol_of
+from ..stored_runs import protocol_of
 
 MAX_ENTRIES = 10_000
 """Maximum number of items in a conversation that a response continues."""
@@ -67,7 +67,7 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
             f"the response {error.missing_id!r}, which {id!r} continues, is not stored any more; send the whole "
             "conversation"
         ) from error
-    if not rows or protocol_of(rows[-1].header) != "openresponses":
+    if not rows or protocol_of(rows[-1]) != "openresponses":
         raise _previous_response_not_found(
             f"there is no response {truncate(id)!r} here; it may have expired, been deleted or not been stored"
         )

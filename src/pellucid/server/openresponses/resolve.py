@@ -31,6 +31,7 @@ from ..access.policy import Principal
 from ..exchange import Exchange
 from ..prepare import PreparedRequest, prepare
 from ..services import Services
+from ..stored_runs import make_row
 from .previous_context import (
     CachedResponse,
     PreviousContext,
@@ -127,18 +128,16 @@ class ResolvedRequest(NamedTuple):
 
     def make_row(self, header: ResponseRunHeader) -> StoredResponse:
         body = self.request.body
-        return StoredResponse(
-            id=self.id,
-            owner=self.principal.owner,
+        return make_row(
+            self.services,
+            self.principal,
+            header,
             created_at=self.created_at,
-            updated_at=self.created_at,
-            expires_at=self.services.expires_at(self.principal),
-            status="in_progress",
+            id=self.id,
             model=self.prepared.model_name,
             previous_id=body.previous_response_id if self.is_chained else None,
             conversation_id=self.conversation_id,
             background=bool(body.background),
-            header=msgspec.json.encode(header),
             input=msgspec.json.encode(self.input_items),
             # A context that only the socket holds is stored here, too: it can be found nowhere else.
             messages=messages_to_json(

@@ -135,7 +135,7 @@ class CreateResponseHandler:
         resolved.prepared.add_warning_headers()
         header = resolved.run_header
         if request.body.background:
-            await self._start_background(exchange, resolved, header)
+            await self._start_detached(exchange, resolved, header)
             return
         run = resolved.create_run(resolved.make_row(header) if resolved.is_stored else None)
         encoder, redactor = header.encoder(resolved.viewer), Redactor(resolved.viewer)
@@ -148,7 +148,7 @@ class CreateResponseHandler:
         else:
             await exchange.send_json(encoder.response)
 
-    async def _start_background(self, exchange: Exchange, resolved: ResolvedRequest, header: ResponseRunHeader) -> None:
+    async def _start_detached(self, exchange: Exchange, resolved: ResolvedRequest, header: ResponseRunHeader) -> None:
         services, row = self._services, resolved.make_row(header)
         # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
         async with services.guard.stream_slot(exchange.principal):
@@ -163,12 +163,6 @@ class CreateResponseHandler:
             await exchange.send_json(response)
 
 
-ADVERTISED_ROUTES = [
-    "POST /v1/responses",
-    "GET /v1/responses (WebSocket)",
-    "POST /v1/responses/compact",
-    "POST /v1/conversations",
-]
 _CREATE, _ONE = "/v1/responses", "/v1/responses/{id}"
 _LIST, _CONVERSATION = "/v1/conversations", "/v1/conversations/{id}"
 _ITEMS, _ITEM = "/v1/conversations/{id}/items", "/v1/conversations/{id}/items/{item_id}"
@@ -182,11 +176,15 @@ _PAGES = (
 _RESUME = (
     parameter("stream", "query", "As the stream of its events.", bool),
     parameter(
-        *("starting_after", "query", "With `stream`: the `sequence_number` after which the stream begins."),
+        "starting_after",
+        "query",
+        "With `stream`: the `sequence_number` after which the stream begins.",
         Annotated[int, Meta(ge=0, le=2**53)],
     ),
     parameter(
-        *("include[]", "query", "What else to include. `include` means the same."),
+        "include[]",
+        "query",
+        "What else to include. `include` means the same.",
         list[Literal["reasoning.encrypted_content"]],
     ),
 )
@@ -197,89 +195,140 @@ _CREATED = "The response, whole or as a stream of events that ends with `[DONE]`
 RESPONSES = Table(
     [
         Operation(
-            *(
-                "POST",
-                _CREATE,
-                CreateResponseHandler.__call__,
-                "createResponse",
-                "Run a model; its reasoning, then its answer",
-            ),
-            *(_WHOLE_OR_STREAM, [_EVENTS, VIEW], t.CreateResponse),
+            "POST",
+            _CREATE,
+            CreateResponseHandler.__call__,
+            "createResponse",
+            "Run a model; its reasoning, then its answer",
+            response_body=_WHOLE_OR_STREAM,
+            parameters=[_EVENTS, VIEW],
+            request_body=t.CreateResponse,
             description=_CREATED,
         ),
         Operation(
-            *("POST", "/v1/responses/compact", CompactHandler.__call__, "compactResponse"),
+            "POST",
+            "/v1/responses/compact",
+            CompactHandler.__call__,
+            "compactResponse",
             "Compact a conversation into one item that replaces it",
-            t.CompactedResponse,
+            response_body=t.CompactedResponse,
             request_body=CompactRequest,
         ),
         Operation(
-            *("GET", _ONE, ResponseHandlers.get, "getResponse", "A response that is stored or in progress"),
-            *(_WHOLE_OR_STREAM, [*_RESUME, _EVENTS, VIEW]),
+            "GET",
+            _ONE,
+            ResponseHandlers.get,
+            "getResponse",
+            "A response that is stored or in progress",
+            response_body=_WHOLE_OR_STREAM,
+            parameters=[*_RESUME, _EVENTS, VIEW],
             description=_CREATED,
         ),
         Operation(
-            *("DELETE", _ONE, ResponseHandlers.delete),
-            *("deleteResponse", "Delete a response; a running one is stopped first", DeletedResponse),
+            "DELETE",
+            _ONE,
+            ResponseHandlers.delete,
+            "deleteResponse",
+            "Delete a response; a running one is stopped first",
+            response_body=DeletedResponse,
         ),
         Operation(
-            *("POST", "/v1/responses/{id}/cancel", ResponseHandlers.cancel),
+            "POST",
+            "/v1/responses/{id}/cancel",
+            ResponseHandlers.cancel,
             "cancelResponse",
             "Stop a response that runs in the background",
-            t.Response,
-            [VIEW],
+            response_body=t.Response,
+            parameters=[VIEW],
         ),
         Operation(
-            *("GET", "/v1/responses/{id}/input_items", ResponseHandlers.input_items),
+            "GET",
+            "/v1/responses/{id}/input_items",
+            ResponseHandlers.input_items,
             "listInputItems",
             "The input items of a response",
-            ItemList,
-            _PAGES,
+            response_body=ItemList,
+            parameters=_PAGES,
         ),
     ],
     path_parameters={"id": parameter("id", "path", "The response's id.")},
     sockets=[Socket(_CREATE, "x-openresponses-websocket", openapi.SOCKET)],
     components=openapi.components(),
     amend_components=openapi.amend,
+    advertised_routes=["POST /v1/responses", "GET /v1/responses (WebSocket)", "POST /v1/responses/compact"],
 )
 CONVERSATIONS = Table(
     [
         Operation(
-            *("POST", _LIST, ConversationHandlers.create, "createConversation", "Begin a conversation", Conversation),
+            "POST",
+            _LIST,
+            ConversationHandlers.create,
+            "createConversation",
+            "Begin a conversation",
+            response_body=Conversation,
             request_body=CreateConversation,
             is_body_optional=True,
         ),
-        Operation("GET", _CONVERSATION, ConversationHandlers.get, "getConversation", "One conversation", Conversation),
         Operation(
-            *("POST", _CONVERSATION, ConversationHandlers.update, "updateConversation"),
-            *("Replace the metadata of a conversation", Conversation, (), UpdateConversation),
+            "GET",
+            _CONVERSATION,
+            ConversationHandlers.get,
+            "getConversation",
+            "One conversation",
+            response_body=Conversation,
         ),
         Operation(
-            *("DELETE", _CONVERSATION, ConversationHandlers.delete),
-            *("deleteConversation", "Delete a conversation", DeletedConversation),
+            "POST",
+            _CONVERSATION,
+            ConversationHandlers.update,
+            "updateConversation",
+            "Replace the metadata of a conversation",
+            response_body=Conversation,
+            request_body=UpdateConversation,
         ),
         Operation(
-            "GET", _ITEMS, ConversationHandlers.items, "listItems", "The items of a conversation", ItemList, _PAGES
+            "DELETE",
+            _CONVERSATION,
+            ConversationHandlers.delete,
+            "deleteConversation",
+            "Delete a conversation",
+            response_body=DeletedConversation,
         ),
         Operation(
-            *(
-                "POST",
-                _ITEMS,
-                ConversationHandlers.add,
-                "addItems",
-                "Add items to a conversation",
-                ItemList,
-                (),
-                AddItems,
-            )
+            "GET",
+            _ITEMS,
+            ConversationHandlers.items,
+            "listItems",
+            "The items of a conversation",
+            response_body=ItemList,
+            parameters=_PAGES,
         ),
-        Operation("GET", _ITEM, ConversationHandlers.item, "getItem", "One item", KeptItem, [VIEW]),
-        Operation("DELETE", _ITEM, ConversationHandlers.delete_item, "deleteItem", "Delete one item", Conversation),
+        Operation(
+            "POST",
+            _ITEMS,
+            ConversationHandlers.add,
+            "addItems",
+            "Add items to a conversation",
+            response_body=ItemList,
+            request_body=AddItems,
+        ),
+        Operation(
+            "GET", _ITEM, ConversationHandlers.item, "getItem", "One item", response_body=KeptItem, parameters=[VIEW]
+        ),
+        Operation(
+            "DELETE",
+            _ITEM,
+            ConversationHandlers.delete_item,
+            "deleteItem",
+            "Delete one item",
+            response_body=Conversation,
+        ),
     ],
     path_parameters={
         "id": parameter("id", "path", "The conversation's id."),
         "item_id": parameter("item_id", "path", "The item's id."),
     },
+    advertised_routes=["POST /v1/conversations"],
 )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from ...errors import RequestError
 from ...protocols.openresponses import DIALECTS, Dialect, Encoder, Framing
 from ...protocols.openresponses import types as t
-from ...view import View, Viewer, stricter
+from ...view import View, Viewer
 from ..exchange import Exchange
 from ..services import Services
 
@@ -27,16 +27,6 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
     protocol: str = "openresponses"
     most: View = "raw"
     """The fullest view that its model allowed to anyone."""
-
-    def viewer(self, exchange: Exchange, max_view: View) -> Viewer:
-        """Return the viewer of the response now: by default with the view that was requested when it was made.
-
-        Args:
-            exchange: the exchange that reads it.
-            max_view: the fullest view that anyone gets of its model now. The limit of the time when it was made holds,
-                too.
-        """
-        return exchange.viewer_for(stricter(self.most, max_view), self.view, with_summaries=self.summaries)
 
     def encoder(
         self,

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, is_client_error, stop_source
+from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, error_for_client, stop_source
 from ...conversation import join_messages
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
@@ -183,9 +183,7 @@ class _ResponsesConnection:
             pass  # `listen` ends, too
         except Exception as error:
             self._drop_cached_response(previous_id)
-            if not is_client_error(error):
-                log.error("a fault while serving a socket: %s", error_location(error))
-            info = error.info if isinstance(error, PellucidError) and is_client_error(error) else FAULT
+            info = error_for_client(error, "a fault while serving a socket")
             exchange.telemetry.record_error(status_of(info), info)
             await self._send_error(info)
 

@@ -18,9 +18,10 @@ from ...runs import Batch
 from ...runs.replay import MAX_BATCHES
 from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
-from ...view import Redactor, View, Viewer, stricter
+from ...view import Redactor, Viewer
 from ..exchange import Exchange, parse_int
-from ..services import Services, protocol_of
+from ..services import Services
+from ..stored_runs import find_row, max_view_of
 from .input_redaction import redact_input_items
 from .run_header import EVENTS_HEADER, ResponseRunHeader, dialect_of
 
@@ -79,8 +80,7 @@ class ResponseHandlers:
 
     async def delete(self, exchange: Exchange) -> None:
         row = await self._find_row(exchange)
-        if not row.is_finished:
-            await self._services.cancel(row)
+        await self._services.cancel(row)
         if not await self._services.store.responses.delete(row.owner, row.id):
             raise response_not_found(row.id)
         if row.background:
@@ -94,8 +94,7 @@ class ResponseHandlers:
                 f"the response {row.id} does not run in the background; to stop it, close its connection",
                 code="not_cancellable",
             )
-        if not row.is_finished:
-            await self._services.cancel(row)
+        await self._services.cancel(row)
         await exchange.send_json(await self._build_response(exchange, await self._find_row(exchange, log=True)))
 
     async def input_items(self, exchange: Exchange) -> None:
@@ -109,14 +108,14 @@ class ResponseHandlers:
 
     async def _find_row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.path_params["id"]
-        row = await self._services.store.responses.get(exchange.principal.owner, id, log=log)
-        if row is None or protocol_of(row.header) != "openresponses":
-            raise response_not_found(id)
-        return row
+        not_found = response_not_found(id)
+        return await find_row(self._services, exchange.principal.owner, id, "openresponses", not_found, log=log)
 
     def _decode_header(self, exchange: Exchange, row: StoredResponse) -> tuple[ResponseRunHeader, Viewer]:
         header = _header_decoder.decode(row.header)
-        exchange.viewer = header.viewer(exchange, self._services.catalog.max_view(row.model))
+        exchange.viewer = exchange.viewer_for(
+            max_view_of(self._services, row), header.view, with_summaries=header.summaries
+        )
         return header, exchange.viewer
 
     async def _current_batches(self, row: StoredResponse, response: t.Response) -> list[Batch]:
@@ -144,11 +143,6 @@ class ResponseHandlers:
         if row.status == "cancelled":
             encoder.response.status = "cancelled"
         return encoder.response
-
-
-def max_view_of(services: Services, row: StoredResponse) -> View:
-    """Return the fullest view that anyone gets of the response: the lesser of its model's view then and now."""
-    return stricter(_header_decoder.decode(row.header).most, services.catalog.max_view(row.model))
 
 
 def paginate(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:

@@ -33,7 +33,6 @@ from .space_handlers import (
 )
 from .space_query import MAX_PAUSE_SECONDS, MAX_SEQ, MAX_SPEED, Pace
 
-ADVERTISED_ROUTES = ["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"]
 SECURITY = {
     "space-token": {
         "type": "http",
@@ -298,6 +297,7 @@ TABLE = Table(
     components={"Envelope": _envelope_schema()},
     amend_components=_amend,
     security=_TOKEN,
+    advertised_routes=["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"],
 )
 MEW = Table(
     [

@@ -1,6 +1,6 @@
-"""Tasks that continue after a run is over, and that no request waits for: charge tokens, close connections to servers.
+"""A group of tasks that no run and no request waits for: they charge tokens, and close connections to servers.
 
-A process that stops waits for them (`wait_for_background_tasks`) before it closes the resources that they need.
+A process that stops waits for them (`wait_for_tasks`) before it closes the resources that they need.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ..telemetry import error_location, log
 _tasks: set[asyncio.Task[None]] = set()
 
 
-def run_in_background(coroutine: Coroutine[Any, Any, None], failure_message: str) -> None:
-    """Run a coroutine in a task of its own. If it fails, `failure_message` is logged, followed by the error."""
+def start_task(coroutine: Coroutine[Any, Any, None], failure_message: str) -> None:
+    """Run a coroutine in a task of the group. If it fails, `failure_message` is logged, followed by the error."""
     task = asyncio.get_running_loop().create_task(_run_logged(coroutine, failure_message))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
-async def wait_for_background_tasks(timeout_seconds: float) -> None:
-    """Wait until all background tasks of this event loop are done, at most `timeout_seconds`."""
+async def wait_for_tasks(timeout_seconds: float) -> None:
+    """Wait until all tasks of this event loop are done, at most `timeout_seconds`."""
     loop = asyncio.get_running_loop()
     if tasks := [task for task in _tasks if task.get_loop() is loop]:
         await asyncio.wait(tasks, timeout=timeout_seconds)

@@ -13,19 +13,19 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
-from ...asgi import http
-from ...errors import PellucidError, RequestError
-from ...protocols import chat
-from ...protocols.decoding import decode
-from ..access import oidc, origins, session
-from ..access.errors import AccessError, HTTPHeader
-from ..access.guard import SignInMethod
-from ..access.policy import Principal
-from ..access.session import cookie_header, is_https, read_cookie
-from ..exchange import Endpoint, Exchange, Handler
-from ..page import send_notice
-from ..routing import Operation, Schema, Table, parameter
-from ..services import Services
+from ..asgi import http
+from ..errors import PellucidError, RequestError
+from ..protocols import chat
+from ..protocols.decoding import decode
+from .access import oidc, origins, session
+from .access.errors import AccessError, HTTPHeader
+from .access.guard import SignInMethod
+from .access.policy import Principal
+from .access.session import cookie_header, is_https, read_cookie
+from .exchange import Endpoint, Exchange, Handler
+from .page import send_notice
+from .routing import Operation, Schema, Table, parameter
+from .services import Services
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 _MAX_BODY_BYTES = 16 * 1024
@@ -213,10 +213,18 @@ _PAGES = (400, 401, 403, 404, 429, 503)
 
 def _redirect_operation(path: str, handler: Any, operation_id: str, summary: str, *parameters: Schema) -> Operation:
     """Return an operation that browsers navigate to, and that no script calls."""
-    operation = Operation(
-        "GET", path, handler, operation_id, summary, None, parameters, status=303, description="Redirect"
+    return Operation(
+        "GET",
+        path,
+        handler,
+        operation_id,
+        summary,
+        parameters=parameters,
+        status=303,
+        description="Redirect",
+        error_statuses=(*_PAGES, 500),
+        page_statuses=_PAGES,
     )
-    return operation._replace(error_statuses=(*_PAGES, 500), page_statuses=_PAGES)
 
 
 TABLE = Table(
@@ -227,13 +235,19 @@ TABLE = Table(
             SessionHandlers.read,
             "session",
             "Whether the person is signed in, and how to sign in",
-            Session,
+            response_body=Session,
         ),
         Operation(
-            *("POST", _PATH, SessionHandlers.sign_in, "signIn", "Sign in with an API key", Session, (), SignIn),
+            "POST",
+            _PATH,
+            SessionHandlers.sign_in,
+            "signIn",
+            "Sign in with an API key",
+            response_body=Session,
+            request_body=SignIn,
             error_statuses=(400, 401, 403, 408, 413, 429, 500, 503),
         ),
-        Operation("DELETE", _PATH, SessionHandlers.sign_out, "signOut", "Sign out", Session),
+        Operation("DELETE", _PATH, SessionHandlers.sign_out, "signOut", "Sign out", response_body=Session),
         _redirect_operation(oidc.PATH, SessionHandlers.begin_sign_in, "beginSignIn", "Redirect to the provider", _NEXT),
         _redirect_operation(
             oidc.CALLBACK, SessionHandlers.callback, "endSignIn", "Return from the provider", *_PROVIDER_PARAMETERS

@@ -1,0 +1,65 @@
+"""How a run was requested: everything but the run that its encoding depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...view import View
+from .dialects import DialectName
+from .encode import Encoder
+from .messages import Message
+from .proto import accepts_protobuf, delta_frame_encoder, encode_frame
+
+
+class RunHeader(msgspec.Struct, frozen=True):
+    """How a run was requested: what is stored of it, so that it can be streamed again."""
+
+    thread_id: str
+    run_id: str
+    dialect: DialectName
+    view: View
+    most: View
+    """The fullest view that its model allowed to anyone."""
+    model: str
+    parent_run_id: str | None = None
+    reasoning: bool = True
+    chunks: bool = False
+    snapshot: bool | None = None
+    stored: bool = False
+    history: list[Message] = []
+    """The messages before the run, if the run ends with a snapshot of all messages."""
+    protocol: str = "agui"
+
+    def is_binary(self, accept: str | None) -> bool:
+        """Return whether events are sent as protobuf frames.
+
+        Args:
+            accept: The request's header `Accept`.
+        """
+        return self.dialect == "1.0" and accepts_protobuf(accept)
+
+    def encoder(self, *, reasoning: bool, binary: bool, model: str | None, history: Sequence[Message]) -> Encoder:
+        """Return the encoder of the run for one viewer.
+
+        Args:
+            reasoning: Whether the viewer may see that there is reasoning.
+            binary: Whether events are protobuf frames.
+            model: The name of the model, for the usage; None if it is not sent.
+            history: `history`, as the viewer may see it.
+        """
+        return Encoder(
+            self.thread_id,
+            self.run_id,
+            self.dialect,
+            parent_run_id=self.parent_run_id,
+            reasoning=self.reasoning and reasoning,
+            chunks=self.chunks,
+            model=model,
+            history=history,
+            ahead=not self.stored,  # a stored run is the same to the byte whenever it is read
+            snapshot=self.snapshot,
+            frame=encode_frame if binary else None,
+            deltas=delta_frame_encoder if binary else None,
+        )

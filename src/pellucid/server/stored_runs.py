@@ -1,0 +1,80 @@
+"""The rows of stored runs. One table has the runs of all protocols; each protocol has a header of its own in the row.
+
+A header is what a protocol needs to encode the run again: `protocols.agui.run_header`, `chat.answers`,
+`openresponses.run_header`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..errors import RequestError
+from ..storage import StoredResponse
+from ..view import View, stricter
+from .access.policy import Principal
+from .services import Services
+
+
+class _CommonHeader(msgspec.Struct):
+    """The fields that the headers of all protocols have."""
+
+    protocol: str
+    most: View = "raw"
+    """The fullest view that the model of the run allowed to anyone when it was made."""
+
+
+_header_decoder = msgspec.json.Decoder(_CommonHeader)
+
+
+def protocol_of(row: StoredResponse) -> str:
+    """Return the protocol of the request for which a stored run was created."""
+    return _header_decoder.decode(row.header).protocol
+
+
+def max_view_of(services: Services, row: StoredResponse) -> View:
+    """Return the fullest view that anyone gets of a run: the lesser of its model's view then and now."""
+    return stricter(_header_decoder.decode(row.header).most, services.catalog.max_view(row.model))
+
+
+def make_row(
+    services: Services, principal: Principal, header: msgspec.Struct, *, created_at: float, **fields: Any
+) -> StoredResponse:
+    """Return the row of a run that is about to start.
+
+    Args:
+        services: the gateway's services.
+        principal: the caller, whose run it is.
+        header: the header of the run's protocol.
+        created_at: the time of the request, in seconds since 1970.
+        fields: the other fields of the row.
+    """
+    return StoredResponse(
+        owner=principal.owner,
+        created_at=created_at,
+        updated_at=created_at,
+        expires_at=services.expires_at(principal),
+        status="in_progress",
+        header=msgspec.json.encode(header),
+        **fields,
+    )
+
+
+async def find_row(
+    services: Services, owner: str, id: str, protocol: str, not_found: RequestError, *, log: bool = False
+) -> StoredResponse:
+    """Return the row of a stored run.
+
+    Args:
+        services: the gateway's services.
+        owner: the owner of the run. Runs of others are not found.
+        id: the id of the row.
+        protocol: the protocol of the run. Runs of other protocols are not found.
+        not_found: raised if there is no such run.
+        log: whether the row's log is loaded.
+    """
+    row = await services.store.responses.get(owner, id, log=log)
+    if row is None or protocol_of(row) != protocol:
+        raise not_found
+    return row
