@@ -50,7 +50,7 @@ def is_text_only(delta: PartDelta) -> bool:
     return delta == kind(getattr(delta, TEXT_FIELD[kind]))
 
 
-def text_of(part: ModelResponsePart) -> str:
+def streamed_text(part: ModelResponsePart) -> str:
     """Return the text that the part's deltas add up to; empty for a kind of part that does not stream."""
     if isinstance(part, ToolCallPart | BuiltinToolCallPart):
         # An object counts as its JSON text.
@@ -65,7 +65,7 @@ def split_part(part: ModelResponsePart) -> tuple[ModelResponsePart, PartDelta | 
         return part, None
     fields = METADATA_FIELDS[kind]
     delta_fields: dict[str, Any] = {name: getattr(part, field) for field, name in fields.items()}
-    if text := text_of(part):
+    if text := streamed_text(part):
         delta_fields[TEXT_FIELD[kind]] = text
     empty_fields: dict[str, Any] = {**dict.fromkeys(fields), _text_field(part): "", "complete": True}
     delta = kind(**delta_fields)

@@ -43,10 +43,10 @@ def join_messages(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
             out.append(_merge_requests(cast("list[ModelRequest]", list(messages))))
         else:
             out.extend(messages)
-    for at in range(1, len(out)):
-        previous, message = out[at - 1], out[at]
+    for index in range(1, len(out)):
+        previous, message = out[index - 1], out[index]
         if isinstance(message, ModelRequest) and isinstance(previous, ModelResponse) and len(message.parts) > 1:
-            out[at] = replace(message, parts=_results_first(message.parts, previous))
+            out[index] = replace(message, parts=_results_first(message.parts, previous))
     return out
 
 
@@ -110,8 +110,8 @@ def turn_lengths(messages: Sequence[ModelMessage]) -> list[int]:
 def _turn_starts(messages: Sequence[ModelMessage]) -> list[int]:
     """Return the indexes of the messages that begin a turn."""
     return [
-        at
-        for at, message in enumerate(messages)
+        index
+        for index, message in enumerate(messages)
         if isinstance(message, ModelRequest) and any(isinstance(part, UserPromptPart) for part in message.parts)
     ]
 

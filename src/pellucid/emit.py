@@ -112,22 +112,23 @@ class _OpenPart(PartAccumulator):
         self.key = key
         self.kind = type(part)
         self.explicit_end = explicit_end
+        """Whether the wire ends the block itself, and has not done so yet."""
         self.checked_length = -1
+        """The length at which the text was found to be incomplete JSON, so that it is parsed once for each length."""
 
     def can_close(self) -> bool:
-        """Whether the part may be complete, so that another can open."""
+        """Whether another part may open now, which ends this one."""
         return not self.explicit_end and (self.kind is not ToolCallPart or self.is_complete_json())
 
     def is_complete_json(self) -> bool:
         """Whether the part's text is complete JSON."""
         length = self.text.length
         end = self.text.text_from(length - _TAIL_CHARS).rstrip()
-        # Text that ends in the middle of an object need not be parsed.
+        # Text that cannot be the end of JSON need not be parsed.
         if self.checked_length == length or (end and not end.endswith(_JSON_ENDINGS)):
             return False
         if is_complete_json(self.text.value()):
             return True
-        # Do not parse it again for every delta that is held back.
         self.checked_length = length
         return False
 
@@ -193,7 +194,7 @@ class Emitter:
         """Whether block `key` is the open part."""
         return self._open_part is not None and self._open_part.key == key
 
-    def text_of(self, key: Key) -> TextBuffer | None:
+    def open_text(self, key: Key) -> TextBuffer | None:
         """Return the text of block `key` so far, if it is the open part. The caller must not write to it."""
         return self._open_part.text if self._open_part is not None and self._open_part.key == key else None
 
@@ -443,7 +444,7 @@ class Emitter:
         if self._item is None:
             self._open_item(key, kind, None if isinstance(part, SealedPart) else part.id)
         self._item_part_count += 1
-        if _has_opaque_content(part):
+        if isinstance(part, OpaquePart | SealedPart) or has_opaque_data(part):
             self._mark_opaque()
         self.events += part_events(self._part_index, part, self._last_part_kind)
         self._last_part_kind = part.part_kind
@@ -711,11 +712,6 @@ def part_events(index: int, part: ModelResponsePart, last_kind: str | None) -> l
         out.append(PartDeltaEvent(index, rest))
     out.append(PartEndEvent(index, part))
     return out
-
-
-def _has_opaque_content(part: ModelResponsePart) -> bool:
-    """Whether the part has data that only its origin understands."""
-    return isinstance(part, OpaquePart | SealedPart) or has_opaque_data(part)
 
 
 def response_events(response: ModelResponse) -> list[ModelEvent]:

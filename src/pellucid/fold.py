@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from .accumulator import TEXT_FIELD, PartAccumulator, text_of
+from .accumulator import TEXT_FIELD, PartAccumulator, streamed_text
 from .errors import ErrorInfo, IllegalEvent
 from .events import (
     ITEM_OF,
@@ -231,7 +231,7 @@ class Fold:
         if kind != self._item.kind:
             _raise_illegal("kind", f"a {event.part.part_kind} part in a {self._item.kind} item")
         self._delta_type = DELTA_OF.get(type(event.part))
-        if self._delta_type is not None and text_of(event.part):
+        if self._delta_type is not None and streamed_text(event.part):
             _raise_illegal("text", f"part {event.index} opens with text; text comes in deltas")
         self._open_part = event
         self._part_index += 1
@@ -274,7 +274,7 @@ class Fold:
         if accumulator is None:
             if part != open_.part:
                 _raise_illegal("text", f"part {event.index} came whole, and is another at its end")
-        elif text_of(part) != accumulator.text.value() or not _opaque_data_matches(part, accumulator):
+        elif streamed_text(part) != accumulator.text.value() or not _opaque_data_matches(part, accumulator):
             _raise_illegal("text", f"the end of part {event.index} is not what its deltas added up to")
         is_empty = isinstance(part, ThinkingPart) and not (part.content or has_opaque_data(part))
         if is_empty and getattr(part, "complete", True):

@@ -1,7 +1,7 @@
 """Helpers for text: a buffer for streamed text, lone surrogates, truncation, hints for misspelled names, JSON depth.
 
-A list of tokens costs about fifty bytes of string object for every few characters while the answer lasts, and a string
-that is appended to is copied each time. `TextBuffer` is a buffer instead.
+`TextBuffer` collects the text of an answer: a list of its tokens would cost about fifty bytes of memory for each token,
+and adding to a string copies the string.
 
 A string may hold half of a surrogate pair (from a Python program or from JSON escapes), and opaque values may hold what
 JSON cannot represent. `json_safe` replaces both.
@@ -52,12 +52,13 @@ class TextBuffer:
     __slots__ = ("_buffer", "add")
 
     add: Callable[[str], int]
-    """Append a piece. It is the buffer's own `write`, because it is called for every token."""
+    """Append a piece. It is `StringIO.write` itself, without a method around it, because each token calls it."""
 
     def __init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
+        """Begin with an empty buffer, and let `add` write to it."""
         self._buffer = StringIO()
         self.add = self._buffer.write
 

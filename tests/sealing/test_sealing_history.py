@@ -44,7 +44,7 @@ from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.sealing import AttachedHistory, Sealed, Sealer, SealError, attach, seal_item
-from pellucid.sealing.items import VisiblePart, has_opaque_content
+from pellucid.sealing.items import VisiblePart, has_sealable_data
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.examples import costly
@@ -160,7 +160,7 @@ def bare(parts: list[ModelResponsePart]) -> list[Any]:
         value = {**msgspec.to_builtins(part), "origin": None}
         if isinstance(part, ToolCallPart):
             value["args"] = json.loads(part.args_as_json())
-        if isinstance(part, VisiblePart) and not has_opaque_content(part):
+        if isinstance(part, VisiblePart) and not has_sealable_data(part):
             # An id alone does not have to be returned.
             value = {name: field for name, field in value.items() if not name.startswith("provider_") and name != "id"}
         out.append(value)
@@ -213,7 +213,7 @@ def test_every_kind_of_part_survives(wire: str, own: bool) -> None:
 
 
 def is_sealed(part: ModelResponsePart) -> bool:
-    return not isinstance(part, VisiblePart) or has_opaque_content(part)
+    return not isinstance(part, VisiblePart) or has_sealable_data(part)
 
 
 @own_or_foreign
@@ -246,7 +246,7 @@ def test_any_response_survives(parts: list[ModelResponsePart], first: bool) -> N
         for part in plain
     ]
     expected = ModelResponse(
-        numbered([replace(part, origin=None, id="i" if has_opaque_content(part) else None) for part in full]),
+        numbered([replace(part, origin=None, id="i" if has_sealable_data(part) else None) for part in full]),
         origin=origin,
     )
     assert bare(attached_response(expected, first=first).parts) == bare(expected.parts)

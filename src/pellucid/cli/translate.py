@@ -19,7 +19,8 @@ import msgspec
 from ..errors import ErrorInfo, RequestError
 from ..events import Event, ModelEvent
 from ..parts import ModelRequest, UserPromptPart
-from ..protocols.client_protocols import CAPTURED_PROMPT, CAPTURED_TIME, CLIENT_PROTOCOLS, ClientProtocol
+from ..protocols import CAPTURED_PROMPT, CAPTURED_TIME
+from ..protocols.client_protocols import CLIENT_PROTOCOLS, ClientProtocol
 from ..run import Mint, Minter, Run
 from ..settings import ModelCall
 from .decode import decode_bytes, exit_status

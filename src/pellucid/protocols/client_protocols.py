@@ -7,26 +7,24 @@ A protocol whose answer depends on nothing but its request is served by one endp
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
-import msgspec
-
-from ..framing import SSEDecoder
 from ..parts import ModelMessage, SealedPart
 from ..settings import ModelCall, ToolDefinition
 from ..view import View
-from . import Encoder, agui, ai_sdk, chat, chat_completions, openresponses
-from .agui.sequence import RULES
-from .agui.verify import Verifier
+from . import Encoder, MintId, agui, ai_sdk, chat, chat_completions, openresponses
+from .agui.encode import captured_encoder as captured_agui
+from .agui.verify import verify_stream as verify_agui
+from .ai_sdk.encode import captured_encoder as captured_ai_sdk
 from .ai_sdk.verify import verify as verify_ai_sdk
+from .chat.encode import captured_encoder as captured_chat
 from .chat.verify import verify as verify_chat
 from .chat_completions import types as chat_completions_types
+from .chat_completions.encode import captured_encoder as captured_chat_completions
 from .chat_completions.verify import verify as verify_chat_completions
 from .errors import ErrorFormat
+from .openresponses.encode import captured_encoder as captured_openresponses
 from .openresponses.verify import verify as verify_openresponses
-
-MintId: TypeAlias = Callable[[str], str]
-"""Makes a new id with the given prefix (see `pellucid.run`)."""
 
 
 class ClientRequest(Protocol):
@@ -135,7 +133,7 @@ class ClientProtocol(NamedTuple):
 
     The arguments are a function that makes ids, the model's name, the dialect, and whether messages are sent as chunks.
     """
-    verify: Callable[[bytes, str], list[str]]
+    verify: Callable[[bytes, Any], list[str]]
     """Returns the rules that a stream in this dialect violates, each as `rule: problem`."""
     dialects: tuple[str, ...] = ()
     """The protocol's dialects; the first is the default."""
@@ -147,53 +145,6 @@ class ClientProtocol(NamedTuple):
     None where every answer is a stream.
     """
     stateless: StatelessProtocol | None = None
-
-
-CAPTURED_PROMPT, CAPTURED_TIME = "(captured)", 0
-"""The prompt and the time of an answer that was captured."""
-
-
-def _openresponses_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
-    request = openresponses.parse_request(msgspec.json.encode({"input": CAPTURED_PROMPT}))
-    return openresponses.Encoder(request.response(mint("resp"), model, CAPTURED_TIME), dialect)
-
-
-def _chat_completions_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
-    return chat_completions.Encoder(mint("chatcmpl"), model, CAPTURED_TIME, include_usage=True)
-
-
-def _chat_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
-    return chat.Encoder(mint(chat.ANSWER_PREFIX), mint(chat.CONVERSATION_PREFIX), model, CAPTURED_TIME)
-
-
-def _ai_sdk_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
-    return ai_sdk.Encoder(mint("msg"), model)
-
-
-def _agui_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
-    history = [agui.UserMessage(id="captured", content=CAPTURED_PROMPT)]
-    return agui.Encoder(mint("thread"), mint("run"), dialect, chunks=chunks, model=model, history=history)
-
-
-def _verify_agui(stream: bytes, dialect: Any) -> list[str]:
-    verifier, violations = Verifier(dialect), []
-    for name, data in SSEDecoder(max_bytes=len(stream) + 1).feed(stream):
-        if name:
-            violations.append(f"framing: an event with the name {name}")
-        try:
-            event = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            event = None
-        violations += [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.feed(event)]
-    return violations + [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.end()]
-
-
-def _verify_openresponses(stream: bytes, dialect: Any) -> list[str]:
-    return verify_openresponses(stream, dialect)
-
-
-def _completion_or_error(encoder: chat_completions.Encoder) -> Any:
-    return encoder.completion if encoder.error is None else encoder.error
 
 
 _CHAT_COMPLETIONS = EndpointSpec(
@@ -208,27 +159,27 @@ _CHAT_COMPLETIONS = EndpointSpec(
 )
 
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
-    "agui": ClientProtocol(agui, _agui_encoder, _verify_agui, get_args(agui.DialectName), supports_chunks=True),
+    "agui": ClientProtocol(agui, captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True),
     ai_sdk.PROTOCOL: ClientProtocol(
         ai_sdk,
-        _ai_sdk_encoder,
+        captured_ai_sdk,
         lambda stream, _: verify_ai_sdk(stream),
         stateless=StatelessProtocol(None, ai_sdk.parse_request, "msg", (ai_sdk.HEADER,)),
     ),
     "chat": ClientProtocol(
-        chat, _chat_encoder, lambda stream, _: verify_chat(stream), response_of=lambda encoder: encoder.event
+        chat, captured_chat, lambda stream, _: verify_chat(stream), response_of=lambda encoder: encoder.event
     ),
     "chat_completions": ClientProtocol(
         chat_completions,
-        _chat_completions_encoder,
+        captured_chat_completions,
         lambda stream, _: verify_chat_completions(stream),
-        response_of=_completion_or_error,
+        response_of=lambda encoder: encoder.completion if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
     ),
     "openresponses": ClientProtocol(
         openresponses,
-        _openresponses_encoder,
-        _verify_openresponses,
+        captured_openresponses,
+        verify_openresponses,
         get_args(openresponses.Dialect),
         response_of=lambda encoder: encoder.response,
     ),

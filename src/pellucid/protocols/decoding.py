@@ -25,6 +25,28 @@ _PATH_STEP = re.compile(r"\w+|\[.*?\]")
 T = TypeVar("T")
 
 
+class PlainRequest(msgspec.Struct, frozen=True):
+    """Base of parsed requests, with the answers of a protocol that has no field for these things."""
+
+    @property
+    def client_tools(self) -> frozenset[str]:
+        """Empty: the client has no functions of its own."""
+        return frozenset()
+
+    @property
+    def wants_summaries(self) -> bool:
+        """False: summaries are not requested in addition to the raw text.
+
+        Where the view permits only summaries, there are summaries all the same.
+        """
+        return False
+
+    @property
+    def max_tool_calls(self) -> int | None:
+        """None: the client sets no limit."""
+        return None
+
+
 def read_json(data: bytes | str) -> dict[str, Any]:
     """Decode a body as a JSON object. Raises `RequestError`."""
     try:

@@ -8,7 +8,8 @@ that indices stay correct.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from ..unicode import replace_surrogates
 
@@ -19,31 +20,35 @@ OpenAI sends this number in place of minus infinity, which JSON cannot hold.
 """
 
 
-class TokenLogprob(NamedTuple):
-    """The log-probability of one token."""
-
-    token: str
-    logprob: float
-    bytes: list[int]
-    top_logprobs: list[TokenLogprob]
-    """The most likely tokens at this position, without alternatives of their own."""
+E = TypeVar("E")
 
 
-def token_logprobs(raw: Any) -> list[TokenLogprob]:
+def token_logprobs(raw: Any, entry_type: Callable[..., E], top_type: Callable[..., Any]) -> list[E]:
     """Return the log-probabilities in `raw` with every field that clients expect.
 
     Entries without a token are left out.
+
+    Args:
+        raw: The log-probabilities as a provider sent them.
+        entry_type: Makes the entry of a token from `token`, `logprob`, `bytes` and `top_logprobs`, the most likely
+            tokens at this position.
+        top_type: Makes one of those from the first three.
     """
     return [
-        _token_logprob(entry, [_token_logprob(top, []) for top in _token_entries(entry.get("top_logprobs"))])
+        entry_type(
+            **_fields(entry),
+            top_logprobs=[top_type(**_fields(top)) for top in _token_entries(entry.get("top_logprobs"))],
+        )
         for entry in _token_entries(raw)
     ]
 
 
-def _token_logprob(entry: dict[str, Any], top_logprobs: list[TokenLogprob]) -> TokenLogprob:
-    return TokenLogprob(
-        replace_surrogates(entry["token"]), _finite_logprob(entry.get("logprob")), _token_bytes(entry), top_logprobs
-    )
+def _fields(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "token": replace_surrogates(entry["token"]),
+        "logprob": _finite_logprob(entry.get("logprob")),
+        "bytes": _token_bytes(entry),
+    }
 
 
 def _token_entries(raw: Any) -> list[dict[str, Any]]:

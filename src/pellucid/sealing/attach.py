@@ -103,16 +103,16 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
     Returns:
         The conversation without sealed parts, and all opened values.
     """
-    attached = AttachedHistory([], [], [])
+    history = AttachedHistory([], [], [])
     for message in messages:
         if isinstance(message, ModelResponse) and any(isinstance(part, SealedPart) for part in message.parts):
             turn = _Turn(message.parts, opener)
-            attached.messages.append(replace(message, parts=turn.merged_parts()))
-            attached.sealed.extend(turn.sealed)
-            attached.unclaimed.extend(turn.unclaimed)
+            history.messages.append(replace(message, parts=turn.merged_parts()))
+            history.sealed.extend(turn.sealed)
+            history.unclaimed.extend(turn.unclaimed)
         else:
-            attached.messages.append(message)
-    return attached
+            history.messages.append(message)
+    return history
 
 
 class _Turn:
@@ -122,27 +122,27 @@ class _Turn:
         self.sealed: list[Sealed] = []
         self.unclaimed: list[VisiblePart] = []
         self._opened: dict[int, Sealed] = {}
-        """The opened value of the sealed part at each place."""
+        """The opened value of the sealed part at each index."""
         self._parts = list(parts)
         tokens: set[str] = set()
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if isinstance(part, SealedPart) and part.token not in tokens:
                 tokens.add(part.token)
                 opened = opener(part)
-                self._opened[place] = opened
+                self._opened[index] = opened
                 self.sealed.append(opened)
         self._claimed: set[int] = set()
-        self._digests = {place: digest(part) for place, part in enumerate(parts) if isinstance(part, VisiblePart)}
+        self._digests = {index: digest(part) for index, part in enumerate(parts) if isinstance(part, VisiblePart)}
 
     def merged_parts(self) -> list[ModelResponsePart]:
         """Return the turn's parts without sealed parts."""
-        standalone = {place: self._standalone_parts(sealed) for place, sealed in self._opened.items()}
-        duplicated = self._duplicated_places()
+        standalone = {index: self._standalone_parts(sealed) for index, sealed in self._opened.items()}
+        duplicated = self._duplicated_indexes()
         out: list[ModelResponsePart] = []
-        for place, part in enumerate(self._parts):
+        for index, part in enumerate(self._parts):
             if isinstance(part, SealedPart):
-                out += standalone.get(place, [])
-            elif place not in duplicated:
+                out += standalone.get(index, [])
+            elif index not in duplicated:
                 out.append(part)
         return out
 
@@ -153,35 +153,35 @@ class _Turn:
         for part, text_digest in zip(sealed.parts, digests, strict=True):
             if text_digest is None or not isinstance(part, VisiblePart):
                 out.append(part)
-            elif (place := self._find_place(part, text_digest)) is not None:
-                self._claimed.add(place)
-                self._parts[place] = _merge_part(self._parts[place], part)
+            elif (index := self._find_index(part, text_digest)) is not None:
+                self._claimed.add(index)
+                self._parts[index] = _merge_part(self._parts[index], part)
             elif text_digest == digest(part):
                 out.append(part)
             else:
                 self.unclaimed.append(part)
         return out
 
-    def _find_place(self, part: VisiblePart, text_digest: str) -> int | None:
-        same = [place for place, here in self._digests.items() if here == text_digest and place not in self._claimed]
+    def _find_index(self, part: VisiblePart, text_digest: str) -> int | None:
+        same = [index for index, here in self._digests.items() if here == text_digest and index not in self._claimed]
         name = "tool_call_id" if hasattr(part, "tool_call_id") else "item_id"
         wanted = getattr(part, name)
-        named = (place for place in same if getattr(self._parts[place], name) == wanted)
-        nameless = (place for place in same if getattr(self._parts[place], name) in (None, ""))
+        named = (index for index in same if getattr(self._parts[index], name) == wanted)
+        nameless = (index for index in same if getattr(self._parts[index], name) in (None, ""))
         return next(named, None) if name == "tool_call_id" else next(named, next(nameless, None))
 
-    def _duplicated_places(self) -> set[int]:
-        """Return the places of visible reasoning that is also sealed."""
+    def _duplicated_indexes(self) -> set[int]:
+        """Return the indexes of visible reasoning that is also sealed."""
         ids: set[str] = set()
         texts: set[str] = set()
-        for place, sealed in self._opened.items():
+        for index, sealed in self._opened.items():
             thoughts = [part.content for part in sealed.parts if isinstance(part, ThinkingPart)]
             if thoughts:
-                ids |= {id for id in (sealed.item_id, getattr(self._parts[place], "item_id", None)) if id is not None}
+                ids |= {id for id in (sealed.item_id, getattr(self._parts[index], "item_id", None)) if id is not None}
                 texts |= {*thoughts, "".join(thoughts), "\n\n".join(thoughts)}
         return {
-            place
-            for place, part in enumerate(self._parts)
+            index
+            for index, part in enumerate(self._parts)
             if isinstance(part, ThinkingPart)
             and (part.item_id in ids or (part.item_id is None and part.origin is None and part.content in texts))
         }

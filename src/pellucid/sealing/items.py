@@ -62,11 +62,11 @@ def seal_item(
         if isinstance(part, SealedPart):
             continue  # already a token
         if isinstance(part, VisiblePart):
-            if not has_opaque_content(part):
+            if not has_sealable_data(part):
                 continue
             digests.append(digest(part))
             part = replace(part, **_OMITTED_FIELDS[type(part)])
-        elif isinstance(part, ThinkingPart) and not (part.content or has_opaque_content(part)):
+        elif isinstance(part, ThinkingPart) and not (part.content or has_sealable_data(part)):
             continue
         else:
             digests.append(None)
@@ -76,9 +76,11 @@ def seal_item(
     return Sealed(sealed_parts, maker, start.id, now_seconds, digests if any(digests) else [])
 
 
-def has_opaque_content(part: ModelResponsePart) -> bool:
-    """Whether the part has data that only its origin understands."""
-    # The provider's id of a text or call does not count: no provider requires it back.
+def has_sealable_data(part: ModelResponsePart) -> bool:
+    """Whether the part has data that must return to its origin.
+
+    The provider's id of a text or call is not such data: no provider requires it back.
+    """
     return has_opaque_data(part) or (not isinstance(part, VisiblePart) and bool(getattr(part, "id", None)))
 
 

@@ -132,9 +132,9 @@ class PreparedRequest:
         ):
             return list(messages)
         sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
-        attached = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part))
-        self.warnings += attached.warnings(self.model.origin)
-        return attached.messages
+        history = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part))
+        self.warnings += history.warnings(self.model.origin)
+        return history.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
         """Return the call of the model.

@@ -49,6 +49,7 @@ from ...events import (
 from ...framing import sse_event
 from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
 from ...unicode import json_safe, replace_surrogates
+from .. import CAPTURED_PROMPT, MintId
 from ..encoding import PARAGRAPH_BREAK, QUEUED, complete_arguments, to_json
 from . import events as e
 from .chunks import as_chunks
@@ -67,6 +68,7 @@ from .messages import (
     Source,
     TextContent,
     UrlSource,
+    UserMessage,
     VideoContent,
 )
 from .metadata import carrier_id, make_metadata, message_id, span_id
@@ -581,6 +583,12 @@ class Encoder:
         if self._timestamp_ms is not None and event.timestamp is None:
             event = replace(event, timestamp=self._timestamp_ms)
         self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
+
+
+def captured_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
+    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
+    history = [UserMessage(id="captured", content=CAPTURED_PROMPT)]
+    return Encoder(mint("thread"), mint("run"), dialect, chunks=chunks, model=model, history=history)
 
 
 class _OpenItem:

@@ -115,9 +115,7 @@ class _Conversation:
             case m.DeveloperMessage():
                 self._append(SystemPromptPart(message.content, "developer"))
             case m.UserMessage():
-                self._append(
-                    UserPromptPart(_user_contents(message.content, f"{path}.content"), message.name or None)
-                )
+                self._append(UserPromptPart(_user_contents(message.content, f"{path}.content"), message.name or None))
             case m.ToolMessage():
                 self._append(self._tool_return(message, path))
             case m.ReasoningMessage():

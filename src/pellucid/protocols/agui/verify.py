@@ -25,9 +25,10 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
+from ...framing import SSEDecoder
 from . import event_schema as s
 from .dialects import DialectName
-from .sequence import Breach, SequenceVerifier, Severity
+from .sequence import RULES, Breach, SequenceVerifier, Severity
 
 _CHUNK_EVENTS = {
     "TEXT_MESSAGE_CHUNK": ("messageId", "TEXT_MESSAGE", "CONTENT", ("role", "name")),
@@ -157,6 +158,20 @@ class Violation(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"event {self.index}: {self.rule} ({self.severity}): {self.message}"
+
+
+def verify_stream(stream: bytes, dialect: Any) -> list[str]:
+    """Return all violations in the bytes of a stream, each as `rule: problem` with the statement of the rule."""
+    verifier, violations = Verifier(dialect), []
+    for name, data in SSEDecoder(max_bytes=len(stream) + 1).feed(stream):
+        if name:
+            violations.append(f"framing: an event with the name {name}")
+        try:
+            event = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            event = None
+        violations += [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.feed(event)]
+    return violations + [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.end()]
 
 
 class _DialectRules(NamedTuple):

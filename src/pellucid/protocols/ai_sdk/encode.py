@@ -61,7 +61,7 @@ from ...parts import (
     Usage,
 )
 from ...unicode import json_safe, replace_surrogates
-from .. import text_metadata
+from .. import MintId, text_metadata
 from ..encoding import DONE, QUEUED, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
@@ -437,6 +437,11 @@ class Encoder:
 
     def _write(self, chunk: c.Chunk) -> None:
         self._out.append(b"data: " + to_json(chunk) + b"\n\n")
+
+
+def captured_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
+    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
+    return Encoder(mint("msg"), model)
 
 
 _TOOL_INPUTS = (c.ToolInputAvailableChunk, c.ToolInputErrorChunk)

@@ -14,19 +14,17 @@ Others are ignored. Each request has the whole conversation, so a request to reg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from ...parts import ModelMessage, SealedPart
-from ...settings import ModelCall, ModelSettings, ToolDefinition
+from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ...view import View
-from ..decoding import convert, invalid, read_json
+from ..decoding import PlainRequest, convert, invalid, read_json
 from ..tool_choice import merge_tools
 from .encode import Encoder
 from .messages import UIMessage, history_of, token_path
-
-Effort = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 PROTOCOL = "ai-sdk"
 """The value of `?protocol=` for this protocol."""
@@ -36,11 +34,11 @@ class Body(msgspec.Struct):
     messages: list[UIMessage]
     id: str | None = None
     model: str | None = None
-    effort: Effort | None = None
+    effort: Literal["off", Effort] | None = None
     view: View | None = None
 
 
-class Request(NamedTuple):
+class Request(PlainRequest, frozen=True):
     """A parsed request."""
 
     body: Body
@@ -67,23 +65,6 @@ class Request(NamedTuple):
         """The id of the client's last message if it is the assistant's: the response continues that message."""
         last = self.body.messages[-1]
         return last.id if last.role == "assistant" else None
-
-    @property
-    def client_tools(self) -> frozenset[str]:
-        """Always empty: pages of the AI SDK do not send the tools that they run."""
-        return frozenset()
-
-    @property
-    def wants_summaries(self) -> bool:
-        """Always false: this protocol has no field for a summary in addition to the raw text.
-
-        Where the view permits only summaries, there are summaries all the same.
-        """
-        return False
-
-    @property
-    def max_tool_calls(self) -> int | None:
-        return None
 
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()

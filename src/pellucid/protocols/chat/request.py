@@ -7,12 +7,12 @@ to another question.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
 from ...view import View
-from ..decoding import convert, invalid, read_json
+from ..decoding import PlainRequest, convert, invalid, read_json
 from . import types as t
 from .types import answer_id
 
@@ -28,7 +28,7 @@ THINKING_LEVELS: dict[t.Effort, ThinkingLevel] = {
 """The model setting `thinking` for each effort."""
 
 
-class Request(NamedTuple):
+class Request(PlainRequest, frozen=True):
     """A parsed question."""
 
     body: t.Ask
@@ -67,24 +67,6 @@ class Request(NamedTuple):
     def follows(self) -> str | None:
         """The id of the answer in the last turn that the client has seen."""
         return None if self.body.follows is None else answer_id(self.body.follows, "follows")
-
-    @property
-    def client_tools(self) -> frozenset[str]:
-        """Always empty: a page calls no functions of its own."""
-        return frozenset()
-
-    @property
-    def wants_summaries(self) -> bool:
-        """Always false: raw reasoning is shown without summaries.
-
-        Where the view permits only summaries, there are summaries all the same.
-        """
-        return False
-
-    @property
-    def max_tool_calls(self) -> int | None:
-        """Always None: a page sets no limit."""
-        return None
 
     @property
     def user_message(self) -> ModelMessage:

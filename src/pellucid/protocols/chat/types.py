@@ -245,7 +245,7 @@ def answer_id(id: str, param: str | None = None) -> str:
 def _shared_suffix(id: str, param: str | None) -> str:
     prefix, _, suffix = id.partition("_")
     if prefix not in (ANSWER_PREFIX, QUESTION_PREFIX) or not suffix:
-        at = f"{param}: " if param is not None else ""
+        path = f"{param}: " if param is not None else ""
         hint = f"an id begins with '{ANSWER_PREFIX}_' (an answer) or '{QUESTION_PREFIX}_' (a question)"
-        raise RequestError(f"{at}{truncate(id)!r} is not an event's id; {hint}", code="invalid_value", param=param)
+        raise RequestError(f"{path}{truncate(id)!r} is not an event's id; {hint}", code="invalid_value", param=param)
     return suffix

@@ -48,23 +48,14 @@ from ...events import (
 )
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from ...unicode import json_safe, replace_surrogates
-from .. import text_metadata
+from .. import CAPTURED_TIME, MintId, text_metadata
 from ..encoding import DONE, PARAGRAPH_BREAK, QUEUED, complete_arguments, or_unset, to_json
 from . import types as t
 from .types import error_payload
 
 
-def logprobs(raw: list[dict[str, Any]]) -> list[t.ChatLogProb]:
-    """Return the log-probabilities of a text."""
-    return [
-        t.ChatLogProb(
-            token=token.token,
-            logprob=token.logprob,
-            bytes=token.bytes,
-            top_logprobs=[t.ChatTopLogProb(top.token, top.logprob, top.bytes) for top in token.top_logprobs],
-        )
-        for token in text_metadata.token_logprobs(raw)
-    ]
+def _logprobs(raw: Any) -> list[t.ChatLogProb]:
+    return text_metadata.token_logprobs(raw, t.ChatLogProb, t.ChatTopLogProb)
 
 
 def citations(raw: list[dict[str, Any]], offset: int) -> list[t.ChatAnnotation]:
@@ -241,7 +232,7 @@ class Encoder:
             return
         text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
         token_logprobs = (
-            logprobs(raw_logprobs) if part.is_text and (raw_logprobs := getattr(delta, "logprobs", None)) else None
+            _logprobs(raw_logprobs) if part.is_text and (raw_logprobs := getattr(delta, "logprobs", None)) else None
         )
         if not text and not token_logprobs:
             return
@@ -350,7 +341,7 @@ class Encoder:
 
     def _text_end(self, part: TextPart) -> None:
         state = self._state
-        state.logprobs += logprobs(part.logprobs or [])
+        state.logprobs += _logprobs(part.logprobs)
         if part.content:
             if self._needs_break and state.content:
                 state.content.append(PARAGRAPH_BREAK)
@@ -400,6 +391,11 @@ class Encoder:
             else b'},"finish_reason":"%b"}]%b' % (finish_reason.encode(), self._frame_suffix)
         )
         self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
+
+
+def captured_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
+    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
+    return Encoder(mint("chatcmpl"), model, CAPTURED_TIME, include_usage=True)
 
 
 class _MessageState:

@@ -8,21 +8,21 @@ Fields whose absence changes no answer (`store`, `metadata`) are accepted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ...unicode import truncate
 from ...view import View
-from ..decoding import check_depth, decode, invalid, requested_settings
+from ..decoding import PlainRequest, check_depth, decode, invalid, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .encode import Encoder
 from .messages import messages_of
 
 
-class Request(NamedTuple):
+class Request(PlainRequest, frozen=True):
     """A parsed request."""
 
     body: t.CreateChatCompletion
@@ -61,19 +61,6 @@ class Request(NamedTuple):
         """`hidden`, where the client wants no reasoning in the answer; None for the most that its API key allows."""
         exclude = self.body.reasoning.exclude if self.body.reasoning is not None else None
         return "hidden" if exclude or (exclude is None and self.body.include_reasoning is False) else None
-
-    @property
-    def wants_summaries(self) -> bool:
-        """Always false: this protocol has no place for summaries next to raw text.
-
-        Where the view permits only summaries, there are summaries all the same.
-        """
-        return False
-
-    @property
-    def max_tool_calls(self) -> int | None:
-        """Always None: the protocol has no such limit."""
-        return None
 
     @property
     def client_tools(self) -> frozenset[str]:

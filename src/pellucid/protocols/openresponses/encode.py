@@ -49,12 +49,13 @@ from ...parts import (
     UserContent,
 )
 from ...unicode import json_safe, replace_surrogates
-from .. import text_metadata
+from .. import CAPTURED_PROMPT, CAPTURED_TIME, MintId, text_metadata
 from ..encoding import DONE, complete_arguments, to_json
 from ..errors import status_of
 from ..message_parts import DEFAULT_MEDIA_TYPES, joined_if_text
 from . import types as t
 from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, ContentKind, Dialect
+from .request import parse_request
 from .types import error_payload
 
 Framing = Literal["events", "lines"]
@@ -269,7 +270,7 @@ class Encoder:
             content = kind.content_type(**fields)
             if isinstance(part, TextPart):
                 content.annotations = open_part.annotations
-                fields["logprobs"] = content.logprobs = _logprobs(part.logprobs or [])
+                fields["logprobs"] = content.logprobs = _logprobs(part.logprobs)
             item.contents[kind.index_field].append(content)
             self._write(f"{name}.done", **location, **fields)
             self._write(f"{kind.part_event}.done", **location, part=content)
@@ -401,6 +402,12 @@ def _returned_content(content: UserContent) -> t.ReturnedText | t.ReturnedImage 
     return t.ReturnedFile(filename=getattr(content, "filename", None) or content.kind, file_url=url)
 
 
+def captured_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
+    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
+    request = parse_request(to_json({"input": CAPTURED_PROMPT}))
+    return Encoder(request.response(mint("resp"), model, CAPTURED_TIME), dialect)
+
+
 def usage_of(usage: Usage) -> t.Usage | None:
     """Return the usage, or None if nothing was counted."""
     if usage.input_tokens is None and usage.output_tokens is None:
@@ -415,18 +422,8 @@ def usage_of(usage: Usage) -> t.Usage | None:
     )
 
 
-def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
-    return [
-        t.LogProb(
-            token=token.token,
-            logprob=token.logprob,
-            bytes=token.bytes,
-            top_logprobs=[
-                t.TopLogProb(token=top.token, logprob=top.logprob, bytes=top.bytes) for top in token.top_logprobs
-            ],
-        )
-        for token in text_metadata.token_logprobs(raw)
-    ]
+def _logprobs(raw: Any) -> list[t.LogProb]:
+    return text_metadata.token_logprobs(raw, t.LogProb, t.TopLogProb)
 
 
 def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
