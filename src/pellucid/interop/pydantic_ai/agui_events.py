@@ -27,23 +27,20 @@ def side_event_of(event: Any) -> SideEvent | None:
     if not isinstance(event, theirs.CustomEvent):
         return None
     payload = event.to_payload()
-    side_event = _as_side_event(payload)
-    return side_event or CustomEvent(name=event.name, value=from_pydantic_ai.jsonable(payload)).as_side_event()
+    return (
+        _as_side_event(payload)
+        or CustomEvent(name=event.name, value=from_pydantic_ai.jsonable(payload)).as_side_event()
+    )
 
 
 def side_events_of(result: Any) -> list[SideEvent]:
     """Return the side events in the metadata of a tool's result."""
     metadata = getattr(result, "metadata", None)
-    candidates = (
-        metadata if isinstance(metadata, Iterable) and not isinstance(metadata, str | bytes | dict) else [metadata]
-    )
-    # A model of Pydantic is iterable as well, over its fields.
-    single_event = _as_side_event(metadata)
-    return (
-        [single_event]
-        if single_event is not None
-        else [side_event for candidate in candidates if (side_event := _as_side_event(candidate)) is not None]
-    )
+    # An event of `ag_ui` is iterable as well, over its fields.
+    if (single_event := _as_side_event(metadata)) is not None:
+        return [single_event]
+    values = metadata if isinstance(metadata, Iterable) and not isinstance(metadata, str | bytes | dict) else ()
+    return [side_event for value in values if (side_event := _as_side_event(value)) is not None]
 
 
 def interrupts_of(output: Any, client_tools: Collection[str]) -> list[SideEvent]:
