@@ -25,7 +25,7 @@ function show(id, kind, text) {
   thread.scrollTop = thread.scrollHeight;
 }
 
-// Reasoning is open while it streams, and folds when it is over; the user can open it again.
+// Reasoning is open while it streams, and folds at its end; the user can open it again.
 function thought(id) {
   return element(id, 'reasoning', () => {
     const details = document.createElement('details');
@@ -47,7 +47,7 @@ const subscriber = {
     const details = thought(event.messageId);
     const seconds = Math.round((Date.now() - details.dataset.since) / 1000);
     // A message without text carries sealed reasoning, which is sent back with the next question.
-    details.firstChild.textContent = reasoningMessageBuffer ? `Thought for ${seconds} s` : 'Thought, but does not say what';
+    details.firstChild.textContent = reasoningMessageBuffer ? `Thought for ${seconds} s` : 'Thought (sealed)';
     details.open = false;
   },
   onTextMessageContentEvent: ({ event, textMessageBuffer }) => show(event.messageId, 'assistant', textMessageBuffer + event.delta),
@@ -74,24 +74,24 @@ async function run(parameters = {}) {
     show(crypto.randomUUID(), 'error', error.message);
   }
   stop.hidden = true;
-  const answers = await Promise.all((agent.pendingInterrupts ?? []).map(leave));
+  const answers = await Promise.all((agent.pendingInterrupts ?? []).map(decide));
   if (answers.length) await run({ resume: answers });
 }
 
 // Show an interrupt, and return the user's decision.
-function leave(interrupt) {
-  const asked = document.createElement('div');
-  asked.className = 'ask';
-  asked.append(Object.assign(document.createElement('span'), { textContent: interrupt.message ?? interrupt.reason }));
-  thread.append(asked);
+function decide(interrupt) {
+  const question = document.createElement('div');
+  question.className = 'ask';
+  question.append(Object.assign(document.createElement('span'), { textContent: interrupt.message ?? interrupt.reason }));
+  thread.append(question);
   return new Promise((resolve) => {
     for (const [approved, label] of [[true, 'Allow'], [false, 'Deny']]) {
       const button = Object.assign(document.createElement('button'), { textContent: label });
       button.onclick = () => {
-        asked.remove();
+        question.remove();
         resolve({ interruptId: interrupt.id, status: 'resolved', payload: { approved } });
       };
-      asked.append(button);
+      question.append(button);
     }
     thread.scrollTop = thread.scrollHeight;
   });

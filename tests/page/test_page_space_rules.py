@@ -142,8 +142,8 @@ def strings(text: str) -> list[str]:
 
 
 def one(pattern: str, name: str) -> str:
-    [found] = re.findall(pattern, source(name), re.M | re.S)
-    return str(found)
+    [match] = re.findall(pattern, source(name), re.M | re.S)
+    return str(match)
 
 
 def test_every_kind_in_the_source_of_the_page_is_a_kind_of_the_gateway() -> None:
