@@ -27,7 +27,7 @@ from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, na
 NAMES = ("stream", "whole", "fields", "reasoning", "details", "tags", "raw", "server tools")
 WHOLE = [canary for canary in [*CANARIES, *MORE] if canary.name in NAMES]
 BROKEN = [canary for canary in WHOLE if canary.row == "deepseek-anthropic"]
-"""Its stream breaks off once all is said: its run fails, and what was said counts."""
+"""The stream breaks off after its content: the run fails, and the content that arrived counts."""
 [CLAUDE] = [canary for canary in CANARIES if (canary.row, canary.name) == ("anthropic", "stream")]
 [GEMINI] = [canary for canary in CANARIES if (canary.row, canary.name) == ("google", "stream")]
 

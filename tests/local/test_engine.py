@@ -99,7 +99,7 @@ async def test_the_form_holds_at_any_temperature(engine: Engine, http: aiohttp.C
 
 
 async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine: Engine, http: aiohttp.ClientSession) -> None:
-    """The grammar's own rules, made to lead where the tiny model would not go by itself."""
+    """The rules of the grammar, in cases that the tiny model would not produce without them."""
     grammar = adapt_body({"messages": []})["grammar"]
     # Each literal is a shorter language than the rule it replaces; ``check`` fails to parse if a rule is missing.
     for must in ('"so a < b, a <= b and a << b\\n"', '"a </div> and a </table> and a </th>\\n"'):

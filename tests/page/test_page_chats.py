@@ -269,7 +269,7 @@ def test_stop_closes_the_upstream(tab: Tab, model_script: ModelScript, how: str)
     expect(tab.element("send")).to_be_visible()
 
 
-# --- what is picked ------------------------------------------------------------------------------------------------
+# --- model, effort and view ------------------------------------------------------------------------------------------
 
 
 def pick(tab: Tab, picker: str, choice: str) -> None:

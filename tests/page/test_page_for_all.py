@@ -68,7 +68,7 @@ def reach(tab: Tab, testid: str, key: str = "Tab", most: int = 40) -> Locator:
 
 def test_a_whole_session_by_keys_alone(tab: Tab, model_script: ModelScript) -> None:
     keys = tab.open().keyboard
-    assert focused(tab) == "composer", "whoever comes can write"
+    assert focused(tab) == "composer", "the composer has the focus"
     keys.type("First line")
     keys.press("Shift+Enter")
     keys.type("second line")
@@ -282,7 +282,7 @@ def test_the_theme_follows_the_system_or_the_choice(tabs: Tabs) -> None:
     while toggle.get_attribute("data-theme-choice") != "dark":
         toggle.click()
     tab.page.reload()
-    assert not bright(tab.page.evaluate(GROUND)), "it is kept, and there from the first"
+    assert not bright(tab.page.evaluate(GROUND)), "the theme is stored and applied before the first paint"
 
 
 MOVING = """() => document.getAnimations().filter((one) => {

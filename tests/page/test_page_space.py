@@ -103,7 +103,7 @@ def test_the_chat_does_not_load_what_only_a_space_needs(gateway: Served) -> None
     assert "Space-" in gateway.request("GET", script).body.decode()
 
 
-# --- what is seen --------------------------------------------------------------------------------------------------
+# --- display ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_lane_for_each_agent_and_a_tree_for_each_context(
@@ -265,7 +265,7 @@ def gateway_envelopes(tab: Tab, space: str) -> list[dict[str, object]]:
     return envelopes
 
 
-# --- what is done ----------------------------------------------------------------------------------------------------
+# --- actions ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_participant_writes_and_replies(tab: Tab, participants: ScriptedParticipants, space: str) -> None:

@@ -200,7 +200,7 @@ def test_text_has_the_direction_of_its_script(tab: Tab, participants: ScriptedPa
     assert first["x"] > second["x"], "the conversation stands at the beginning of the line"
 
 
-# --- whatever is said ------------------------------------------------------------------------------------------------
+# --- hostile and unusual texts ---------------------------------------------------------------------------------------
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -259,7 +259,7 @@ def test_thousands_stay_smooth(tab: Tab, participants: ScriptedParticipants, spa
     expect(mine).to_contain_text("Thought number 2999 of many.")
     tab.wait_rendered()
     assert mine.locator(".row").count() < 300
-    assert mine.locator("[data-scroller]").evaluate(LEFT) < 40, "whoever is at the end stays there"
+    assert mine.locator("[data-scroller]").evaluate(LEFT) < 40, "a reader at the end stays at the end"
     mine.locator("[data-scroller]").evaluate("one => { one.scrollTop = one.scrollHeight / 2 }")
     tab.wait_rendered()
     assert mine.locator(".row:visible").count() > 3

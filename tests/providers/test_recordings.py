@@ -177,7 +177,7 @@ def test_usage_and_finish_reason_are_as_expected(provider: str) -> None:
 
 @each_provider
 def test_reasoning_is_sent_back_unchanged(provider: str) -> None:
-    """Whatever field or tags it came in, its own maker gets every character of it back."""
+    """In any field or tags, every character of the reasoning is sent back to the model that produced it."""
     with Cases() as case:
         for name in names(provider):
             if name in FAILURES:

@@ -296,7 +296,7 @@ SUITE = {
 
 
 def test_sc_003_the_conformance_suite() -> None:
-    """Each of its checks is a test of its own, against a model that reasons."""
+    """Each check of the specification is a separate test, against a model that reasons."""
     assert len(SUITE) == 17
     assert named_in(HERE.with_name("test_compliance.py")) >= {f"test_{check}" for check in SUITE}
 
