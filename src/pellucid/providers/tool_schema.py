@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..errors import RequestError
-from ..parts import ToolCallPart, json_text
+from ..parts import json_text
 from ..settings import ModelCall, ToolDefinition
 
 
@@ -57,13 +57,21 @@ def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
     return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
 
 
-def arguments_object(call: ToolCallPart) -> dict[str, Any]:
-    """Return the arguments as an object, for wires that require one. Invalid JSON is wrapped, so that the model sees
-    it."""
+def arguments_object(args: str | dict[str, Any] | None, *, invalid: str = "invalid_json") -> dict[str, Any]:
+    """Return a call's arguments as an object, for wires that require one.
+
+    Args:
+        args: The arguments, as text or object.
+        invalid: The member in which text that is no JSON object is sent, so that the model sees it.
+    """
+    if isinstance(args, dict):
+        return args
+    if not args:
+        return {}
     try:
-        return call.args_as_dict()
+        return msgspec.json.decode(args, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {"invalid_json": call.args}
+        return {invalid: args}
 
 
 def arguments_text(args: Any) -> str:

@@ -282,7 +282,7 @@ class BufferedBlock(Block):
 
     def add_delta(self, delta: Delta, data: bytes) -> None:
         """Merge a delta by the rule of all known kinds: texts are appended, other values replace the earlier value."""
-        for name, value in _delta_fields(data).items():
+        for name, value in dict_of(decode_lenient_json(data), "delta").items():
             previous = self.native.get(name)
             if name == "type":
                 continue
@@ -374,8 +374,3 @@ def _annotation(citation: dict[str, Any], length: int) -> dict[str, Any]:
         for name, value in (document_fields | common_fields).items()
         if value is not None and name != "title"
     }
-
-
-def _delta_fields(data: bytes) -> dict[str, Any]:
-    value = decode_lenient_json(data)
-    return dict_of(value, "delta") if isinstance(value, dict) else {}

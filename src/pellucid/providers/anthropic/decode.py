@@ -48,15 +48,7 @@ _PADDING = VaryingValue(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Return the decoder for one answer.
-
-    The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
-
-    Args:
-        profile: The profile of the model's server.
-        origin: Provider, wire and model, which are recorded in the response.
-        content_type: The answer's Content-Type. It is not used.
-    """
+    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
     return StreamDecoder(MessageReader(origin, profile.form), EventFrames())
 
 
@@ -135,8 +127,6 @@ class MessageReader(WireReader):
             return
         self.is_recognized = True
         self._begin_message(message)
-        for native in _native_blocks(message):
-            self._add_whole_block(native)
 
     def _begin_message(self, message: dict[str, Any]) -> None:
         self._message_id = text_of(message, "id")
@@ -144,6 +134,8 @@ class MessageReader(WireReader):
         self._record_metadata(message, dict_of(message, "usage"))
         # The output count is not known yet when a message begins.
         self.emit.usage = _read_usage({name: value for name, value in self._usage.items() if name != "output_tokens"})
+        for native in _native_blocks(message):
+            self._add_whole_block(native)
 
     def _read_message_delta(self, frame: Frame) -> None:
         self.is_recognized = True
@@ -169,8 +161,6 @@ class MessageReader(WireReader):
             return
         self.is_recognized = self.done = True
         self._begin_message(message)
-        for native in _native_blocks(message):
-            self._add_whole_block(native)
         self._finish_message(message)
 
     def _record_metadata(self, message: dict[str, Any], usage: dict[str, Any]) -> None:

@@ -45,16 +45,7 @@ _SERVICE_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "
 
 
 def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
-    """Return the JSON body of the request.
-
-    Args:
-        call: The messages, tools and settings to send.
-        profile: The profile of the model's server.
-        target: The origin that the request is sent to. Opaque data of other origins is left out.
-
-    Raises:
-        RequestError: This wire cannot carry a part of the call.
-    """
+    """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
     settings: Settings = call.settings
     thinking = thinking_options(settings, profile)
     messages = encode_messages(call.messages, profile, target, thinking_off=thinking.is_off)

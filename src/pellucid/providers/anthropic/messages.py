@@ -266,7 +266,7 @@ def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
             return {"type": "text", "text": part.content}
         case ToolCallPart():
             call: Body = {"type": "tool_use", "id": _safe_call_id(part.tool_call_id), "name": part.tool_name}
-            return call | {"input": arguments_object(part)} | (part.provider_details or {})
+            return call | {"input": arguments_object(part.args)} | (part.provider_details or {})
         case BuiltinToolCallPart():
             return call_block(part)
         case BuiltinToolReturnPart():

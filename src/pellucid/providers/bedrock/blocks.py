@@ -16,7 +16,7 @@ from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..lenient_json import dict_of, objects_in, text_of
 from ..profile import Profile
 from ..tagged_text import make_splitter
-from .chunk import Delta
+from .chunk import Delta, ReasoningContent
 from .media import join_base64, redacted_signature
 
 THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, BUFFERED = (
@@ -118,10 +118,7 @@ class Blocks:
             elif kind == "citation" and isinstance(inner, dict):
                 self._add_citations(index, [inner])
             elif inner is not None:
-                block = self._blocks.get(index)
-                if block is None or block.kind is not BUFFERED:
-                    block = self._begin_block(index, BUFFERED)
-                block.values.append({kind: inner})
+                self._block_of(index, BUFFERED).values.append({kind: inner})
 
     def stop(self, index: int) -> None:
         """End the block."""
@@ -173,29 +170,21 @@ class Blocks:
         """Add reasoning of a block or of a delta. A block has one level more."""
         for source in (value, dict_of(value, "reasoningText")):
             text, signature = text_of(source, "text"), text_of(source, "signature")
-            if text or signature:
-                block = self._blocks.get(index)
-                if block is None or block.kind is not THINKING:
-                    block = self._begin_block(index, THINKING)
-                self._emit.thinking(block.key, text or "", form=self._form, signature=signature, explicit_end=True)
+            self.add_delta(index, Delta(reasoning_content=ReasoningContent(text, signature)))
         blob = text_of(value, "redactedContent")
         if blob:
             self._add_redacted(index, blob)
 
     def _add_redacted(self, index: int, piece: str) -> _Block:
         """Add base64 of redacted reasoning. It is emitted at its end, or before another block starts."""
-        block = self._blocks.get(index)
-        if block is None or block.kind is not REDACTED:
-            block = self._begin_block(index, REDACTED)
+        block = self._block_of(index, REDACTED)
+        if not block.pieces:
             self._pending_redacted = block
         block.pieces.append(piece)
         return block
 
     def _add_citations(self, index: int, citations: list[dict[str, Any]]) -> None:
-        block = self._blocks.get(index)
-        if block is None or block.kind is not TEXT:
-            block = self._begin_block(index, TEXT)
-        block.citations += citations
+        self._block_of(index, TEXT).citations += citations
 
     def _emit_spans(self, block: _Block, spans: list[tags.Span]) -> None:
         """Emit the spans of a text with tags. The part stores the tags, so that it can be returned verbatim."""
@@ -223,9 +212,7 @@ class Blocks:
         elif block is not None and block.kind is BUILTIN:
             self._emit_builtin_call(block.key, block.start, text, ends=True)
         elif text:
-            if block is None or block.kind is not UNNAMED:
-                block = self._begin_block(index, UNNAMED)
-            block.pieces.append(text)
+            self._block_of(index, UNNAMED).pieces.append(text)
 
     def _emit_builtin_call(
         self, key: Key, call: dict[str, Any], args: str | dict[str, Any], *, ends: bool = False
@@ -282,6 +269,11 @@ class Blocks:
         self._emit.whole_part(OpaquePart(kind, native, provider_name=self._emit.origin.provider))
 
     # --- start and end of a block --------------------------------------------------------------------------------
+
+    def _block_of(self, index: int, kind: str) -> _Block:
+        """Return the open block of this kind, or begin it."""
+        block = self._blocks.get(index)
+        return self._begin_block(index, kind) if block is None or block.kind is not kind else block
 
     def _begin_block(self, index: int, kind: str) -> _Block:
         """Start a block. First end the block that used the index, and emit pending redacted reasoning."""

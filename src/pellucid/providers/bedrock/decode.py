@@ -78,15 +78,7 @@ _EVENT_NAMES = frozenset(
 def decoder(
     profile: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream"
 ) -> StreamDecoder:
-    """Return the decoder for one answer.
-
-    The first byte shows whether the answer is an event stream or a whole body.
-
-    Args:
-        profile: The profile of the model's server.
-        origin: Provider, wire and model, which are recorded in the response.
-        content_type: The answer's Content-Type. It is not used.
-    """
+    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
     frames = ConverseFrames()
     return StreamDecoder(ConverseReader(profile, origin, frames), frames)
 

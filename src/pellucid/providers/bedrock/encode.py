@@ -16,8 +16,6 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from ...errors import RequestError
 from ...parts import (
     BuiltinToolCallPart,
@@ -44,11 +42,10 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
 from ..effort import is_thinking_off
-from ..lenient_json import DECODE_ERRORS
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
 from ..tagged_text import with_markers
-from ..tool_schema import offered_tools
+from ..tool_schema import arguments_object, offered_tools
 from .media import ContentEncoder, redacted_content
 from .thinking import THINKING_FIELDS, claim_thinking, enables_thinking, thinking_fields
 
@@ -90,16 +87,7 @@ def path(call: ModelCall, profile: Profile) -> str:
 
 
 def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
-    """Return the JSON body of the request.
-
-    Args:
-        call: The messages, tools and settings to send.
-        profile: The profile of the model's server.
-        target: The origin that the request is sent to. Opaque data of other origins is left out.
-
-    Raises:
-        RequestError: This wire cannot carry a part of the call.
-    """
+    """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
     settings: Settings = call.settings
     conversation = _ConversationEncoder(profile, target, thinking_off=is_thinking_off(settings))
     for message in history.repair_calls(call.messages):
@@ -434,20 +422,8 @@ def _tool_use(part: ToolCallPart | BuiltinToolCallPart) -> Body:
     return {
         "toolUseId": _safe_call_id(part.tool_call_id),
         "name": part.tool_name,
-        "input": _arguments_object(part.args),
+        "input": arguments_object(part.args, invalid="arguments"),
     }
-
-
-def _arguments_object(args: str | dict[str, Any] | None) -> Body:
-    """Return arguments as the object that this wire needs. Text that is no JSON object is wrapped in one."""
-    if isinstance(args, dict):
-        return args
-    if not args:
-        return {}
-    try:
-        return msgspec.json.decode(args, type=dict[str, Any])
-    except DECODE_ERRORS:
-        return {"arguments": args}
 
 
 def _is_whole_block(part: OpaquePart) -> bool:

@@ -72,15 +72,7 @@ TOOL_PLAN = "tool_plan"
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Return the decoder for one answer.
-
-    The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
-
-    Args:
-        profile: The profile of the model's server. It is not used.
-        origin: Provider, wire and model, which are recorded in the response.
-        content_type: The answer's Content-Type. It is not used.
-    """
+    """Make the decoder of one response. The first byte shows its format; profile and content type are not used."""
     return StreamDecoder(CohereReader(origin), EventFrames())
 
 

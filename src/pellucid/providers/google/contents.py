@@ -192,7 +192,7 @@ def _model_part(part: ModelResponsePart) -> Body | None:
         case RefusalPart() | CompactionPart() if part.content:
             return {"text": part.content}
         case ToolCallPart():
-            call: Body = {"name": part.tool_name, "args": arguments_object(part)}
+            call: Body = {"name": part.tool_name, "args": arguments_object(part.args)}
             return {"functionCall": call | _id_field(part)}
         case FilePart() if not part.thought:
             return {"inlineData": {"mimeType": part.media_type, "data": part.data}}

@@ -83,15 +83,7 @@ _Kind = Literal["text", "thought"]
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Return the decoder for one answer.
-
-    The first bytes show which format the answer has, because the header is sometimes wrong.
-
-    Args:
-        profile: The profile of the model's server.
-        origin: Provider, wire and model, which are recorded in the response.
-        content_type: The answer's Content-Type. It is not used.
-    """
+    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
     return StreamDecoder(GeminiReader(profile, origin), GeminiFrames())
 
 

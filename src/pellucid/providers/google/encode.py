@@ -23,15 +23,120 @@ from ..tool_schema import offered_tools
 from .chunk import to_camel_case
 from .contents import encode_contents, system_texts
 
+# Settings and their names on the wire. If two settings write one name, the later one takes precedence.
+_GENERATION_PATHS = {
+    setting: f"generationConfig.{name}"
+    for setting, name in {
+        "max_tokens": "maxOutputTokens",
+        "temperature": "temperature",
+        "top_p": "topP",
+        "top_k": "topK",
+        "seed": "seed",
+        "presence_penalty": "presencePenalty",
+        "frequency_penalty": "frequencyPenalty",
+        "stop_sequences": "stopSequences",
+        "logprobs": "responseLogprobs",
+        "top_logprobs": "logprobs",
+        "google_logprobs": "responseLogprobs",
+        "google_top_logprobs": "logprobs",
+        "google_video_resolution": "mediaResolution",
+    }.items()
+}
+_TOP_LEVEL_PATHS = {
+    "google_safety_settings": "safetySettings",
+    "google_cached_content": "cachedContent",
+    "google_labels": "labels",
+    "google_model_armor_config": "modelArmorConfig",
+}
+_CALLING_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
+    """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
+    body: Body = {"contents": encode_contents(call, profile, target)}
+    system = system_texts(call)
+    if system:
+        body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
+    body |= _tools(call)
+    _write_settings(SettingFields(call.settings, body), profile, _output(call.output))
+    return body
+
+
+def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
+    """Return the fields of the body that settings write, for warnings about unsupported settings."""
+    fields = SettingFields(settings)
+    for header in _cloud_tier_headers(settings, profile):
+        fields.claim("google_cloud_service_tier", HEADER + header)
+    _write_settings(fields, profile, {})
+    return fields
+
+
+def _write_settings(fields: SettingFields, profile: Profile, output: Body) -> None:
+    """Write the fields of settings. `output`: fields of `generationConfig` for the output format."""
+    settings, body = fields.settings, fields.body
+    fields.put_all(_GENERATION_PATHS)
+    if output:
+        body["generationConfig"] = body.get("generationConfig", {}) | output
+    _write_thinking(fields, profile)
+    fields.put_all(_TOP_LEVEL_PATHS)
+    if "service_tier" in settings and settings["service_tier"] in _SERVICE_TIERS:
+        fields.put("service_tier", "serviceTier", _SERVICE_TIERS[settings["service_tier"]])
+    fields.put_all({"google_service_tier": "serviceTier"})
+    if body.get("serviceTier", "") is None:
+        del body["serviceTier"]
+    # Most settings of this wire are not at the top level of the body.
+    fields.put_extra_body(merge=True)
+
+
+_SERVICE_TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
+"""Tiers that Google has. For others (`auto`, …) no tier is sent, and Google chooses."""
+
+
+def _tools(call: ModelCall) -> Body:
+    """Return the functions and the calling mode.
+
+    The wire can limit only a required call to some functions. In other modes only these functions are offered.
+    """
+    if not call.tools:
+        return {}
+    allowed_tools = offered_tools(call)
+    choice = call.tool_choice
+    is_narrowed = choice.mode == "required" and choice.names
+    declarations: list[Body] = []
+    for tool in call.tools if is_narrowed else allowed_tools:
+        declaration: Body = {"name": tool.name, "description": tool.description or ""}
+        if tool.parameters:
+            declaration["parametersJsonSchema"] = tool.parameters
+        declarations.append(declaration)
+    body: Body = {"tools": [{"functionDeclarations": declarations}]}
+    if choice.mode != "auto":
+        config: Body = {"mode": _CALLING_MODES[choice.mode]}
+        if is_narrowed:
+            config["allowedFunctionNames"] = [tool.name for tool in allowed_tools]
+        body["toolConfig"] = {"functionCallingConfig": config}
+    return body
+
+
+def _output(output: OutputFormat) -> Body:
+    if output.kind == "text":
+        return {}
+    format_fields: Body = {"responseMimeType": "application/json"}
+    if output.kind == "json_schema" and output.schema:
+        format_fields["responseJsonSchema"] = output.schema
+    return format_fields
+
+
+# --- thinking -------------------------------------------------------------------------------------------------------
+
 AUTOMATIC_BUDGET = -1
 """The budget with which the model chooses the amount itself."""
 
-
 _CONFIG = "generationConfig.thinkingConfig"
 _INCLUDE_THOUGHTS = f"{_CONFIG}.includeThoughts"
+_THINKING_SETTINGS = ("thinking", "thinking_budget", "thinking_summary")
 
 
-def write_thinking(fields: SettingFields, profile: Profile) -> None:
+def _write_thinking(fields: SettingFields, profile: Profile) -> None:
     """Write the thinking fields. Google's own setting takes precedence, and is sent unchanged."""
     settings = fields.settings
     native_config = settings.get("google_thinking_config")
@@ -41,9 +146,6 @@ def write_thinking(fields: SettingFields, profile: Profile) -> None:
         fields.put("google_thinking_config", _CONFIG, to_camel_case(native_config))
         if not native_config:
             fields.remove(_CONFIG)
-
-
-_THINKING_SETTINGS = ("thinking", "thinking_budget", "thinking_summary")
 
 
 def _write_unified(fields: SettingFields, profile: Profile) -> None:
@@ -94,118 +196,6 @@ def _budget_tokens(level: bool | str, profile: Profile) -> int:
         return min(profile.budgets.values())
     effort = nearest_effort(str(level), tuple(profile.budgets))
     return profile.budgets[effort] if effort is not None else AUTOMATIC_BUDGET
-
-
-# Settings and their names on the wire. If two settings write one name, the later one takes precedence.
-_GENERATION_PATHS = {
-    setting: f"generationConfig.{name}"
-    for setting, name in {
-        "max_tokens": "maxOutputTokens",
-        "temperature": "temperature",
-        "top_p": "topP",
-        "top_k": "topK",
-        "seed": "seed",
-        "presence_penalty": "presencePenalty",
-        "frequency_penalty": "frequencyPenalty",
-        "stop_sequences": "stopSequences",
-        "logprobs": "responseLogprobs",
-        "top_logprobs": "logprobs",
-        "google_logprobs": "responseLogprobs",
-        "google_top_logprobs": "logprobs",
-        "google_video_resolution": "mediaResolution",
-    }.items()
-}
-_TOP_LEVEL_PATHS = {
-    "google_safety_settings": "safetySettings",
-    "google_cached_content": "cachedContent",
-    "google_labels": "labels",
-    "google_model_armor_config": "modelArmorConfig",
-}
-_CALLING_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-
-
-def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
-    """Return the JSON body of the request.
-
-    Args:
-        call: The messages, tools and settings to send.
-        profile: The profile of the model's server.
-        target: The origin that the request is sent to. Opaque data of other origins is left out.
-
-    Raises:
-        RequestError: This wire cannot carry a part of the call.
-    """
-    body: Body = {"contents": encode_contents(call, profile, target)}
-    system = system_texts(call)
-    if system:
-        body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
-    body |= _tools(call)
-    _write_settings(SettingFields(call.settings, body), profile, _output(call.output))
-    return body
-
-
-def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
-    """Return the fields of the body that settings write, for warnings about unsupported settings."""
-    fields = SettingFields(settings)
-    for header in _cloud_tier_headers(settings, profile):
-        fields.claim("google_cloud_service_tier", HEADER + header)
-    _write_settings(fields, profile, {})
-    return fields
-
-
-def _write_settings(fields: SettingFields, profile: Profile, output: Body) -> None:
-    """Write the fields of settings. `output`: fields of `generationConfig` for the output format."""
-    settings, body = fields.settings, fields.body
-    fields.put_all(_GENERATION_PATHS)
-    if output:
-        body["generationConfig"] = body.get("generationConfig", {}) | output
-    write_thinking(fields, profile)
-    fields.put_all(_TOP_LEVEL_PATHS)
-    if "service_tier" in settings and settings["service_tier"] in _SERVICE_TIERS:
-        fields.put("service_tier", "serviceTier", _SERVICE_TIERS[settings["service_tier"]])
-    fields.put_all({"google_service_tier": "serviceTier"})
-    if body.get("serviceTier", "") is None:
-        del body["serviceTier"]
-    # Most settings of this wire are not at the top level of the body.
-    fields.put_extra_body(merge=True)
-
-
-_SERVICE_TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
-"""Tiers that Google has. For others (`auto`, …) no tier is sent, and Google chooses."""
-
-
-def _tools(call: ModelCall) -> Body:
-    """Return the functions and the calling mode.
-
-    The wire can limit only a required call to some functions. In other modes only these functions are offered.
-    """
-    if not call.tools:
-        return {}
-    allowed_tools = offered_tools(call)
-    choice = call.tool_choice
-    is_narrowed = choice.mode == "required" and choice.names
-    declarations: list[Body] = []
-    for tool in call.tools if is_narrowed else allowed_tools:
-        declaration: Body = {"name": tool.name, "description": tool.description or ""}
-        if tool.parameters:
-            declaration["parametersJsonSchema"] = tool.parameters
-        declarations.append(declaration)
-    body: Body = {"tools": [{"functionDeclarations": declarations}]}
-    if choice.mode != "auto":
-        config: Body = {"mode": _CALLING_MODES[choice.mode]}
-        if is_narrowed:
-            config["allowedFunctionNames"] = [tool.name for tool in allowed_tools]
-        body["toolConfig"] = {"functionCallingConfig": config}
-    return body
-
-
-def _output(output: OutputFormat) -> Body:
-    if output.kind == "text":
-        return {}
-    format_fields: Body = {"responseMimeType": "application/json"}
-    if output.kind == "json_schema" and output.schema:
-        format_fields["responseJsonSchema"] = output.schema
-    return format_fields
 
 
 # --- path and headers ----------------------------------------------------------------------------------------------

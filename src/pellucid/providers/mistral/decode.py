@@ -37,15 +37,7 @@ _REFERENCE_TYPES = ("reference", "tool_reference")
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Return the decoder for one answer.
-
-    The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
-
-    Args:
-        profile: The profile of the model's server.
-        origin: Provider, wire and model, which are recorded in the response.
-        content_type: The answer's Content-Type. It is not used.
-    """
+    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
     return StreamDecoder(MistralReader(profile, origin), EventFrames())
 
 

@@ -70,13 +70,7 @@ _THINKING = "thinking"
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> StreamDecoder:
-    """Return the decoder for one answer. A whole answer is one line.
-
-    Args:
-        profile: The profile of the model's server.
-        origin: Provider, wire and model, which are recorded in the response.
-        content_type: The answer's Content-Type. It is not used.
-    """
+    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
     return StreamDecoder(OllamaReader(profile, origin), LineFrames())
 
 

@@ -108,7 +108,7 @@ def _answer(answer: AssistantMessage) -> Body:
 
 def _call(part: ToolCallPart) -> Body:
     id_field = {"id": part.tool_call_id} if part.tool_call_id else {}
-    return {**id_field, "function": {"name": part.tool_name, "arguments": arguments_object(part)}}
+    return {**id_field, "function": {"name": part.tool_name, "arguments": arguments_object(part.args)}}
 
 
 _MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_call, tool_result=_tool_result)

@@ -643,11 +643,5 @@ def _error_of_status(status: str) -> ErrorInfo:
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response.
-
-    Args:
-        profile: The profile.
-        origin: The origin of the turn.
-        content_type: Ignored: the first byte shows the format, and the header is sometimes wrong.
-    """
+    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
     return StreamDecoder(ResponsesReader(profile, origin), EventFrames())

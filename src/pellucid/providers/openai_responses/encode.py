@@ -66,16 +66,7 @@ _REASONING = {
 
 
 def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
-    """Encode a request's JSON body.
-
-    Args:
-        call: The request.
-        profile: The profile.
-        target: The origin to which it is sent.
-
-    Raises:
-        RequestError: The wire cannot carry the request.
-    """
+    """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
     settings: Settings = _resolve_previous_response(call.messages, call.settings, target)
     store = settings.get("openai_store", profile.store)
     messages = _messages_after(call.messages, settings.get("openai_previous_response_id"))
@@ -101,12 +92,7 @@ def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
 
 
 def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
-    """Return the fields of the body that come from settings.
-
-    Args:
-        settings: The settings.
-        profile: The profile.
-    """
+    """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(_without_auto(settings))
     _write_settings(fields, profile, {}, {})
     fields.settings = settings

@@ -1,5 +1,4 @@
-"""The struct of a stream event, the state of an item and of its parts while they arrive, and tolerant readers of their
-JSON.
+"""Stream events as structs, the state of items and of their parts while they arrive, and token counts.
 
 One struct serves all event types: it has the fields that the decoder uses. An event that does not fit is decoded
 again without the fields that do not fit (`lenient_json`).
@@ -15,6 +14,68 @@ from ...parts import Usage
 from ..lenient_json import DECODE_ERRORS, decode_lenient_object, dict_of, int_of, lenient_struct_decoder
 from ..token_counts import ReasoningCounted, counted_output
 from . import builtin
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+_EMPTY = msgspec.Raw(b"")
+
+
+class Event(msgspec.Struct, gc=False):
+    """The fields of all event types that the decoder uses."""
+
+    type: str | None = None
+    output_index: int | None = None
+    item_id: Any = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    delta: Any = None
+    text: Any = None
+    refusal: Any = None
+    logprobs: Any = None
+    annotation: Any = None
+    # Of a call that is over: its complete data.
+    name: str | None = None
+    arguments: Any = None
+    input: Any = None
+    item: dict[str, Any] | None = None
+    part: dict[str, Any] | None = None
+    response: msgspec.Raw = _EMPTY
+    """Large, and mostly a copy of the request: decoded only in the events that end the response."""
+    # Errors, flat or nested.
+    error: Any = None
+    code: Any = None
+    message: Any = None
+    param: Any = None
+
+
+class ResponseHead(msgspec.Struct, gc=False):
+    """The id and the model of a response."""
+
+    id: str | None = None
+    model: str | None = None
+
+
+read_event = lenient_struct_decoder(Event, allow_list=False)
+"""Decode an event; None if the bytes are not a JSON object."""
+_decode_response_head = msgspec.json.Decoder(ResponseHead).decode
+
+
+def read_response_head(raw: msgspec.Raw) -> ResponseHead:
+    """Decode the id and the model of a response. Values that are not text are ignored."""
+    try:
+        return _decode_response_head(raw)
+    except DECODE_ERRORS:
+        value = read_response(raw)
+        fields = {name: value.get(name) for name in ("id", "model")}
+        return ResponseHead(**{name: text for name, text in fields.items() if isinstance(text, str)})
+
+
+def read_response(raw: msgspec.Raw) -> dict[str, Any]:
+    """Decode a whole response; empty if it is not an object."""
+    return decode_lenient_object(bytes(raw)) or {}
+
+
+# --- items ----------------------------------------------------------------------------------------------------------
 
 PartKind: TypeAlias = Literal["text", "refusal", "raw", "summary"]
 """The kind of a part. The kinds of reasoning have the names of a `ThinkingPart`'s forms."""
@@ -133,63 +194,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-_EMPTY = msgspec.Raw(b"")
-
-
-class Event(msgspec.Struct, gc=False):
-    """The fields of all event types that the decoder uses."""
-
-    type: str | None = None
-    output_index: int | None = None
-    item_id: Any = None
-    content_index: int | None = None
-    summary_index: int | None = None
-    delta: Any = None
-    text: Any = None
-    refusal: Any = None
-    logprobs: Any = None
-    annotation: Any = None
-    # Of a call that is over: its complete data.
-    name: str | None = None
-    arguments: Any = None
-    input: Any = None
-    item: dict[str, Any] | None = None
-    part: dict[str, Any] | None = None
-    response: msgspec.Raw = _EMPTY
-    """Large, and mostly a copy of the request: decoded only in the events that end the response."""
-    # Errors, flat or nested.
-    error: Any = None
-    code: Any = None
-    message: Any = None
-    param: Any = None
-
-
-class ResponseHead(msgspec.Struct, gc=False):
-    """The id and the model of a response."""
-
-    id: str | None = None
-    model: str | None = None
-
-
-read_event = lenient_struct_decoder(Event, allow_list=False)
-"""Decode an event; None if the bytes are not a JSON object."""
-_decode_response_head = msgspec.json.Decoder(ResponseHead).decode
-
-
-def read_response_head(raw: msgspec.Raw) -> ResponseHead:
-    """Decode the id and the model of a response. Values that are not text are ignored."""
-    try:
-        return _decode_response_head(raw)
-    except DECODE_ERRORS:
-        value = read_response(raw)
-        fields = {name: value.get(name) for name in ("id", "model")}
-        return ResponseHead(**{name: text for name, text in fields.items() if isinstance(text, str)})
-
-
-def read_response(raw: msgspec.Raw) -> dict[str, Any]:
-    """Decode a whole response; empty if it is not an object."""
-    return decode_lenient_object(bytes(raw)) or {}
-
+# --- token counts ---------------------------------------------------------------------------------------------------
 
 # Counts that have a field in `Usage`; other counts keep their names in `details`.
 _STANDARD_COUNTS = frozenset({"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "cache_write_tokens"})
