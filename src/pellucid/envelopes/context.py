@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from .envelope import EnvelopeError
+from .envelope import field_error
 
 MAX_DEPTH = 5
 MAX_LENGTH = 255
@@ -32,14 +32,10 @@ def parse(text: str, location: str = "context") -> str:
         EnvelopeError: If it is too long, too deep, or has an invalid segment.
     """
     if len(text) > MAX_LENGTH:
-        raise EnvelopeError(
-            f"{location}: at most {MAX_LENGTH} characters, not {len(text)}", code="too_long", param=location
-        )
+        raise field_error(location, f"at most {MAX_LENGTH} characters, not {len(text)}", "too_long")
     parts = text.split("/")
     if len(parts) > MAX_DEPTH:
-        raise EnvelopeError(
-            f"{location}: at most {MAX_DEPTH} segments, not {len(parts)}", code="too_deep", param=location
-        )
+        raise field_error(location, f"at most {MAX_DEPTH} segments, not {len(parts)}", "too_deep")
     for number, part in enumerate(parts, 1):
         if not is_segment(part):
             reason = (
@@ -47,7 +43,7 @@ def parse(text: str, location: str = "context") -> str:
                 if part
                 else "it is empty ('/' only separates segments)"
             )
-            raise EnvelopeError(f"{location}: segment {number}: {reason}", code="invalid_context", param=location)
+            raise field_error(location, f"segment {number}: {reason}", "invalid_context")
     return text
 
 
@@ -63,10 +59,8 @@ def child(path: str | None, segment: str, location: str = "context") -> str:
         EnvelopeError: If the segment is not valid or the path becomes too deep or too long.
     """
     if not is_segment(segment):
-        raise EnvelopeError(
-            f"{location}: {segment[:MAX_LENGTH]!r} cannot name a context: a name may have {_ALLOWED}",
-            code="invalid_context",
-            param=location,
+        raise field_error(
+            location, f"{segment[:MAX_LENGTH]!r} cannot name a context: a name may have {_ALLOWED}", "invalid_context"
         )
     return parse(f"{path}/{segment}" if path else segment, location)
 

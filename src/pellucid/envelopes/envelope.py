@@ -114,6 +114,20 @@ class EnvelopeError(RequestError):
         self.attempted_kind = attempted_kind
 
 
+def field_error(
+    location: str, message: str, code: str = "invalid_value", *, kind: ErrorKind = "invalid_request"
+) -> EnvelopeError:
+    """Build the error for one value of a frame.
+
+    Args:
+        location: Where the value stands: `payload.message`.
+        message: What is wrong, and what would be right.
+        code: The error's code.
+        kind: Its kind.
+    """
+    return EnvelopeError(f"{location}: {message}", kind=kind, code=code, param=location)
+
+
 def json_type_name(value: Any) -> str:
     """Name the JSON type of a value, for use in a sentence ("a string")."""
     match value:
@@ -153,15 +167,11 @@ def check_id(value: Any, location: str) -> str:
     if is_id(value):
         return str(value)
     if not isinstance(value, str):
-        raise EnvelopeError(
-            f"{location}: must be a string, not {json_type_name(value)}", code="invalid_type", param=location
-        )
+        raise field_error(location, f"must be a string, not {json_type_name(value)}", "invalid_type")
     if len(value) > MAX_ID_LENGTH:
-        raise EnvelopeError(
-            f"{location}: at most {MAX_ID_LENGTH} characters, not {len(value)}", code="too_long", param=location
-        )
+        raise field_error(location, f"at most {MAX_ID_LENGTH} characters, not {len(value)}", "too_long")
     what = "must not be empty" if not value else "must not contain control characters, tabs or line breaks"
-    raise EnvelopeError(f"{location}: {what}", param=location)
+    raise field_error(location, what)
 
 
 def check_ids(value: Any, location: str) -> tuple[str, ...]:
@@ -175,11 +185,9 @@ def check_ids(value: Any, location: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return (check_id(value, location),)
     if not isinstance(value, list):
-        raise EnvelopeError(
-            f"{location}: must be an array of ids, not {json_type_name(value)}", code="invalid_type", param=location
-        )
+        raise field_error(location, f"must be an array of ids, not {json_type_name(value)}", "invalid_type")
     if len(value) > MAX_IDS:
-        raise EnvelopeError(f"{location}: at most {MAX_IDS} ids, not {len(value)}", code="too_long", param=location)
+        raise field_error(location, f"at most {MAX_IDS} ids, not {len(value)}", "too_long")
     return tuple(check_id(one, f"{location}[{index}]") for index, one in enumerate(value))
 
 
@@ -191,13 +199,11 @@ def check_participant(value: Any, location: str = "participant") -> str:
     """
     name = check_id(value, location)
     if name.lower().startswith(_GATEWAY_PREFIX):
-        raise EnvelopeError(
-            f"{location}: {name!r} is reserved for the gateway: no participant's id begins with {_GATEWAY_PREFIX!r}",
-            param=location,
+        raise field_error(
+            location, f"{name!r} is reserved for the gateway: no participant's id begins with {_GATEWAY_PREFIX!r}"
         )
     if " " in name:
-        raise EnvelopeError(
-            f"{location}: {name!r} must not have blanks; {'-'.join(name.split()) or 'alice'!r} would be valid",
-            param=location,
+        raise field_error(
+            location, f"{name!r} must not have blanks; {'-'.join(name.split()) or 'alice'!r} would be valid"
         )
     return name

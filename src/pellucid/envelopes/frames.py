@@ -19,7 +19,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from ..unicode import is_nested_deeper, replace_surrogates
-from .envelope import EnvelopeError, is_id, json_type_name
+from .envelope import EnvelopeError, field_error, is_id, json_type_name
 from .kinds import HEARTBEAT, JOIN
 
 MAX_DEPTH = 64
@@ -146,10 +146,10 @@ def parse_join(frame: Mapping[str, Any]) -> Join | None:
         fields = frame.get("payload")
         prefix = "payload."
         if not isinstance(fields, dict):
-            raise EnvelopeError(
-                f"payload: a join has an object with `space` and `token`, not {json_type_name(fields)}",
-                code="invalid_type",
-                param="payload",
+            raise field_error(
+                "payload",
+                f"a join has an object with `space` and `token`, not {json_type_name(fields)}",
+                "invalid_type",
             )
     else:
         return None
@@ -177,11 +177,9 @@ def _text(fields: Mapping[str, Any], prefix: str, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise EnvelopeError(
-            f"{location}: must be a string, not {json_type_name(value)}", code="invalid_type", param=location
-        )
+        raise field_error(location, f"must be a string, not {json_type_name(value)}", "invalid_type")
     if len(value) > MAX_TOKEN:
-        raise EnvelopeError(f"{location}: at most {MAX_TOKEN} characters", code="too_long", param=location)
+        raise field_error(location, f"at most {MAX_TOKEN} characters", "too_long")
     return value
 
 

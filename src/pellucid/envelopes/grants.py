@@ -22,7 +22,7 @@ The ledger is pure. Feeding the same configuration and then the same envelopes i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +43,8 @@ from .envelope import GATEWAY, Envelope, EnvelopeError, check_participant
 from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, decode_payload
 from .patterns import allows
 from .regex import StepBudget, StepBudgetExceeded
+
+P = TypeVar("P", bound=p.Payload)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -256,8 +258,7 @@ class Ledger:
             return Ruling(decision, refusal=error.info)
 
     def _grant(self, envelope: Envelope) -> list[RightsChange]:
-        request = decode_payload(GRANT, envelope.payload)
-        assert isinstance(request, p.Grant)
+        request = _decode(envelope, p.Grant)
         if request.recipient == envelope.sender:
             raise _refusal("a participant cannot grant to itself", "payload.recipient")
         if not self.is_member(request.recipient):
@@ -298,8 +299,7 @@ class Ledger:
                 raise _refusal(f"{subject} {count} grants, the maximum; revoke some", location, "too_many")
 
     def _revoke(self, envelope: Envelope) -> list[RightsChange]:
-        request = decode_payload(REVOKE, envelope.payload)
-        assert isinstance(request, p.Revoke)
+        request = _decode(envelope, p.Revoke)
         if request.grant_id is None and not request.capabilities:
             raise _refusal("`grant_id` or `capabilities` is required", "payload", "invalid_request")
         if request.grant_id is None and request.recipient is None:
@@ -356,8 +356,7 @@ class Ledger:
         return next((grant for grant in named if grant is not None and grant.recipient == envelope.sender), None)
 
     def _invite(self, envelope: Envelope) -> list[RightsChange]:
-        request = decode_payload(INVITE, envelope.payload)
-        assert isinstance(request, p.Invite)
+        request = _decode(envelope, p.Invite)
         name = request.participant_id
         if self.is_member(name):
             return [ParticipantInvited(name, envelope.sender, "already_exists")]
@@ -376,8 +375,7 @@ class Ledger:
         return [ParticipantInvited(name, envelope.sender, "created"), *changes]
 
     def _kick(self, envelope: Envelope) -> list[RightsChange]:
-        request = decode_payload(KICK, envelope.payload)
-        assert isinstance(request, p.Kick)
+        request = _decode(envelope, p.Kick)
         name = request.participant_id
         if name == envelope.sender:
             raise _refusal("a participant cannot kick itself; leave instead", "payload.participant_id")
@@ -450,6 +448,17 @@ _HANDLERS = {
     INVITE: Ledger._invite,
     KICK: Ledger._kick,
 }
+
+
+def changes_rights(kind: str) -> bool:
+    """Check whether envelopes of this kind change rights."""
+    return kind in _HANDLERS
+
+
+def _decode(envelope: Envelope, payload_type: type[P]) -> P:
+    payload = decode_payload(envelope.kind, envelope.payload)
+    assert isinstance(payload, payload_type)
+    return payload
 
 
 def _read_limited(written: Sequence[p.WrittenCapability], location: str) -> tuple[Capability, ...]:

@@ -21,7 +21,7 @@ import msgspec
 
 from ..unicode import describe_validation_error
 from . import payloads as p
-from .envelope import Envelope, EnvelopeError
+from .envelope import Envelope, EnvelopeError, field_error
 
 MAX_LENGTH = 255
 
@@ -134,7 +134,6 @@ class EnvelopeKind(NamedTuple):
     """How it is related to the context that it comes out of."""
     proposal_status: Literal["fulfilled", "rejected", "withdrawn"] | None = None
     """The status that it gives to a proposal to which it correlates."""
-    changes_rights: bool = False
     label: Label = Label()
 
 
@@ -248,12 +247,12 @@ KINDS: Mapping[str, EnvelopeKind] = {
             proposal_status="rejected",
             label=Label("✗", "red", "reason", "rejects it"),
         ),
-        EnvelopeKind(GRANT, p.Grant, visibility="always", changes_rights=True),
-        EnvelopeKind(REVOKE, p.Revoke, visibility="always", changes_rights=True),
-        EnvelopeKind(GRANT_ACK, p.Acknowledgement, visibility="always", changes_rights=True),
-        EnvelopeKind(INVITE, p.Invite, visibility="always", changes_rights=True),
+        EnvelopeKind(GRANT, p.Grant, visibility="always"),
+        EnvelopeKind(REVOKE, p.Revoke, visibility="always"),
+        EnvelopeKind(GRANT_ACK, p.Acknowledgement, visibility="always"),
+        EnvelopeKind(INVITE, p.Invite, visibility="always"),
         EnvelopeKind(INVITE_ACK, p.InviteAck, visibility="always"),
-        EnvelopeKind(KICK, p.Kick, visibility="always", changes_rights=True),
+        EnvelopeKind(KICK, p.Kick, visibility="always"),
         EnvelopeKind(
             WELCOME,
             p.Welcome,
@@ -321,13 +320,13 @@ def normalize_kind(kind: str) -> str:
     """
     slashed = kind.replace(".", "/")
     if len(kind) > MAX_LENGTH:
-        raise EnvelopeError(f"kind: at most {MAX_LENGTH} characters, not {len(kind)}", code="too_long", param="kind")
+        raise field_error("kind", f"at most {MAX_LENGTH} characters, not {len(kind)}", "too_long")
     if _KIND.fullmatch(slashed) is None:
-        raise EnvelopeError(
-            f"kind: {kind!r} is not valid: a kind is words of letters, digits, '_', '-' and ':' with '/' between them, "
+        raise field_error(
+            "kind",
+            f"{kind!r} is not valid: a kind is words of letters, digits, '_', '-' and ':' with '/' between them, "
             "like 'reasoning/start'",
-            code="invalid_kind",
-            param="kind",
+            "invalid_kind",
         )
     return slashed
 
@@ -353,7 +352,7 @@ def _payload_error(text: str, kind: str) -> EnvelopeError:
         steps.append(missing.group(1))
         what, code = "it is required", "missing"
     location = ".".join(step for step in steps if step)
-    return EnvelopeError(f"{location}: {what} (in a {kind!r})", code=code, param=location)
+    return field_error(location, f"{what} (in a {kind!r})", code)
 
 
 # --- words

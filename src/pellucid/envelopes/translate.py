@@ -25,7 +25,17 @@ import msgspec
 
 from ..unicode import did_you_mean
 from . import context as paths
-from .envelope import DialectName, Envelope, EnvelopeError, Flag, check_id, check_ids, is_id, json_type_name
+from .envelope import (
+    DialectName,
+    Envelope,
+    EnvelopeError,
+    Flag,
+    check_id,
+    check_ids,
+    field_error,
+    is_id,
+    json_type_name,
+)
 from .frames import decode_frame
 from .kinds import CHAT, RESERVED, decode_payload, is_reserved, kind_of, normalize_kind
 
@@ -80,11 +90,7 @@ def parse_dialect(name: str, location: str = "protocol") -> DialectName:
         if re.fullmatch(row.name_pattern, name):
             return row.name
     quoted = name[:_MAX_QUOTED]
-    raise EnvelopeError(
-        f"{location}: {quoted!r} is not supported; {did_you_mean(quoted, DIALECTS)}",
-        code="unknown_protocol",
-        param=location,
-    )
+    raise field_error(location, f"{quoted!r} is not supported; {did_you_mean(quoted, DIALECTS)}", "unknown_protocol")
 
 
 def detect_dialect(frame: Mapping[str, Any]) -> DialectName | None:
@@ -170,11 +176,11 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
         parse_dialect(protocol)
     kind = normalize_kind(_required(_typed_field(str, frame, "kind"), "kind"))
     if is_from_participant and is_reserved(kind):
-        raise EnvelopeError(
-            f"kind: {kind!r} is reserved: only the gateway sends {RESERVED}/*",
+        raise field_error(
+            "kind",
+            f"{kind!r} is reserved: only the gateway sends {RESERVED}/*",
+            "capability_violation",
             kind="forbidden",
-            code="capability_violation",
-            param="kind",
         )
     payload = _typed_field(dict, frame, "payload") or {}
     decode_payload(kind, payload)
@@ -183,10 +189,8 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
         _check_lookalikes(extra)
     context = frame.get("context")
     if context is not None and not isinstance(context, str | dict):
-        raise EnvelopeError(
-            f"context: must be a path, like 'msg-301/msg-302', not {json_type_name(context)}",
-            code="invalid_type",
-            param="context",
+        raise field_error(
+            "context", f"must be a path, like 'msg-301/msg-302', not {json_type_name(context)}", "invalid_type"
         )
     return Envelope(
         id=_id(frame, "id", defaults.id if defaults else None),
@@ -225,24 +229,24 @@ def _typed_field(type_: type[Any], frame: Mapping[str, Any], name: str) -> Any:
         return None
     if not isinstance(value, type_) or isinstance(value, bool):
         right = json_type_name(type_())
-        raise EnvelopeError(f"{name}: must be {right}, not {json_type_name(value)}", code="invalid_type", param=name)
+        raise field_error(name, f"must be {right}, not {json_type_name(value)}", "invalid_type")
     return value
 
 
 def _required(value: Any, name: str) -> Any:
     if value is None:
-        raise EnvelopeError(f"{name}: it is required", code="missing", param=name)
+        raise field_error(name, "it is required", "missing")
     return value
 
 
 def _sender(frame: Mapping[str, Any], defaults: Defaults | None) -> str:
     claimed = _id(frame, "from", defaults.sender if defaults else None)
     if defaults is not None and claimed != defaults.sender:
-        raise EnvelopeError(
-            f"from: this connection belongs to {defaults.sender!r}, who cannot send as {claimed!r}; leave it out",
+        raise field_error(
+            "from",
+            f"this connection belongs to {defaults.sender!r}, who cannot send as {claimed!r}; leave it out",
+            "sender_mismatch",
             kind="forbidden",
-            code="sender_mismatch",
-            param="from",
         )
     return claimed
 
@@ -256,7 +260,7 @@ def _correlation(frame: Mapping[str, Any]) -> tuple[str, ...]:
     new = check_ids(frame.get("correlation_id"), "correlation_id")
     old = check_ids(frame.get("correlationId"), "correlationId")
     if new and old and new != old:
-        raise EnvelopeError("correlationId: differs from correlation_id; send one of them", param="correlationId")
+        raise field_error("correlationId", "differs from correlation_id; send one of them")
     return new or old
 
 
@@ -271,15 +275,13 @@ def _ts(value: Any, default: int | None) -> int:
             pass
     if isinstance(value, int | float) and not isinstance(value, bool) and _MIN_TS_MS <= value <= _MAX_TS_MS:
         return int(value)
-    raise EnvelopeError(
-        "ts: must be a time like '2025-08-31T12:00:00.000Z' (RFC 3339), or milliseconds since 1970", param="ts"
-    )
+    raise field_error("ts", "must be a time like '2025-08-31T12:00:00.000Z' (RFC 3339), or milliseconds since 1970")
 
 
 def _seq(frame: Mapping[str, Any]) -> int:
     seq = _typed_field(int, frame, "seq") or 0
     if not 0 <= seq < 2**63:
-        raise EnvelopeError("seq: must be a number from 0 that fits into 63 bits", param="seq")
+        raise field_error("seq", "must be a number from 0 that fits into 63 bits")
     return int(seq)
 
 

@@ -266,7 +266,7 @@ class AgentInSpace:
         """Ids of proposals for its own calls that wait for an approval."""
         self._stack = contextlib.AsyncExitStack()
         self._runs: dict[str, asyncio.Task[None]] = {}
-        self._background_tasks: set[asyncio.Task[None]] = set()
+        self._list_requests: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> AgentInSpace:
         self._stack.enter_context(self._me.subscribe(self._on_envelope))
@@ -277,7 +277,7 @@ class AgentInSpace:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-        tasks = [*self._runs.values(), *self._background_tasks]
+        tasks = [*self._runs.values(), *self._list_requests]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -291,7 +291,9 @@ class AgentInSpace:
 
     def _on_envelope(self, envelope: Envelope) -> None:
         if self._remote_tools is not None and (participants := self._remote_tools.on_envelope(envelope)):
-            self._spawn(self._remote_tools.request_lists(participants))
+            request = asyncio.create_task(_request_lists(self._remote_tools, participants))
+            self._list_requests.add(request)
+            request.add_done_callback(self._list_requests.discard)
         if envelope.kind == kinds.CHAT_CANCEL:
             for id in envelope.correlation_id:
                 if (run := self._runs.get(id)) is not None and self._answer_policy.may_cancel(envelope, id):
@@ -303,11 +305,6 @@ class AgentInSpace:
             task.add_done_callback(lambda _: self._runs.pop(envelope.id, None))
         if envelope.kind == kinds.CHAT and envelope.context is None and not envelope.to:
             self._recent_chats.append((envelope.sender, text_of(envelope)))
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(_log_failure(work))
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_tasks.discard)
 
     # --- answering -----------------------------------------------------------------------------------------------
 
@@ -459,8 +456,8 @@ def _too_many_turns() -> PellucidError:
     return PellucidError(ErrorInfo("too_large", message, code="too_many_turns"))
 
 
-async def _log_failure(work: Any) -> None:
+async def _request_lists(remote_tools: RemoteTools, participants: Collection[str]) -> None:
     try:
-        await work
+        await remote_tools.request_lists(participants)
     except PellucidError as error:
         log.debug("lists of tools could not be requested: %s", error.info.code)

@@ -107,7 +107,7 @@ def export_format(name: str, param: str = "format") -> ExportFormat:
 
 
 def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningForm:
-    """Return the place of reasoning in training data that has this name.
+    """Return the form of reasoning in training data that has this name.
 
     Raises:
         RequestError: If there is no such form.

@@ -14,7 +14,7 @@ What loaders and chat templates expect, and what follows from it:
   Names of tools and speakers have only the characters that OpenAI allows; ids of calls are short.
 * user and assistant alternate, as many templates demand: messages of several participants are one message, with their
   names in it.
-* The place of reasoning can be chosen: `reasoning_content` (Qwen, DeepSeek, GLM, Kimi), `thinking` (gpt-oss, Harmony),
+* Where reasoning stands can be chosen: `reasoning_content` (Qwen, DeepSeek, GLM, Kimi), `thinking` (gpt-oss, Harmony),
   `reasoning`, in the content between `<think>` and `</think>`, or nowhere (OpenAI refuses fields it does not know).
 * Our own additions stand in `metadata`, with the same keys in every line, and can be left out.
 """

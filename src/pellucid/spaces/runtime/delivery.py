@@ -35,7 +35,7 @@ from .live_state import Configuration, LiveState
 from .session import Frame, RawWrite, RawWriteOutlet, Session, encode_frame
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
-"""Runs a coroutine in the background, until the space is closed."""
+"""Runs a coroutine as a task, until the space is closed."""
 
 ANONYMOUS_ID = ""
 """An id that no participant has."""

@@ -1,4 +1,4 @@
-"""Background work of a space: reading what other replicas wrote, ending silent contexts, and renewing presence.
+"""The periodic work of a space: reading what other replicas wrote, ending silent contexts, and renewing presence.
 
 A notification from another replica may be lost, and changes of the configuration notify no replica. So the store is
 also read at intervals.
@@ -43,7 +43,7 @@ class Intervals(NamedTuple):
 
 
 class Maintenance:
-    """The background tasks of one space.
+    """The periodic work of one space.
 
     Args:
         name: The name of the space.
@@ -52,7 +52,7 @@ class Maintenance:
         writer: The writer of the space.
         lease: The writer lease.
         presence: Who is connected.
-        intervals: Intervals of the tasks.
+        intervals: Intervals of the work.
         clock: Returns seconds since 1970.
     """
 
@@ -89,7 +89,7 @@ class Maintenance:
         self._notify.set()
 
     async def run(self) -> None:
-        """Run all background tasks, until cancelled."""
+        """Do the work, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poll())
             group.create_task(self._listen())

@@ -3,7 +3,7 @@
     settings = read_settings({"reasoning": "flag", "idle_seconds": 600})
     read_settings(settings.dump()) == settings
 
-A missing key has its default. An unknown key is refused, with its place in the message.
+A missing key has its default. An unknown key is refused; the message says where it stands.
 """
 
 from __future__ import annotations
@@ -198,18 +198,18 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 def _to_request_error(text: str, location: str) -> RequestError:
-    what, place = describe_validation_error(text)
-    where = f"{location}.{place}" if place else location
+    what, path = describe_validation_error(text)
+    location = f"{location}.{path}" if path else location
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown.group(1)
         return _invalid_settings(
-            f"{where}.{name}", f"there is no such setting; {did_you_mean(name, SpaceSettings.__struct_fields__)}"
+            f"{location}.{name}", f"there is no such setting; {did_you_mean(name, SpaceSettings.__struct_fields__)}"
         )
     if missing := _MISSING.fullmatch(what):
         name = missing.group(1)
         right = Rate.REQUIRED.get(name)
-        return _invalid_settings(f"{where}.{name}", f"it is required: {right}" if right else "it is required")
-    return _invalid_settings(where, what)
+        return _invalid_settings(f"{location}.{name}", f"it is required: {right}" if right else "it is required")
+    return _invalid_settings(location, what)
 
 
 def _invalid_settings(location: str, message: str) -> RequestError:

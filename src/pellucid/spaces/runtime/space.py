@@ -80,7 +80,7 @@ class Space:
         live: Its state in memory.
         configuration: Its configuration.
         replica_id: The id of this replica.
-        intervals: Intervals of the background tasks.
+        intervals: Intervals of the periodic work.
         clock: Returns seconds since 1970.
         compressor: Summarises several thoughts in one. None: no thoughts are summarised.
     """
@@ -383,7 +383,7 @@ class Space:
             self.sessions.close(close_codes.SERVICE_RESTART, "the space failed here; connect again in a moment")
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run a coroutine in the background, until the space is closed."""
+        """Run a coroutine as a task, until the space is closed."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

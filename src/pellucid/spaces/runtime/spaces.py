@@ -34,7 +34,7 @@ class Spaces:
         relay: The relay between replicas.
         clock: Returns seconds since 1970.
         compressor: Summarises several thoughts in one, for spaces with that setting. None: no space does.
-        intervals: Intervals of the background tasks.
+        intervals: Intervals of the periodic work.
     """
 
     def __init__(

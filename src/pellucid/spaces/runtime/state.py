@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from ...envelopes import GATEWAY, Envelope, kinds
 from ...envelopes.capability import read_capabilities
 from ...envelopes.envelope import Flag
-from ...envelopes.grants import Ledger, LedgerState, RightsChange
+from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights
 from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import Lifecycle, LifecycleSettings
 from ...envelopes.proposals import Proposal, Proposals
@@ -190,7 +190,7 @@ class SpaceState:
         envelope = replace(envelope, seq=self.head + 1)
         if (error := self.proposals.refusal(envelope)) is not None:
             return Judgement(error=error)
-        ledger_before = self.ledger.dump() if kinds.kind_of(envelope.kind).changes_rights else None
+        ledger_before = self.ledger.dump() if changes_rights(envelope.kind) else None
         ruling = self.ledger.feed(envelope)
         if ruling.refusal is not None:
             return Judgement(error=ruling.refusal)
@@ -232,7 +232,7 @@ class SpaceState:
     def _fold(self, envelope: Envelope, time_ms: int) -> tuple[RightsChange, ...]:
         """Apply what concerns neither rights nor reasoning: presence and the configuration."""
         self.head, self.latest_at_ms = envelope.seq, time_ms
-        if kinds.kind_of(envelope.kind).changes_rights or envelope.kind == kinds.CONFIGURED:
+        if changes_rights(envelope.kind) or envelope.kind == kinds.CONFIGURED:
             self._capability_cache.clear()
         changes: tuple[RightsChange, ...] = ()
         if envelope.sender == GATEWAY:
@@ -385,6 +385,6 @@ needed any more.
 
 
 def _erasure_safe_payload(envelope: Envelope) -> dict[str, Any]:
-    if envelope.sender != GATEWAY and not kinds.kind_of(envelope.kind).changes_rights:
+    if envelope.sender != GATEWAY and not changes_rights(envelope.kind):
         return {}
     return {name: value for name, value in envelope.payload.items() if name not in _ANNOTATION_FIELDS}
