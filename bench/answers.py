@@ -1,4 +1,4 @@
-"""The bytes of one long answer in every wire's shape: what a model's server sends, made up here.
+"""Synthetic bytes of one long answer in the format of each wire, as a model server sends them.
 
 Each answer reasons for `REASONING` deltas and speaks for `TEXT` deltas, with what real servers put around them: ids,
 numbers, dates, running counts of tokens, padding. `frames` are its bytes, cut where the server ends a write.
@@ -15,19 +15,19 @@ DELTAS = REASONING + TEXT
 
 Frames = list[bytes]
 Delta = tuple[int, bool, str]
-"""Its number, whether it is reasoning, its text."""
+"""Its number, whether it is reasoning, and its text."""
 
 
 class Answer(NamedTuple):
-    """One answer. `row` is the profile that reads it."""
+    """One answer. `profile` is the name of the profile that decodes it."""
 
     name: str
-    row: str
+    profile: str
     content_type: str
     frames: Frames
 
     def reads(self, together: int) -> list[bytes]:
-        """The bytes as they are read when so many writes have gathered each time."""
+        """Return the bytes in reads that each contain `together` writes."""
         return [b"".join(self.frames[at : at + together]) for at in range(0, len(self.frames), together)]
 
 
@@ -304,4 +304,4 @@ _ALL: list[tuple[str, str, str, Callable[[], Frames]]] = [
 
 
 def answers() -> list[Answer]:
-    return [Answer(name, row, content_type, make()) for name, row, content_type, make in _ALL]
+    return [Answer(name, profile, content_type, make()) for name, profile, content_type, make in _ALL]

@@ -1,4 +1,4 @@
-"""Another commit of the project, so that before and after are measured in one run."""
+"""Check out another commit of the project, so that one run measures both versions."""
 
 from __future__ import annotations
 

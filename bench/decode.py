@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What it costs to decode a delta: Pellucid, each vendor's own SDK, and Pydantic AI, on the same bytes.
+"""Measure the cost of decoding a delta: Pellucid, each vendor's SDK, and Pydantic AI, with the same bytes.
 
     .venv/bin/python bench/decode.py [--quick] [--rounds N] [--wire NAME] [--strict]
 
-The bytes are made here (`answers`), 400 deltas of reasoning and 400 of text in each wire's shape, and read from memory:
-no sockets. Counted is CPU time of the one thread that does all the work. In each round all candidates take turns on a
-wire, and a ratio is taken within the round, before the median over rounds: what the machine does to one it does to its
-neighbour. The other readers live in a virtual environment of the bench's own (`bench/.venv`), made on the first run.
+The bytes are synthetic (`answers`), 400 deltas of reasoning and 400 of text in the format of each wire, and are read
+from memory: no sockets. The figure is the CPU time of the one thread that does all the work. In each round, all
+decoders take turns on a wire, and a ratio is computed within the round, before the median over rounds, so that both
+sides ran under the same conditions. The other decoders have a virtual environment of their own (`bench/.venv`),
+created on the first run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Readers:
         from pellucid.providers.wires import WIRES
 
         self._others = {SDK: vendors.SDKS, PYDANTIC_AI: vendors.PYDANTIC_AI}
-        self._rows, self._wires, self._origin, self._delta = builtin_profiles(), WIRES, Origin, PartDeltaEvent
+        self._profiles, self._wires, self._origin, self._delta = builtin_profiles(), WIRES, Origin, PartDeltaEvent
         self.missing: dict[str, str] = {}
 
     def seconds(self, reader: str, answer: Any, reads: list[bytes]) -> float | None:
@@ -90,8 +91,9 @@ class Readers:
     def _ours(self, answer: Any, reads: list[bytes]) -> float:
         from answers import DELTAS
 
-        row = self._rows[answer.row]
-        decoder = self._wires[row.wire].decoder(row, self._origin(row.name, row.wire, ""), answer.content_type)
+        profile = self._profiles[answer.profile]
+        origin = self._origin(profile.name, profile.wire, "")
+        decoder = self._wires[profile.wire].decoder(profile, origin, answer.content_type)
         started = time.thread_time()
         batches = [decoder.feed(read) for read in reads]
         batches.append(decoder.end())

@@ -1,4 +1,4 @@
-"""Virtual environments of the bench's own: everything that the gateway is compared with, in known versions.
+"""Virtual environments of the bench, with pinned versions of everything that the gateway is compared with.
 
 `bench/.venv` has the vendors' SDKs; each gateway that is a peer has an environment to itself, because their
 requirements exclude each other's. What cannot be installed is left out, with the reason.
@@ -31,7 +31,7 @@ REQUIREMENTS = (
 
 
 class PeerEnvironment(NamedTuple):
-    """What one peer needs, in `bench/.venv-NAME`."""
+    """The requirements of one peer; they are installed into `bench/.venv-NAME`."""
 
     name: str
     requirements: tuple[str, ...]
@@ -80,7 +80,7 @@ def _digest(requirements: tuple[str, ...]) -> str:
 
 
 def prepare() -> None:
-    """Make the environment of the SDKs, if it is not there or was made for other versions."""
+    """Create the environment of the SDKs, if it is missing or was created for other versions."""
     wanted = _digest(REQUIREMENTS)
     stamp = ENVIRONMENT / "made-for"
     if stamp.is_file() and stamp.read_text() == wanted:
@@ -97,7 +97,7 @@ def prepare() -> None:
 
 
 def versions() -> dict[str, str]:
-    """What is installed in the environment that this runs in."""
+    """Return the versions of the packages in the current environment."""
     found = {}
     for requirement in REQUIREMENTS:
         name = requirement.partition("==")[0].partition("[")[0]

@@ -1,4 +1,4 @@
-"""How well does the embedded model answer, and does its reasoning block always close?
+"""Evaluate the embedded model: the share of right answers, and whether its reasoning block always closes.
 
     python bench/local_eval.py                                  # the default model, thinking
     python bench/local_eval.py --direct                         # the same questions with thinking off

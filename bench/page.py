@@ -1,9 +1,9 @@
-"""What the page costs: how much is loaded, when something is seen, and how smoothly it draws what streams in.
+"""Measure the page: bytes loaded, time to the first paint, and how smoothly it renders a stream.
 
     .venv/bin/python bench/page.py [--seconds 10]
 
-Chromium, the gateway and a scripted model share this machine's CPUs, so the figures are what a reader has beside a busy
-server, not the best that there is. It needs Chromium (`apt-get install chromium`). What is measured: docs/page.md.
+Chromium, the gateway and a scripted model share this machine's CPUs, so the figures are those of a busy machine, and
+not the best possible ones. It needs Chromium (`apt-get install chromium`). What is measured: docs/page.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The pictures of the page in docs/images, recorded again.
+"""Record the screenshots of the page in docs/images.
 
     .venv/bin/python bench/page_images.py
 
-They are of the real page before the real gateway, whose model plays a scene.
+They show the real page with a real gateway, whose model is scripted.
 """
 
 from __future__ import annotations

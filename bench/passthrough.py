@@ -1,9 +1,9 @@
-"""A pass-through of uvicorn and aiohttp: the least that a gateway in Python does for a request.
+"""A pass-through made of uvicorn and aiohttp: the minimum that a gateway in Python does for a request.
 
     .venv/bin/python bench/passthrough.py --port 9200 --upstream http://127.0.0.1:9100
 
-One ASGI application and one aiohttp session: it reads the body, sends it on, and hands each piece of the answer to its
-client as it comes. It parses, checks, logs and stores nothing. uvicorn has the gateway's own loop and parser.
+One ASGI application and one aiohttp session: it reads the body, forwards it, and passes each piece of the answer to its
+client when it arrives. It parses, checks, logs and stores nothing. uvicorn has the gateway's own loop and parser.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pydantic AI behind its own AG-UI adapter: what the gateway's `/ag-ui` is compared with.
+"""Pydantic AI with its own AG-UI adapter, for comparison with the gateway's `/ag-ui`.
 
     bench/.venv/bin/python bench/peer_agui.py --port 9200 --upstream http://127.0.0.1:9100/v1
 

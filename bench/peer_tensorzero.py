@@ -2,7 +2,7 @@
 
     bench/.venv-tensorzero/bin/python bench/peer_tensorzero.py --upstream http://127.0.0.1:9100/v1/ --port-file PORT
 
-It chooses its port itself, and the file says which.
+It chooses its port itself, and writes it to the file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The least that a room can do: whatever one says, everybody hears, by `websockets`' own `broadcast`.
+"""The minimum of a space: each message is sent to every client with the `broadcast` of `websockets`.
 
-Nothing is checked, ordered, numbered or kept.  `python bench/peer_websockets.py --port PORT`
+Nothing is checked, ordered, numbered or stored.  `python bench/peer_websockets.py --port PORT`
 """
 
 from __future__ import annotations

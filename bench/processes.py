@@ -1,4 +1,4 @@
-"""The operating system's side of the bench: processes that are pinned, given priority, measured and always ended.
+"""The processes of the bench: they are pinned, given priority, measured, and always ended.
 
 Linux only, as the figures come from ``/proc``. Every process that is started here leads a process group of its own and
 gets SIGTERM should the bench itself die; nothing else is ever signalled.
@@ -54,7 +54,7 @@ BENCH = Scheduling(os.SCHED_FIFO, 11)
 
 
 class BenchError(Exception):
-    """The bench cannot go on; the message says why and what to do."""
+    """The bench cannot continue; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class TaskTimes(NamedTuple):
 
     cpu: float
     waiting: float
-    """Ready to run, and waiting for the CPU."""
+    """Time in which it was ready to run and waited for the CPU."""
 
 
 def task_times(pid: int) -> TaskTimes:

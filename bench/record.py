@@ -1,4 +1,4 @@
-"""What the record costs whoever stores: the same, stored with it and without it, in turns.
+"""Measure the cost of the record: the same data stored with and without it, alternately.
 
     python bench/record.py                       # SQLite, in a new file each
     python bench/record.py postgresql://…/a postgresql://…/b       # two empty databases
@@ -72,9 +72,9 @@ async def measure(stores: dict[str, Store], work: Work, together: int) -> None:
             many = await work(store, f"{work.__name__}{together}.{turn}", together)
             took[name].append(((time.perf_counter() - clock) / many * 1e6, (time.process_time() - cpu) / many * 1e6))
     figures = []
-    for place, what in enumerate(("clock", "CPU")):
-        without, recorded = (median(one[place] for one in took[name]) for name in ("without", "with"))
-        figures.append(f"{what} {without:4.0f} → {recorded:4.0f} µs (× {recorded / without:.2f})")
+    for index, unit in enumerate(("clock", "CPU")):
+        without, recorded = (median(one[index] for one in took[name]) for name in ("without", "with"))
+        figures.append(f"{unit} {without:4.0f} → {recorded:4.0f} µs (× {recorded / without:.2f})")
     print(f"{work.__name__:9} {together:2} at once: {'; '.join(figures)}")
 
 

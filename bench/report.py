@@ -1,4 +1,4 @@
-"""From samples to figures: medians over rounds with their spread, ratios within a round, tables.
+"""Compute figures from samples: medians over rounds with their spread, ratios within a round, tables.
 
 A ratio or a difference is taken within one round, where both sides saw the same machine: against the mean of the
 reference's samples just before and just after it. Disturbed samples are left out. Where a route has no others, its
@@ -23,7 +23,7 @@ class Percentiles(msgspec.Struct):
 
 
 class LoadReport(msgspec.Struct):
-    """The line that load.c prints; its head says what each field is."""
+    """The line that load.c prints; the comment at its top describes each field."""
 
     streams: int
     seconds: float
@@ -51,11 +51,11 @@ class Sample(msgspec.Struct, kw_only=True):
     route: str
     round: int = 0
     position: int = 0
-    """Its place in the order of the whole run; attempts to repeat it have the same."""
+    """Its index in the whole run; repeated attempts have the same index."""
     attempt: int = 1
     disturbances: list[str] = []
     near_limit: bool = False
-    """The server had hardly any CPU time left."""
+    """Whether the server used nearly all of its CPU."""
     load: LoadReport
     cpu_share: float
     """CPU time of the server under test (direct: of the upstream itself)."""
@@ -63,9 +63,9 @@ class Sample(msgspec.Struct, kw_only=True):
     others_share: float
     """CPU time of everything else on the CPU under test."""
     waiting_share: float
-    """How long the server's threads were ready and had to wait for the CPU, for each other, too."""
+    """Time in which the server's threads were ready and waited for the CPU, also for each other."""
     stolen_share: float
-    """CPU time that the host took away."""
+    """CPU time that the host took."""
     resident_kib_idle: int
     """Before the first request."""
     resident_kib_warm: int
@@ -117,7 +117,7 @@ class Spread:
     values: tuple[float, ...]
     """One for each round that counts."""
     disturbed: bool = False
-    """No round was without a disturbance, and these are of disturbed ones."""
+    """Whether every round was disturbed, so that the values are of disturbed samples."""
 
     @property
     def median(self) -> float:
@@ -132,7 +132,7 @@ class Spread:
 
 
 def _spread(rounds: dict[int, list[float]], disturbed: bool) -> Spread:
-    """Of what was measured in each round; figures that could not be made are left out."""
+    """Return the spread of the rounds' means, without those that are NaN."""
     values = tuple(value for value in map(mean, rounds.values()) if not math.isnan(value))
     return Spread(values, disturbed and bool(values))
 
@@ -147,7 +147,7 @@ class Results:
         return list(dict.fromkeys(s.route for s in self.samples if s.scenario == scenario))
 
     def of(self, scenario: str, route: str) -> tuple[list[Sample], bool]:
-        """The samples that count, and whether they had to be taken from the disturbed ones."""
+        """Return the undisturbed samples, or else all of them; and whether these are disturbed."""
         samples = [s for s in self.samples if s.scenario == scenario and s.route == route]
         clean = [s for s in samples if not s.disturbances]
         return (clean, False) if clean else (samples, bool(samples))
@@ -179,17 +179,17 @@ class Results:
         return self.compared(reference, scenario, route, latency_us, lambda here, there: (here - there) / 1000)
 
     def delivered(self, scenario: str, route: str) -> Spread:
-        """Deltas a second as a share of what arrives with nothing between."""
+        """Deltas per second as a share of those of the direct route."""
         return self.ratio(DIRECT, scenario, route, lambda s: s.load.deltas_per_s)
 
     def rounds(self, scenario: str, route: str) -> tuple[int, int]:
-        """In how many rounds the route has a sample that is not disturbed, and in how many it was measured."""
+        """Return the number of rounds with an undisturbed sample of the route, and of all rounds with a sample."""
         samples = [s for s in self.samples if s.scenario == scenario and s.route == route]
         return len({s.round for s in samples if not s.disturbances}), len({s.round for s in samples})
 
 
 def _neighbours(sample: Sample, references: Sequence[Sample]) -> list[Sample]:
-    """The last of `references` before the sample and the first one after it, as far as there are any."""
+    """Return the last reference before the sample and the first one after it, if they exist."""
     before = [s for s in references if s.position <= sample.position]
     after = [s for s in references if s.position > sample.position]
     near = [max(before, key=lambda s: s.position)] if before else []
@@ -302,7 +302,7 @@ def request_ratio(reference: str) -> Column:
 
 
 def table(results: Results, scenario: str, columns: Sequence[Column]) -> str:
-    """The routes of a scenario as a table that reads well in a terminal and in Markdown."""
+    """Return the routes of a scenario as a Markdown table, aligned for a terminal."""
     routes = results.routes(scenario)
     cells = [[column.cell(results, scenario, route) for route in routes] for column in columns]
     shown = [

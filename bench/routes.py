@@ -1,4 +1,4 @@
-"""Routes: the servers that are measured, how each is started, and what is asked of it.
+"""Routes: the servers that are measured, the command that starts each, and its request.
 
 A route is a row. To measure another server, or the gateway in another configuration, add one here and name it in a
 scenario (`scenarios.py`). Every sample starts its server anew, in an empty home directory.
@@ -40,13 +40,13 @@ LITELLM_RESPONSES = "LiteLLM, responses"
 PYDANTIC_AI = "Pydantic AI, ag-ui"
 
 
-class Place(NamedTuple):
-    """Where a server runs, and what it may reach."""
+class ServerOptions(NamedTuple):
+    """The directory, port and upstream of a server."""
 
     home: Path
     """An empty directory, which is its working directory, too."""
     port: int
-    """Where it shall listen."""
+    """The port to listen on."""
     upstream_port: int
     redis_port: int | None
     source: Path | None
@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 
 class Server(NamedTuple):
-    """A command line, and what it needs in its environment."""
+    """A command line and its environment variables."""
 
     command: list[str]
     environment: dict[str, str]
@@ -67,7 +67,7 @@ class Route:
     path: str
     body: dict[str, Any]
     headers: tuple[str, ...] = ()
-    start: Callable[[Place], Server] | None = None
+    start: Callable[[ServerOptions], Server] | None = None
     """None: nothing is between the load generator and the upstream."""
     redis: bool = False
     """A Redis server is started for it, on the CPU of the upstream and the load."""
@@ -99,7 +99,7 @@ COMPLETIONS = {
     "stream_options": {"include_usage": True},
     "messages": MESSAGES,
 }
-"""What the mock upstream speaks, and so what is asked of it directly and through nginx."""
+"""The request of the mock upstream, directly and through nginx."""
 RESPONSES = {"model": "mock-r1", "stream": True, "input": "hi"}
 BACKGROUND = RESPONSES | {"background": True, "store": True}
 AG_UI_RUN = {
@@ -130,17 +130,17 @@ WITH_REDIS = '[relay]\nurl = "redis://127.0.0.1:{redis_port}"\n'
 WITH_WORKERS = "[server]\nworkers = 2\n"
 
 
-def gateway(config: str) -> Callable[[Place], Server]:
+def gateway(config: str) -> Callable[[ServerOptions], Server]:
     """`pellucid serve` as it is by default (SQLite store, metrics, log lines), but for `config`, which is TOML."""
 
-    def start(place: Place) -> Server:
-        file = place.home / "pellucid.toml"
-        file.write_text(config.replace("{redis_port}", str(place.redis_port)))
-        command = [place.python, "-m", "pellucid", "serve", "--host", "127.0.0.1", "--port", str(place.port)]
-        command += ["--provider", "vllm", "--upstream", f"http://127.0.0.1:{place.upstream_port}/v1"]
+    def start(options: ServerOptions) -> Server:
+        file = options.home / "pellucid.toml"
+        file.write_text(config.replace("{redis_port}", str(options.redis_port)))
+        command = [options.python, "-m", "pellucid", "serve", "--host", "127.0.0.1", "--port", str(options.port)]
+        command += ["--provider", "vllm", "--upstream", f"http://127.0.0.1:{options.upstream_port}/v1"]
         variables = {"BENCH_KEY": KEY}
-        if place.source is not None:
-            variables["PYTHONPATH"] = str(place.source)
+        if options.source is not None:
+            variables["PYTHONPATH"] = str(options.source)
         return Server([*command, "--config", str(file)], variables)
 
     return start
@@ -204,28 +204,28 @@ def find_redis() -> str:
     return find_program("redis-server", "apt-get install redis-server")
 
 
-def nginx(place: Place) -> Server:
-    config = place.home / "nginx.conf"
-    config.write_text(NGINX_CONFIG.format(home=place.home, port=place.port, upstream_port=place.upstream_port))
-    return Server([find_nginx(), "-p", str(place.home), "-c", str(config), "-e", "stderr"], {})
+def nginx(options: ServerOptions) -> Server:
+    config = options.home / "nginx.conf"
+    config.write_text(NGINX_CONFIG.format(home=options.home, port=options.port, upstream_port=options.upstream_port))
+    return Server([find_nginx(), "-p", str(options.home), "-c", str(config), "-e", "stderr"], {})
 
 
-def pass_through(place: Place) -> Server:
-    upstream = f"http://127.0.0.1:{place.upstream_port}"
+def pass_through(options: ServerOptions) -> Server:
+    upstream = f"http://127.0.0.1:{options.upstream_port}"
     script = str(HERE / "passthrough.py")
-    return Server([sys.executable, script, "--port", str(place.port), "--upstream", upstream], {})
+    return Server([sys.executable, script, "--port", str(options.port), "--upstream", upstream], {})
 
 
-def translation(place: Place) -> Server:
+def translation(options: ServerOptions) -> Server:
     script = str(HERE / "translation.py")
-    ports = ["--port", str(place.port), "--upstream-port", str(place.upstream_port)]
+    ports = ["--port", str(options.port), "--upstream-port", str(options.upstream_port)]
     return Server([sys.executable, script, *ports], {})
 
 
-def tensorzero(place: Place) -> Server:
-    upstream = f"http://127.0.0.1:{place.upstream_port}/v1/"
+def tensorzero(options: ServerOptions) -> Server:
+    upstream = f"http://127.0.0.1:{options.upstream_port}/v1/"
     program = [environment.TENSORZERO.program("python"), str(HERE / "peer_tensorzero.py")]
-    return Server([*program, "--upstream", upstream, "--port-file", str(port_file(place.home))], {})
+    return Server([*program, "--upstream", upstream, "--port-file", str(port_file(options.home))], {})
 
 
 def port_file(home: Path) -> Path:
@@ -242,10 +242,10 @@ litellm_settings: {{telemetry: false}}
 """
 
 
-def litellm(provider: str) -> Callable[[Place], Server]:
-    def start(place: Place) -> Server:
-        config = place.home / "litellm.yaml"
-        config.write_text(LITELLM_CONFIG.format(provider=provider, upstream_port=place.upstream_port))
+def litellm(provider: str) -> Callable[[ServerOptions], Server]:
+    def start(options: ServerOptions) -> Server:
+        config = options.home / "litellm.yaml"
+        config.write_text(LITELLM_CONFIG.format(provider=provider, upstream_port=options.upstream_port))
         command = [environment.LITELLM.program("litellm"), "--config", str(config), "--host", "127.0.0.1"]
         variables = {
             "LITELLM_MASTER_KEY": LITELLM_KEY,  # it does not start without one
@@ -253,15 +253,15 @@ def litellm(provider: str) -> Callable[[Place], Server]:
             "LITELLM_MODE": "PRODUCTION",
             "LITELLM_LOG": "ERROR",
         }
-        return Server([*command, "--port", str(place.port), "--num_workers", "1", "--telemetry", "False"], variables)
+        return Server([*command, "--port", str(options.port), "--num_workers", "1", "--telemetry", "False"], variables)
 
     return start
 
 
-def pydantic_ai(place: Place) -> Server:
-    upstream = f"http://127.0.0.1:{place.upstream_port}/v1"
+def pydantic_ai(options: ServerOptions) -> Server:
+    upstream = f"http://127.0.0.1:{options.upstream_port}/v1"
     program = [environment.PYDANTIC_AI.program("python"), str(HERE / "peer_agui.py")]
-    return Server([*program, "--port", str(place.port), "--upstream", upstream], {})
+    return Server([*program, "--port", str(options.port), "--upstream", upstream], {})
 
 
 # ---- the table -------------------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
-"""The bench: what the gateway costs, in one interleaved run with nginx and with nothing between.
+"""Measure the cost of the gateway, interleaved in one run with nginx and with a direct connection.
 
     .venv/bin/python bench/run.py [--quick] [--rounds N] [--only SCENARIO] [--base COMMIT]
     .venv/bin/python bench/run.py --peers        TensorZero, LiteLLM and Pydantic AI in the same tables
 
 A mock upstream and a load generator (both in C, on one CPU) run the scenarios of `scenarios.py` over the routes of
-`routes.py` (on the other CPU). Routes take turns within a round, disturbed samples are repeated, and ratios are made
-within a round, so that a ratio compares neighbours in time. At its end it prints the targets of `targets.py` with a
-verdict for each. What is measured and what the columns mean: docs/performance.md.
+`routes.py` (on the other CPU). Routes take turns within a round, and disturbed samples are repeated. A ratio is
+computed within a round, from samples that were taken shortly after each other. At the end, it prints the targets of
+`targets.py` with their verdicts. docs/performance.md explains the columns.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def build(name: str) -> Path:
 
 @contextlib.contextmanager
 def prepared(options: argparse.Namespace, plan: Plan) -> Iterator[Sampler]:
-    """The programs built and the upstream running, in a temporary directory."""
+    """Build the programs and run the upstream in a temporary directory."""
     upstream, load = build("upstream"), build("load")
     routes.find_nginx()
     if any(ROUTES[name].redis for scenario in plan.scenarios for name in scenario.routes):
@@ -88,7 +88,7 @@ def prepared(options: argparse.Namespace, plan: Plan) -> Iterator[Sampler]:
 
 
 class Plan(msgspec.Struct):
-    """What is measured."""
+    """The scenarios and routes to measure."""
 
     scenarios: list[Scenario]
     only: frozenset[str]
@@ -121,13 +121,13 @@ def plan_run(options: argparse.Namespace) -> Plan:
             reasons[peer.name] = peer.prepare()
         if reasons[peer.name] is not None:
             unavailable.add(name)
-            notes.append(f"{name} is left out, for it cannot be installed: {reasons[peer.name]}")
+            notes.append(f"{name} is left out because it cannot be installed: {reasons[peer.name]}")
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     return Plan(scenarios, only, frozenset(unavailable), rounds, options.quick, notes)
 
 
 def run_all(sampler: Sampler, plan: Plan) -> Results:
-    """Every round of every scenario. A route that fails is left out of that scenario from then on, with a note."""
+    """Run each round of each scenario. After a failure, a route is skipped in that scenario, with a note."""
     samples: list[Sample] = []
     failed: set[tuple[str, str]] = set()
     for number in range(1, plan.rounds + 1):
@@ -146,7 +146,7 @@ def run_all(sampler: Sampler, plan: Plan) -> Results:
 
 
 def progress(text: str) -> None:
-    """One line on a terminal, written over again and again; nothing in a log file."""
+    """Overwrite the current line of a terminal; print nothing if stderr is not one."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text}")
         sys.stderr.flush()
@@ -161,14 +161,14 @@ def show(results: Results, plan: Plan, verdicts: Sequence[Verdict], sampler: Sam
         print(before_and_after(results, plan.scenarios))
     if verdicts:
         print(f"\ntargets\n\n{targets.table(verdicts)}")
-    print("\ndirect: CPU is the upstream's own; a latency in brackets is the whole of it.")
-    print("Figures are medians over rounds, in brackets the least and the most; ~: every sample was disturbed.")
+    print("\ndirect: CPU time of the upstream itself; a latency in brackets is absolute.")
+    print("Figures are medians over rounds, with minimum and maximum in brackets; ~: all samples were disturbed.")
     for note in dict.fromkeys([*conditions(results, sampler), *sampler.notes]):
         print(f"note: {note}")
 
 
 def before_and_after(results: Results, scenarios: Sequence[Scenario]) -> str:
-    """Each route of the gateway against itself over the base."""
+    """Return a table that compares each route of the gateway with the base."""
     rows = []
     for scenario in scenarios:
         paired = [name for name in results.routes(scenario.name) if ROUTES.get(name) and ROUTES[name].gateway]
@@ -194,11 +194,11 @@ def before_and_after(results: Results, scenarios: Sequence[Scenario]) -> str:
 
 
 def conditions(results: Results, sampler: Sampler) -> Iterator[str]:
-    """What the figures were measured under, and what disturbed them."""
+    """Yield notes on the conditions of the measurement, and its disturbances."""
     if sampler.cpus.under_test is None:
-        yield "one CPU only: nothing was pinned, and all figures disturb each other"
+        yield "one CPU only: nothing was pinned, and all processes disturbed each other"
     elif not sampler.real_time:
-        yield "without real-time priority: other processes could take the CPU from what was measured"
+        yield "without real-time priority: other processes could take the CPU from the server under test"
     disturbed = [s for s in results.samples if s.disturbances]
     if disturbed:
         yield f"{len(disturbed)} of {len(results.samples)} samples were disturbed, and repeated where the bound allowed"
@@ -206,7 +206,7 @@ def conditions(results: Results, sampler: Sampler) -> Iterator[str]:
         yield from list(reasons)[:10]
     others = max((s.others_share for s in results.samples), default=0.0)
     if others > 0.05:
-        yield f"others used up to {others:.0%} of the CPU under test while samples were taken"
+        yield f"other processes used up to {others:.0%} of the CPU under test while samples were taken"
 
 
 def save(results: Results, verdicts: Sequence[Verdict], sampler: Sampler, started: datetime) -> Path:
@@ -230,7 +230,7 @@ def save(results: Results, verdicts: Sequence[Verdict], sampler: Sampler, starte
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the gateway, nginx and others in one interleaved run.")
+    parser = argparse.ArgumentParser(description="Measure the gateway, nginx and peers in one interleaved run.")
     parser.add_argument(
         "--quick", action="store_true", help="one round, short windows, without three-thousand: about four minutes"
     )
@@ -245,11 +245,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--route",
         action="append",
         choices=list(ROUTES),
-        help="only this route, and what it is compared with; may be repeated",
+        help="only this route, and the references; may be repeated",
     )
-    parser.add_argument("--base", metavar="COMMIT", help="measure every route of the gateway over this commit, too")
-    parser.add_argument("--peers", action="store_true", help="the scenarios with TensorZero, LiteLLM and Pydantic AI")
-    parser.add_argument("--no-real-time", dest="real_time", action="store_false", help="do without real-time priority")
+    parser.add_argument("--base", metavar="COMMIT", help="also measure every route of the gateway at this commit")
+    parser.add_argument("--peers", action="store_true", help="run the scenarios of TensorZero, LiteLLM, Pydantic AI")
+    parser.add_argument("--no-real-time", dest="real_time", action="store_false", help="do not use real-time priority")
     parser.add_argument("--strict", action="store_true", help="status 1 when a target is missed")
     return parser.parse_args(arguments)
 
@@ -257,7 +257,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     started = datetime.now(UTC)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `with` blocks end what they began
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `with` blocks end their processes
     try:
         plan = plan_run(options)
         peers = any(scenario.peers for scenario in plan.scenarios)
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    print(f"\n{(datetime.now(UTC) - started).seconds} s in all; every sample is in {os.path.relpath(path)}")
+    print(f"\n{(datetime.now(UTC) - started).seconds} s in total; all samples are in {os.path.relpath(path)}")
     return 1 if options.strict and any(v.missed for v in verdicts) else 0
 
 

@@ -1,4 +1,4 @@
-"""One sample: a scenario over a route, on a fresh server, repeated when something disturbed it.
+"""Take one sample: a scenario over a route, with a fresh server, repeated if it was disturbed.
 
 The mock upstream and the load generator (and Redis, where there is one) have the first CPU, the server under test has
 the second. The CPU time of the server is read as the load generator's window opens and as it closes.
@@ -34,7 +34,7 @@ import routes
 from checkout import Checkout
 from processes import BenchError, Cpus, CpuTimes, TaskTimes
 from report import LoadReport, Sample
-from routes import DIRECT, Place, Route
+from routes import DIRECT, Route, ServerOptions
 from scenarios import Scenario
 
 WINDOW_OPEN = b"window open\n"
@@ -160,7 +160,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _serving(self, route: Route) -> Iterator[Served]:
-        """A fresh server for a route."""
+        """Start a fresh server for a route."""
         if route.start is None:
             yield Served(self.upstream.pid, self.upstream_port)
             return
@@ -169,15 +169,16 @@ class Sampler:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.directory)))
             redis = stack.enter_context(self._redis()) if route.redis else None
             base = self.base if route.is_base else None
-            place = Place(
+            port = processes.free_port()
+            options = ServerOptions(
                 home,
-                processes.free_port(),
+                port,
                 self.upstream_port,
                 redis.port if redis else None,
                 base.source if base else None,
                 base.python if base else self.python,
             )
-            server = route.start(place)
+            server = route.start(options)
             process = stack.enter_context(
                 processes.running(
                     server.command,
@@ -188,7 +189,6 @@ class Sampler:
                     scheduling=self.scheduling,
                 )
             )
-            port = place.port
             if str(routes.port_file(home)) in server.command:
                 port = processes.wait_for_port(process, routes.port_file(home), log, START_SECONDS)
             processes.wait_until_listening(process, port, log, START_SECONDS)

@@ -1,8 +1,8 @@
-"""The pictures of a space in docs/images, recorded again.
+"""Record the screenshots of a space in docs/images.
 
     .venv/bin/python bench/space_images.py
 
-They are of the real page before the real gateway; the five agents play a scene.
+They show the real page with a real gateway; the five agents are scripted.
 """
 
 from __future__ import annotations

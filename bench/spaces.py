@@ -1,10 +1,10 @@
-"""What a space costs: everything that is said reaches everybody, beside a plain `websockets` broadcast in the same run.
+"""Measure a space: each envelope is delivered to all participants, compared with a plain `websockets` broadcast.
 
     .venv/bin/python bench/spaces.py [--readers 200] [--rate 50] [--seconds 10] [--rounds 3]
 
-One participant thinks aloud, so many times a second; so many others read. Each delivery is one envelope that reached
-one reader. The gateway checks, orders, keeps and records every envelope before anybody sees it; the plain room does
-none of that. Both are given the same bytes to deliver, each has a CPU to itself, and they take turns.
+One participant sends thoughts at a fixed rate; the others read. A delivery is one envelope that reached one reader. The
+gateway checks, orders, stores and records each envelope before it delivers it; the plain broadcast does none of that.
+Both deliver the same bytes, each has a CPU to itself, and they take turns.
 """
 
 from __future__ import annotations

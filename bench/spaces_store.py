@@ -1,4 +1,4 @@
-"""What a space costs that has a million envelopes: to append to it, to read it, to search it.
+"""Measure a space with a million envelopes: appending, reading and searching.
 
     .venv/bin/python bench/spaces_store.py [--envelopes 1000000] [--url URL] [--file FILE] [--postgres]
 

@@ -1,4 +1,4 @@
-"""The targets of the design, and what was measured against each.
+"""The targets of the design, and their verdicts.
 
 A target is a row: a figure of one route in one scenario, a limit, and a stretch limit. It is judged by the median over
 the rounds; a target whose figure is disturbed, or was not measured, is neither met nor missed.
@@ -70,7 +70,7 @@ class Target:
 
 
 class Verdict(msgspec.Struct):
-    """A target and what was measured."""
+    """A target and its measurement."""
 
     target: str
     measured: str
@@ -110,7 +110,7 @@ def _memory(sample: Sample) -> float:
 
 
 def _faults(results: Results) -> Spread:
-    """Of disturbed samples, too: a machine that is busy excuses no fault."""
+    """Count disturbed samples, too: a busy machine does not excuse faults."""
     rounds: dict[int, int] = {}
     for sample in results.samples:
         if (sample.scenario, sample.route) == (THOUSAND.name, ATTACHED):
@@ -162,7 +162,7 @@ PEER_TARGETS = (
 
 
 def judge(results: Results, *, peers: bool) -> list[Verdict]:
-    """A verdict for every target."""
+    """Return a verdict for each target."""
     return [target.judge(results) for target in (PEER_TARGETS if peers else TARGETS)]
 
 

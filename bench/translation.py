@@ -1,4 +1,4 @@
-"""Chat Completions to Responses events on bare protocols: about what a translation costs at the least in Python.
+"""Translate Chat Completions to Responses events with bare asyncio protocols: the minimum cost of it in Python.
 
     .venv/bin/python bench/translation.py --port 9200 --upstream-port 9100
 

@@ -1,4 +1,4 @@
-"""Other readers of the same bytes: each vendor's own SDK, and Pydantic AI on top of it.
+"""Other decoders of the same bytes: each vendor's SDK, and Pydantic AI on top of it.
 
 The bytes come from memory, through the HTTP client that the SDK uses, one chunk a read. The clock starts when the
 response is there (for Pydantic AI: with its first event), so that what a request costs is not in it, and stops after
