@@ -34,9 +34,11 @@ def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
     return min(choices, key=lambda name: abs(EFFORTS.index(name) - EFFORTS.index(level)), default=None)
 
 
-class SettingFlags(NamedTuple):
-    """Properties of a setting in addition to its name and type."""
+class Setting(NamedTuple):
+    """A row of `SETTINGS`."""
 
+    name: str
+    type: Any
     is_sampling: bool = False
     """Whether the setting changes how tokens are chosen; some models refuse such settings while they think."""
     is_client_settable: bool = True
@@ -45,9 +47,10 @@ class SettingFlags(NamedTuple):
     """Whether it is an attribute of a turn's span. OpenTelemetry has `gen_ai.request.NAME` for it."""
 
 
-_TRACED = SettingFlags(is_traced=True)
-_SAMPLING, _TRACED_SAMPLING = SettingFlags(is_sampling=True), SettingFlags(is_sampling=True, is_traced=True)
-_INTERNAL = SettingFlags(is_client_settable=False)
+# Fields of a setting's row, in the annotation of its type.
+_TRACED = {"is_traced": True}
+_SAMPLING = {"is_sampling": True}
+_INTERNAL = {"is_client_settable": False}
 
 
 class ModelSettings(TypedDict, total=False):
@@ -55,12 +58,12 @@ class ModelSettings(TypedDict, total=False):
 
     max_tokens: Annotated[int, _TRACED]
     """Limit of tokens that the model may write, reasoning included."""
-    temperature: Annotated[float, _TRACED_SAMPLING]
-    top_p: Annotated[float, _TRACED_SAMPLING]
+    temperature: Annotated[float, _SAMPLING | _TRACED]
+    top_p: Annotated[float, _SAMPLING | _TRACED]
     top_k: Annotated[int, _TRACED]
     seed: int
-    presence_penalty: Annotated[float, _TRACED_SAMPLING]
-    frequency_penalty: Annotated[float, _TRACED_SAMPLING]
+    presence_penalty: Annotated[float, _SAMPLING | _TRACED]
+    frequency_penalty: Annotated[float, _SAMPLING | _TRACED]
     logit_bias: Annotated[dict[str, int], _SAMPLING]
     stop_sequences: list[str]
     parallel_tool_calls: bool
@@ -83,20 +86,10 @@ class ModelSettings(TypedDict, total=False):
     extra_body: Annotated[dict[str, Any], _INTERNAL]
 
 
-class Setting(NamedTuple):
-    """A row of `SETTINGS`. See `SettingFlags` for the last three fields."""
-
-    name: str
-    type: Any
-    is_sampling: bool
-    is_client_settable: bool
-    is_traced: bool
-
-
 def _setting_rows() -> list[Setting]:
     hints = get_type_hints(ModelSettings, include_extras=True)
     return [
-        Setting(name, type_, *next(iter(getattr(hints[name], "__metadata__", ())), SettingFlags()))
+        Setting(name, type_, **next(iter(getattr(hints[name], "__metadata__", ())), {}))
         for name, type_ in get_type_hints(ModelSettings).items()
     ]
 

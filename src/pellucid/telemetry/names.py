@@ -114,7 +114,7 @@ class Metrics:
             "request_seconds", "From a request to the end of its answer.", request_labels
         )
         self.open_streams = self._gauge("open_streams", "Answers that are being streamed.", ("protocol",))
-        self.open_runs = self._gauge("open_runs", "Runs under way, those in the background among them.", ("model",))
+        self.open_runs = self._gauge("open_runs", "Runs in progress, detached runs included.", ("model",))
         self.run_ends = self._counter("run_ends", "Runs that ended, and how.", (*model_labels, "status"))
         self.run_seconds = self._histogram("run_seconds", "From a run's beginning to its end.", model_labels)
         self.first_reasoning_seconds = self._histogram(
@@ -129,14 +129,14 @@ class Metrics:
             model_labels,
             LATENCY_BUCKETS_SECONDS,
         )
-        self.thinking_seconds = self._histogram("thinking_seconds", "How long a run thought, if it did.", model_labels)
+        self.thinking_seconds = self._histogram("thinking_seconds", "Duration of the reasoning of a run.", model_labels)
         self.input_tokens = self._counter("input_tokens", "Tokens read, as providers report them.", model_labels)
         self.output_tokens = self._counter("output_tokens", "Tokens written, reasoning included.", model_labels)
         self.reasoning_tokens = self._counter("reasoning_tokens", "Tokens of reasoning.", model_labels)
         self.turns = self._counter("upstream_turns", "Requests to models, one for each turn.", model_labels)
         self.upstream_errors = self._counter("upstream_errors", "Failures of the models' side.", ("provider", "kind"))
         self.tool_calls = self._counter("tool_calls", "Calls of the server's own tools.", ("tool", "outcome"))
-        self.tool_seconds = self._histogram("tool_seconds", "How long they took.", ("tool",))
+        self.tool_seconds = self._histogram("tool_seconds", "Duration of calls of the server's own tools.", ("tool",))
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics in the format that the `Accept` header requests, and its content type."""
