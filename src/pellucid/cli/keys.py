@@ -115,7 +115,7 @@ def create(
     key, now = new_key(), time.time()
     access = load_configuration(file).access
     pepper = access.pepper_file
-    row = StoredKey(
+    stored_key = StoredKey(
         id=key.id,
         hash=KeyHasher(ensure_pepper(Path(pepper) if pepper is not None else None)).digest(key.text),
         owner=owner,
@@ -125,7 +125,7 @@ def create(
         revoked_at=None,
         policy=write_policy(policy),
     )
-    existing_count = with_store(file, store, lambda opened_store: _add_key(opened_store, row))
+    existing_count = with_store(file, store, lambda opened_store: _add_key(opened_store, stored_key))
     if not existing_count and access.keys is not False and not access.requires_credentials:
         soon = f"within {access.key_seconds:g} s"
         click.echo(
@@ -133,16 +133,16 @@ def create(
             err=True,
         )
     if as_json:
-        print_json({"key": key.text, **_key_fields(row, now)})
+        print_json({"key": key.text, **_key_fields(stored_key, now)})
     else:
         click.echo(f"{key.id} of {owner}, which cannot be shown again:", err=True)
         click.echo(key.text)
 
 
-async def _add_key(store: Store, row: StoredKey) -> int:
+async def _add_key(store: Store, key: StoredKey) -> int:
     """Add a key. Returns the number of keys that existed before."""
     existing_count = len(await store.keys.list())
-    await store.keys.add(row)
+    await store.keys.add(key)
     return existing_count
 
 
@@ -152,8 +152,8 @@ async def _add_key(store: Store, row: StoredKey) -> int:
 @store_options
 def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
     """List the keys with their owners and policies. Secrets are not stored."""
-    rows, now = with_store(file, store, lambda opened_store: opened_store.keys.list(owner)), time.time()
-    entries = [_key_fields(row, now) for row in rows]
+    stored_keys, now = with_store(file, store, lambda opened_store: opened_store.keys.list(owner)), time.time()
+    entries = [_key_fields(key, now) for key in stored_keys]
     if as_json:
         print_json(entries)
         return
@@ -180,22 +180,22 @@ def revoke(id: str, file: Path | None, store: str | None, as_json: bool) -> None
         click.echo(f"{id} is revoked.")
 
 
-def _key_fields(row: StoredKey, now: float) -> dict[str, Any]:
-    if row.revoked_at is not None:
+def _key_fields(key: StoredKey, now: float) -> dict[str, Any]:
+    if key.revoked_at is not None:
         state = "revoked"
     else:
-        state = "expired" if row.expires_at is not None and row.expires_at <= now else "valid"
+        state = "expired" if key.expires_at is not None and key.expires_at <= now else "valid"
     try:
-        policy: dict[str, Any] = msgspec.to_builtins(read_policy(row.policy))
+        policy: dict[str, Any] = msgspec.to_builtins(read_policy(key.policy))
     except msgspec.DecodeError:
         policy = {"unreadable": True}
     return {
-        "id": row.id,
-        "owner": row.owner,
-        "name": row.name,
+        "id": key.id,
+        "owner": key.owner,
+        "name": key.name,
         "state": state,
-        "created_at": format_time(row.created_at),
-        "expires_at": format_time(row.expires_at),
-        "revoked_at": format_time(row.revoked_at),
+        "created_at": format_time(key.created_at),
+        "expires_at": format_time(key.expires_at),
+        "revoked_at": format_time(key.revoked_at),
         "policy": policy,
     }

@@ -247,8 +247,8 @@ def _scope_line(report: ScopeReport) -> str:
     gone = f", {report.gone} gone" if report.gone else ""
     signed = "not signed yet"
     if report.checkpoint is not None and report.signed_at is not None:
-        at = datetime.fromtimestamp(report.signed_at / 1000, UTC).isoformat(timespec="seconds")
-        signed = f"signed up to {report.signed} (checkpoint {report.checkpoint}, {at})"
+        signed_at = datetime.fromtimestamp(report.signed_at / 1000, UTC).isoformat(timespec="seconds")
+        signed = f"signed up to {report.signed} (checkpoint {report.checkpoint}, {signed_at})"
     entries = _count_of(report.entries, "entry", "entries")
     return f"{report.owner} {report.scope}: {entries}, {_count_of(report.contents, 'content')} there{gone}; {signed}"
 

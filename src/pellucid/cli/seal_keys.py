@@ -76,9 +76,9 @@ def rotate(file: Path | None, config: Path | None) -> None:
 def retire(file: Path | None, config: Path | None, in_days: int, name: str) -> None:
     """Retire the key NAME. It seals nothing more now, and opens nothing more from the time of its retirement."""
     _require_file_keys()
-    at = (datetime.now(UTC) + timedelta(days=in_days)).replace(microsecond=0)
-    change_keys(_key_file_path(file, config), lambda keys: keys.retire(name, at))
-    click.echo(f"{name} opens {f'until {at:%Y-%m-%d %H:%M} UTC' if in_days else 'nothing any more'}.")
+    retired_at = (datetime.now(UTC) + timedelta(days=in_days)).replace(microsecond=0)
+    change_keys(_key_file_path(file, config), lambda keys: keys.retire(name, retired_at))
+    click.echo(f"{name} opens {f'until {retired_at:%Y-%m-%d %H:%M} UTC' if in_days else 'nothing any more'}.")
 
 
 def _require_file_keys() -> None:

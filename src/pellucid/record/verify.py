@@ -15,6 +15,7 @@ is compared with these heads, entry by entry (`_Scope`).
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -125,7 +126,8 @@ class Verifier:
         self._scope: _Scope | None = None
         self._findings: list[Finding] = []
         self._lines = 0
-        self._scopes = self._entries = self._contents = self._gone = self._older_count = 0
+        self._totals = Counter[str]()
+        self._older_count = 0
         self._has_end = False
 
     def feed(self, line: Line) -> list[ScopeReport]:
@@ -153,10 +155,7 @@ class Verifier:
             self._add_findings(self._checkpoints.find_vanished())
             self._add_findings(self._checkpoints.find_missing(self._known))
         return Report(
-            scopes=self._scopes,
-            entries=self._entries,
-            contents=self._contents,
-            gone=self._gone,
+            **{name: self._totals[name] for name in ("scopes", "entries", "contents", "gone")},
             checkpoints=self._checkpoints.count,
             before=self._older_count,
             keys="given" if self._has_trusted_keys else "own" if self._trusted else "none",
@@ -204,10 +203,7 @@ class Verifier:
         self._scope = None
         self._add_findings(scope.end())
         report = scope.report
-        self._scopes += 1
-        self._entries += report.entries
-        self._contents += report.contents
-        self._gone += report.gone
+        self._totals.update(scopes=1, entries=report.entries, contents=report.contents, gone=report.gone)
         return report
 
     def _add_findings(self, findings: Iterable[Finding]) -> None:
@@ -225,7 +221,7 @@ class _SignedHead(NamedTuple):
     number: int
     hash: bytes
     checkpoint: int
-    at: int
+    time_ms: int
 
 
 class _LastCheckpoint(NamedTuple):
@@ -391,8 +387,7 @@ class _Scope:
             return
         if number > self._number + 1:
             first, last = self._number + 1, number - 1
-            named = f"entry {first} is" if first == last else f"entries {first} to {last} are"
-            yield self.finding("missing", f"{named} not there", first)
+            yield self.finding("missing", f"{_entries_are(first, last)} not there", first)
             self._states.extend(bytes(number - 1 - self._number))
             self._hashes = []
         if number == 1:
@@ -426,8 +421,10 @@ class _Scope:
             elif not self._rewritten:
                 self._rewritten = True
                 first = self._matched + 1
-                which = f"entry {number} is" if first == number else f"entries {first} to {number} are"
-                message = f"{which} not what checkpoint {signed.checkpoint} signed: the chain was rewritten"
+                message = (
+                    f"{_entries_are(first, number)} not what checkpoint {signed.checkpoint} signed: "
+                    "the chain was rewritten"
+                )
                 yield self.finding("rewritten", message, first, signed.checkpoint)
 
     def _check_content(self, line: EntryLine) -> Iterator[Finding]:
@@ -466,26 +463,24 @@ class _Scope:
             (_MISSING, "the salt of entry {} is missing, and no entry says why"),
             (_SALT_ONLY, "the content of entry {} is missing, and no entry says why"),
         ):
-            at = self._states.find(state)
-            while at >= 0:
-                yield self.finding("gone", template.format(at), at)
-                at = self._states.find(state, at + 1)
+            number = self._states.find(state)
+            while number >= 0:
+                yield self.finding("gone", template.format(number), number)
+                number = self._states.find(state, number + 1)
         yield from self._check_chain_end()
 
     def _check_chain_end(self) -> Iterator[Finding]:
         line = self._line
-        for signed in self._signed[self._next_signed :]:
+        if self._next_signed < len(self._signed):
+            signed = self._signed[self._next_signed]
             message = f"entry {signed.number}, which checkpoint {signed.checkpoint} signed, is missing"
             yield self.finding("missing", message, self._number + 1, signed.checkpoint)
-            break
         if line.number != self._number:
+            message = f"it ends with entry {self._number}, but its stored head is entry {line.number}"
             if line.number > self._number:
-                message = f"it ends with entry {self._number}, but its stored head is entry {line.number}"
                 yield self.finding("missing", message, self._number + 1)
             else:
-                yield self.finding(
-                    "head", f"it ends with entry {self._number}, but its stored head is entry {line.number}"
-                )
+                yield self.finding("head", message)
         elif decode_hex(line.hash) not in self._hashes:
             yield self.finding("head", "its stored head has another hash than its last entry", self._number)
         if self._since is not None and line.since != self._since:
@@ -517,8 +512,12 @@ class _Scope:
             gone=self._states.count(_ENDED),
             signed=self._matched,
             checkpoint=last.checkpoint if last else None,
-            signed_at=last.at if last else None,
+            signed_at=last.time_ms if last else None,
         )
+
+
+def _entries_are(first: int, last: int) -> str:
+    return f"entry {first} is" if first == last else f"entries {first} to {last} are"
 
 
 def _describe(line: EntryLine) -> str:

@@ -26,23 +26,30 @@ class StoreError(PellucidError):
     """The store did not carry out an operation, or its result is unknown.
 
     `cause` is the name of the database's error for the log, for example `ConnectionRefusedError`, or
-    asyncpg's `DiskFullError`.
+    asyncpg's `DiskFullError`. `is_retryable`: whether a statement may succeed when it is repeated, for example after a
+    deadlock. A subclass has its own defaults of message, kind and code.
     """
+
+    message = "the store does not answer; try again in a moment"
+    kind: ErrorKind = "unavailable"
+    code = "storage_unavailable"
 
     def __init__(
         self,
-        message: str = "the store does not answer; try again in a moment",
+        message: str | None = None,
         *,
-        kind: ErrorKind = "unavailable",
-        code: str = "storage_unavailable",
+        kind: ErrorKind | None = None,
+        code: str | None = None,
         cause: str | None = None,
+        is_retryable: bool = False,
     ) -> None:
-        super().__init__(ErrorInfo(kind=kind, code=code, message=message))
+        super().__init__(ErrorInfo(kind or self.kind, message or self.message, code=code or self.code))
         self.cause = cause
+        self.is_retryable = is_retryable
 
     def copy(self) -> StoreError:
         """Return a copy for another waiter: an exception that is raised twice would collect both tracebacks."""
-        return type(self)(self.info.message, kind=self.info.kind, code=self.info.code or "", cause=self.cause)
+        return type(self)(self.info.message, kind=self.info.kind, code=self.info.code, cause=self.cause)
 
 
 class StoreUnavailable(StoreError):
@@ -52,33 +59,17 @@ class StoreUnavailable(StoreError):
 class StatementFailed(StoreError):
     """The database works, but cannot execute this statement."""
 
-    def __init__(
-        self,
-        message: str = "the store could not do this; that is a fault of this server",
-        *,
-        kind: ErrorKind = "server_error",
-        code: str = "storage_failed",
-        cause: str | None = None,
-        is_retryable: bool = False,
-    ) -> None:
-        super().__init__(message, kind=kind, code=code, cause=cause)
-        self.is_retryable = is_retryable
-        """Whether the statement may succeed when it is repeated, for example after a deadlock."""
+    message = "the store could not do this; that is a fault of this server"
+    kind: ErrorKind = "server_error"
+    code = "storage_failed"
 
 
 class AlreadyStored(StatementFailed):
     """There is a row with this key already."""
 
-    def __init__(
-        self,
-        message: str = "there is something with this id already; ids must be unique",
-        *,
-        kind: ErrorKind = "invalid_request",
-        code: str = "already_exists",
-        cause: str | None = None,
-        is_retryable: bool = False,
-    ) -> None:
-        super().__init__(message, kind=kind, code=code, cause=cause, is_retryable=is_retryable)
+    message = "there is something with this id already; ids must be unique"
+    kind: ErrorKind = "invalid_request"
+    code = "already_exists"
 
 
 class PreviousResponseGone(PellucidError):

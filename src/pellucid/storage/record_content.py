@@ -92,16 +92,16 @@ _SOURCES = {
     ),
     ITEM: (
         "conversation_entries AS one",
-        "one.owner = {owner} AND one.conversation_id = {place} AND one.id = {subject}",
+        "one.owner = {owner} AND one.conversation_id = {parent} AND one.id = {subject}",
         "one",
     ),
     ENVELOPE: (
         "space_envelopes AS one",
-        "one.owner = {owner} AND one.space = {place} AND one.seq = {seq}",
+        "one.owner = {owner} AND one.space = {parent} AND one.seq = {seq}",
         "one",
     ),
 }
-_QUERY_COLUMNS = {"entry": "integer", "owner": "text", "place": "text", "subject": "text", "seq": "bigint"}
+_QUERY_COLUMNS = {"entry": "integer", "owner": "text", "parent": "text", "subject": "text", "seq": "bigint"}
 
 
 def _read_statement(kind: str) -> Statement:
@@ -109,7 +109,7 @@ def _read_statement(kind: str) -> Statement:
     tables, where, second = _SOURCES[kind]
     values, pieces = RECORDED_COLUMNS[kind]
     columns = ", ".join([*(f'one."{name}"' for name in values), *(f'{second}."{name}"' for name in pieces)])
-    return over_json_rows(f"SELECT {{entry}}, {columns} FROM {{asked}}, {tables} WHERE {where}", _QUERY_COLUMNS)
+    return over_json_rows(f"SELECT {{entry}}, {columns} FROM {{requested}}, {tables} WHERE {where}", _QUERY_COLUMNS)
 
 
 _READ = {kind: _read_statement(kind) for kind in _SOURCES}
@@ -134,12 +134,12 @@ def read_contents(rows: Sequence[Row]) -> Operation[list[bytes | None]]:
         seq = int(subject) if subject.isdecimal() and len(subject) < 19 else -1
         # Other spellings are not the number of an envelope, for example `07`.
         seq = seq if str(seq) == subject else -1
-        query = {"entry": entry, "owner": owner, "place": scope_id, "subject": subject, "seq": seq}
+        query = {"entry": entry, "owner": owner, "parent": scope_id, "subject": subject, "seq": seq}
         queries.setdefault(kind, []).append(query)
     for kind, queries_of_kind in queries.items():
         values, pieces = RECORDED_COLUMNS[kind]
         text = canonical_json(queries_of_kind).decode("utf-8", "replace")
-        for entry, *stored in (yield Execute(_READ[kind], {"asked": text})):
+        for entry, *stored in (yield Execute(_READ[kind], {"requested": text})):
             row = dict(zip((*values, *pieces), stored, strict=True))
             for name in pieces:
                 row[name] = None if row[name] is None else as_bytes(row[name])

@@ -130,7 +130,7 @@ class RecordStore(StoreOperations):
         signed = refused = 0
         after: Params | None = {"after_owner": "", "after_scope": ""}
         while after is not None:
-            now = {"recording": self.recording, "at": to_milliseconds(self._clock())}
+            now = {"recording": self.recording, "time_ms": to_milliseconds(self._clock())}
             step = await self._database.write(op, {**params, **now, **after})
             signed, refused, after = signed + step.signed, refused + step.refused, step.after
         return SigningResult(signed, refused)
@@ -207,7 +207,9 @@ class RecordStore(StoreOperations):
         scope_kind, _, id = scope.partition(":")
         params = {**self._params(owner, id), "for_scope": scope}
         if subjects:
-            steps = [subjects[at : at + SUBJECTS_PER_STEP] for at in range(0, len(subjects), SUBJECTS_PER_STEP)]
+            steps = [
+                subjects[start : start + SUBJECTS_PER_STEP] for start in range(0, len(subjects), SUBJECTS_PER_STEP)
+            ]
             return sum([await self._database.write(_erase, {**params, "subjects": step}) for step in steps])
         erased_count, after = 0, {"after_subject": "", "after_kind": ""}
         while next_subjects := await self._database.read(_next_subjects, {**params, **after}):

@@ -95,11 +95,11 @@ def to_milliseconds(now: float) -> int:
 # A new row belongs to an empty chain, whose hash is not stored because it can be computed.
 _LOCK_SCOPES = over_json_rows(
     "INSERT INTO record_scopes (owner, scope, number, hash, signed, since) "
-    "SELECT {owner}, {scope}, 0, :nothing, 0, :at FROM {asked} WHERE true ORDER BY 1, 2 "
+    "SELECT {owner}, {scope}, 0, :nothing, 0, :time_ms FROM {requested} WHERE true ORDER BY 1, 2 "
     "ON CONFLICT (owner, scope) DO UPDATE SET number = record_scopes.number "
     "RETURNING owner, scope, number, hash, signed, seal",
     {"owner": "text", "scope": "text"},
-    at=sa.BigInteger,
+    time_ms=sa.BigInteger,
     nothing=sa.LargeBinary,
 )
 _INSERT_ENTRIES, _INSERT_SALTS = Statement(sa.insert(_E)), Statement(sa.insert(_K))
@@ -121,7 +121,7 @@ def _delete_salts(*columns: str) -> Statement:
     """Build the statement that deletes the salts of removed contents, and returns the numbers of their entries."""
     values = ", ".join(f"{{{column}}}" for column in columns)
     return over_json_rows(
-        f"DELETE FROM record_salts WHERE ({', '.join(columns)}) IN (SELECT {values} FROM {{asked}}) "
+        f"DELETE FROM record_salts WHERE ({', '.join(columns)}) IN (SELECT {values} FROM {{requested}}) "
         "RETURNING owner, scope, number, subject",
         dict.fromkeys(columns, "text"),
     )
@@ -137,13 +137,13 @@ _NO_SEAL = b""
 
 
 def append_entries(
-    recording: Recording, at_ms: int, new_entries: Sequence[NewEntry], *, accept: bool = False
+    recording: Recording, time_ms: int, new_entries: Sequence[NewEntry], *, accept: bool = False
 ) -> Operation[None]:
     """Append entries to the record, in their order.
 
     Args:
         recording: whether to record, and the keys for seals.
-        at_ms: time of the entries, in milliseconds since 1970.
+        time_ms: time of the entries, in milliseconds since 1970.
         new_entries: the entries, of one or more chains.
         accept: whether a chain is sealed again although its end was written without the key.
     """
@@ -153,7 +153,7 @@ def append_entries(
     for new_entry in new_entries:
         scopes.setdefault((new_entry.owner, new_entry.scope), []).append(new_entry)
     scope_rows = canonical_json([{"owner": owner, "scope": scope} for owner, scope in sorted(scopes)]).decode()
-    locked = yield Execute(_LOCK_SCOPES, {"asked": scope_rows, "at": at_ms, "nothing": b""})
+    locked = yield Execute(_LOCK_SCOPES, {"requested": scope_rows, "time_ms": time_ms, "nothing": b""})
     rows: list[Params] = []
     salts: list[Params] = []
     head_params: list[Params] = []
@@ -162,7 +162,7 @@ def append_entries(
         is_ours = accept or number == 0 or recording.is_sealed(owner, scope, head, signed_to, seal)
         for new_entry in scopes[owner, scope]:
             salt = None if new_entry.content is None else urandom(SALT_BYTES)
-            head, row = _next_entry(head, at_ms, new_entry, salt)
+            head, row = _next_entry(head, time_ms, new_entry, salt)
             rows.append(row)
             if salt is not None:
                 salts.append({**row, "kind": new_entry.content_kind or new_entry.kind, "salt": salt})
@@ -175,11 +175,11 @@ def append_entries(
     recording.unsigned_count += len(rows)
 
 
-def _next_entry(head: ChainHead, at_ms: int, new_entry: NewEntry, salt: bytes | None) -> tuple[ChainHead, Params]:
+def _next_entry(head: ChainHead, time_ms: int, new_entry: NewEntry, salt: bytes | None) -> tuple[ChainHead, Params]:
     owner, scope, kind, subject, content, more, _ = new_entry
     entry_digest = None if salt is None or content is None else content_digest(salt, content)
     digest_hex = entry_digest.hex() if entry_digest is not None else None
-    entry = Entry(number=head.number + 1, at=at_ms, kind=kind, subject=subject, digest=digest_hex, more=dict(more))
+    entry = Entry(number=head.number + 1, at=time_ms, kind=kind, subject=subject, digest=digest_hex, more=dict(more))
     hash = entry_hash(head.hash, entry)
     stored_fields = {
         "owner": owner,
@@ -193,7 +193,7 @@ def _next_entry(head: ChainHead, at_ms: int, new_entry: NewEntry, salt: bytes | 
 
 def record_removals(
     recording: Recording,
-    at_ms: int,
+    time_ms: int,
     kind: str,
     removed: Iterable[RemovedContent],
     replacements: Mapping[tuple[str, str, str], Sequence[bytes]] | None = None,
@@ -205,7 +205,7 @@ def record_removals(
 
     Args:
         recording: the keys for seals.
-        at_ms: time of the removal, in milliseconds since 1970.
+        time_ms: time of the removal, in milliseconds since 1970.
         kind: the reason: `deleted`, `expired` or `erased`.
         removed: the removed contents.
         replacements: contents that are stored instead, by (owner, scope, subject).
@@ -217,9 +217,9 @@ def record_removals(
     rows: list[Row] = []
     for statement, keys in ((_DELETE_SALTS, by_subject), (_DELETE_ALL_SALTS, by_kind)):
         if keys:
-            rows += yield Execute(statement, {"asked": canonical_json(keys).decode()})
+            rows += yield Execute(statement, {"requested": canonical_json(keys).decode()})
     enabled_recording = recording if recording.is_enabled else Recording(True, recording.signers)
-    yield from append_entries(enabled_recording, at_ms, _removal_entries(kind, rows, replacements or {}))
+    yield from append_entries(enabled_recording, time_ms, _removal_entries(kind, rows, replacements or {}))
 
 
 def record_removals_of(params: Params, removed: Iterable[RemovedContent]) -> Operation[None]:
@@ -315,13 +315,13 @@ has_unsigned = has_rows(_ANY_UNSIGNED)
 def sign_chains(params: Params) -> Operation[SigningResult]:
     """Sign the next chains that have entries after the last checkpoint.
 
-    Parameters: `recording`, `signer`, `at` (milliseconds since 1970), and `after_owner` and `after_scope`, where the
+    Parameters: `recording`, `signer`, `time_ms` (since 1970), and `after_owner` and `after_scope`, where the
     step before ended.
     """
     rows = yield Execute(_UNSIGNED, params)
     sealed_rows = [row for row in rows if _is_sealed(params["recording"], row)]
     if sealed_rows:
-        yield from _add_checkpoints(params["recording"], params["signer"], params["at"], sealed_rows)
+        yield from _add_checkpoints(params["recording"], params["signer"], params["time_ms"], sealed_rows)
     return SigningResult(len(sealed_rows), len(rows) - len(sealed_rows), _next_position(rows))
 
 
@@ -332,7 +332,7 @@ def accept_chains(params: Params) -> Operation[SigningResult]:
     """
     rows = yield Execute(_CHAIN_ENDS, params)
     new_entries = [NewEntry(row[0], row[1], "accepted", "") for row in rows if not _is_sealed(params["recording"], row)]
-    yield from append_entries(params["recording"], params["at"], new_entries, accept=True)
+    yield from append_entries(params["recording"], params["time_ms"], new_entries, accept=True)
     return SigningResult(len(new_entries), 0, _next_position(rows))
 
 
@@ -345,7 +345,7 @@ def _is_sealed(recording: Recording, row: Row) -> bool:
     return recording.is_sealed(owner, scope, ChainHead(number, bytes(hash)), signed_to, seal)
 
 
-def _add_checkpoints(recording: Recording, signer: Signer, at_ms: int, rows: list[Row]) -> Operation[None]:
+def _add_checkpoints(recording: Recording, signer: Signer, time_ms: int, rows: list[Row]) -> Operation[None]:
     last = yield Execute(_LAST_CHECKPOINT, {})
     serial, before = (last[0][1], _checkpoint_hash(last[0])) if last else (0, "")
     checkpoint_rows: list[Params] = []
@@ -361,7 +361,7 @@ def _add_checkpoints(recording: Recording, signer: Signer, at_ms: int, rows: lis
             previous=previous,
             serial=serial,
             before=before,
-            at=at_ms,
+            at=time_ms,
             key=signer.id,
             heads={scope: (head.number, head.hash.hex()) for scope, head in heads.items()},
         )

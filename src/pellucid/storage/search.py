@@ -39,7 +39,7 @@ import sqlalchemy as sa
 
 from ..unicode import replace_surrogates
 from . import tables
-from .statement import Execute, Operation, Params, Statement, param
+from .statement import ID, OWNER, Execute, Operation, Params, Statement, param, read_first
 
 CHATS = "chats"
 """Scope of the chats of an owner: titles, questions and answers."""
@@ -105,27 +105,31 @@ def _too_many_marks_pattern() -> re.Pattern[str]:
 
 def _split_marks(run: re.Match[str]) -> str:
     marks = run.group()
-    return "\N{COMBINING GRAPHEME JOINER}".join(marks[at : at + _MAX_MARKS] for at in range(0, len(marks), _MAX_MARKS))
+    return "\N{COMBINING GRAPHEME JOINER}".join(
+        marks[start : start + _MAX_MARKS] for start in range(0, len(marks), _MAX_MARKS)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- writing
 
 _T = tables.texts
-_owner, _scope = param("for_owner"), param("for_scope")
-_this_text = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.id == param("for_id"))
+_scope = param("for_scope")
 
+
+def text_with_id(scope: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Return the condition for the text `for_id` of `for_owner`."""
+    return sa.and_(_T.c.owner == OWNER, _T.c.scope == scope, _T.c.id == ID)
+
+
+_this_text = text_with_id(_scope)
 _ADD = Statement(sa.insert(_T).values({c.name: param(c.name) for c in _T.columns if c is not _T.c.number}))
 _UPDATE = Statement(
     sa.update(_T).where(_this_text).values(text=param("to_text"), folded=param("to_folded")).returning(_T.c.id)
 )
 _GET = Statement(sa.select(_T.c.text).where(_this_text))
+_read_text = read_first(_GET, lambda row: str(row[0]))
 _REMOVE = Statement(sa.delete(_T).where(_this_text))
-_REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.of == param("for_id")))
-
-
-def text_with_id(scope: str) -> sa.ColumnElement[bool]:
-    """Return the condition for the text `for_id` of `for_owner`."""
-    return sa.and_(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == param("for_id"))
+_REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == OWNER, _T.c.scope == _scope, _T.c.of == ID))
 
 
 def delete_statement(scope: str) -> Statement:
@@ -149,14 +153,13 @@ def replace_text(text: Text) -> Operation[None]:
 
 def get_text(owner: str, scope: str, id: str) -> Operation[str | None]:
     """Return a stored text; None if it does not exist."""
-    rows = yield Execute(_GET, _key_params(owner, scope, id))
-    return rows[0][0] if rows else None
+    return (yield from _read_text(_key_params(owner, scope, id)))
 
 
 def delete_texts(owner: str, scope: str, ids: Iterable[str]) -> Operation[None]:
     """Delete the texts with these ids."""
-    if named := [_key_params(owner, scope, id) for id in ids]:
-        yield Execute(_REMOVE, named)
+    if keys := [_key_params(owner, scope, id) for id in ids]:
+        yield Execute(_REMOVE, keys)
 
 
 def delete_texts_of(owner: str, scope: str, parent_id: str) -> Operation[None]:
@@ -189,7 +192,7 @@ def _mark(owner: str, scope: str, trait: str = "") -> str:
     Other scopes may have the same trigram by chance. That costs time, but does not change a result.
     """
     digest = hashlib.sha256(f"{owner}\0{scope}\0{trait}".encode() if trait else f"{owner}\0{scope}".encode()).digest()
-    numbers = [int.from_bytes(digest[at : at + 2]) for at in (0, 2, 4)]
+    numbers = [int.from_bytes(digest[start : start + 2]) for start in (0, 2, 4)]
     return "".join(chr(_FIRST_PRIVATE + number % _PRIVATE_COUNT) for number in numbers)
 
 
@@ -260,7 +263,7 @@ def search_query(
     general = (build_for_postgresql or build)(Matches(chosen.where(_in_scope, _like), _T.c.number, _like))
     indexed = chosen.select_from(_grams.join(_T, _T.c.number == _grams.c.rowid)).where(
         _grams.c.texts_grams.op("MATCH")(param("grams")),
-        _without_index(_T.c.owner) == _owner,
+        _without_index(_T.c.owner) == OWNER,
         _without_index(_T.c.scope) == _scope,
     )
     unindexed = chosen.where(_in_scope)
@@ -271,7 +274,7 @@ def search_query(
 
 
 _grams = sa.table("texts_grams", sa.column("rowid", sa.Integer), sa.column("texts_grams", sa.Text))
-_in_scope = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope)
+_in_scope = sa.and_(_T.c.owner == OWNER, _T.c.scope == _scope)
 _like = _T.c.folded.like(param("pattern"), escape="\\")
 _instr = sa.func.instr(_T.c.folded, param("needle"), type_=sa.Integer) > 0
 
@@ -292,7 +295,7 @@ def search_params(owner: str, scope: str, query: str, traits: Iterable[str] = ()
     """
     needle = fold_text(query)
     pattern = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    grams = list(dict.fromkeys(needle[at : at + 3] for at in range(len(needle) - 2)))
+    grams = list(dict.fromkeys(needle[start : start + 3] for start in range(len(needle) - 2)))
     chosen = grams[:: max(1, -(-len(grams) // MAX_GRAMS))]
     chosen = [*(_mark(owner, scope, trait) for trait in traits), *chosen]
     return {
@@ -316,8 +319,8 @@ SNIPPET_CHARS = 160
 
 def snippet(text: str, query: str) -> str:
     """Return a part of a text around the match of a query, on one line, with an ellipsis where text is left out."""
-    at = _locate(text[:MAX_SEARCHED_CHARS], fold_text(query))
-    first = at - SNIPPET_CHARS // 4 if at > SNIPPET_CHARS // 2 else 0
+    match_start = _locate(text[:MAX_SEARCHED_CHARS], fold_text(query))
+    first = match_start - SNIPPET_CHARS // 4 if match_start > SNIPPET_CHARS // 2 else 0
     last = first + SNIPPET_CHARS
     piece = " ".join(text[first:last].split())
     return f"{'…' if first else ''}{piece}{'…' if last < len(text) else ''}"
@@ -336,9 +339,9 @@ def _locate(text: str, needle: str) -> int:
     for start in range(0, len(text), step):
         piece = text[start : start + step + overlap]
         folded_piece = fold_text(piece)
-        at = folded_piece.find(needle)
-        if at == 0 or (at > 0 and len(folded_piece) == len(piece)):
-            return start + at
-        if at > 0:
-            return start + bisect_right(range(len(piece)), at, key=lambda end: len(fold_text(piece[:end]))) - 1
+        offset = folded_piece.find(needle)
+        if offset == 0 or (offset > 0 and len(folded_piece) == len(piece)):
+            return start + offset
+        if offset > 0:
+            return start + bisect_right(range(len(piece)), offset, key=lambda end: len(fold_text(piece[:end]))) - 1
     return 0

@@ -124,19 +124,19 @@ def json_list(name: str) -> JsonList:
 
 
 def over_json_rows(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[Any]]) -> Statement:
-    """Return a statement over the parameter `asked`, which is a JSON list of objects.
+    """Return a statement over the parameter `requested`, which is a JSON list of objects.
 
     Args:
-        text: SQL, in which `{asked}` is the table of the objects, and `{name}` one of its columns.
+        text: SQL, in which `{requested}` is the table of the objects, and `{name}` one of its columns.
         columns: name and SQL type of each column.
         params: further parameters (`:name`) and their types.
     """
     fields = ", ".join(f"{name} {type}" for name, type in columns.items())
-    general = {name: f"asked.{name}" for name in columns}
-    general["asked"] = f"json_to_recordset(CAST(:asked AS json)) AS asked({fields})"
-    sqlite = {name: f"json_extract(asked.value, '$.{name}')" for name in columns}
-    sqlite["asked"] = "json_each(:asked) AS asked"
-    params["asked"] = sa.Text
+    general = {name: f"requested.{name}" for name in columns}
+    general["requested"] = f"json_to_recordset(CAST(:requested AS json)) AS requested({fields})"
+    sqlite = {name: f"json_extract(requested.value, '$.{name}')" for name in columns}
+    sqlite["requested"] = "json_each(:requested) AS requested"
+    params["requested"] = sa.Text
     return Statement(raw_sql(text.format(**general), **params), sqlite=raw_sql(text.format(**sqlite), **params))
 
 
