@@ -14,7 +14,7 @@ from pellucid.spaces.runtime.provisioning import create_space
 from pellucid.spaces.runtime.session import Frame, Session, websocket_frame
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
-from pellucid.spaces.runtime.spaces import Spaces
+from pellucid.spaces.runtime.space_manager import SpaceManager
 from pellucid.storage import Store, StoredEnvelope, open_store
 
 OWNER = "owner"
@@ -110,10 +110,10 @@ async def opened_store(url: str) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def opened(
     url: str = "sqlite://", settings: dict[str, Any] | SpaceSettings | None = None, **options: Any
-) -> AsyncIterator[tuple[Spaces, Space, Store]]:
+) -> AsyncIterator[tuple[SpaceManager, Space, Store]]:
     store, relay = await open_store(url), await open_relay(None)
     options.setdefault("intervals", QUICK)
-    spaces = Spaces(store, relay, **options)
+    spaces = SpaceManager(store, relay, **options)
     await spaces.start()
     if not isinstance(settings, SpaceSettings):
         settings = read_settings(settings or {})
@@ -127,9 +127,9 @@ async def opened(
 
 
 @asynccontextmanager
-async def replica(store: Store, relay: Relay, **options: Any) -> AsyncIterator[Spaces]:
+async def replica(store: Store, relay: Relay, **options: Any) -> AsyncIterator[SpaceManager]:
     options.setdefault("intervals", QUICK)
-    spaces = Spaces(store, relay, **options)
+    spaces = SpaceManager(store, relay, **options)
     await spaces.start()
     try:
         yield spaces

@@ -17,7 +17,7 @@ from pellucid.spaces.runtime.provisioning import add_participants, create_space
 from pellucid.spaces.runtime.session import Session
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
-from pellucid.spaces.runtime.spaces import Spaces
+from pellucid.spaces.runtime.space_manager import SpaceManager
 from pellucid.storage import Append, AppendConflict, Store, open_store
 from tests.service_postgres import PostgresServer
 from tests.service_postgres import postgres_server as postgres_server
@@ -40,7 +40,7 @@ def relay_url(request: pytest.FixtureRequest) -> str | None:
 class Setup(NamedTuple):
     stores: tuple[Store, Store]
     relays: tuple[Relay, Relay]
-    replicas: list[Spaces]
+    replicas: list[SpaceManager]
     tokens: dict[str, str]
 
 
@@ -52,7 +52,7 @@ async def two_replicas(
     stores = (await open_store(url), await open_store(url))
     one = await open_relay(relay_url)
     relays = (one, one if relay_url is None else await open_relay(relay_url))
-    replicas = [Spaces(store, relay, intervals=pace) for store, relay in zip(stores, relays, strict=True)]
+    replicas = [SpaceManager(store, relay, intervals=pace) for store, relay in zip(stores, relays, strict=True)]
     for spaces in replicas:
         await spaces.start()
     try:

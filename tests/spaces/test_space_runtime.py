@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pellucid.errors import PellucidError
-from pellucid.spaces.runtime import spaces as runtime_spaces
+from pellucid.spaces.runtime import space_manager
 from pellucid.spaces.runtime.provisioning import create_space, declare_space
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
@@ -457,7 +457,7 @@ def test_a_reopened_space_has_the_same_state(tmp_path: Path) -> None:
 
 def test_an_unused_space_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     is_frozen = True
-    monkeypatch.setattr(runtime_spaces, "monotonic", lambda: 0.0 if is_frozen else monotonic() + 3600)
+    monkeypatch.setattr(space_manager, "monotonic", lambda: 0.0 if is_frozen else monotonic() + 3600)
 
     async def scene() -> None:
         nonlocal is_frozen

@@ -39,7 +39,7 @@ from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.maintenance import Intervals
-from ..spaces.runtime.spaces import Spaces
+from ..spaces.runtime.space_manager import SpaceManager
 from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..telemetry import error_location, log
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
@@ -104,7 +104,7 @@ class Services:
     guard: Guard
     sealer: Sealer
     detached: DetachedRuns
-    spaces: Spaces
+    spaces: SpaceManager
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Services:
         self.detached.start_watching()
         exit_stack.push_async_callback(self._finish_detached_runs)
         await store_spaces(self.store, config.spaces, os.environ)
-        self.spaces = Spaces(
+        self.spaces = SpaceManager(
             self.store,
             self.relay,
             compressor=make_compressor(self.summary_writer),

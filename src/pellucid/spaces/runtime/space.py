@@ -72,7 +72,7 @@ class PostResult(msgspec.Struct, frozen=True):
 
 
 class Space:
-    """One space. Opened by `spaces.Spaces`.
+    """One space. Opened by `space_manager.SpaceManager`.
 
     Args:
         store: The store.

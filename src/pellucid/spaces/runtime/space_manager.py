@@ -1,6 +1,6 @@
 """The spaces of one process, by name. A space is opened on first use and closed when it is unused.
 
-spaces = Spaces(store, relay)
+spaces = SpaceManager(store, relay)
 space, participant = await spaces.admit("review", token)
 session = await space.join(participant, outlet)
 """
@@ -26,7 +26,7 @@ from .space import Space
 from .writer import PAGE_SIZE
 
 
-class Spaces:
+class SpaceManager:
     """All spaces of one process.
 
     Args:
