@@ -7,8 +7,12 @@ numbers, dates, running counts of tokens, padding. `frames` are its bytes, cut w
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 REASONING = TEXT = 400
 DELTAS = REASONING + TEXT
@@ -260,7 +264,7 @@ def ollama() -> Frames:
 
 def bedrock() -> Frames:
     """Binary messages around JSON, which is padded."""
-    from pellucid.framing.eventstream import eventstream_message
+    from tests.event_stream_messages import eventstream_message
 
     def message(event: str, value: dict[str, Any]) -> bytes:
         about = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}

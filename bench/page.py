@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "page")]
+sys.path[:0] = [str(ROOT)]
 
 from playwright.sync_api import Browser  # noqa: E402
 

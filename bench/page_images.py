@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests"), str(ROOT / "tests" / "page")]
+sys.path[:0] = [str(ROOT)]
 
 from playwright.sync_api import Browser, expect  # noqa: E402
 

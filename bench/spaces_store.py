@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT)]
 
 from pellucid.envelopes import Envelope  # noqa: E402
 from pellucid.envelopes.reasoning import ContextPlace, NameSet  # noqa: E402
