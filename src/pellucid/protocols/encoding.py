@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..parts import BuiltinToolCallPart, ToolCallPart
+from ..parts import BuiltinToolCallPart, ToolCallPart, Usage
 
 DONE = b"data: [DONE]\n\n"
 """The end of a stream, as OpenAI's clients expect it."""
@@ -25,6 +27,21 @@ def complete_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[str, s
     """
     arguments = part.args_as_text()
     return (arguments, "") if arguments or not part.complete else ("{}", "{}")
+
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""`Number.MAX_SAFE_INTEGER` of JavaScript."""
+
+
+def safe_counts(usage: Usage, fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the known numbers of tokens that JavaScript can hold.
+
+    Args:
+        usage: The usage.
+        fields: The protocol's name of each number, with the field of `Usage`.
+    """
+    counts = {name: getattr(usage, field) for name, field in fields.items()}
+    return {name: number for name, number in counts.items() if number is not None and 0 <= number <= MAX_SAFE_INTEGER}
 
 
 def or_unset(count: int | None) -> int | UnsetType:

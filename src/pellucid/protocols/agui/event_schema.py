@@ -18,6 +18,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+from ..encoding import MAX_SAFE_INTEGER
+
 Flaw = tuple[Literal["fields", "unknown", "retired"], str]
 """The rule, and what is wrong where. `retired`: client 1.0.0 translates it with a warning."""
 
@@ -187,7 +189,6 @@ PROPOSED_UNIONS = {
 # --- checking a value --------------------------------------------------------------------------------------------
 
 _POINTER = re.compile(r"(/([^/~]|~[01])*)*")
-_MAX_SAFE_INTEGER = 2**53 - 1
 _FIELD_PATTERN = re.compile(r"(\w+)(\??)(~?)(?::(.+))?")
 
 _PLAIN_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -207,7 +208,7 @@ def _is_whole_number(value: Any) -> bool:
     is_integral = (
         value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
     )
-    return is_integral and abs(value) <= _MAX_SAFE_INTEGER
+    return is_integral and abs(value) <= MAX_SAFE_INTEGER
 
 
 class _Field(NamedTuple):

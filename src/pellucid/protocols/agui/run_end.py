@@ -7,13 +7,21 @@ from typing import Any
 from ...errors import ErrorInfo
 from ...events import Event, ItemEndEvent, ItemStartEvent, RunEndEvent
 from ...parts import Usage
+from ..encoding import safe_counts
 from . import events as e
 from .dialects import Dialect
 from .messages import Interrupt, TokenUsage
 from .metadata import make_metadata
 
-_MAX_SAFE_INTEGER = 2**53 - 1
-"""`Number.MAX_SAFE_INTEGER` of JavaScript."""
+_USAGE_FIELDS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "total_tokens": "total_tokens",
+    "reasoning_tokens": "output_reasoning_tokens",
+    "cached_input_tokens": "cache_read_tokens",
+    "cache_write_input_tokens": "cache_write_tokens",
+}
+"""The fields of `TokenUsage`, with those of `Usage`."""
 
 
 def outcome_of(
@@ -46,17 +54,7 @@ def outcome_of(
 
 def usage_of(usage: Usage, model: str | None) -> list[TokenUsage] | None:
     """Return the usage of a model; None if no number is known that the protocol defines."""
-    numbers = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "reasoning_tokens": usage.output_reasoning_tokens,
-        "cached_input_tokens": usage.cache_read_tokens,
-        "cache_write_input_tokens": usage.cache_write_tokens,
-    }
-    counts: dict[str, Any] = {
-        name: number for name, number in numbers.items() if number is not None and 0 <= number <= _MAX_SAFE_INTEGER
-    }
+    counts: dict[str, Any] = safe_counts(usage, _USAGE_FIELDS)
     return [TokenUsage(model=model, **counts)] if counts else None
 
 

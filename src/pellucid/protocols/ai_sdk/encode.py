@@ -58,19 +58,15 @@ from ...parts import (
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
-    Usage,
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import MintId, text_metadata
-from ..encoding import DONE, QUEUED, to_json
+from ..encoding import DONE, QUEUED, safe_counts, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
 
 INCOMPLETE_CALL = "The model was cut off in the middle of this call."
 _NOT_JSON = "The model wrote arguments that are not JSON."
-
-_MAX_SAFE_INTEGER = 2**53 - 1
-"""`Number.MAX_SAFE_INTEGER` of JavaScript."""
 
 _USAGE_FIELDS = {
     "inputTokens": "input_tokens",
@@ -120,12 +116,6 @@ def finish_reason(end: RunEndEvent, *, has_pending_calls: bool) -> FinishReason:
             return "length"
         case _:
             return "tool-calls" if has_pending_calls else "stop"
-
-
-def usage_of(usage: Usage) -> dict[str, int]:
-    """Return the known numbers of tokens by the AI SDK's names; empty if the viewer may not see them."""
-    counts = {name: getattr(usage, field) for name, field in _USAGE_FIELDS.items()}
-    return {name: number for name, number in counts.items() if number is not None and 0 <= number <= _MAX_SAFE_INTEGER}
 
 
 class Encoder:
@@ -423,7 +413,7 @@ class Encoder:
         if event.status == "cancelled":
             self._write(c.AbortChunk())
         else:
-            usage = usage_of(event.usage)
+            usage = safe_counts(event.usage, _USAGE_FIELDS)  # empty if the viewer may not see them
             reason = finish_reason(event, has_pending_calls=bool(self._pending_calls))
             self._write(c.FinishChunk(reason, {"usage": usage} if usage else UNSET))
         self._out.append(DONE)

@@ -101,9 +101,6 @@ _REASONING_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
     "reasoning": ("reasoning",),
 }
 
-_INCOMPLETE_FINISH_REASONS: dict[str | None, t.FinishReason] = {"content_filter": "content_filter"}
-"""The finish reason of an incomplete run by its reason, where it is not `length`."""
-
 
 class Encoder:
     """Encodes one completion.
@@ -376,7 +373,7 @@ class Encoder:
             if event.status == "completed":
                 self._finish_reason = "tool_calls" if self._state.calls else "stop"
             else:
-                self._finish_reason = _INCOMPLETE_FINISH_REASONS.get(event.incomplete_reason, "length")
+                self._finish_reason = "content_filter" if event.incomplete_reason == "content_filter" else "length"
             if self._state.annotations:
                 self._write(t.ChatDelta(annotations=self._state.annotations))
             self._write(t.ChatDelta(), self._finish_reason)
