@@ -7,7 +7,7 @@ import { chosenModel } from "../choices"
 import { plain } from "../text/visible"
 import { CheckIcon, DownIcon } from "./icons"
 import type { PickersProps, ViewBadgeProps } from "./props"
-import { EFFORTS, effectiveView, VIEWS, VIEW_NAMES } from "./views"
+import { EFFORTS, effectiveView, optionOf, VIEWS } from "./views"
 
 interface Choice {
   value: string
@@ -58,6 +58,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
   const chosen = chosenModel(models, model)
   if (!chosen) return null
   const effective = effectiveView(view, chosen.view, views)
+  const effectiveName = optionOf(VIEWS, effective)?.name
   const efforts = EFFORTS.filter(({ value }) => chosen.efforts.includes(value))
   return (
     <>
@@ -81,12 +82,12 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
           choices={[{ value: "", name: "Default", note: "The model’s own setting" }, ...efforts]}
           onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
         >
-          {effort ? <span><span className="pick__lead">Effort: </span>{EFFORTS.find(({ value }) => value === effort)?.name}</span> : "Effort"}
+          {effort ? <span><span className="pick__lead">Effort: </span>{optionOf(EFFORTS, effort)?.name}</span> : "Effort"}
         </Pick>
       )}
       <Pick
         testId="view-badge"
-        label={`Reasoning: ${VIEW_NAMES[effective]}`}
+        label={`Reasoning: ${effectiveName}`}
         heading="How reasoning is shown"
         value={effective}
         choices={VIEWS.map(({ value, name, note }) => {
@@ -97,7 +98,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
         onPick={(value) => onView(value as View)}
       >
         <span className="view-dot" data-view={effective} />
-        {VIEW_NAMES[effective]}
+        {effectiveName}
       </Pick>
     </>
   )
@@ -105,11 +106,11 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
 
 /** The view of an answer, with its description as title. */
 export function ViewBadge({ view }: ViewBadgeProps) {
-  const row = VIEWS.find(({ value }) => value === view)
+  const option = optionOf(VIEWS, view)
   return (
-    <span className="view-badge" data-view={view} title={row?.note}>
+    <span className="view-badge" data-view={view} title={option?.note}>
       <span className="view-dot" data-view={view} />
-      {VIEW_NAMES[view]}
+      {option?.name}
     </span>
   )
 }

@@ -1,30 +1,36 @@
 // Names of the views and efforts, and the effective view.
 import type { Effort, View } from "../api/types"
 
-/** From the most open view to the most restricted. */
-export const VIEWS: readonly { value: View; name: string; note: string }[] = [
-  { value: "raw", name: "Raw", note: "The model’s own thoughts, word for word." },
-  { value: "summary", name: "Summary", note: "A summary of its thoughts, not the thoughts themselves." },
-  { value: "sealed", name: "Sealed", note: "You see that it thinks and for how long, but not the text." },
-  { value: "hidden", name: "Hidden", note: "Only the answer." },
-]
-
-export const VIEW_NAMES: Record<View, string> = {
-  raw: "Raw thoughts",
-  summary: "Summary",
-  sealed: "Sealed",
-  hidden: "Hidden",
+/** A choice in a menu. */
+export interface Option<Value> {
+  value: Value
+  name: string
+  note: string
 }
 
-export const EFFORTS: readonly { value: Effort; name: string; note: string }[] = [
-  { value: "off", name: "Off", note: "Answers immediately" },
-  { value: "minimal", name: "Minimal", note: "Thinks very briefly" },
-  { value: "low", name: "Low", note: "Thinks briefly" },
-  { value: "medium", name: "Medium", note: "Thinks for a while" },
-  { value: "high", name: "High", note: "Thinks hard" },
-  { value: "xhigh", name: "Extra high", note: "Thinks very hard" },
-  { value: "max", name: "Maximum", note: "Thinks as long as needed" },
-]
+/** The rows of a table by value, in its order. Every value has a row: the type of the table checks it. */
+const options = <Value extends string>(rows: Record<Value, [name: string, note: string]>): readonly Option<Value>[] =>
+  (Object.entries(rows) as [Value, [string, string]][]).map(([value, [name, note]]) => ({ value, name, note }))
+
+/** From the most open view to the most restricted. */
+export const VIEWS = options<View>({
+  raw: ["Raw thoughts", "The model’s own thoughts, word for word."],
+  summary: ["Summary", "A summary of its thoughts, not the thoughts themselves."],
+  sealed: ["Sealed", "You see that it thinks and for how long, but not the text."],
+  hidden: ["Hidden", "Only the answer."],
+})
+
+export const EFFORTS = options<Effort>({
+  off: ["Off", "Answers immediately"],
+  minimal: ["Minimal", "Thinks very briefly"],
+  low: ["Low", "Thinks briefly"],
+  medium: ["Medium", "Thinks for a while"],
+  high: ["High", "Thinks hard"],
+  xhigh: ["Extra high", "Thinks very hard"],
+  max: ["Maximum", "Thinks as long as needed"],
+})
+
+export const optionOf = <Value>(all: readonly Option<Value>[], value: Value): Option<Value> | undefined => all.find((one) => one.value === value)
 
 const ORDER = VIEWS.map(({ value }) => value)
 

@@ -17,14 +17,14 @@ class Wire implements Socket {
   send = (text: string) => void this.sent.push(JSON.parse(text) as { [name: string]: unknown })
   close = () => undefined
 
-  say(envelope: Partial<Envelope> & { kind: string }): void {
+  deliver(envelope: Partial<Envelope> & { kind: string }): void {
     const { correlation, ...rest } = envelope
     this.onmessage?.({ data: JSON.stringify({ protocol: "mew/v0.4", ...rest, ...(correlation && { correlation_id: correlation }) }) })
   }
 
   welcome(head: number): void {
     this.onopen?.(undefined as never)
-    this.say({ kind: "system/welcome", from: "system:gateway", payload: { you: { id: "mara", capabilities: ["*"] }, participants: [{ id: "ada" }], head } })
+    this.deliver({ kind: "system/welcome", from: "system:gateway", payload: { you: { id: "mara", capabilities: ["*"] }, participants: [{ id: "ada" }], head } })
   }
 }
 
@@ -90,7 +90,7 @@ describe("a session", () => {
         let index = head
         for (const [turn, piece] of pieces.entries()) {
           const wire = wires.at(-1) as Wire
-          for (const one of all.slice(index, index + piece)) wire.say(one)
+          for (const one of all.slice(index, index + piece)) wire.deliver(one)
           index = Math.min(all.length, index + piece)
           stored = all.slice(0, index)
           if (turn % 3 === 2) {
@@ -99,7 +99,7 @@ describe("a session", () => {
             const next = wires.at(-1) as Wire
             next.welcome(stored.at(-1)?.seq ?? 0)
             const after = Number(next.sent[0]?.["after_seq"])
-            for (const one of stored) if (one.seq > after) next.say(one)
+            for (const one of stored) if (one.seq > after) next.deliver(one)
           }
           await settle()
         }
@@ -117,9 +117,9 @@ describe("a session", () => {
     const all = Array.from({ length: 30 }, (_, index) => makeEnvelope({ seq: index + 1 }))
     const { session, wire } = startSession(all)
     wire().welcome(4)
-    for (const one of all.slice(4, 8)) wire().say(one)
-    wire().say({ kind: "system/gap", payload: { after_seq: 8, before_seq: 28, missed: 19 } })
-    for (const one of all.slice(27)) wire().say(one)
+    for (const one of all.slice(4, 8)) wire().deliver(one)
+    wire().deliver({ kind: "system/gap", payload: { after_seq: 8, before_seq: 28, missed: 19 } })
+    for (const one of all.slice(27)) wire().deliver(one)
     await settle()
     expect(session.snapshot().list.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq))
     session.leave()
@@ -143,15 +143,15 @@ describe("a session", () => {
     wire.onopen?.(undefined as never)
     expect(wire.sent[0]).toMatchObject({ after_seq: 9 })
     const welcome = { you: { id: "mara", capabilities: ["*"] }, participants: [], head: 2 }
-    wire.say({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, unknown_after_seq: 9 } })
-    for (const one of after) wire.say(one)
+    wire.deliver({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, unknown_after_seq: 9 } })
+    for (const one of after) wire.deliver(one)
     await settle()
     expect(session.snapshot()).toMatchObject({ phase: "open", head: 2, from: 1, scrub: { mode: "live" } })
     expect(session.snapshot().list.map(({ id }) => id)).toEqual(["new-1", "new-2"])
     expect(session.snapshot().problem).toMatch(/another one/)
     expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(after)))
-    wire.say(makeEnvelope({ seq: 3 }))
-    wire.say({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, head: 3 } })
+    wire.deliver(makeEnvelope({ seq: 3 }))
+    wire.deliver({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, head: 3 } })
     await settle()
     expect(session.snapshot()).toMatchObject({ head: 3, problem: null })
     session.leave()
@@ -160,7 +160,7 @@ describe("a session", () => {
   it("does not retry with a rejected token, and shows the reason", async () => {
     const { session, wires, wire } = startSession()
     wire().onopen?.(undefined as never)
-    wire().say({ kind: "system/error", payload: { error: "unauthorized", message: "no such space or token" } })
+    wire().deliver({ kind: "system/error", payload: { error: "unauthorized", message: "no such space or token" } })
     wire().onclose?.({ code: 4401, reason: "invalid_token" })
     await vi.advanceTimersByTimeAsync(60_000)
     expect(session.snapshot()).toMatchObject({ phase: "refused", problem: "no such space or token" })
@@ -215,7 +215,7 @@ describe("the page at any position", () => {
     wire().welcome(5)
     await settle()
     session.goTo(3)
-    wire().say(makeEnvelope({ seq: 6 }))
+    wire().deliver(makeEnvelope({ seq: 6 }))
     await settle()
     expect(session.snapshot()).toMatchObject({ head: 6, fold: { at: 3 } })
     session.live()
@@ -239,17 +239,17 @@ describe("sending", () => {
     wire().welcome(0)
     expect(wires).toHaveLength(2)
     expect(wire().sent.slice(1)).toEqual([first])
-    wire().say(makeEnvelope({ seq: 1, id: "mine-1", from: "mara" }))
+    wire().deliver(makeEnvelope({ seq: 1, id: "mine-1", from: "mara" }))
     await settle()
     expect(session.snapshot().pending).toEqual([])
     session.sendMessage("again")
-    wire().say({ kind: "system/error", correlation: ["mine-2"], payload: { error: "rate_limited", message: "too fast" } })
+    wire().deliver({ kind: "system/error", correlation: ["mine-2"], payload: { error: "rate_limited", message: "too fast" } })
     expect(session.snapshot().pending).toEqual([{ id: "mine-2", text: "again", failure: "too fast" }])
     session.sendMessage("short")
     session.sendMessage("the longest of all")
-    wire().say({ kind: "system/error", correlation: ["mine-3"], payload: { error: "too_large", code: "too_large", message: "too long" } })
+    wire().deliver({ kind: "system/error", correlation: ["mine-3"], payload: { error: "too_large", code: "too_large", message: "too long" } })
     expect(session.snapshot().pending.filter(({ failure }) => failure === "too long")).toMatchObject([{ id: "mine-3" }])
-    wire().say({ kind: "system/error", payload: { error: "too_large", code: "too_large", message: "too long" } })
+    wire().deliver({ kind: "system/error", payload: { error: "too_large", code: "too_large", message: "too long" } })
     expect(session.snapshot().pending.filter(({ failure }) => failure === "too long")).toMatchObject([{ id: "mine-3" }, { id: "mine-4" }])
     session.discard("mine-3")
     session.discard("mine-4")
@@ -261,8 +261,8 @@ describe("sending", () => {
   it("names the context in a cancel, and repeats the proposed call in an approval", async () => {
     const { session, wire } = startSession()
     wire().welcome(0)
-    wire().say(makeEnvelope({ seq: 1, id: "s", kind: "reasoning/start", from: "ada" }))
-    wire().say(makeEnvelope({ seq: 2, id: "p", kind: "mcp/proposal", from: "ada", payload: { method: "tools/call", params: { name: "deploy" } } }))
+    wire().deliver(makeEnvelope({ seq: 1, id: "s", kind: "reasoning/start", from: "ada" }))
+    wire().deliver(makeEnvelope({ seq: 2, id: "p", kind: "mcp/proposal", from: "ada", payload: { method: "tools/call", params: { name: "deploy" } } }))
     await settle()
     const { fold } = session.snapshot()
     const [context, proposal] = [fold.context("s"), fold.itemById("p")]
