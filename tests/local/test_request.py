@@ -1,4 +1,4 @@
-"""What is sent to the engine for what was asked."""
+"""The request body that the engine gets, and its errors."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def ask(**more: object) -> dict[str, Any]:
     return out
 
 
-def test_thinking_is_on_and_held_by_the_grammar() -> None:
+def test_thinking_is_on_with_a_grammar() -> None:
     out = ask()
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
     assert out["grammar"] == read_data("think.gbnf")
 
 
 @pytest.mark.parametrize("off", [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}])
-def test_thinking_can_be_off(off: dict[str, Any]) -> None:
+def test_thinking_can_be_switched_off(off: dict[str, Any]) -> None:
     out = ask(**off)
     assert out["chat_template_kwargs"] == {"enable_thinking": False}
     assert "grammar" not in out
     assert "reasoning_effort" not in out
 
 
-def test_a_begun_reply_is_gone_on_with_as_it_is() -> None:
+def test_the_beginning_of_a_reply_is_continued_without_thinking() -> None:
     out = ask(messages=[*HELLO, {"role": "assistant", "content": "Good"}])
     assert out["chat_template_kwargs"] == {"enable_thinking": False}
 
@@ -51,7 +51,7 @@ def test_no_grammar_is_sent_together_with_tools_or_a_format(more: dict[str, Any]
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
 
 
-def test_a_grammar_of_ones_own_stays() -> None:
+def test_a_grammar_in_the_request_is_kept() -> None:
     assert ask(grammar="root ::= [a-z]+")["grammar"] == "root ::= [a-z]+"
 
 
@@ -77,14 +77,12 @@ def lines(grammar: str) -> tuple[int, ...]:
         ({"max_tokens": 1}, (1, 1, 8)),
     ],
 )
-def test_reasoning_has_as_much_room_as_the_effort_and_the_limit_leave(
-    more: dict[str, Any], expected: tuple[int, ...]
-) -> None:
+def test_effort_and_token_limit_set_the_length_of_reasoning(more: dict[str, Any], expected: tuple[int, ...]) -> None:
     assert lines(ask(**more)["grammar"]) == expected
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": False}, {"stream": True, "stream_options": {"x": 1}}])
-def test_all_is_streamed_so_that_a_disconnect_is_seen(more: dict[str, Any]) -> None:
+def test_every_request_is_streamed(more: dict[str, Any]) -> None:
     out = ask(**more)
     assert out["stream"] is True
     assert out["stream_options"] == more.get("stream_options", {}) | {"include_usage": True}
@@ -94,7 +92,7 @@ def test_the_token_limit_has_one_name() -> None:
     assert ask(max_completion_tokens=9)["max_tokens"] == 9
 
 
-def test_an_answer_has_an_end_though_the_model_find_none() -> None:
+def test_a_request_without_a_token_limit_gets_one() -> None:
     assert 0 < ask()["max_tokens"] < 8192
     assert ask(max_tokens=None)["max_tokens"] == ask()["max_tokens"]
     assert ask()["grammar"] == ask(max_tokens=100_000)["grammar"]
@@ -126,7 +124,7 @@ def test_tool_choice() -> None:
         ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(more: dict[str, Any], param: str) -> None:
+def test_an_unsupported_field_is_rejected_by_name(more: dict[str, Any], param: str) -> None:
     with pytest.raises(RequestError) as caught:
         ask(**more)
     assert caught.value.info.kind == "unsupported"
@@ -134,11 +132,11 @@ def test_what_it_cannot_do_is_refused_by_name(more: dict[str, Any], param: str) 
 
 
 @pytest.mark.parametrize("odd", [{}, {"messages": None}, {"messages": ["x", {"content": [None, 3]}]}, {"tools": None}])
-def test_a_body_of_odd_shape_is_left_to_the_engine_to_refuse(odd: dict[str, Any]) -> None:
+def test_the_engine_rejects_a_malformed_body(odd: dict[str, Any]) -> None:
     adapt_body(odd)
 
 
-def test_errors_are_put_into_words() -> None:
+def test_errors_of_the_engine_are_explained() -> None:
     error = {"type": "exceed_context_size_error", "message": "…", "n_prompt_tokens": 9356, "n_ctx": 4096}
     reply: dict[str, Any] = {"error": error}
     info = explain_error(400, reply)

@@ -1,4 +1,4 @@
-"""An engine that is lent: one line for all workers, whatever becomes of them."""
+"""One engine for several workers: one queue for all of them, also when workers end."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_requests_run_one_at_a_time_and_all_are_served(seed: int, workers: int, 
         holding: list[Worker] = []
 
         async def ask(worker: Worker) -> None:
-            places: list[int] = []
+            positions: list[int] = []
             await loop_turns(dice.randrange(40))
-            await worker.engine.queue.acquire(places.append)
+            await worker.engine.queue.acquire(positions.append)
             if not worker.dead:
                 holding.append(worker)
                 assert sum(not one.dead for one in holding) == 1
-                assert places == sorted(places, reverse=True)
+                assert positions == sorted(positions, reverse=True)
                 try:
                     await loop_turns(dice.randrange(20))
                 finally:

@@ -1,4 +1,4 @@
-"""The supervisor, with a child that does what the test tells it."""
+"""The supervisor, with a scripted child process."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def make(tmp_path: Path) -> Make:
 
 
 def state_of(engine: Engine) -> State:
-    """Its state now; a type checker takes a property for what it was before."""
+    """Return the state. (A type checker would narrow the attribute itself.)"""
     return engine.state
 
 
@@ -81,7 +81,7 @@ def pid_of(engine: Engine) -> int:
     return engine.pid
 
 
-async def test_start_returns_at_once_and_ready_waits(make: Make) -> None:
+async def test_start_returns_at_once_and_wait_ready_waits(make: Make) -> None:
     engine = make(UP)
     with pytest.raises(EngineError, match="not started"):
         await engine.wait_ready()
@@ -111,7 +111,7 @@ async def test_the_child_gets_its_settings_and_no_process_list_shows_its_key(mak
     assert len(engine.api_key) >= 32
 
 
-async def test_a_child_that_dies_is_started_again(make: Make) -> None:
+async def test_a_child_that_dies_is_restarted(make: Make) -> None:
     async with make(UP) as engine:
         await engine.wait_ready(LIMIT_SECONDS)
         await asyncio.sleep(0.05)  # longer than its first pause: it has served
@@ -125,7 +125,7 @@ async def test_a_child_that_dies_is_started_again(make: Make) -> None:
         assert engine.error is None
 
 
-async def test_one_that_never_comes_up_is_given_up(make: Make, tmp_path: Path) -> None:
+async def test_after_several_failed_starts_the_engine_fails(make: Make, tmp_path: Path) -> None:
     async with make("sys.exit(3)") as engine:
         with pytest.raises(EngineError, match=r"exit code 3 while it loaded the model; its log is .*engine\.log"):
             await engine.wait_ready(LIMIT_SECONDS)
@@ -133,14 +133,14 @@ async def test_one_that_never_comes_up_is_given_up(make: Make, tmp_path: Path) -
         assert (tmp_path / "lives").read_text() == "3"
 
 
-async def test_one_that_dies_right_after_loading_is_not_started_for_ever(make: Make) -> None:
+async def test_a_death_right_after_loading_counts_as_a_failed_start(make: Make) -> None:
     body = 'print(json.dumps({"event": "ready", "port": 1}), flush=True); sys.exit(1)'
     async with make(body, first_pause=1.0, longest_pause=0.02) as engine:
         await eventually(lambda: engine.state == "failed")
         assert "exit code 1" in str(engine.error)
 
 
-async def test_what_a_restart_cannot_cure_fails_at_once(make: Make, tmp_path: Path) -> None:
+async def test_an_error_that_a_restart_cannot_fix_fails_at_once(make: Make, tmp_path: Path) -> None:
     body = 'print(json.dumps({"event": "failed", "code": "not_installed", "message": "pip install it"}), flush=True)'
     async with make(body) as engine:
         with pytest.raises(EngineError, match="pip install it") as caught:
@@ -157,7 +157,7 @@ async def test_what_a_restart_cannot_cure_fails_at_once(make: Make, tmp_path: Pa
     ("name", "code", "says"),
     [("SIGILL", "unsupported_cpu", "instruction"), ("SIGKILL", "out_of_memory", "memory ran out")],
 )
-async def test_a_signal_is_put_into_words(make: Make, name: str, code: str, says: str) -> None:
+async def test_a_signal_is_explained(make: Make, name: str, code: str, says: str) -> None:
     async with make(f"os.kill(os.getpid(), signal.{name}); time.sleep(9)") as engine:
         with pytest.raises(EngineError, match=says) as caught:
             await engine.wait_ready(LIMIT_SECONDS)
@@ -171,14 +171,14 @@ async def test_the_error_for_a_log_that_cannot_be_written(make: Make, tmp_path: 
             await engine.wait_ready(LIMIT_SECONDS)
 
 
-async def test_a_wait_can_be_bounded(make: Make) -> None:
+async def test_a_wait_can_have_a_limit(make: Make) -> None:
     async with make("sys.stdin.read()") as engine:
         with pytest.raises(EngineError, match=r"not ready after 0\.1 seconds") as caught:
             await engine.wait_ready(0.1)
         assert caught.value.info.code == "timeout"
 
 
-async def test_a_child_that_does_not_listen_is_killed(make: Make) -> None:
+async def test_a_child_that_does_not_exit_is_killed(make: Make) -> None:
     async with make(UP.replace("sys.stdin.read()", "time.sleep(3600)")) as engine:
         await engine.wait_ready(LIMIT_SECONDS)
         pid = pid_of(engine)
@@ -187,7 +187,7 @@ async def test_a_child_that_does_not_listen_is_killed(make: Make) -> None:
         os.kill(pid, 0)
 
 
-def test_what_the_cpu_lacks_is_named() -> None:
+def test_missing_cpu_features_are_named() -> None:
     assert missing_cpu_features("flags\t\t: fpu avx avx2 fma f16c bmi2\n") == []
     assert missing_cpu_features("flags\t\t: fpu avx\n") == ["avx2", "fma", "f16c", "bmi2"]
     assert missing_cpu_features("Features\t: asimd\n") == []

@@ -1,4 +1,4 @@
-"""The catalogue is whole: what it names exists, and its pieces add up."""
+"""The model index is complete: its files exist, and the sizes of parts add up."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def test_an_entry_is_complete(model: Model) -> None:
     assert read_data(model.grammar)
 
 
-def test_the_default_is_the_publishers_own_file() -> None:
+def test_the_default_model_is_the_publishers_file() -> None:
     assert all_models()[0] is find_model() is find_model(DEFAULT_MODEL)
     assert find_model().bytes == 1_117_320_768
     assert find_model().sha256 == "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
     assert find_model("smollm2-135m").sha256.startswith("b179c9523d0e")
 
 
-def test_the_hub_can_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_sets_another_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example/")
     assert find_model().download_url.startswith("https://hub.example/Qwen/")
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UnknownModel, match=r"'gpt-9'.*qwen2\.5-coder-1\.5b, smollm2-135m"):
         find_model("gpt-9")
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (4, 3), (16, 15)])
-def test_one_core_is_left_to_the_gateway(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_one_thread_fewer_than_cores(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     assert default_threads() == threads
