@@ -2,7 +2,7 @@
 
     python tools/coverage_by_package.py .coverage/report.json [another.json ...]
 
-With several files, their columns stand side by side: before and after a change.
+With several files, their columns are printed next to each other, for example before and after a change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOP = "(top level)"
 
 
 def by_package(report: Path) -> dict[str, Counter[str]]:
-    """The counts of `coverage json`, added up: for each package of Pellucid, for its modules, and in total."""
+    """Return the sums of the counts of `coverage json`: for each package, the modules at the top level, and all."""
     packages: dict[str, Counter[str]] = {}
     for file, measured in json.loads(report.read_text())["files"].items():
         below = file.rpartition(PACKAGE)[2]

@@ -1,10 +1,10 @@
-"""Print what a delta passes between the two sockets: every Python call from the read of the upstream to the write.
+"""Print every Python call for one delta, from the read of the upstream's socket to the write to the client's.
 
     python tools/trace_delta.py [--events] [responses | stored | chat_completions | agui | chat | background ...]
 
 A gateway runs in this process, before an upstream that sends one token at a time; one token in the middle of the answer
-is traced with `sys.setprofile`. The walk in docs/architecture.md is made with it. With `--events`, the text path is
-closed: this traces a delta whose event is needed.
+is traced with `sys.setprofile`. docs/architecture.md has its output. With `--events`, the text path is not used: this
+traces a delta whose event is needed.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ KINDS = {
 
 
 class Tracer:
-    """The Python calls of the event loop's thread, in groups: one for each read of an upstream's socket."""
+    """Records the Python calls of the event loop's thread, in one group for each read of an upstream's socket."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
         self._read: FrameType | None = None
-        """The call that reads the socket, while it lasts."""
+        """The frame that reads the socket, until it returns."""
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
         if event == "return" and frame is self._read:
@@ -86,7 +86,7 @@ class Tracer:
 
 
 def upstream(server: socket.socket, go: threading.Semaphore) -> None:
-    """Answer each request with tokens, one for each `go`."""
+    """Answer each request with tokens; each release of `go` sends one."""
     while True:
         try:
             client, _ = server.accept()
@@ -103,7 +103,7 @@ def upstream(server: socket.socket, go: threading.Semaphore) -> None:
 
 
 def read(port: int, kind: Kind, go: threading.Semaphore) -> Iterator[int]:
-    """The numbers of the tokens, as the client gets them."""
+    """Yield the number of each token when the client receives it."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("POST", kind.path, json.dumps(kind.body), {"Content-Type": "application/json"})
     for _ in range(2):
@@ -119,7 +119,7 @@ def read(port: int, kind: Kind, go: threading.Semaphore) -> Iterator[int]:
 
 
 def trace(kind: Kind) -> list[str]:
-    """The calls that one token makes."""
+    """Return the calls for one token."""
     go = threading.Semaphore(0)
     tracer = Tracer()
     with (
@@ -157,7 +157,7 @@ def trace(kind: Kind) -> list[str]:
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--events"]:
         arguments = arguments[1:]
-        LiveRun.open_text = lambda self, like: None  # type: ignore[method-assign]
+        LiveRun.open_text = lambda self, like, close: None  # type: ignore[method-assign]
     for name in arguments or KINDS:
         calls = trace(KINDS[name])
         print(f"{name}: {len(calls)} calls")

@@ -1,9 +1,9 @@
-"""Functions, methods, properties and classes of `src` that nothing in `src` uses: what only a test calls is dead code.
+"""Print functions, methods, properties and classes of `src` that only tests use: they are dead code.
 
     python tools/unused.py
 
 A name of the public interface, or one that a library calls, is a row of `CALLED_FROM_OUTSIDE`. The exit status is 1 if
-something else is unused, or if a row is not needed any more.
+another name is unused, or if a name in `CALLED_FROM_OUTSIDE` is used or gone.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ from ..tools import (
 from ..tools.execution import Result, decoded_arguments
 from ..tools.function_tool import takes_context
 from .output import Output
-from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLimits, run_usage
+from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLimits
 
 Out = TypeVar("Out")
 
@@ -256,7 +256,8 @@ class AgentRun(Generic[Out]):
     @property
     def usage(self) -> RunUsage:
         """The tokens, requests and calls of the run so far."""
-        return run_usage(self._run.run.usage, self._requests, self._tool_calls)
+        tokens = msgspec.structs.asdict(self._run.run.usage)
+        return RunUsage(**tokens, requests=self._requests, tool_calls=self._tool_calls)
 
     @property
     def warnings(self) -> list[str]:
@@ -476,7 +477,7 @@ class StreamedRunResult(Generic[Out]):
         Args:
             delta: Whether to yield each new piece, instead of all text of the present turn so far.
         """
-        async for event in self._reader.events():
+        async for event in self.stream_events():
             if isinstance(event, ResponseStartEvent):
                 self._text = ""
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
@@ -499,7 +500,7 @@ class StreamedRunResult(Generic[Out]):
 
     async def get_output(self) -> Out:
         """Read to the end and return the output. Raises what the run raises."""
-        async for _ in self._reader.events():
+        async for _ in self.stream_events():
             pass
         return self._run.result.output
 

@@ -44,12 +44,6 @@ class RunUsage(Usage, frozen=True):
     """Number of functions called."""
 
 
-def run_usage(usage: Usage, requests: int, tool_calls: int) -> RunUsage:
-    """Return the usage of a run, from its tokens and counts."""
-    tokens = {name: getattr(usage, name) for name in Usage.__struct_fields__}
-    return RunUsage(**tokens, requests=requests, tool_calls=tool_calls)
-
-
 @dataclass(frozen=True, kw_only=True)
 class UsageLimits:
     """The limits of a run; None means no limit. Tokens that a provider does not report do not count.
@@ -91,12 +85,11 @@ class UsageLimits:
         Raises:
             UsageLimitExceeded: A limit is exceeded.
         """
-        for kind, limit in (
-            ("input", self.input_tokens_limit),
-            ("output", self.output_tokens_limit),
-            ("total", self.total_tokens_limit),
+        for kind, used, limit in (
+            ("input", usage.input_tokens, self.input_tokens_limit),
+            ("output", usage.output_tokens, self.output_tokens_limit),
+            ("total", usage.total_tokens, self.total_tokens_limit),
         ):
-            used: int | None = getattr(usage, f"{kind}_tokens")
             if limit is not None and used is not None and used > limit:
                 raise UsageLimitExceeded(f"{used} {kind} tokens are more than the {kind}_tokens_limit of {limit}")
 
