@@ -35,9 +35,14 @@ def complete_call_ids(messages: list[ModelMessage]) -> list[list[str]]:
 
 
 def test_a_history_in_order_is_unchanged() -> None:
-    retried = ModelRequest([RetryPromptPart("again", "f", "2")])
-    history: list[ModelMessage] = [HELLO, calls("1"), results("1"), calls("2"), retried, calls("3")]
+    history: list[ModelMessage] = [HELLO, calls("1"), results("1"), calls("2"), results("2"), calls("3")]
     assert all(after is before for after, before in zip(repair_calls(history), history, strict=True))
+
+
+def test_a_request_to_try_again_is_a_failed_result_or_a_prompt() -> None:
+    retried = ModelRequest([RetryPromptPart("again", "f", "1"), RetryPromptPart("no JSON")])
+    sent = ModelRequest([ToolReturnPart("f", "again", "1", "failed"), UserPromptPart("no JSON")])
+    assert repair_calls([calls("1"), retried]) == [calls("1"), sent]
 
 
 def test_a_call_without_a_result_is_incomplete() -> None:

@@ -254,9 +254,9 @@ def _text_of_body(text: str) -> str:
     return ((title[1] or title[2] or "").strip() if title else "") or text[:1000]
 
 
-def _first_text(fault: dict[str, Any], *names: str) -> str | None:
+def _first_text(error_object: dict[str, Any], *names: str) -> str | None:
     for name in names:
-        value = fault.get(name)
+        value = error_object.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
             return str(value)
     return None

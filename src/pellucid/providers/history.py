@@ -19,6 +19,7 @@ A profile's strategies are `Profile.replay`, `foreign`, `lost` and `lost_on`.
 from __future__ import annotations
 
 from collections import Counter
+from operator import is_
 
 from msgspec.structs import replace
 
@@ -63,7 +64,7 @@ def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
     returned: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ModelRequest):
-            message = replace(message, parts=[_without_retry(part) for part in message.parts])
+            message = _with_parts(message, [_without_retry(part) for part in message.parts])
             returned |= {part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart)}
         else:
             calls = {part.tool_call_id for part in message.tool_calls}
@@ -73,6 +74,12 @@ def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
         repaired.append(message)
     repaired.reverse()
     return _without_duplicate_results(_without_results_of_cut_calls(repaired))
+
+
+def _with_parts(message: ModelRequest, parts: list[ModelRequestPart]) -> ModelRequest:
+    """Return the message with these parts; the message itself if they are its own."""
+    is_same = len(parts) == len(message.parts) and all(map(is_, parts, message.parts))
+    return message if is_same else replace(message, parts=parts)
 
 
 def _without_retry(part: ModelRequestPart) -> ModelRequestPart:
@@ -100,7 +107,7 @@ def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMes
             cut -= {part.tool_call_id for part in message.tool_calls if part.complete}
         elif cut:
             parts = [p for p in message.parts if not (isinstance(p, ToolReturnPart) and p.tool_call_id in cut)]
-            messages[index] = replace(message, parts=parts)
+            messages[index] = _with_parts(message, parts)
     return messages
 
 
@@ -119,7 +126,7 @@ def _without_duplicate_results(messages: list[ModelMessage]) -> list[ModelMessag
                 if waiting[part.tool_call_id] < 0:
                     continue
             parts.append(part)
-        messages[index] = replace(message, parts=parts)
+        messages[index] = _with_parts(message, parts)
     return messages
 
 

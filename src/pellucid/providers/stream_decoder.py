@@ -373,7 +373,7 @@ class EventFrames:
     def __init__(self) -> None:
         self._blank = b""
         self._events: SSEDecoder | None = None
-        self._body: Body | None = None
+        self._body: BodyBuffer | None = None
 
     @property
     def idle(self) -> bool:
@@ -394,7 +394,7 @@ class EventFrames:
                 self._events = SSEDecoder(DEFAULT_MAX_BYTES)
                 self.feed = self._events.feed  # type: ignore[method-assign]  # later calls skip this method
                 return self._events.feed(data)
-            self._body, data = Body(DEFAULT_MAX_BYTES), body
+            self._body, data = BodyBuffer(DEFAULT_MAX_BYTES), body
         self._body.add(data)
         return []
 
@@ -409,7 +409,7 @@ class LineFrames:
 
     def __init__(self) -> None:
         self._lines: NDJSONDecoder | None = None
-        self._body = Body(DEFAULT_MAX_BYTES)
+        self._body = BodyBuffer(DEFAULT_MAX_BYTES)
         """All data until the first line is complete; and all later data, if that line is not JSON."""
         self._is_body = False
 
@@ -438,7 +438,7 @@ class LineFrames:
         return self._body.end() if self._lines is None else [SSE("", line) for line in self._lines.end()]
 
 
-class Body:
+class BodyBuffer:
     """Collects all bytes as one frame."""
 
     def __init__(self, max_bytes: int) -> None:

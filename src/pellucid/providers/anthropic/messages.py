@@ -149,18 +149,18 @@ def _user_blocks(message: ModelRequest) -> list[Body]:
             case UserPromptPart():
                 blocks += _content_blocks(part.content)
             case ToolReturnPart():
-                blocks.append(_tool_result(part.tool_call_id, part.content, failed=part.outcome != "success"))
+                blocks.append(_tool_result(part))
             case SystemPromptPart():
                 pass  # see `system_prompt`
     return blocks
 
 
-def _tool_result(call_id: str, content: Any, *, failed: bool) -> Body:
-    body: Body = {"type": "tool_result", "tool_use_id": _safe_call_id(call_id)}
-    blocks = _content_blocks(content)
+def _tool_result(part: ToolReturnPart) -> Body:
+    body: Body = {"type": "tool_result", "tool_use_id": _safe_call_id(part.tool_call_id)}
+    blocks = _content_blocks(part.content)
     if blocks:
         body["content"] = blocks
-    return body | ({"is_error": True} if failed else {})
+    return body | ({"is_error": True} if part.outcome != "success" else {})
 
 
 # --- content: text, images and documents ----------------------------------------------------------------------------

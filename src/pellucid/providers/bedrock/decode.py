@@ -17,7 +17,7 @@ from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
 from ..lenient_json import decode_lenient_json, decode_lenient_object, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import Body, Frame, StreamDecoder, WireReader
+from ..stream_decoder import BodyBuffer, Frame, StreamDecoder, WireReader
 from .blocks import Blocks
 from .chunk import index_of, read_delta
 from .errors import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
@@ -94,7 +94,7 @@ class ConverseFrames:
 
     def __init__(self) -> None:
         self._messages = EventStreamDecoder()
-        self._body = Body(DEFAULT_MAX_PAYLOAD_BYTES)
+        self._body = BodyBuffer(DEFAULT_MAX_PAYLOAD_BYTES)
         self._is_body: bool | None = None
         self._has_messages = False
         self.error: ErrorInfo | None = None
