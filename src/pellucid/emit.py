@@ -65,6 +65,7 @@ from .parts import (
     ThinkingPartDelta,
     ToolCallPart,
     Usage,
+    are_complete,
     has_opaque_data,
     json_text,
 )
@@ -727,9 +728,12 @@ def response_events(response: ModelResponse) -> list[ModelEvent]:
             if not isinstance(part, ThinkingPart) or part.content or has_opaque_data(part):
                 out += part_events(index, part, last_kind)
                 index, last_kind = index + 1, part.part_kind
-        whole = all(getattr(part, "complete", True) for part in parts)
         opaque = any(has_opaque_data(part) or isinstance(part, OpaquePart) for part in parts)
-        out.append(ItemEndEvent(item_index, "completed" if whole else "incomplete", origin=origin if opaque else None))
+        out.append(
+            ItemEndEvent(
+                item_index, "completed" if are_complete(parts) else "incomplete", origin=origin if opaque else None
+            )
+        )
     out.append(
         ResponseEndEvent(
             finish_reason=response.finish_reason,

@@ -65,6 +65,7 @@ from .parts import (
     ToolCallPart,
     ToolReturnPart,
     Usage,
+    are_complete,
     has_opaque_data,
 )
 
@@ -210,8 +211,7 @@ class Fold:
         parts = self._parts[self._item_first_part :]
         if not parts and item.kind != "reasoning" and event.status == "completed":
             _raise_illegal("empty", f"a {item.kind} item without a part")
-        is_cut_off = any(not getattr(part, "complete", True) for part in parts)
-        if is_cut_off and event.status == "completed":
+        if not are_complete(parts) and event.status == "completed":
             _raise_illegal("incomplete", f"item {event.index} is completed but a part of it was cut off")
         self._parts[self._item_first_part :] = item_parts(parts, item, event)
         self._item = None
@@ -276,8 +276,7 @@ class Fold:
                 _raise_illegal("text", f"part {event.index} came whole, and is another at its end")
         elif streamed_text(part) != accumulator.text.value() or not _opaque_data_matches(part, accumulator):
             _raise_illegal("text", f"the end of part {event.index} is not what its deltas added up to")
-        is_empty = isinstance(part, ThinkingPart) and not (part.content or has_opaque_data(part))
-        if is_empty and getattr(part, "complete", True):
+        if isinstance(part, ThinkingPart) and part.complete and not (part.content or has_opaque_data(part)):
             _raise_illegal("empty", f"thinking part {event.index} holds nothing")
         # Only now, so that the open part can still be closed after an `IllegalEvent`.
         self._parts.append(part)

@@ -17,6 +17,7 @@ Opaque strings are passed on unchanged: never decoded, trimmed or re-encoded.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -337,6 +338,11 @@ ModelRequestPart: TypeAlias = SystemPromptPart | UserPromptPart | ToolReturnPart
 def has_opaque_data(part: ModelResponsePart) -> bool:
     """Whether any of the part's opaque fields is set."""
     return any(getattr(part, name, None) for name in OPAQUE_FIELDS)
+
+
+def are_complete(parts: Iterable[ModelResponsePart]) -> bool:
+    """Whether the model was cut off in none of these parts."""
+    return all(getattr(part, "complete", True) for part in parts)
 
 
 # --- deltas of a model's output --------------------------------------------------------------------------

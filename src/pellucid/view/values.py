@@ -29,6 +29,7 @@ from ..parts import (
     ThinkingPart,
     ToolCallPart,
     Usage,
+    are_complete,
 )
 from .fields import STRUCT_REDACTORS, struct_redactor
 from .viewer import Viewer, ViewRule
@@ -163,8 +164,7 @@ def _redact_item(parts: list[ModelResponsePart], rule: ViewRule) -> list[ModelRe
     if shown or not rule.items or ITEM_OF[type(parts[0])] != "reasoning":
         return shown
     # Show that there was reasoning, and whether it is complete.
-    whole = all(getattr(part, "complete", True) for part in parts)
-    return [ThinkingPart("", complete=whole, item_id=parts[0].item_id)]
+    return [ThinkingPart("", complete=are_complete(parts), item_id=parts[0].item_id)]
 
 
 def _is_empty_thought(part: ModelResponsePart) -> bool:
