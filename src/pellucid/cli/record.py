@@ -210,14 +210,20 @@ def key(file: Path | None, store: str | None) -> None:
         click.echo(public_pem(public), nl=False)
 
 
-def _read_lines(path: str) -> Iterator[Line]:
+@contextmanager
+def _file_errors(path: object) -> Iterator[None]:
+    """Convert errors of reading or writing a file to `RequestError`."""
     try:
-        with click.open_file(path, "rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield decode_line(line, number)
+        yield
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}") from None
+
+
+def _read_lines(path: str) -> Iterator[Line]:
+    with _file_errors(path), click.open_file(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield decode_line(line, number)
 
 
 def _read_checkpoints(path: Path) -> Iterator[SignedCheckpoint]:
@@ -232,11 +238,8 @@ def _open_output(path: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    try:
-        with path.open("wb") as out:
-            yield out
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror or error}") from None
+    with _file_errors(path), path.open("wb") as out:
+        yield out
 
 
 def _write_line(out: IO[bytes], line: Line) -> None:

@@ -20,9 +20,9 @@ from ..record.lines import content_fields
 from . import record_content, tables
 from .database import COMMIT, SNAPSHOT
 from .record_content import ENVELOPE, ITEM, RESPONSE, as_bytes
-from .record_write import decode_more
+from .record_write import decode_more, is_of_owner, is_selected
 from .responses import UNFINISHED
-from .statement import Execute, Operation, Params, Row, Statement, param
+from .statement import LIMIT, Execute, Operation, Params, Row, Statement, param
 
 ENTRIES_PER_PAGE = 200
 """Number of record entries that are read with one query, with their contents."""
@@ -32,8 +32,6 @@ ROWS_PER_SCAN = 1_000
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
 
 _LOWEST = -(2**62)
-_limit = param("most", sa.BigInteger)
-_owner, _scope = param("only_owner"), param("only_scope")
 _number = param("after_number", sa.BigInteger)
 _after = (param("after_owner"), param("after_scope"), _number)
 _START: Params = {"after_owner": "", "after_scope": "", "after_number": _LOWEST}
@@ -81,19 +79,11 @@ def _export_lines(request: Export) -> Operation[None]:
 # ----------------------------------------------------------------------------------------------- the record
 
 
-def _of_owner(owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    return sa.or_(_owner.is_(None), owner == _owner)
-
-
-def _is_selected(table: sa.Table) -> sa.ColumnElement[bool]:
-    return sa.and_(_of_owner(table.c.owner), sa.or_(_scope.is_(None), table.c.scope == _scope))
-
-
 _CHECKPOINTS = Statement(
     sa.select(_C.c.owner, _C.c.number, _C.c.serial, _C.c.body, _C.c.signature)
-    .where(_of_owner(_C.c.owner), _C.c.serial > _number)
+    .where(is_of_owner(_C.c.owner), _C.c.serial > _number)
     .order_by(_C.c.serial)
-    .limit(_limit)
+    .limit(LIMIT)
 )
 _as_stored = sa.case((_E.c.kind == "erased", ENVELOPE), else_=_E.c.kind)
 """The kind of the content of an entry."""
@@ -111,16 +101,16 @@ _ENTRIES = Statement(
             ),
         )
     )
-    .where(_is_selected(_E), sa.tuple_(_E.c.owner, _E.c.scope, _E.c.number) > sa.tuple_(*_after))
+    .where(is_selected(_E), sa.tuple_(_E.c.owner, _E.c.scope, _E.c.number) > sa.tuple_(*_after))
     .order_by(_E.c.owner, _E.c.scope, _E.c.number)
-    .limit(_limit)
+    .limit(LIMIT)
 )
 _has_entry = sa.exists().where(_E.c.owner == _S.c.owner, _E.c.scope == _S.c.scope)
 _SCOPES = Statement(
     sa.select(_S.c.owner, _S.c.scope, _has_entry, *_HEAD_COLUMNS)
-    .where(_is_selected(_S), sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(*_after[:2]))
+    .where(is_selected(_S), sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(*_after[:2]))
     .order_by(_S.c.owner, _S.c.scope)
-    .limit(_limit)
+    .limit(LIMIT)
 )
 
 
@@ -201,7 +191,7 @@ _AFTER_KEY = [param("after_owner"), param("after_id"), _number]
 _NO_NUMBER = sa.literal_column("0", sa.BigInteger)
 _NULL = sa.null()
 
-_SINCE = Statement(sa.select(_S.c.owner, sa.func.min(_S.c.since)).where(_of_owner(_S.c.owner)).group_by(_S.c.owner))
+_SINCE = Statement(sa.select(_S.c.owner, sa.func.min(_S.c.since)).where(is_of_owner(_S.c.owner)).group_by(_S.c.owner))
 
 
 def _next_rows(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnElement[Any], *more: Any) -> Any:
@@ -210,9 +200,9 @@ def _next_rows(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnEleme
     after = sa.tuple_(*key) > sa.tuple_(*_AFTER_KEY[: len(key)])
     return (
         sa.select(owner, id.label("id"), number.label("number"), *more)
-        .where(_of_owner(owner), after)
+        .where(is_of_owner(owner), after)
         .order_by(*key)
-        .limit(_limit)
+        .limit(LIMIT)
         .subquery()
     )
 
@@ -279,9 +269,9 @@ def _scan_envelopes() -> Statement:
 def _scan_salts() -> Statement:
     rows = (
         sa.select(*_K.c)
-        .where(_of_owner(_K.c.owner), sa.tuple_(*_SALT_KEY) > sa.tuple_(*_AFTER_SALT_KEY))
+        .where(is_of_owner(_K.c.owner), sa.tuple_(*_SALT_KEY) > sa.tuple_(*_AFTER_SALT_KEY))
         .order_by(*_SALT_KEY)
-        .limit(_limit)
+        .limit(LIMIT)
         .subquery()
     )
     entry = [_E.c.owner == rows.c.owner, _E.c.scope == rows.c.scope, _E.c.number == rows.c.number]

@@ -59,6 +59,19 @@ from .statement import (
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
 _this_scope = sa.and_(_S.c.owner == OWNER, _S.c.scope == param("for_scope"))
 
+_only_owner, _only_scope = param("only_owner"), param("only_scope")
+
+
+def is_of_owner(owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that rows are of the owner `only_owner`, if it is not None."""
+    return sa.or_(_only_owner.is_(None), owner == _only_owner)
+
+
+def is_selected(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition that rows are of `only_owner` and of `only_scope`, if these are not None."""
+    return sa.and_(is_of_owner(table.c.owner), sa.or_(_only_scope.is_(None), table.c.scope == _only_scope))
+
+
 # ------------------------------------------------------------------------------------------- entries
 
 
@@ -281,13 +294,7 @@ _is_unsigned = sa.text("number > signed")
 _UNSIGNED = Statement(_chain_ends.where(_is_unsigned).with_for_update(skip_locked=True))
 _any_unsigned: sa.Select[Any] = sa.select(ONE).select_from(_S).where(_is_unsigned)
 _ANY_UNSIGNED = Statement(_any_unsigned.order_by(_S.c.owner, _S.c.scope).limit(ONE))
-_only_owner, _only_scope = param("only_owner"), param("only_scope")
-_CHAIN_ENDS = Statement(
-    _chain_ends.where(
-        sa.or_(_only_owner.is_(None), _S.c.owner == _only_owner),
-        sa.or_(_only_scope.is_(None), _S.c.scope == _only_scope),
-    )
-)
+_CHAIN_ENDS = Statement(_chain_ends.where(is_selected(_S)))
 _newest_checkpoint = sa.select(_C.c.number, _C.c.serial, _C.c.body, _C.c.signature).limit(ONE)
 _LAST_CHECKPOINT = Statement(_newest_checkpoint.order_by(_C.c.serial.desc()))
 _LAST_CHECKPOINT_OF_OWNER = Statement(_newest_checkpoint.where(_C.c.owner == OWNER).order_by(_C.c.number.desc()))
