@@ -77,8 +77,8 @@ FAULTS = [
     Fault(
         "a number lost in AG-UI's usage",
         "protocols/agui/run_end.py",
-        '"cached_input_tokens": usage.cache_read_tokens',
-        '"cached_input_tokens": None',
+        '    "cached_input_tokens": "cache_read_tokens",\n',
+        "",
         ("matrix/*/agui/1.0/raw/*",),
     ),
     Fault(
@@ -213,9 +213,9 @@ FAULTS = [
     ),
     Fault(
         "an id of ours in the place of the provider's",
-        "providers/openai_chat/calls.py",
-        "args, name=name, call_id=call.id, signature=signature)",
-        'args, name=name, call_id=call.id and f"call_{id(call):024x}", signature=signature)',
+        "providers/tool_calls.py",
+        "whole, name=name, call_id=self.id, signature=signature)",
+        'whole, name=name, call_id=self.id and f"call_{id(self):024x}", signature=signature)',
         ("pace/shape:deepseek:ids-like-ours/*",),
     ),
     Fault(
