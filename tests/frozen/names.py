@@ -31,7 +31,7 @@ from pellucid.server.config import Config
 from pellucid.server.openapi import build_document
 from pellucid.settings import ModelSettings
 from pellucid.storage.migrate import migration_statements
-from pellucid.telemetry.names import Metrics
+from pellucid.telemetry.names import SETTING_ATTRIBUTES, Metrics
 from pellucid.tools.server_toolset import ENTRY_POINT_GROUP
 from tests.frozen.observed import observed_names
 from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged
@@ -115,6 +115,7 @@ def _attributes() -> Iterator[str]:
         text for text in constants() if re.fullmatch(r"(gen_ai|pellucid|http|server|error)(\.[a-z_]+)+", text)
     }
     modules = {".".join(("pellucid", *path.relative_to(SOURCE).with_suffix("").parts)) for path in SOURCE.rglob("*")}
+    yield from SETTING_ATTRIBUTES.values()
     yield from (text for text in candidates - modules if not re.fullmatch(others, text))
 
 
