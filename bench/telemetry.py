@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
 from pellucid.events import ModelEvent
-from pellucid.models import ModelEventReceiver
+from pellucid.models import ModelEventReceiver, TextReceiver
 from pellucid.parts import Origin, Usage
 from pellucid.server import create_app
 from pellucid.server.app import Gateway
@@ -58,7 +58,7 @@ class Stream:
     def __init__(self, batches: list[list[ModelEvent]]) -> None:
         self._batches = batches
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         for batch in self._batches:
             receive(list(batch))
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent
 from pellucid.fold import Fold
-from pellucid.models import ModelEventReceiver, ModelRead, ModelStream, StreamReader
+from pellucid.models import ModelEventReceiver, ModelRead, ModelStream, StreamReader, TextReceiver
 from pellucid.parts import Origin
 from pellucid.runs import Batch, BatchReceiver, RunSource, Stage, TextSink
 from pellucid.settings import ModelCall
@@ -73,7 +73,7 @@ class ScriptedStream:
         self._resumed.set()
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         assert self._receive is None, "started twice"
         assert not self.is_over, "started after its end"
         self._receive = receive

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pellucid.asgi import http
 from pellucid.asgi.streaming import MAX_BUFFERED, ASGIWriter, BodyWriter, EncodedStream, serve_stream
 from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent
-from pellucid.models import ModelEventReceiver
+from pellucid.models import ModelEventReceiver, TextReceiver
 from pellucid.parts import TextPartDelta
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
@@ -331,8 +331,8 @@ async def test_a_disconnect_is_not_logged_as_an_error(caplog: pytest.LogCaptureF
     """The run ends without its client, and no error is logged."""
 
     class Words(MidAnswer):
-        def start(self, receive: ModelEventReceiver) -> None:
-            super().start(receive)
+        def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
+            super().start(receive, texts)
             self.more = receive
 
     class HoldsTheEnd(Stage):

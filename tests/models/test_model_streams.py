@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -41,7 +41,7 @@ class Receiver:
     def events(self) -> list[ModelEvent]:
         return [event for read in self.reads if isinstance(read, list) for event in read]
 
-    def open_text(self, like: PartDeltaEvent) -> TextWriter:
+    def open_text(self, like: PartDeltaEvent, close: Callable[[], None]) -> TextWriter:
         assert type(like.delta) is ThinkingPartDelta
         return TextWriter(lambda text, time_ms: text, self._write, self._write_all)
 

@@ -24,7 +24,7 @@ from pellucid.events import (
     RunEndEvent,
     SideEvent,
 )
-from pellucid.models import ModelEventReceiver, ModelStream
+from pellucid.models import ModelEventReceiver, ModelStream, TextReceiver
 from pellucid.parts import Origin, TextPart, TextPartDelta
 from pellucid.relay import MemoryRelay
 from pellucid.run import Minter
@@ -53,7 +53,7 @@ class MidAnswer:
     def warnings(self, call: ModelCall) -> list[str]:
         return []
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         begin: list[ModelEvent] = [ResponseStartEvent(ORIGIN), ItemStartEvent(0, "message")]
         receive([*begin, PartStartEvent(0, TextPart("")), PartDeltaEvent(0, TextPartDelta("hi"))])
 

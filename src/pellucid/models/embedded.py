@@ -26,7 +26,7 @@ from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..upstream import Limits, UpstreamClient
-from .model import MAX_ERROR_BODY_BYTES, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream
+from .model import MAX_ERROR_BODY_BYTES, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream, TextReceiver
 
 LOAD_SECONDS = 300.0
 """Seconds that a request waits for the engine to load."""
@@ -189,7 +189,7 @@ class _SlotStream:
         self._has_slot = True
         self._receive: ModelEventReceiver | None = None
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         self._receive = receive
         self._stream.start(self._on_events)
 
@@ -235,7 +235,7 @@ class _QueuedStream:
     def queued(self) -> bool:
         return self._stream is None
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         self._receive = receive
         undelivered, self._undelivered = self._undelivered, []
         for read in undelivered:

@@ -99,8 +99,13 @@ class ModelStream(Protocol):
         """Whether the turn has not begun because it waits for the model."""
         ...
 
-    def start(self, receive: ModelEventReceiver) -> None:
-        """Deliver the events so far, and then each read. The last events end with `ResponseEndEvent`."""
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
+        """Deliver the events so far, and then each read. The last events end with `ResponseEndEvent`.
+
+        Args:
+            receive: Receives the events of each read.
+            texts: May get the texts of deltas in place of their events. A stream may ignore it.
+        """
         ...
 
     def pause(self) -> None:
@@ -286,11 +291,13 @@ class TextReceiver(Protocol):
         """Events that must be sent before the next delta. While there are any, the text path is not used."""
         ...
 
-    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+    def open_text(self, like: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
         """Return the writer for texts whose deltas differ from `like` in their text alone; None to receive events.
 
-        `like` is the last event that was received. The writer is valid until another event is received, or until
-        `HTTPModelStream.close_text_path` is called.
+        Args:
+            like: The last event that was received.
+            close: Makes the stream deliver events again. Idempotent. The writer is valid until it is called, or until
+                another event is received.
         """
         ...
 
@@ -366,7 +373,7 @@ class HTTPModelStream:
         receiver = self._text_receiver
         if template is None or receiver is None or self._is_over or type(like) is not PartDeltaEvent:
             return
-        writer = receiver.open_text(like)
+        writer = receiver.open_text(like, self.close_text_path)
         if writer is not None and self._response.redirect(self._text_received):
             self._template = template
             self._is_cut = self._decoder.holds_partial

@@ -20,7 +20,7 @@ from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import ErrorEvent, ModelEvent, ResponseStartEvent, SideEvent
 from ..providers.errors import CONTEXT_LENGTH_EXCEEDED
 from ..settings import ModelCall
-from .model import ChatModel, ModelEventReceiver, ModelRead, ModelStream
+from .model import ChatModel, ModelEventReceiver, ModelRead, ModelStream, TextReceiver
 
 MAX_ATTEMPTS = 8
 DROP_SHARE = 1 / 3
@@ -110,7 +110,7 @@ class _TruncatingStream:
     def request_id(self) -> str | None:
         return getattr(self._stream, "request_id", None)
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         self._receive = receive
         self._stream.start(self._on_first_events)
 

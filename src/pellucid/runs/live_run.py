@@ -14,7 +14,7 @@ the run is never ahead of its reader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Container, Sequence, Sized
+from collections.abc import Callable, Collection, Container, Sequence, Sized
 from contextlib import suppress
 from contextvars import Context, copy_context
 from time import time_ns
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, PartDeltaEvent, RunEndEvent, SideEvent
-from ..models import ChatModel, HTTPModelStream, ModelRead, ModelStream, TextWriter
+from ..models import ChatModel, ModelRead, ModelStream, TextWriter
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
@@ -163,6 +163,7 @@ class LiveRun:
         self._text_sink: TextSink | None = None
         self._text_template: PartDeltaEvent | None = None
         """The delta that texts on the text path are like; None if the text path is closed."""
+        self._close_text_path: Callable[[], None]
         self._queue: list[Batch] = []
         self._failure: BaseException | None = None
         """The exception of the receiver or of a stage, until `deliver` raises it."""
@@ -441,7 +442,7 @@ class LiveRun:
 
     # --- TextReceiver: the text path ---------------------------------------------------------------------------
 
-    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+    def open_text(self, like: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
         """Open the text path to the receiver; None if the receiver or a stage needs events."""
         sink = self._text_sink
         if sink is None or self._failure is not None or self._side_events:
@@ -450,6 +451,7 @@ class LiveRun:
             return None
         writer = sink.open_text(like)
         self._text_template = like if writer is not None else None
+        self._close_text_path = close
         return writer
 
     @property
@@ -475,8 +477,7 @@ class LiveRun:
 
     def _end_texts(self) -> None:
         """Close the text path, because the next event is not a delta of the same text."""
-        if isinstance(self._stream, HTTPModelStream):
-            self._stream.close_text_path()
+        self._close_text_path()
         self._text_template = None
 
     def _fail_delivery(self, error: BaseException) -> None:
@@ -502,10 +503,7 @@ class LiveRun:
                     stream.pause()
                 # A stream is read in the context of the connection; its events are processed in the caller's context.
                 self._context = copy_context()
-                if isinstance(stream, HTTPModelStream):
-                    stream.start(self._on_model_events, self)
-                else:
-                    stream.start(self._on_model_events)
+                stream.start(self._on_model_events, self)
             else:
                 await self._wait()
         elif self.run.run_end is None:
@@ -602,7 +600,8 @@ class LiveRun:
         self._notify()
 
     def _emit_during_tools(self) -> None:
-        self._end_texts()  # the next batch must carry the event
+        if self._text_template is not None:
+            self._end_texts()  # the next batch must carry the event
         if self._tool_task is not None and self._side_events and self.run.run_end is None:
             try:
                 self._process([])

@@ -35,7 +35,7 @@ from ...agent.run_input import RunInput, name_conflict
 from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
-from ...models import ModelEventReceiver, ModelStream
+from ...models import ModelEventReceiver, ModelStream, TextReceiver
 from ...providers.errors import as_code
 from ...run import Minter
 from ...runs import Batch, LiveRun, Stage
@@ -266,7 +266,7 @@ class AgentStream:
         elif not self._is_over:
             self._receive(events)
 
-    def start(self, receive: ModelEventReceiver) -> None:
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         self._receive = receive
         early_events, self._early_events = self._early_events, []
         if early_events:
