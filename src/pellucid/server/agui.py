@@ -29,6 +29,7 @@ from ..protocols.agui.messages import RunAgentInput
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options
 from ..protocols.agui.run_header import RunHeader
+from ..protocols.decoding import invalid
 from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Redactor, View, Viewer
@@ -105,10 +106,10 @@ class AGUIHandlers:
             except PellucidError as error:
                 if error.info.code != "already_exists":
                     raise
-                raise RequestError(
-                    f"runId: this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
-                    code="already_exists",
-                    param="runId",
+                raise invalid(
+                    "runId",
+                    f"this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
+                    "already_exists",
                 ) from None
             run = services.detached.follow(row)
         await self._serve(exchange, run, header)
@@ -151,9 +152,7 @@ class AGUIHandlers:
         thread_id, run_id = exchange.query_param("threadId"), exchange.query_param("runId")
         if thread_id is None or run_id is None:
             missing = "threadId" if thread_id is None else "runId"
-            raise RequestError(
-                f"{missing}: required; name the run with ?threadId=…&runId=…", code="missing", param=missing
-            )
+            raise invalid(missing, "required; name the run with ?threadId=…&runId=…", "missing")
         not_found = RequestError(
             f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not "
             "been stored",

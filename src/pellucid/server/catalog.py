@@ -10,6 +10,7 @@ from ..errors import RequestError
 from ..models import ChatModel, Model
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
+from ..protocols.decoding import invalid
 from ..settings import ModelSettings
 from ..storage.names import is_storable
 from ..upstream import UpstreamClient
@@ -112,26 +113,24 @@ class Catalog:
         if name is None:
             name = self.default_name or next(iter(self._models), None)
             if name is None:
-                raise RequestError(
-                    "model: required, as this gateway has no default model; name one in the request, or give the "
+                raise invalid(
+                    "model",
+                    "required, as this gateway has no default model; name one in the request, or give the "
                     "gateway one (--upstream-model, or server.default_model in the configuration)",
-                    param="model",
-                    code="missing",
+                    "missing",
                 )
         if len(name) > MAX_NAME_CHARACTERS or not is_storable(name):
-            raise RequestError(
-                f"model: a name has at most {MAX_NAME_CHARACTERS} characters, and no NUL",
+            raise invalid(
+                "model",
+                f"a name has at most {MAX_NAME_CHARACTERS} characters, and no NUL",
+                "model_not_found",
                 kind="not_found",
-                code="model_not_found",
-                param="model",
             )
         model = self._models.get(name) or (self._find_by_provider(name) if name else None)
         if model is None:
             near = get_close_matches(name, self._models, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._models) or 'none by name'}"
-            raise RequestError(
-                f"model: no model {name!r} here; {hint}", kind="not_found", code="model_not_found", param="model"
-            )
+            raise invalid("model", f"no model {name!r} here; {hint}", "model_not_found", kind="not_found")
         return name, model
 
     def _find_by_provider(self, name: str) -> ChatModel | None:

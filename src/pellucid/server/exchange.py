@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl
 
 from ..asgi import http
 from ..asgi.streaming import STOPPING, ASGIWriter, BodyWriter, error_for_client
-from ..errors import ErrorInfo, PellucidError, RequestError
+from ..errors import ErrorInfo, PellucidError
+from ..protocols.decoding import invalid
 from ..protocols.errors import ErrorFormat, status_of
 from ..run import Minter
 from ..unicode import replace_surrogates
@@ -168,10 +169,8 @@ def parse_int(text: str, name: str, minimum: int, maximum: int = 2**53) -> int:
     """
     if not text.isascii() or not text.isdecimal() or len(text) > 16 or not minimum <= int(text) <= maximum:
         upper_bound = f" to {maximum}" if maximum < 2**53 else ""
-        raise RequestError(
-            f"{name}: must be a whole number from {minimum}{upper_bound}, not {replace_surrogates(text[:40])!r}",
-            code="invalid_value",
-            param=name,
+        raise invalid(
+            name, f"must be a whole number from {minimum}{upper_bound}, not {replace_surrogates(text[:40])!r}"
         )
     return int(text)
 

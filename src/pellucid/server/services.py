@@ -27,7 +27,7 @@ from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..run import Mint
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
-from ..runs.detached_runs import DetachedRuns
+from ..runs.detached_runs import BeginRow, DetachedRuns
 from ..runs.replay import FinishedLog, LiveLog
 from ..runs.run_log import unpack_log
 from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
@@ -322,6 +322,19 @@ class Services:
             await self.guard.charge(principal, usage, characters=characters)
 
         return charge
+
+    async def start_detached(
+        self, principal: Principal, row: StoredResponse, run: RunSource, begin: BeginRow | None = None
+    ) -> None:
+        """Start a detached run (see `DetachedRuns.start`).
+
+        Raises:
+            PellucidError: the run was not started; also if its key has no free stream.
+        """
+        # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
+        async with self.guard.stream_slot(principal):
+            pass
+        await self.detached.start(row, run, begin=begin)
 
     def replay(self, row: StoredResponse) -> FinishedLog | LiveLog:
         """Return a source of a stored run, from its beginning: live while it runs, wherever it runs, or finished.

@@ -24,7 +24,7 @@ from ...parts import ModelMessage, ModelResponse, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ...unicode import truncate
 from ...view import View
-from ..decoding import check_depth, decode
+from ..decoding import check_depth, decode, invalid
 from ..tool_choice import merge_tools
 from . import messages as m
 from .dialects import Dialect, DialectName, dialect_for, dialect_of
@@ -186,9 +186,7 @@ class Request(NamedTuple):
         """
         messages = self.messages() if messages is None else messages
         if not messages:
-            raise RequestError(
-                "messages: at least one message for a model is required", code="missing", param="messages"
-            )
+            raise invalid("messages", "at least one message for a model is required", "missing")
         effort = self.options.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "none" else effort}
         return ModelCall(self.options.model or "", list(messages), settings, merge_tools(self.tools, server_tools))
@@ -221,7 +219,7 @@ def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
     for index, tool in enumerate(input.tools or []):
         path = f"tools[{index}].parameters"
         if tool.parameters is not None and not isinstance(tool.parameters, dict):
-            raise RequestError(f"{path}: must be a JSON Schema, which is an object", code="invalid_type", param=path)
+            raise invalid(path, "must be a JSON Schema, which is an object", "invalid_type")
         check_depth(tool.parameters, path)
     for index, entry in enumerate(input.resume or []):
         check_depth({"payload": entry.payload}, f"resume[{index}].payload")
@@ -242,9 +240,7 @@ def _check_unique(names: list[str], base_path: str) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             path = f"{base_path}[{index}].name"
-            raise RequestError(
-                f"{path}: there is a tool named {truncate(name)!r} already", code="invalid_value", param=path
-            )
+            raise invalid(path, f"there is a tool named {truncate(name)!r} already")
 
 
 def _parse_options(fields: Any, base_path: str = "") -> Options:
@@ -258,12 +254,12 @@ def _parse_options(fields: Any, base_path: str = "") -> Options:
         RequestError: there is no such option, or its value is invalid.
     """
     if not isinstance(fields, dict):
-        raise RequestError(f"{base_path}: must be an object of options", code="invalid_type", param=base_path)
+        raise invalid(base_path, "must be an object of options", "invalid_type")
     for name in fields:
         if name not in _ALLOWED:
             path = f"{base_path}.{truncate(name)}"
             known = ", ".join(_ALLOWED)
-            raise RequestError(f"{path}: no such option; there are {known}", code="unknown_option", param=path)
+            raise invalid(path, f"no such option; there are {known}", "unknown_option")
     try:
         options = msgspec.convert(fields, Options, strict=bool(base_path))
     except msgspec.ValidationError as error:
@@ -279,7 +275,7 @@ def _invalid_option(name: str, supplied: Any, base_path: str) -> RequestError:
     path = f"{base_path}.{name}".lstrip(".")
     value = json.dumps(supplied)
     quoted = value if len(value) <= MAX_QUOTED_CHARS else f"{value[:MAX_QUOTED_CHARS]}…"
-    return RequestError(f"{path}: must be {_ALLOWED.get(name)}, not {quoted}", code="invalid_value", param=path)
+    return invalid(path, f"must be {_ALLOWED.get(name)}, not {quoted}")
 
 
 def _describe_allowed(option_type: Any) -> str:

@@ -16,6 +16,7 @@ from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols import ai_sdk
 from ...protocols.chat import Answer, Encoder, build_answer
+from ...protocols.decoding import invalid
 from ...runs.replay import FinishedLog, LiveLog
 from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
@@ -47,11 +48,11 @@ decode_header = msgspec.json.Decoder(ChatRunHeader).decode
 
 def event_not_found(id: str, param: str) -> RequestError:
     """Return the error for an event that does not exist, or belongs to another owner; the message is the same."""
-    return RequestError(
-        f"{param}: there is no event {id[:80]!r} here; it may have been deleted, or have expired",
+    return invalid(
+        param,
+        f"there is no event {id[:80]!r} here; it may have been deleted, or have expired",
+        "event_not_found",
         kind="not_found",
-        code="event_not_found",
-        param=param,
     )
 
 

@@ -72,14 +72,11 @@ class AskHandler:
         header = self._make_header(exchange, prepared, request, position)
         row = self._make_row(exchange, mint(ANSWER_PREFIX), header, position, request)
         exchange.telemetry.response_id = row.id
-        # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
-        async with services.guard.stream_slot(principal):
-            pass
 
         async def begin(row: StoredResponse, fence: int) -> None:
             await services.store.chats.begin_turn(position.chat, row, fence, follows=request.follows)
 
-        await services.detached.start(row, run, begin=begin)
+        await services.start_detached(principal, row, run, begin)
         await serve_answer(exchange, services.detached.follow(row), row.id, header)
 
     async def _resolve_position(self, exchange: Exchange, request: Request, mint: Minter) -> ChatPosition:

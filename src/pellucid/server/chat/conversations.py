@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from ...errors import PellucidError, RequestError
 from ...protocols.chat import MAX_TITLE_CHARS, Answer, Change, Question, answer_id, build_question
-from ...protocols.decoding import decode
+from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound, StoredChat, StoredResponse
 from ...telemetry import log
 from ...view import stricter
@@ -180,15 +180,9 @@ def _conversation_fields(chat: StoredChat) -> dict[str, Any]:
 def _parse_title(text: str) -> str:
     title = single_line(text)
     if not is_visible(title) or len(title) > MAX_TITLE_CHARS:
-        rule = f"must be a text of 1 to {MAX_TITLE_CHARS} characters that is not blank"
-        raise RequestError(f"title: {rule}", code="invalid_value", param="title")
+        raise invalid("title", f"must be a text of 1 to {MAX_TITLE_CHARS} characters that is not blank")
     return title
 
 
 def _head_not_found(head: str) -> RequestError:
-    return RequestError(
-        f"head: there is no event {head[:80]!r} in this conversation",
-        kind="not_found",
-        code="event_not_found",
-        param="head",
-    )
+    return invalid("head", f"there is no event {head[:80]!r} in this conversation", "event_not_found", kind="not_found")

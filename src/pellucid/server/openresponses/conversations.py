@@ -24,6 +24,7 @@ from ...events import (
     ResponseStartEvent,
 )
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, SealedPart, messages_from_json
+from ...protocols.decoding import invalid
 from ...protocols.openresponses import Encoder, KnownCall, ReferenceContext, item_messages, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...run import Minter
@@ -104,7 +105,7 @@ class ConversationHandlers:
     async def update(self, exchange: Exchange) -> None:
         body = await self._read_object(exchange)
         if "metadata" not in body:
-            raise RequestError("metadata: required: the new metadata", code="missing", param="metadata")
+            raise invalid("metadata", "required: the new metadata", "missing")
         metadata = _parse_metadata(body)
         owner, id = exchange.principal.owner, exchange.path_params["id"]
         updated = await self._services.store.conversations.update(owner, id, metadata)
@@ -200,10 +201,8 @@ class ConversationHandlers:
                 exchange.principal.owner, id, entries, keep_until=expires_at
             )
         except AlreadyStored as error:
-            raise RequestError(
-                "items: an item with one of these ids is in the conversation already",
-                code="already_exists",
-                param="items",
+            raise invalid(
+                "items", "an item with one of these ids is in the conversation already", "already_exists"
             ) from error
         if added is None:
             raise _not_found(id)
@@ -240,7 +239,7 @@ def _parse_entries(
     if value in (None, []) and not required:
         return []
     if not isinstance(value, list) or not 0 < len(value) <= MAX_ITEMS:
-        raise RequestError(f"items: a list of 1 to {MAX_ITEMS} items", code="invalid_value", param="items")
+        raise invalid("items", f"a list of 1 to {MAX_ITEMS} items")
     try:
         items = request_from({"input": value}).input_items(mint)
     except RequestError as error:
@@ -250,11 +249,7 @@ def _parse_entries(
         path = f"items[{index}]"
         _check_item(item, path, opener)
         if item["id"] in seen:
-            raise RequestError(
-                f"{path}.id: another of these items has the id {item['id']!r}",
-                code="already_exists",
-                param=f"{path}.id",
-            )
+            raise invalid(f"{path}.id", f"another of these items has the id {item['id']!r}", "already_exists")
         seen.add(item["id"])
     return [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
 
@@ -286,11 +281,7 @@ def _parse_metadata(body: dict[str, Any]) -> dict[str, str]:
         value = body.get("metadata")
         return msgspec.convert({} if value is None else value, Metadata)
     except msgspec.ValidationError:
-        raise RequestError(
-            "metadata: at most 16 pairs of texts, with 64 characters of name and 512 of value",
-            code="invalid_value",
-            param="metadata",
-        ) from None
+        raise invalid("metadata", "at most 16 pairs of texts, with 64 characters of name and 512 of value") from None
 
 
 def _conversation_resource(conversation: StoredConversation) -> Conversation:
@@ -298,9 +289,7 @@ def _conversation_resource(conversation: StoredConversation) -> Conversation:
 
 
 def _cursor_not_found(id: str, after: str) -> RequestError:
-    return RequestError(
-        f"after: there is no item {after!r} in a conversation {id!r} here", code="invalid_value", param="after"
-    )
+    return invalid("after", f"there is no item {after!r} in a conversation {id!r} here")
 
 
 def _not_found(id: str, item_id: str | None = None) -> RequestError:

@@ -25,6 +25,7 @@ from ...parts import (
     ToolReturnPart,
     messages_from_json,
 )
+from ...protocols.decoding import invalid
 from ...protocols.openresponses import KnownCall, ReferenceContext, item_messages
 from ...runs.run_log import events_of, unpack_log
 from ...sealing import Sealed, SealError, attach
@@ -72,18 +73,16 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
             f"there is no response {truncate(id)!r} here; it may have expired, been deleted or not been stored"
         )
     if not rows[-1].is_finished:
-        raise RequestError(
-            f"previous_response_id: the response {id!r} is still in progress; wait for its end, or cancel it",
-            code="previous_response_not_finished",
-            param="previous_response_id",
+        raise invalid(
+            "previous_response_id",
+            f"the response {id!r} is still in progress; wait for its end, or cancel it",
+            "previous_response_not_finished",
         )
     return PreviousContext(join_messages(*(messages_from_json(row.messages) for row in rows)))
 
 
 def _previous_response_not_found(reason: str) -> RequestError:
-    return RequestError(
-        f"previous_response_id: {reason}", code="previous_response_not_found", param="previous_response_id"
-    )
+    return invalid("previous_response_id", reason, "previous_response_not_found")
 
 
 async def load_conversation(store: Store, owner: str, id: str, opener: Callable[[str], Sealed]) -> PreviousContext:
@@ -100,17 +99,17 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
     """
     entries = await store.conversations.entries(owner, id, limit=MAX_ENTRIES + 1)
     if entries is None:
-        raise RequestError(
-            f"conversation: there is no conversation {truncate(id)!r} here",
+        raise invalid(
+            "conversation",
+            f"there is no conversation {truncate(id)!r} here",
+            "conversation_not_found",
             kind="not_found",
-            code="conversation_not_found",
-            param="conversation",
         )
     if len(entries) > MAX_ENTRIES:
-        raise RequestError(
-            f"conversation: {id!r} has more than {MAX_ENTRIES} items; begin a new one, or delete some",
-            code="conversation_too_long",
-            param="conversation",
+        raise invalid(
+            "conversation",
+            f"{id!r} has more than {MAX_ENTRIES} items; begin a new one, or delete some",
+            "conversation_too_long",
         )
 
     def unseal(part: SealedPart) -> Sealed:
@@ -173,11 +172,11 @@ async def load_referenced_items(store: Store, owner: str, ids: Sequence[str]) ->
     """Load the messages of the items with these ids, of those that exist. Raises `RequestError` for too many ids."""
     unique_ids = list(dict.fromkeys(ids))
     if len(unique_ids) > MAX_REFERENCES:
-        raise RequestError(
-            f"input: it refers to {len(unique_ids)} items, and the limit is {MAX_REFERENCES}; send the items "
+        raise invalid(
+            "input",
+            f"it refers to {len(unique_ids)} items, and the limit is {MAX_REFERENCES}; send the items "
             "themselves, or continue a response or a conversation",
-            code="too_many_references",
-            param="input",
+            "too_many_references",
         )
     messages_by_id: dict[str, list[ModelMessage]] = {}
     rows: dict[str, StoredResponse | None] = {}

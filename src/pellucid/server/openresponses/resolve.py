@@ -16,6 +16,7 @@ from ...errors import RequestError
 from ...models import ChatModel
 from ...models.truncation import TruncatingModel
 from ...parts import ModelMessage, messages_to_json
+from ...protocols.decoding import invalid
 from ...protocols.openresponses import Dialect, MCPServerSpec, ReferenceContext, Request
 from ...protocols.openresponses import types as t
 from ...run import Mint
@@ -258,17 +259,16 @@ def _check_new_items(items: Sequence[dict[str, Any]], existing_ids: frozenset[st
     seen = set(existing_ids)
     for index, item in enumerate(items):
         if item["type"] == "item_reference":
-            raise RequestError(
-                f"input[{index}]: an item_reference cannot be added to a conversation, whose items the model sees "
+            raise invalid(
+                f"input[{index}]",
+                "an item_reference cannot be added to a conversation, whose items the model sees "
                 "anyway; send the item itself, or use previous_response_id",
-                code="invalid_value",
-                param=f"input[{index}]",
             )
         if item["id"] in seen:
-            raise RequestError(
-                f"input[{index}].id: the item {item['id']!r} is in the conversation already; leave it out, or its id",
-                code="already_exists",
-                param=f"input[{index}].id",
+            raise invalid(
+                f"input[{index}].id",
+                f"the item {item['id']!r} is in the conversation already; leave it out, or its id",
+                "already_exists",
             )
         seen.add(item["id"])
 
@@ -280,6 +280,4 @@ def _conversation_id_of(value: Any) -> str | None:
         case str(id) | {"id": str(id)}:
             return id
         case _:
-            raise RequestError(
-                "conversation: must be an id, or an object with one", code="invalid_value", param="conversation"
-            )
+            raise invalid("conversation", "must be an id, or an object with one")

@@ -19,10 +19,11 @@ from starlette.routing import BaseRoute, WebSocketRoute
 
 from ...asgi.streaming import read_to_end, serve_response, serve_stream
 from ...conversation import join_messages
-from ...errors import ErrorInfo, PellucidError, RequestError
+from ...errors import ErrorInfo, PellucidError
 from ...fold import Fold
 from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPromptPart
 from ...protocols import openresponses
+from ...protocols.decoding import invalid
 from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...protocols.openresponses.encode import usage_of
@@ -81,7 +82,7 @@ class CompactHandler:
         services, principal = self._services, exchange.principal
         raw = read_json(await exchange.read_body(services.config.server))
         if not isinstance(raw.get("model"), str):
-            raise RequestError("model: required: the model that writes the compaction", code="missing", param="model")
+            raise invalid("model", "required: the model that writes the compaction", "missing")
         supported = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
         request = request_from({**supported, "store": False})
         mint = new_minter()
@@ -150,10 +151,7 @@ class CreateResponseHandler:
 
     async def _start_detached(self, exchange: Exchange, resolved: ResolvedRequest, header: ResponseRunHeader) -> None:
         services, row = self._services, resolved.make_row(header)
-        # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
-        async with services.guard.stream_slot(exchange.principal):
-            pass
-        await services.detached.start(row, resolved.create_run())
+        await services.start_detached(exchange.principal, row, resolved.create_run())
         if resolved.request.stream:
             run = services.detached.follow(row)
             await serve_stream(exchange, run, Redactor(resolved.viewer), header.encoder(resolved.viewer))

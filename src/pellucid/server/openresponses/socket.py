@@ -25,6 +25,7 @@ from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
 from ...fold import Fold
 from ...protocols import Encoder, openresponses
+from ...protocols.decoding import invalid
 from ...protocols.errors import status_of
 from ...protocols.openresponses import read_json, request_from
 from ...runs import Batch, RunSource, clock_ms
@@ -196,13 +197,13 @@ class _ResponsesConnection:
             )
         raw = read_json(data)
         if raw.pop("type", None) != "response.create":
-            raise RequestError("type: must be 'response.create'", code="invalid_value", param="type")
+            raise invalid("type", "must be 'response.create'")
         for name in _UNSUPPORTED_FIELDS:
             if name in raw:
-                raise RequestError(
-                    f"{name}: not supported over a socket, where every response is streamed; leave it out",
-                    code="unsupported_parameter",
-                    param=name,
+                raise invalid(
+                    name,
+                    "not supported over a socket, where every response is streamed; leave it out",
+                    "unsupported_parameter",
                 )
         return raw
 
@@ -309,5 +310,5 @@ def _pop_bool(raw: dict[str, Any], name: str) -> bool:
     """Remove a boolean field, and return its value; true if it is missing."""
     value = raw.pop(name, None)
     if value is not None and not isinstance(value, bool):
-        raise RequestError(f"{name}: must be true or false", code="invalid_value", param=name)
+        raise invalid(name, "must be true or false")
     return value is not False

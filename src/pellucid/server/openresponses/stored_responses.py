@@ -12,6 +12,7 @@ import msgspec
 
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
+from ...protocols.decoding import invalid
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
 from ...runs import Batch
@@ -62,11 +63,7 @@ class ResponseHandlers:
         dialect = dialect_of(exchange, self._services) if exchange.request_header(EVENTS_HEADER) is not None else None
         if not stream:
             if after is not None:
-                raise RequestError(
-                    "starting_after: it is a position in the stream; use it with stream=true",
-                    code="invalid_value",
-                    param="starting_after",
-                )
+                raise invalid("starting_after", "it is a position in the stream; use it with stream=true")
             await exchange.send_json(await self._build_response(exchange, row))
             return
         header, viewer = self._decode_header(exchange, row)
@@ -153,7 +150,7 @@ def paginate(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
     if after is not None:
         index = next((index for index, item in enumerate(items) if item["id"] == after), None)
         if index is None:
-            raise RequestError(f"after: there is no item {after!r} in this list", code="invalid_value", param="after")
+            raise invalid("after", f"there is no item {after!r} in this list")
         items = items[index + 1 :]
     return item_list(items[:limit], has_more=len(items) > limit)
 
@@ -163,7 +160,7 @@ def page_params(exchange: Exchange) -> tuple[int, str]:
     order = exchange.query_param("order")
     order = "desc" if order is None else order
     if order not in ("asc", "desc"):
-        raise RequestError("order: must be asc or desc", code="invalid_value", param="order")
+        raise invalid("order", "must be asc or desc")
     return exchange.query_int("limit", 20, 1, 100), order
 
 
@@ -189,7 +186,7 @@ def _bool_param(exchange: Exchange, name: str) -> bool:
         case "false" | "0":
             return False
         case other:
-            raise RequestError(f"{name}: must be true or false, not {other!r}", code="invalid_value", param=name)
+            raise invalid(name, f"must be true or false, not {other!r}")
 
 
 def _requested_seals(exchange: Exchange) -> bool | None:
