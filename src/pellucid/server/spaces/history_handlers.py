@@ -113,21 +113,21 @@ class HistoryHandlers:
             **_filters(exchange),
         )
         answer = SpacePage(**msgspec.structs.asdict(page), head=authenticated.space.head)
-        await send_uncached(exchange, to_json_value(answer, _dialect(exchange)))
+        await _send(exchange, answer)
 
     async def envelope(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         seq = _seq(exchange)
         envelope = await self._history(exchange, authenticated).one(seq)
         if envelope is None:
             raise _envelope_not_found(seq)
-        await send_uncached(exchange, write(envelope, _dialect(exchange)))
+        await _send(exchange, envelope)
 
     async def references(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         seq = _seq(exchange)
         references = await self._history(exchange, authenticated).references(seq)
         if references is None:
             raise _envelope_not_found(seq)
-        await send_uncached(exchange, to_json_value(references, _dialect(exchange)))
+        await _send(exchange, references)
 
     async def search(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         query = exchange.query_param("q")
@@ -139,7 +139,7 @@ class HistoryHandlers:
             limit=_limit(exchange, 50),
             **_filters(exchange),
         )
-        await send_uncached(exchange, to_json_value(hits, _dialect(exchange)))
+        await _send(exchange, hits)
 
     # --- reasoning ---------------------------------------------------------------------------------------------
 
@@ -148,21 +148,21 @@ class HistoryHandlers:
         contexts = await history.contexts(
             before=space_query.seq_param(exchange, "before_seq"), limit=_limit(exchange, 20)
         )
-        await send_uncached(exchange, to_json_value(contexts, _dialect(exchange)))
+        await _send(exchange, contexts)
 
     async def tree(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         path = path_of(exchange.path_params["path"], "path")
         tree = await self._history(exchange, authenticated).tree(path)
         if tree is None:
             raise RequestError(f"there is no context {path!r} here", kind="not_found", code="context_unknown")
-        await send_uncached(exchange, to_json_value(tree, _dialect(exchange)))
+        await _send(exchange, tree)
 
     async def patterns(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         history = self._history(exchange, authenticated)
         patterns = await history.patterns(
             before=space_query.seq_param(exchange, "before_seq"), limit=_limit(exchange, 200)
         )
-        await send_uncached(exchange, to_json_value(patterns, _dialect(exchange)))
+        await _send(exchange, patterns)
 
     # --- streams -----------------------------------------------------------------------------------------------
 
@@ -223,6 +223,10 @@ def _kind(name: str) -> str:
 
 def _dialect(exchange: Exchange) -> DialectName:
     return space_query.dialect_param(exchange) or DEFAULT_DIALECT
+
+
+async def _send(exchange: Exchange, value: Any) -> None:
+    await send_uncached(exchange, to_json_value(value, _dialect(exchange)))
 
 
 def _limit(exchange: Exchange, default: int = DEFAULT_PAGE_SIZE) -> int:

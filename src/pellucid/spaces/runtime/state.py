@@ -28,7 +28,7 @@ from ...envelopes.capability import read_capabilities
 from ...envelopes.envelope import Flag
 from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights
 from ...envelopes.kinds import CHAT
-from ...envelopes.lifecycle import Lifecycle, LifecycleSettings
+from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings
 from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
@@ -40,8 +40,6 @@ from .settings import SpaceSettings
 
 MAX_SUGGESTIONS = 256
 """Among how many members the most similar name is searched."""
-MAX_LISTED_NAMES = 8
-"""Maximum number of names that an error lists."""
 
 
 def unknown_targets(envelope: Envelope, ledger: Ledger) -> tuple[str, ...]:
