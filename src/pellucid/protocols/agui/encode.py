@@ -232,13 +232,13 @@ class Encoder:
             self._delta_suffix = b',"timestamp":%d}\n\n' % self._timestamp_ms
         if self._seals_ahead and len(events) > 1:
             self._known_seals = seals_ahead(events)
-        for place, event in enumerate(events):
+        for index, event in enumerate(events):
             if type(event) is PartDeltaEvent:
                 self._delta(event)
             elif not self.ended:
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
-                    handler(self, event, place)
+                    handler(self, event, index)
         output = b"".join(self._out)
         self._out.clear()
         return output
@@ -298,14 +298,14 @@ class Encoder:
 
     # --- items -------------------------------------------------------------------------------------------------
 
-    def _item_start(self, event: ItemStartEvent, place: int) -> None:
+    def _item_start(self, event: ItemStartEvent, index: int) -> None:
         item = self._open_item = _OpenItem(event.id or self._fresh_id(), event.kind)
         if event.kind == "reasoning" and self._reasoning:
-            item.span_seal = self._known_seals.pop(place, None)
+            item.span_seal = self._known_seals.pop(index, None)
             self._write_span_start(item.id, item.span_seal)
             item.is_span = True
 
-    def _item_end(self, event: ItemEndEvent, place: int) -> None:
+    def _item_end(self, event: ItemEndEvent, index: int) -> None:
         item, self._open_item = self._open_item, None
         if item is None:
             return
@@ -383,7 +383,7 @@ class Encoder:
 
     # --- parts -------------------------------------------------------------------------------------------------
 
-    def _part_start(self, event: PartStartEvent, place: int) -> None:
+    def _part_start(self, event: PartStartEvent, index: int) -> None:
         item, part = self._open_item, event.part
         if item is None:
             return
@@ -450,7 +450,7 @@ class Encoder:
         )
         return self._open_message
 
-    def _part_end(self, event: PartEndEvent, place: int) -> None:
+    def _part_end(self, event: PartEndEvent, index: int) -> None:
         item, message, part = self._open_item, self._open_part, event.part
         self._open_part = self._pending_part = None
         if item is None or message is None:
@@ -492,10 +492,10 @@ class Encoder:
 
     # --- the run -----------------------------------------------------------------------------------------------
 
-    def _response_start(self, event: ResponseStartEvent, place: int) -> None:
+    def _response_start(self, event: ResponseStartEvent, index: int) -> None:
         self._call_parent_id = None
 
-    def _tool_result(self, event: FunctionToolResultEvent, place: int) -> None:
+    def _tool_result(self, event: FunctionToolResultEvent, index: int) -> None:
         result = event.result
         if result.tool_name is None:
             return  # A prompt to the model to correct its answer, not the result of a call.
@@ -508,7 +508,7 @@ class Encoder:
         if self._client_messages is not None:
             self._client_messages.add_result(id, result.tool_call_id, content)
 
-    def _side_event(self, event: SideEvent, place: int) -> None:
+    def _side_event(self, event: SideEvent, index: int) -> None:
         if event.namespace != NAMESPACE and (event.namespace, event.name) != DEFERRED:
             return
         for agui_event in self._side_events.feed(event):
@@ -518,7 +518,7 @@ class Encoder:
                 self._pending_calls.pop(agui_event.tool_call_id, None)
             self._send_side_event(agui_event)
 
-    def _run_end(self, event: RunEndEvent, place: int) -> None:
+    def _run_end(self, event: RunEndEvent, index: int) -> None:
         failed = event.status == "failed"
         item, self._open_item = self._open_item, None
         self._end_message(None)
