@@ -1,4 +1,4 @@
-"""Check the types of the Python blocks of README.md and docs/*.md.
+"""Check the types of the Python blocks of README.md and docs/*.md, and the places that docs/architecture.md names.
 
     python tools/check_docs.py [PAGE]…
 
@@ -12,6 +12,9 @@ A comment of the page gives an example what its text takes for granted (a token,
     <!-- check_docs: token: str = "" -->
 
 Its line goes before the next block. Lines of several such comments are joined.
+
+A place is a path in backticks, relative to the source or to the repository, which must exist; names in backticks in
+parentheses behind a Python file (`run.py` (`Run.feed`)) must be defined in it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,10 @@ _FENCE = re.compile(r"^(`{3,})(\w*)\s*$")
 _PREAMBLE_LINE = re.compile(r"^<!-- check_docs: (.*) -->$")
 _IMPORT = re.compile(r"^(import|from) ")
 _MYPY_ERROR = re.compile(r"^(?P<module>[^:]+\.py):(?P<line>\d+): (?P<message>error: .*)$")
+
+
+_PATH = re.compile(r"`([\w./]+(?:\.\w+|/))`(?: \(([^)]*)\))?")
+_NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 
 class SourceLine(NamedTuple):
@@ -157,9 +164,47 @@ def check(pages: list[Path]) -> list[str]:
     return errors
 
 
+def check_places(page: Path) -> Iterator[str]:
+    """Yield one line for each place that the page names and that does not exist."""
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        for path, names in _PATH.findall(line):
+            bases = (ROOT / "src/pellucid", ROOT, page.parent)
+            place = next((base / path for base in bases if (base / path).exists()), None)
+            if place is None:
+                if "/" in path.rstrip("/") and not path.startswith("/"):
+                    yield f"{page.relative_to(ROOT)}:{number}: error: there is no {path}"
+            elif place.suffix == ".py":
+                defined = set(defined_names(ast.parse(place.read_text(encoding="utf-8"))))
+                for name in _NAME.findall(names):
+                    if name not in defined:
+                        yield f"{page.relative_to(ROOT)}:{number}: error: {path} does not define {name}"
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module or one of its classes defines, as `name` and `Class.name`."""
+    for node in tree.body:
+        yield from _names_of(node)
+        if isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                for name in _names_of(inner):
+                    yield name
+                    yield f"{node.name}.{name}"
+
+
+def _names_of(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+
+
 def main(arguments: list[str]) -> int:
     pages = [Path(argument).resolve() for argument in arguments]
     errors = check(pages or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+    errors += check_places(ROOT / "docs" / "architecture.md")
     for error in errors:
         print(error)
     return 1 if errors else 0

@@ -1,14 +1,17 @@
 """Verifies that a stream keeps the protocol's rules, and names those that it violates.
 
-framing   every event is a JSON object without a name; the stream ends with `data: [DONE]`, which comes once fields    a
-chunk has the fields and types that its type needs same      every chunk has the id, model and time of the first life
-the role comes in the first chunk and no other; there is one finish reason, in a chunk without content, and then at most
-the usage, without choices; or an error, and then nothing delta     a delta has one kind of content, or only
-log-probabilities; no text in it is empty thought   the two reasoning fields, where both are present, hold the same
-text; the stream uses one set of fields call      calls count 0, 1, 2 …; the first delta of each has id, type and name,
-later ones more of the last call's arguments detail    details count 0, 1, 2 …, each complete before the next; a sealed
-one comes in one piece finish    `tool_calls` if, and only if, there are calls, unless the answer was cut off late
-citations come once, directly before the finish reason
+* framing: every event is a JSON object without a name; the stream ends with `data: [DONE]`, which comes once.
+* fields: a chunk has the fields and types that its type needs.
+* same: every chunk has the id, model and time of the first.
+* life: the role comes in the first chunk and no other; there is one finish reason, in a chunk without content, and then
+  at most the usage, without choices; or an error, and then nothing.
+* delta: a delta has one kind of content, or only log-probabilities; no text in it is empty.
+* thought: the two reasoning fields, where both are present, hold the same text; the stream uses one set of fields.
+* call: calls count 0, 1, 2 …; the first delta of each has id, type and name, later ones more of the last call's
+  arguments.
+* detail: details count 0, 1, 2 …, each complete before the next; a sealed one comes in one piece.
+* finish: it is `tool_calls` if, and only if, there are calls, unless the answer was cut off.
+* late: citations come once, directly before the finish reason.
 
 A schema defines the type of each field; these rules are those that no schema can express.
 """
