@@ -23,6 +23,7 @@ from pellucid import protocols
 from pellucid.cli import main
 from pellucid.envelopes import kinds
 from pellucid.errors import ERROR_KINDS
+from pellucid.protocols.decoding import PlainRequest
 from pellucid.protocols.errors import KIND_NAMES
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.relay import DEFAULT_PREFIX, scripts
@@ -172,7 +173,9 @@ def protocol_structs() -> dict[str, list[Struct]]:
     structs: dict[str, list[Struct]] = {}
     for struct in _subclasses(msgspec.Struct):
         package, _, rest = struct.__module__.removeprefix(_FROM_PROTOCOLS).partition(".")
-        if struct.__module__.startswith(_FROM_PROTOCOLS) and rest:
+        # A parsed request is never encoded: its body is listed. A run's header is stored, and sent to no client.
+        is_sent = not issubclass(struct, PlainRequest) and rest != "run_header"
+        if struct.__module__.startswith(_FROM_PROTOCOLS) and rest and is_sent:
             structs.setdefault(package, []).append(struct)
     return structs
 

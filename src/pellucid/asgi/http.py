@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
@@ -135,10 +136,15 @@ async def start_stream(
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
-    """Return the warnings as response headers."""
-    return [
-        (WARNING_HEADER, " ".join(text.split()).encode("ascii", "backslashreplace")) for text in dict.fromkeys(warnings)
-    ]
+    """Return the warnings as response headers.
+
+    A warning may quote the request (a model's name): characters that a header cannot hold are escaped.
+    """
+    lines = (" ".join(text.split()).encode("ascii", "backslashreplace") for text in dict.fromkeys(warnings))
+    return [(WARNING_HEADER, _CONTROL.sub(lambda match: b"\\x%02x" % match[0][0], line)) for line in lines]
+
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 def body_message(data: bytes, *, last: bool = False) -> Message:
