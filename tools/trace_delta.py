@@ -157,7 +157,7 @@ def trace(kind: Kind) -> list[str]:
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--events"]:
         arguments = arguments[1:]
-        LiveRun.open_text = lambda self, like, close: None  # type: ignore[method-assign]
+        LiveRun.open_text = lambda self, last_delta, close: None  # type: ignore[method-assign]
     for name in arguments or KINDS:
         calls = trace(KINDS[name])
         print(f"{name}: {len(calls)} calls")

@@ -91,7 +91,8 @@ async def a_gateway(folder: Path):
             "local": {"enabled": False},
             "storage": {"url": f"sqlite:///{folder / 'review.db'}"},
             "spaces": {"review": {"participants": participants}},
-        }
+        },
+        {},
     )
     server = uvicorn.Server(uvicorn.Config(create_app(config), host="127.0.0.1", port=0, log_level="warning"))
     serving = asyncio.create_task(server.serve())

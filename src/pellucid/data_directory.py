@@ -20,31 +20,31 @@ from typing import NamedTuple
 from .errors import ConfigError
 
 
-def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
+def data_directory(environ: Mapping[str, str]) -> Path:
     """Return `pellucid` under `XDG_DATA_HOME` (XDG Base Directory Specification), or under `~/.local/share`."""
     base = environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid"
 
 
-def default_store_url(environ: Mapping[str, str] = os.environ) -> str:
+def default_store_url() -> str:
     """Return the URL of a SQLite file in the data directory. Create the directory."""
-    directory = data_directory(environ)
+    directory = data_directory(os.environ)
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700, parents=True)
     return f"sqlite:///{directory / 'pellucid.sqlite'}"
 
 
-def default_seal_keys(environ: Mapping[str, str] = os.environ) -> Path:
+def default_seal_keys() -> Path:
     """Return the path of the seal keys."""
-    return data_directory(environ) / "seal-keys.json"
+    return data_directory(os.environ) / "seal-keys.json"
 
 
-def default_record_key(environ: Mapping[str, str] = os.environ) -> Path:
+def default_record_key() -> Path:
     """Return the path of the key that signs the record's checkpoints."""
-    return data_directory(environ) / "record-key.pem"
+    return data_directory(os.environ) / "record-key.pem"
 
 
-def default_pepper(environ: Mapping[str, str] = os.environ) -> Path:
+def default_pepper(environ: Mapping[str, str]) -> Path:
     """Return the path of the pepper of API keys."""
     return data_directory(environ) / "key-pepper"
 
@@ -99,9 +99,9 @@ class SecretFile(NamedTuple):
     env_variable: str
     """The environment variable that may hold the secret instead."""
 
-    def from_environment(self, environ: Mapping[str, str] | None = None) -> str | None:
+    def from_environment(self) -> str | None:
         """Return the secret in the environment; None if there is none."""
-        value = (os.environ if environ is None else environ).get(self.env_variable, "")
+        value = os.environ.get(self.env_variable, "")
         return value if value.strip() else None
 
     def read(self, path: Path) -> tuple[bytes, os.stat_result]:

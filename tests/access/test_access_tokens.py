@@ -462,6 +462,7 @@ def test_arbitrary_text_is_refused_without_an_internal_error(text: str) -> None:
             msgspec.convert({"jwt": {"issuer": "x", "audience": "y", "jwks_file": __file__}}, AccessConfig),
             None,
             None,  # type: ignore[arg-type]
+            environ={},
         )
         for request in (scope(text), scope(x_api_key=text), scope(authorization=text)):
             with pytest.raises(AccessError):

@@ -153,12 +153,12 @@ def test_a_restart_ends_the_answer_as_failed_and_keeps_its_text(upstream: Upstre
     rest = parse_frames(stream.rest())
     stream.leave()
     assert "message_final" not in [frame.name for frame in rest]
-    assert stream.seen.endswith(b": broken off; ask again with Last-Event-ID\n\n")
+    assert stream.seen.endswith(b": interrupted; send the request again with Last-Event-ID\n\n")
     with serving(upstream, url, server=server) as running:
         client = ChatClient(running)
         more = client.read(id, "", **{"Last-Event-ID": str(rest[-1].id)})
         all_frames = complete_frames(
-            stream.seen.removesuffix(b": broken off; ask again with Last-Event-ID\n\n") + more.body
+            stream.seen.removesuffix(b": interrupted; send the request again with Last-Event-ID\n\n") + more.body
         )
         assert [frame.name for frame in all_frames][-2:] == ["message_error", "message_final"]
         event = all_frames[-1].data["event"]

@@ -95,7 +95,7 @@ def test_a_kind_in_the_table_is_shown_and_searched_like_the_rest_of_its_family()
     for row in kinds.KINDS.values():
         other = kinds.kind_of(f"{row.name.partition('/')[0]}/of-no-row")
         assert (row.visibility, row.unsearched_fields) == (other.visibility, other.unsearched_fields), row.name
-        assert (row.act == "word") == (other.act == "word"), row.name
+        assert (row.act == "message") == (other.act == "message"), row.name
 
 
 # --- names -----------------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def test_the_page_links_and_ends_contexts_by_the_kinds_of_the_gateway() -> None:
     roles = re.findall(r'\[([A-Z]+)\]: "(\w+)"', one(r"const ROLES: [^{]+(\{[^}]+\})", "fold.ts"))
     assert set(answers) == {kind for kind, row in KINDS.items() if row.link == "answer"}
     assert set(calls) == {kind for kind, row in KINDS.items() if row.link == "call"}
-    expected = {kind: row.act for kind, row in KINDS.items() if row.act not in {"step", "word"}}
+    expected = {kind: row.act for kind, row in KINDS.items() if row.act not in {"step", "message"}}
     assert {constants()[name]: role for name, role in roles} == expected
 
 

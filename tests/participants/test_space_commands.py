@@ -118,12 +118,12 @@ def test_presence_changes_of_one_participant_are_one_line(capsys: pytest.Capture
         asyncio.run(show())
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
         "alice left and came back, 3 times",
-        "bob came",
+        "bob joined",
         "bob          │ ? Why?",
         "alice left, came back and left",
         "bob          │ ~ Because.",
-        "cy may come, came",
-        "dan came, left and came back, 2 times",
+        "cy may come, joined",
+        "dan joined, left and came back, 2 times",
     ]
 
 
@@ -145,7 +145,7 @@ def test_presence_is_shown_after_a_delay_without_further_envelopes(
         return "".join(shown)
 
     with Transcript() as lanes:
-        assert asyncio.run(show()).strip() == "bob came"
+        assert asyncio.run(show()).strip() == "bob joined"
 
 
 def test_replay_and_export(space: Space, tmp_path: Path) -> None:

@@ -176,8 +176,13 @@ def test_a_file_that_becomes_invalid_is_logged_and_the_keys_stay(file: Path, cap
     assert 'key":' not in caplog.text
 
 
-def test_the_environment_may_hold_the_keys() -> None:
-    assert env_keys({}) is env_keys({"PELLUCID_SEAL_KEYS": " "}) is None
-    assert env_keys({"PELLUCID_SEAL_KEYS": KEYS.to_json().decode()}) == KEYS
+def test_the_environment_may_hold_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PELLUCID_SEAL_KEYS", raising=False)
+    assert env_keys() is None
+    monkeypatch.setenv("PELLUCID_SEAL_KEYS", " ")
+    assert env_keys() is None
+    monkeypatch.setenv("PELLUCID_SEAL_KEYS", KEYS.to_json().decode())
+    assert env_keys() == KEYS
+    monkeypatch.setenv("PELLUCID_SEAL_KEYS", "x")
     with pytest.raises(ConfigError, match=r"^PELLUCID_SEAL_KEYS: "):
-        env_keys({"PELLUCID_SEAL_KEYS": "x"})
+        env_keys()

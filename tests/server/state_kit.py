@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,7 +96,7 @@ def make_keys(url: str, owners: dict[str, Policy | None]) -> dict[str, str]:
             key = new_key()
             row = StoredKey(
                 id=key.id,
-                hash=KeyHasher(ensure_pepper()).digest(key.text),
+                hash=KeyHasher(ensure_pepper(None, os.environ)).digest(key.text),
                 owner=name.partition("/")[0],
                 name=name,
                 created_at=time.time(),

@@ -192,13 +192,15 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path, text: bytes, says: str) 
         read_config(tmp_path)
 
 
-def test_api_keys_come_from_the_environment() -> None:
+def test_api_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"OPENAI_API_KEY": "usual", "MINE": "of one's own\n", "EMPTY": ""}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     config = check_config({"providers": {"openai": {}}}, environ)
     profile = config.all_profiles()["openai"]
-    assert find_api_key(config.providers["openai"], profile, environ) == "usual"
+    assert find_api_key(config.providers["openai"], profile) == "usual"
     config = check_config({"providers": {"openai": {"api_key_env": "MINE"}}}, environ)
-    assert find_api_key(config.providers["openai"], profile, environ) == "of one's own"
+    assert find_api_key(config.providers["openai"], profile) == "of one's own"
     assert mistakes({"providers": {"openai": {"api_key_env": "EMPTY"}}}, environ)
 
 

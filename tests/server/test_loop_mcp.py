@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -206,7 +207,7 @@ def test_tools_outside_a_key_s_policy_are_not_offered(
     }
     from pellucid.server.config import check_config
 
-    with serve(check_config(config)) as running:
+    with serve(check_config(config, os.environ)) as running:
         mine = {"Authorization": "Bearer " + "k" * 32}
         model = upstream.plays(turn("", "", calling("weather", "c1", city="Lyon")))
         reply = running.post({"model": model, "input": "Why?"}, mine)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from pellucid.relay import Relay, open_relay
 from pellucid.spaces.runtime.maintenance import Intervals
 from pellucid.spaces.runtime.provisioning import create_space
-from pellucid.spaces.runtime.session import Frame, Session, websocket_frame
+from pellucid.spaces.runtime.session import Frame, RawWrite, Session, websocket_frame
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.space_manager import SpaceManager
@@ -55,6 +55,13 @@ class Sink:
 
     def close(self, code: int, reason: str) -> None:
         self.closed = self.closed or (code, reason)
+
+    @property
+    def raw_write(self) -> RawWrite | None:
+        return None
+
+    def watch(self, changed: Callable[[], None] | None) -> None:
+        pass
 
     # --- inspection
 

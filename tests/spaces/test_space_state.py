@@ -58,7 +58,7 @@ def envelope_for(state: SpaceState, step: tuple[Any, ...], number: int) -> Envel
             return Envelope(id=f"i-{number}", ts=0, sender=who, kind="space/invite", payload=payload)
         case ("doors", capabilities_by_name):
             return configuration_envelope(
-                state, ConfiguredAccess(always=("mcp/response",), doors=capabilities_by_name, templates={})
+                state, ConfiguredAccess(always=("mcp/response",), participants=capabilities_by_name, templates={})
             )
         case _:
             path = next(iter(state.lifecycle.state.open), None)
@@ -70,7 +70,9 @@ def test_the_state_is_the_fold_of_the_accepted_envelopes(script: list[tuple[Any,
     """From the beginning, or from a dump at any position; also after erasures."""
     how = SpaceSettings(reasoning=mode)  # type: ignore[arg-type]
     state = SpaceState(how)
-    first = configuration_envelope(state, ConfiguredAccess(always=("mcp/response",), doors=CAPABILITIES, templates={}))
+    first = configuration_envelope(
+        state, ConfiguredAccess(always=("mcp/response",), participants=CAPABILITIES, templates={})
+    )
     assert first is not None
     log: list[StoredEnvelope] = []
     dumped: tuple[int, bytes] = (0, state.dump())
@@ -113,13 +115,13 @@ def erase(one: StoredEnvelope) -> StoredEnvelope:
 
 def test_an_unchanged_configuration_is_stored_once() -> None:
     state = SpaceState(SpaceSettings())
-    wanted = ConfiguredAccess(always=("chat",), doors={"ada": ("*",)}, templates={"t": ("one", "two")})
+    wanted = ConfiguredAccess(always=("chat",), participants={"ada": ("*",)}, templates={"t": ("one", "two")})
     envelope = configuration_envelope(state, wanted)
     assert envelope is not None
     state.judge(envelope, 1)
     assert state.configuration_change(wanted) is None
     assert state.capabilities("ada") == ({"kind": "chat"}, {"kind": "*"})
-    fewer = ConfiguredAccess(always=("chat",), doors={}, templates={"t": ("one", "two")})
+    fewer = ConfiguredAccess(always=("chat",), participants={}, templates={"t": ("one", "two")})
     assert state.configuration_change(fewer) == {"doors": {"ada": None}}
     # A participant who was removed in between loses the grants that depended on the removed capabilities.
     state.judge(configuration_envelope(state, fewer) or envelope, 2)
@@ -129,7 +131,8 @@ def test_an_unchanged_configuration_is_stored_once() -> None:
 def test_stored_times_never_go_back() -> None:
     state = SpaceState(SpaceSettings())
     state.judge(
-        configuration_envelope(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 100
+        configuration_envelope(state, ConfiguredAccess(always=(), participants=CAPABILITIES, templates={})) or _never(),
+        100,
     )
     outcome = state.judge(Envelope(id="a", ts=0, sender="ada", kind="chat", payload={"text": "x"}), 50)
     assert outcome.stored is not None
@@ -187,7 +190,8 @@ def test_a_refused_grant_changes_no_capabilities() -> None:
     """Its context is too deep: the change of capabilities is rolled back."""
     state = SpaceState(SpaceSettings())
     state.judge(
-        configuration_envelope(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 1
+        configuration_envelope(state, ConfiguredAccess(always=(), participants=CAPABILITIES, templates={})) or _never(),
+        1,
     )
     context = None
     for name in "vwxyz":

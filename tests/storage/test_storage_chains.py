@@ -17,7 +17,9 @@ from tests.storage.storage_kit import Clock, response
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_new_turn_extends_the_life_of_earlier_turns(store: Store, clock: Clock) -> None:
+async def test_a_new_turn_extends_the_life_of_earlier_turns(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a turn each minute that lives for an hour, no turn expires until the conversation ends."""
     turns = store.responses
     for turn in range(240):
@@ -31,7 +33,9 @@ async def test_a_new_turn_extends_the_life_of_earlier_turns(store: Store, clock:
     assert [turn.id for turn in chain] == [f"resp_{turn}" for turn in range(240)]
     clock.now += 3600 * (1 + GRACE_SHARE)
     assert await turns.chain("ann", "resp_239") is None
-    assert await store.expire(clock.now, 200) == 200
+    with monkeypatch.context() as patch:
+        patch.setattr("pellucid.storage.store.MAX_EXPIRED_ROWS", 200)
+        assert await store.expire(clock.now) == 200
     assert await store.expire(clock.now) == 40
 
 

@@ -475,7 +475,7 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
 
     # The call of each step, and how its arguments are made from those of the step.
     async def unfinished(before: float) -> list[tuple[str, str, int]]:
-        return sorted(await store_responses.unfinished(before, 100))
+        return sorted(await store_responses.unfinished(before))
 
     calls: dict[str, Callable[..., Any]] = {
         "get": lambda owner, id, log: store_responses.get(owner, id, log=log),

@@ -199,12 +199,16 @@ async def test_an_encoding_that_cannot_be_decoded_is_refused(
     await server.peers[0].left()
 
 
-async def test_a_small_part_is_all_that_is_read_of_an_error(client: UpstreamClient, server: RawServer) -> None:
+async def test_a_small_part_is_all_that_is_read_of_an_error(
+    client: UpstreamClient, server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     response, peer = await opened(client, server, CHUNKED + chunk(b"ab"))
     assert await response.read_all(1) == b"a"
     await peer.left()
     response, peer = await opened(client, server, CHUNKED + chunk(b"ab"))
-    assert await response.read_all(10, timeout_seconds=0.0) == b"ab"
+    with monkeypatch.context() as patch:
+        patch.setattr("pellucid.upstream.response.READ_ALL_SECONDS", 0.0)
+        assert await response.read_all(10) == b"ab"
     await peer.left()
     response, _ = await opened(client, server, OK)
     assert await response.read_all(10) == b"ok"

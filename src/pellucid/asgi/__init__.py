@@ -2,18 +2,18 @@
 
 from ..protocols import Encoder
 from .http import ClientGone, Message, Receive, Scope, Send
-from .streaming import FAULT, STOPPING, Answering, serve_response, serve_stream
+from .streaming import FAULT, STOPPING, StreamExchange, serve_response, serve_stream
 
 __all__ = [
     "FAULT",
     "STOPPING",
-    "Answering",
     "ClientGone",
     "Encoder",
     "Message",
     "Receive",
     "Scope",
     "Send",
+    "StreamExchange",
     "serve_response",
     "serve_stream",
 ]

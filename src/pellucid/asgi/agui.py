@@ -170,14 +170,14 @@ class AGUIApp:
         )
         origin = getattr(run, "origin", None)
         exchange.warnings = attached.warnings(origin) if isinstance(origin, Origin) else []
-        header = request.run_header(dialect, view=viewer.view, most=viewer.view, model="", stored=False)
+        header = request.run_header(dialect, view=viewer.view, max_view=viewer.view, model="", stored=False)
         binary = header.is_binary(exchange.header("accept"))
         encoder = header.encoder(reasoning=reasoning, binary=binary, model=None, history=header.history)
         await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
 class _Exchange:
-    """One request and its response (see `streaming.Answering`)."""
+    """One request and its response (see `streaming.StreamExchange`)."""
 
     def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         self.scope = scope

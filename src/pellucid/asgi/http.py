@@ -157,7 +157,7 @@ def body_message(data: bytes, *, last: bool = False) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": not last}
 
 
-class Connected(Protocol):
+class DisconnectSource(Protocol):
     """A request whose client may disconnect."""
 
     receive: Receive
@@ -188,7 +188,7 @@ class Client:
 
     __slots__ = ("_exchange", "_task", "_watch_task", "has_left")
 
-    def __init__(self, exchange: Connected) -> None:
+    def __init__(self, exchange: DisconnectSource) -> None:
         self._exchange = exchange
         self._watch_task: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Any] | None = None

@@ -59,7 +59,7 @@ class BodyWriter(Protocol):
         ...
 
 
-class Answering(http.Connected, Protocol):
+class StreamExchange(http.DisconnectSource, Protocol):
     """A request whose response can be streamed."""
 
     send: http.Send
@@ -249,7 +249,7 @@ class EncodedStream:
 
 
 async def serve_stream(
-    exchange: Answering,
+    exchange: StreamExchange,
     source: RunSource,
     redactor: Redactor,
     encoder: Encoder,
@@ -283,7 +283,7 @@ async def serve_stream(
 
 
 async def serve_response(
-    exchange: Answering, source: RunSource, redactor: Redactor, encoder: Encoder
+    exchange: StreamExchange, source: RunSource, redactor: Redactor, encoder: Encoder
 ) -> ErrorInfo | None:
     """Open a run and read it to its end, into the encoder.
 
@@ -298,7 +298,9 @@ async def serve_response(
     return ended.error
 
 
-async def read_to_end(exchange: Answering, source: RunSource, deliver: Callable[[], Awaitable[None]]) -> RunEndEvent:
+async def read_to_end(
+    exchange: StreamExchange, source: RunSource, deliver: Callable[[], Awaitable[None]]
+) -> RunEndEvent:
     """Open a run and let `deliver` read it to its end while the client waits.
 
     Returns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -117,7 +118,7 @@ def create(
     pepper = access.pepper_file
     stored_key = StoredKey(
         id=key.id,
-        hash=KeyHasher(ensure_pepper(Path(pepper) if pepper is not None else None)).digest(key.text),
+        hash=KeyHasher(ensure_pepper(Path(pepper) if pepper is not None else None, os.environ)).digest(key.text),
         owner=owner,
         name=name,
         created_at=now,
@@ -157,7 +158,7 @@ def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: 
     if as_json:
         print_json(entries)
         return
-    table = Table("id", "owner", "name", "state", "made", "expires", "policy", box=None, pad_edge=False)
+    table = Table("id", "owner", "name", "state", "created", "expires", "policy", box=None, pad_edge=False)
     for key in entries:
         rules = " ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in key["policy"].items())
         expires = (key["expires_at"] or "never")[:10]

@@ -21,11 +21,11 @@ def models() -> None:
 def list_models() -> None:
     """Show the models, their size and licence, and which are in the cache."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "size", "licence", "here", "what it is"):
+    for heading in ("name", "size", "licence", "cached", "description"):
         table.add_column(heading, overflow="fold")
     for model in model_index.all_models():
-        here = "yes" if fetch.cached_path(model) else "no"
-        table.add_row(model.name, f"{model.bytes / 1e6:,.0f} MB", model.licence, here, model.title)
+        cached = "yes" if fetch.cached_path(model) else "no"
+        table.add_row(model.name, f"{model.bytes / 1e6:,.0f} MB", model.licence, cached, model.title)
     Console().print(table)
 
 

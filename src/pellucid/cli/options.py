@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -87,4 +88,4 @@ def read_options(
     server_options = {name: value for name, value in server.items() if value is not None}
     if server_options:
         table["server"] = {**table.get("server", {}), **server_options}
-    return check_config(table)
+    return check_config(table, os.environ)

@@ -52,7 +52,7 @@ def list_keys(file: Path | None, config: Path | None) -> None:
     keys = env_keys() or read_keys(_key_file_path(file, config))
     now = datetime.now(UTC)
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "made", "what it does"):
+    for heading in ("name", "created", "what it does"):
         table.add_column(heading, overflow="fold")
     for key in keys.keys:
         table.add_row(key.kid, f"{key.created_at:%Y-%m-%d}", _describe_use(key, keys, now))

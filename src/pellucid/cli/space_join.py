@@ -95,7 +95,7 @@ TEXT                      send it to all            //TEXT   the same, if it beg
 
 @click.command()
 @connection_options
-@view_option()
+@view_option
 @last_option
 @json_option
 def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as_json: bool) -> None:

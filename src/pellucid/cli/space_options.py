@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ..envelopes.visibility import SPACE_VIEWS, SpaceView
+from ..envelopes.visibility import SPACE_VIEWS
 from ..spaces.client.remote import SpaceReader, parse_address
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,15 +48,13 @@ def connection_options(command: F) -> F:
     return command
 
 
-def view_option(default_view: SpaceView = "full") -> Callable[[F], F]:
-    """Return a decorator that adds the option `view`."""
-    return click.option(
-        "--view",
-        type=click.Choice(SPACE_VIEWS),
-        default=default_view,
-        show_default=True,
-        help="How much of the reasoning is shown: all of it; its beginning and end; none.",
-    )
+view_option = click.option(
+    "--view",
+    type=click.Choice(SPACE_VIEWS),
+    default="full",
+    show_default=True,
+    help="How much of the reasoning is shown: all of it; its beginning and end; none.",
+)
 
 
 MAX_ENVELOPES = 10_000

@@ -142,7 +142,7 @@ def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json
     if as_json:
         print_json(entries)
         return
-    table = Table("name", "owner", "envelopes", "made", "participants", box=None, pad_edge=False)
+    table = Table("name", "owner", "envelopes", "created", "participants", box=None, pad_edge=False)
     for row in entries:
         who = " ".join(participant["id"] for participant in row["participants"])
         table.add_row(row["name"], row["owner"], str(row["head"]), row["created_at"][:10], who)

@@ -20,7 +20,7 @@ from .transcript import Transcript
 
 @click.command()
 @connection_options
-@view_option()
+@view_option
 @click.option("--speed", type=float, metavar="X", help="1 is the original speed, 2 is twice that (all at once).")
 @click.option("--longest-pause", type=float, metavar="SECONDS", help="With --speed: the longest pause.")
 @click.option("--after-seq", type=int, metavar="N", help="Only envelopes after this number.")
@@ -63,7 +63,7 @@ def replay(
 
 @click.command()
 @connection_options
-@view_option()
+@view_option
 @last_option
 @click.option("--after-seq", type=int, metavar="N", help="All envelopes after this number, instead of the last ones.")
 @click.option("--before-seq", type=int, metavar="N", help="Only envelopes before this number, and no new ones.")

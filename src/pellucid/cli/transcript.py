@@ -33,11 +33,11 @@ from ..envelopes.mcp import request_arguments, result_text, tool_of
 from ..envelopes.translate import encode
 from .options import strip_controls
 
-_EVENT_WORDS = {"join": "came", "leave": "left", "invited": "may come"}
+_EVENT_WORDS = {"join": "joined", "leave": "left", "invited": "may come"}
 _REPEATED_EVENT_WORDS = {
-    ("join", 0): "came and left",
+    ("join", 0): "joined and left",
     ("leave", 0): "left and came back",
-    ("join", 1): "came, left and came back",
+    ("join", 1): "joined, left and came back",
     ("leave", 1): "left, came back and left",
 }
 """By the first event, and by whether the last event is the same (1) or not (0)."""
@@ -127,7 +127,7 @@ def _kind(envelope: Envelope) -> str:
 
 
 _RENDERERS: dict[kinds.LabelContent, Callable[[Envelope], str]] = {
-    "words": text_of,
+    "text": text_of,
     "opening": lambda envelope: text_of(envelope) or "…",
     "severity": _severity,
     "confidence": lambda envelope: text_of(envelope) + _confidence_suffix(envelope),

@@ -53,11 +53,11 @@ class EgressTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as error:
             is_connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
             error_type = httpx2.ConnectTimeout if is_connecting else httpx2.ReadTimeout
-            raise error_type("it did not answer in time", request=request) from error
+            raise error_type("the server did not answer in time", request=request) from error
         except aiohttp.ClientConnectorError as error:
-            raise httpx2.ConnectError("it cannot be reached", request=request) from error
+            raise httpx2.ConnectError("the server cannot be reached", request=request) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise httpx2.ReadError(f"it did not answer ({type(error).__name__})", request=request) from error
+            raise httpx2.ReadError(f"the server did not answer ({type(error).__name__})", request=request) from error
         is_event_stream = response.content_type == "text/event-stream"
         return httpx2.Response(
             response.status,
@@ -94,12 +94,12 @@ class _ResponseBody(httpx2.AsyncByteStream):
                 if self._left_bytes is not None:
                     self._left_bytes -= len(piece)
                     if self._left_bytes < 0:
-                        raise ResponseTooLarge("the answer is too large")
+                        raise ResponseTooLarge("the response is too large")
                 yield piece
         except TimeoutError as error:
-            raise httpx2.ReadTimeout("the answer stopped coming") from error
+            raise httpx2.ReadTimeout("the server stopped sending the response") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise httpx2.ReadError(f"the answer broke off ({type(error).__name__})") from error
+            raise httpx2.ReadError(f"the connection failed during the response ({type(error).__name__})") from error
 
     async def aclose(self) -> None:
         # Close the connection unless the response was read to its end. Then the connection can be reused.

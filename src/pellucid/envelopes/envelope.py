@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ..errors import ErrorKind, RequestError
+from ..errors import ErrorInfo, ErrorKind, RequestError
 
 DialectName: TypeAlias = Literal["meup-draft", "meup/v0.2", "mew/v0.4"]
 
@@ -112,6 +112,11 @@ class EnvelopeError(RequestError):
         super().__init__(message, kind=kind, code=code, param=param)
         self.envelope_id = envelope_id
         self.attempted_kind = attempted_kind
+
+
+def refuse(code: str, message: str, *, param: str, kind: ErrorKind = "invalid_request") -> ErrorInfo:
+    """Return the error for an envelope that the rules of a space do not allow."""
+    return ErrorInfo(kind=kind, code=code, message=message, param=param)
 
 
 def field_error(

@@ -116,14 +116,15 @@ MAX_GRANTS = 100
 """Maximum number of grants that one participant has given, and that one holds."""
 SETTLE_STEPS = 400_000
 
-DOOR = "door"
+CONFIGURED_SOURCE = "door"
+"""Source of the capabilities that the configuration gives; stored."""
 
 
 class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole state of a `Ledger` as plain data, with capabilities as they were written."""
 
     always: tuple[dict[str, Any], ...] = ()
-    doors: dict[str, tuple[dict[str, Any], ...]] = {}
+    configured: dict[str, tuple[dict[str, Any], ...]] = msgspec.field(default={}, name="doors")
     grants: tuple[tuple[str, str, str, tuple[dict[str, Any], ...], bool], ...] = ()
     """Id, giver, recipient, capabilities, and whether it was acknowledged; in the order in which they were given."""
     kicked: tuple[str, ...] = ()
@@ -137,7 +138,7 @@ class Ledger:
     """
 
     def __init__(self, always: Iterable[Capability] = ()) -> None:
-        self._for_everyone = tuple(HeldCapability(one, DOOR) for one in always)
+        self._for_everyone = tuple(HeldCapability(one, CONFIGURED_SOURCE) for one in always)
         self._configured: dict[str, tuple[HeldCapability, ...]] = {}
         self._grants: dict[str, Grant] = {}
         self._kicked: set[str] = set()
@@ -179,7 +180,7 @@ class Ledger:
         """Decide whether the sender may send the envelope. The recipient of a grant may always acknowledge it."""
         decision = decide(self.held(envelope.sender), envelope)
         if not decision.allowed and decision.why != "reserved" and self._acknowledged_by(envelope) is not None:
-            return replace(decision, allowed=True, by={"kind": GRANT_ACK}, source=DOOR, why=None)
+            return replace(decision, allowed=True, by={"kind": GRANT_ACK}, source=CONFIGURED_SOURCE, why=None)
         return decision
 
     def holds_right(self, participant: str, kind: str) -> bool:
@@ -190,7 +191,7 @@ class Ledger:
 
     def configure_participant(self, participant: str, capabilities: Iterable[Capability]) -> tuple[RightsChange, ...]:
         """Set the configured capabilities of a participant. Grants that depend on removed ones end."""
-        self._configured[participant] = tuple(HeldCapability(one, DOOR) for one in capabilities)
+        self._configured[participant] = tuple(HeldCapability(one, CONFIGURED_SOURCE) for one in capabilities)
         return tuple(self._end_unsupported({participant}))
 
     def remove_configured(self, participant: str) -> tuple[RightsChange, ...]:
@@ -200,7 +201,7 @@ class Ledger:
 
     def configure_everyone(self, capabilities: Iterable[Capability]) -> tuple[RightsChange, ...]:
         """Set the capabilities that every participant holds."""
-        self._for_everyone = tuple(HeldCapability(one, DOOR) for one in capabilities)
+        self._for_everyone = tuple(HeldCapability(one, CONFIGURED_SOURCE) for one in capabilities)
         return tuple(self._end_unsupported(set(self.members)))
 
     def replay(self, envelope: Envelope) -> tuple[RightsChange, ...]:
@@ -219,7 +220,9 @@ class Ledger:
         """Return the state as plain data."""
         return LedgerState(
             always=tuple(held.capability.written for held in self._for_everyone),
-            doors={one: tuple(held.capability.written for held in holds) for one, holds in self._configured.items()},
+            configured={
+                one: tuple(held.capability.written for held in holds) for one, holds in self._configured.items()
+            },
             grants=tuple(
                 (
                     one.id,
@@ -237,8 +240,10 @@ class Ledger:
     def load(cls, state: LedgerState) -> Ledger:
         """Restore a ledger from its dump."""
         ledger = cls(read_capabilities(state.always))
-        for one, written in state.doors.items():
-            ledger._configured[one] = tuple(HeldCapability(held, DOOR) for held in read_capabilities(written))
+        for one, written in state.configured.items():
+            ledger._configured[one] = tuple(
+                HeldCapability(held, CONFIGURED_SOURCE) for held in read_capabilities(written)
+            )
         for id, by, recipient, capabilities, acknowledged in state.grants:
             ledger._grants[id] = Grant(id, by, recipient, read_capabilities(capabilities), acknowledged)
         ledger._kicked = set(state.kicked)

@@ -60,25 +60,25 @@ JOIN = "system/join"
 HEARTBEAT = "system/heartbeat"
 """Kinds that only clients send, in frames that do not become envelopes."""
 
-Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "word"]
+Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "message"]
 """The effect of an envelope on its context.
 
-A `step` neither begins nor ends a reasoning. A `word` is not reasoning at all.
+A `step` neither begins nor ends a reasoning. A `message` is not reasoning at all.
 """
 
-Visibility: TypeAlias = Literal["always", "words", "reasoning"]
+Visibility: TypeAlias = Literal["always", "content", "reasoning"]
 """Who may see an envelope that stands in a context.
 
-`always`: everyone, in every view, because a participant must act on it. `words`: those who may read reasoning, and its
-recipients. `reasoning`: only those who may read reasoning.
+`always`: everyone, in every view, because a participant must act on it. `content`: those who may read reasoning, and
+its recipients. `reasoning`: only those who may read reasoning.
 """
 
 LabelContent: TypeAlias = Literal[
-    "words", "opening", "severity", "confidence", "conclusion", "call", "result", "reason", "nothing", "kind"
+    "text", "opening", "severity", "confidence", "conclusion", "call", "result", "reason", "nothing", "kind"
 ]
 """What of an envelope is shown in one line of a transcript.
 
-Its words, also with what they open or how confident they are; a call or its result; the reason; nothing; or the kind
+Its text, also with what they open or how confident they are; a call or its result; the reason; nothing; or the kind
 and whatever the payload holds.
 """
 
@@ -121,8 +121,8 @@ class EnvelopeKind(NamedTuple):
 
     name: str
     payload: type[p.Payload] = p.Payload
-    act: Act = "word"
-    visibility: Visibility = "words"
+    act: Act = "message"
+    visibility: Visibility = "content"
     text_fields: tuple[str, ...] = _COMMON_TEXT_FIELDS
     """Fields in which its text may stand. The first of them that has any text is used."""
     more_text_fields: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             text_fields=("text", "message", "content"),
             input_field="text",
             link="answer",
-            label=Label("", "", "words", nested_style="dim"),
+            label=Label("", "", "text", nested_style="dim"),
         ),
         EnvelopeKind(CHAT_ACK, p.Acknowledgement),
         EnvelopeKind(CHAT_CANCEL, p.Reason),
@@ -163,7 +163,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             p.Thought,
             act="step",
             visibility="reasoning",
-            label=Label("│", "dim", "words", nested_bar=False),
+            label=Label("│", "dim", "text", nested_bar=False),
         ),
         EnvelopeKind(
             QUESTION,
@@ -171,7 +171,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             act="step",
             visibility="reasoning",
             text_fields=("message", "content", "questions"),
-            label=Label("│ ?", "dim", "words", nested_bar=False),
+            label=Label("│ ?", "dim", "text", nested_bar=False),
         ),
         EnvelopeKind(
             OBSERVATION,
@@ -271,7 +271,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             p.Failure,
             visibility="always",
             text_fields=("message", "error"),
-            label=Label("!", "red", "words", nested_bar=False),
+            label=Label("!", "red", "text", nested_bar=False),
         ),
         EnvelopeKind(GAP, visibility="always"),
         EnvelopeKind(CONFIGURED, visibility="always"),

@@ -41,10 +41,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..errors import ErrorInfo, ErrorKind
+from ..errors import ErrorInfo
 from ..unicode import did_you_mean
 from . import context, kinds
-from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id
+from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id, refuse
 from .reasoning import (
     OTHER_SPACE_PREFIX,
     ContextPlace,
@@ -105,11 +105,11 @@ class LifecycleCase(NamedTuple):
 
 
 MOVES: dict[Standing, dict[kinds.Act, Move]] = {
-    "unseen": {"start": "open", "step": "imply", "conclusion": "wrong", "cancel": "wrong", "word": "imply"},
-    "implicit": {"start": "open", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "word": "stay"},
-    "open": {"start": "nest", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "word": "stay"},
-    "stopped": {"start": "wrong", "step": "wrong", "conclusion": "close", "cancel": "wrong", "word": "late"},
-    "closed": {"start": "wrong", "step": "wrong", "conclusion": "wrong", "cancel": "wrong", "word": "late"},
+    "unseen": {"start": "open", "step": "imply", "conclusion": "wrong", "cancel": "wrong", "message": "imply"},
+    "implicit": {"start": "open", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "message": "stay"},
+    "open": {"start": "nest", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "message": "stay"},
+    "stopped": {"start": "wrong", "step": "wrong", "conclusion": "close", "cancel": "wrong", "message": "late"},
+    "closed": {"start": "wrong", "step": "wrong", "conclusion": "wrong", "cancel": "wrong", "message": "late"},
 }
 """The move for each standing of a context (left) and act of an envelope. `stopped`: one conclusion may still come."""
 
@@ -212,10 +212,10 @@ class Lifecycle:
     def _classify(self, envelope: Envelope) -> LifecycleCase:
         act = kinds.kind_of(envelope.kind).act
         if act == "step" and envelope.sender == GATEWAY:
-            act = "word"
+            act = "message"
         if envelope.context is None:
             if act != "start":
-                stays = act == "word" or envelope.context_operation is not None
+                stays = act == "message" or envelope.context_operation is not None
                 return LifecycleCase(act, None, "unseen", None, None, "stay" if stays else "wrong", None)
             opens = context.child(None, envelope.id, "id") if context.is_segment(envelope.id) else None
             return LifecycleCase(act, None, "unseen", None, None, "open" if opens else "wrong", opens)
@@ -336,18 +336,25 @@ def forbidden_error(
 ) -> ErrorInfo | None:
     """Return the violation of a rule that holds in every mode, or None."""
     started, sender = case.nearest_started, envelope.sender
-    if settings.owner_only and started is not None and started.owner != sender and case.act not in ("word", "cancel"):
-        return _refusal(
+    if (
+        settings.owner_only
+        and started is not None
+        and started.owner != sender
+        and case.act not in ("message", "cancel")
+    ):
+        return refuse(
             "owner_only",
             f"context {started.path!r} is {started.owner!r}'s, and only its starter may reason in it here; "
             "reason in a context of your own, or send a chat",
             kind="forbidden",
+            param="context",
         )
     if case.opens and contexts.count_open_of(sender) >= settings.max_open:
-        return _refusal(
+        return refuse(
             "too_many_contexts",
             f"{sender!r} has {settings.max_open} contexts open, the maximum: conclude or cancel one first",
             kind="too_many_requests",
+            param="context",
         )
     return None
 
@@ -382,7 +389,7 @@ def collect_flags(
     """
     flags: list[Flag] = []
     if unknown := [name for name in referenced_ids(envelope) if not (contexts.knows(name) or name in known_ids)]:
-        flags.append(Flag("unknown_reference", f"nothing in this space is called {_listed(unknown)}"))
+        flags.append(Flag("unknown_reference", f"nothing in this space is called {_join_names(unknown)}"))
     if case.move == "imply" and case.act == "step" and case.nearest_started is None:
         flags.append(Flag("not_started", f"no start opened context {case.path!r}: it is an implicit one"))
     if case.move == "late":
@@ -401,7 +408,7 @@ def collect_flags(
             flags.append(
                 Flag(
                     "steps_missing",
-                    f"steps of the template {record.template!r} that were not taken: {_listed(missing)}",
+                    f"steps of the template {record.template!r} that were not taken: {_join_names(missing)}",
                 )
             )
     return flags
@@ -418,24 +425,31 @@ def referenced_ids(envelope: Envelope) -> tuple[str, ...]:
 
 def _misplaced_error(envelope: Envelope, case: LifecycleCase) -> ErrorInfo:
     if case.path is None and case.act == "start":
-        return _refusal(
+        return refuse(
             "invalid_context",
             f"id {envelope.id!r} cannot name the context that this start opens; use letters, digits, '-' and '_', "
             "or name a context in `context`",
             param="id",
         )
     if case.path is None:
-        return _refusal("context_required", f"a {envelope.kind} needs a context: set `context` to the id of its start")
+        return refuse(
+            "context_required",
+            f"a {envelope.kind} needs a context: set `context` to the id of its start",
+            param="context",
+        )
     if case.standing == "unseen":
-        return _refusal(
+        return refuse(
             "context_unknown",
             f"no context is open at {case.path!r}: a {envelope.kind} ends a context that a {kinds.START} opened",
             kind="not_found",
+            param="context",
         )
     record = case.nearest
     what = f"{record.path!r} was {record.status}" if record is not None else f"{case.path!r} has ended"
     but = ", and only one conclusion may still follow" if case.standing == "stopped" else ""
-    return _refusal("context_ended", f"context {what}{but}: a new {kinds.START} outside of it opens another")
+    return refuse(
+        "context_ended", f"context {what}{but}: a new {kinds.START} outside of it opens another", param="context"
+    )
 
 
 def _name_taken_error(
@@ -443,13 +457,13 @@ def _name_taken_error(
 ) -> ErrorInfo | None:
     for name in (opens, envelope.id):
         if contexts.by_name(name) is not None:
-            return _refusal(
+            return refuse(
                 "id_conflict",
                 f"{name!r} already means another context: a start needs an id and a label that are new in this space",
                 param="id" if name == envelope.id else "context",
             )
     if envelope.id in contexts.state.recent or envelope.id in known_ids:
-        return _refusal(
+        return refuse(
             "id_conflict",
             f"id {envelope.id!r} belongs to another message, and the id of a start names its context: use one that is "
             "new in this space",
@@ -462,7 +476,7 @@ def _unknown_template_error(envelope: Envelope, settings: LifecycleSettings) -> 
     name = envelope.payload.get("template")
     if not isinstance(name, str) or name in settings.templates:
         return None
-    return _refusal(
+    return refuse(
         "unknown_template",
         f"this space has no template {name!r}; {did_you_mean(name, settings.templates)}",
         param="payload.template",
@@ -475,7 +489,7 @@ def _step_order_error(envelope: Envelope, case: LifecycleCase, settings: Lifecyc
     if record is None or not steps or not isinstance(named, str):
         return None
     if named not in steps:
-        return _refusal(
+        return refuse(
             "unknown_step",
             f"{named!r} is not a step of the template {record.template!r}, whose steps are {', '.join(steps)}",
             param="payload.step",
@@ -483,7 +497,7 @@ def _step_order_error(envelope: Envelope, case: LifecycleCase, settings: Lifecyc
     # The last step may be taken again, because a step may have more than one thought.
     if steps.index(named) + 1 not in (record.step, record.step + 1):
         due = " or ".join(repr(step) for step in steps[max(record.step - 1, 0) : record.step + 1])
-        return _refusal(
+        return refuse(
             "step_out_of_order",
             f"{named!r} is not the next step of the template {record.template!r}: {due} is",
             param="payload.step",
@@ -491,10 +505,6 @@ def _step_order_error(envelope: Envelope, case: LifecycleCase, settings: Lifecyc
     return None
 
 
-def _refusal(code: str, message: str, *, kind: ErrorKind = "invalid_request", param: str = "context") -> ErrorInfo:
-    return ErrorInfo(kind=kind, code=code, message=message, param=param)
-
-
-def _listed(names: list[str] | tuple[str, ...]) -> str:
+def _join_names(names: list[str] | tuple[str, ...]) -> str:
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     return ", ".join(repr(name) for name in names[:MAX_LISTED_NAMES]) + more

@@ -24,9 +24,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ..errors import ErrorInfo, ErrorKind
+from ..errors import ErrorInfo
 from . import kinds
-from .envelope import Envelope, Flag
+from .envelope import Envelope, Flag, refuse
 from .mcp import tool_of
 
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
@@ -125,12 +125,12 @@ class Proposals:
             earlier = self.state.get(envelope.id)
             if earlier is None or earlier.status != "open" or earlier.proposer == envelope.sender:
                 return None
-            return _refusal("id_conflict", f"id {envelope.id!r} is an open proposal of {earlier.proposer!r}", "id")
+            return refuse("id_conflict", f"id {envelope.id!r} is an open proposal of {earlier.proposer!r}", param="id")
         if kinds.kind_of(envelope.kind).proposal_status is None:
             return None
         proposals = self._named_proposals(envelope)
         if not proposals and envelope.kind != kinds.REQUEST:
-            return _refusal(
+            return refuse(
                 "proposal_unknown",
                 f"a {envelope.kind} needs the id of an open proposal in `correlation_id`, and "
                 + (
@@ -139,30 +139,35 @@ class Proposals:
                     else "it has none"
                 ),
                 kind="not_found",
+                param="correlation_id",
             )
         for one in proposals:
             if one.status != "open":
-                return _refusal(
+                return refuse(
                     "proposal_settled",
                     f"proposal {one.id!r} was {one.status} by {one.by!r}: to have it done after all, propose it again",
+                    param="correlation_id",
                 )
             if envelope.kind == kinds.WITHDRAW and envelope.sender != one.proposer:
-                return _refusal(
+                return refuse(
                     "not_proposer",
                     f"only {one.proposer!r} can withdraw proposal {one.id!r}; to disagree, send {kinds.REJECT}",
                     kind="forbidden",
+                    param="correlation_id",
                 )
             if envelope.kind == kinds.REJECT and envelope.sender == one.proposer:
-                return _refusal(
+                return refuse(
                     "own_proposal",
                     f"proposal {one.id!r} is your own; its proposer sends {kinds.WITHDRAW}",
                     kind="forbidden",
+                    param="correlation_id",
                 )
             if envelope.kind == kinds.REJECT and one.to and envelope.sender not in one.to:
-                return _refusal(
+                return refuse(
                     "not_addressed",
                     f"proposal {one.id!r} is addressed to {', '.join(map(repr, one.to[:8]))}; only they may reject it",
                     kind="forbidden",
+                    param="correlation_id",
                 )
         return None
 
@@ -205,7 +210,3 @@ def _method_and_tool(envelope: Envelope) -> tuple[str | None, str | None]:
     method = envelope.payload.get("method")
     tool = tool_of(envelope)
     return (method[:MAX_NAME] if isinstance(method, str) else None), (tool[:MAX_NAME] if tool else None)
-
-
-def _refusal(code: str, message: str, param: str = "correlation_id", kind: ErrorKind = "invalid_request") -> ErrorInfo:
-    return ErrorInfo(kind=kind, code=code, message=message, param=param)

@@ -49,7 +49,7 @@ class SpaceViewer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether it may read what is addressed to others."""
 
 
-def space_view(name: str, param: str = "view") -> SpaceView:
+def space_view(name: str) -> SpaceView:
     """Return the view of this name.
 
     Raises:
@@ -59,9 +59,9 @@ def space_view(name: str, param: str = "view") -> SpaceView:
         if view == name:
             return view
     raise RequestError(
-        f"{param}: {name!r} is not a view of a space; {did_you_mean(name, SPACE_VIEWS)}",
+        f"view: {name!r} is not a view of a space; {did_you_mean(name, SPACE_VIEWS)}",
         code="unknown_view",
-        param=param,
+        param="view",
     )
 
 

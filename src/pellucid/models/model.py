@@ -291,11 +291,11 @@ class TextReceiver(Protocol):
         """Events that must be sent before the next delta. While there are any, the text path is not used."""
         ...
 
-    def open_text(self, like: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
+    def open_text(self, last_delta: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
         """Return the writer for texts whose deltas differ from `like` in their text alone; None to receive events.
 
         Args:
-            like: The last event that was received.
+            last_delta: The last event that was received.
             close: Makes the stream deliver events again. Idempotent. The writer is valid until it is called, or until
                 another event is received.
         """
@@ -367,13 +367,13 @@ class HTTPModelStream:
         self._receive, self._text_receiver = receive, texts
         self._response.start(self)
 
-    def _open_text_path(self, like: ModelEvent) -> None:
+    def _open_text_path(self, last_event: ModelEvent) -> None:
         """Open the text path, if deltas like the event `like` can use it."""
         template = self._tried_template = self._decoder.text_template
         receiver = self._text_receiver
-        if template is None or receiver is None or self._is_over or type(like) is not PartDeltaEvent:
+        if template is None or receiver is None or self._is_over or type(last_event) is not PartDeltaEvent:
             return
-        writer = receiver.open_text(like, self.close_text_path)
+        writer = receiver.open_text(last_event, self.close_text_path)
         if writer is not None and self._response.redirect(self._text_received):
             self._template = template
             self._is_cut = self._decoder.holds_partial

@@ -159,14 +159,14 @@ _CHAT_COMPLETIONS = EndpointSpec(
 )
 
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
-    "agui": ClientProtocol(agui, captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True),
+    agui.PROTOCOL: ClientProtocol(agui, captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True),
     ai_sdk.PROTOCOL: ClientProtocol(
         ai_sdk,
         captured_ai_sdk,
         lambda stream, _: verify_ai_sdk(stream),
         stateless=StatelessProtocol(None, ai_sdk.parse_request, "msg", (ai_sdk.HEADER,)),
     ),
-    "chat": ClientProtocol(
+    chat.PROTOCOL: ClientProtocol(
         chat, captured_chat, lambda stream, _: verify_chat(stream), response_of=lambda encoder: encoder.event
     ),
     "chat_completions": ClientProtocol(
@@ -176,7 +176,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         response_of=lambda encoder: encoder.completion if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
     ),
-    "openresponses": ClientProtocol(
+    openresponses.PROTOCOL: ClientProtocol(
         openresponses,
         captured_openresponses,
         verify_openresponses,

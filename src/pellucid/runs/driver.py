@@ -83,9 +83,9 @@ class LogWriter:
         else:
             self._add_entry(batch)
 
-    def open_text(self, like: PartDeltaEvent) -> TextWriter:
+    def open_text(self, last_delta: PartDeltaEvent) -> TextWriter:
         """Return a writer that logs each text as one batch (see `TextSink`)."""
-        return TextWriter(batch_factory(like), self.add, self._add_all)
+        return TextWriter(batch_factory(last_delta), self.add, self._add_all)
 
     def _add_all(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -130,10 +130,16 @@ class LogWriter:
         end, last = self._pending_append = len(self._entries), self._has_last_entry
         entries, decoded = self._entries[self._sent_count : end], self._decoded[self._sent_count : end]
         self._relay.append_soon(
-            lease.name, entries, lease.fence, done=self._appended, last=last, after=self._sent_count, decoded=decoded
+            lease.name,
+            entries,
+            lease.fence,
+            done=self._handle_append,
+            last=last,
+            after=self._sent_count,
+            decoded=decoded,
         )
 
-    def _appended(self, result: int | PellucidError) -> None:
+    def _handle_append(self, result: int | PellucidError) -> None:
         if isinstance(result, PellucidError):
             if not self._closed.is_set():
                 self._retry_task = asyncio.create_task(self._retry())

@@ -30,7 +30,7 @@ from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 from ..telemetry import error_location, log
 from .source import Batch, BatchReceiver, TextSink
-from .stages import Push, Stage, discard_stages, open_stages
+from .stages import Stage, discard_stages, open_stages
 
 FAULT = ErrorInfo("server_error", "a step between two turns of the model failed")
 
@@ -428,7 +428,7 @@ class LiveRun:
         self._disabled_stage_count = self._active_stages.index(stage) + 1
         self._active_stages = (*[Stage()] * self._disabled_stage_count, *self._stages[self._disabled_stage_count :])
 
-    def _pusher(self, first: int) -> Push:
+    def _pusher(self, first: int) -> BatchReceiver:
         def push(batch: Batch) -> None:
             if first <= self._disabled_stage_count or self.ended is not None:
                 return
@@ -442,15 +442,15 @@ class LiveRun:
 
     # --- TextReceiver: the text path ---------------------------------------------------------------------------
 
-    def open_text(self, like: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
+    def open_text(self, last_delta: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
         """Open the text path to the receiver; None if the receiver or a stage needs events."""
         sink = self._text_sink
         if sink is None or self._failure is not None or self._side_events:
             return None
         if any(stage.wants_deltas and not stage.takes_texts for stage in self._active_stages):
             return None
-        writer = sink.open_text(like)
-        self._text_template = like if writer is not None else None
+        writer = sink.open_text(last_delta)
+        self._text_template = last_delta if writer is not None else None
         self._close_text_path = close
         return writer
 

@@ -49,11 +49,11 @@ BatchReceiver: TypeAlias = Callable[[Batch], None]
 class TextSink(Protocol):
     """Receiver of the texts of deltas, without an event for each (the text path)."""
 
-    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+    def open_text(self, last_delta: PartDeltaEvent) -> TextWriter | None:
         """Open the text path for deltas like `like`.
 
         Args:
-            like: the last delta that was received. The texts have the same part index and type.
+            last_delta: the last delta that was received. The texts have the same part index and type.
 
         Returns:
             The writer of texts, which is valid until the next batch is received; None if this receiver needs events.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,9 +19,7 @@ from ..events import ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent,
 from ..parts import ModelResponsePart, Origin
 from ..sealing import Sealed, SealError, seal_item
 from ..telemetry import log
-from .source import Batch
-
-Push: TypeAlias = Callable[[Batch], None]
+from .source import Batch, BatchReceiver
 
 
 class Stage:
@@ -41,7 +38,7 @@ class Stage:
     takes_texts = False
     """Whether deltas of text may be passed to `add_texts` instead of `process`, also while `wants_deltas` is true."""
 
-    push: Push
+    push: BatchReceiver
     """Passes a batch to the stages after this one. Set before `open`."""
 
     async def open(self) -> None:
@@ -57,11 +54,11 @@ class Stage:
         """Return the batch for the next stage. Called once for each batch, in order."""
         return batch
 
-    def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
+    def add_texts(self, last_delta: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
         """Take note of texts that were delivered on the text path. Called before the next event is processed.
 
         Args:
-            like: the delta whose part index and type the texts have.
+            last_delta: the delta whose part index and type the texts have.
             texts: pairs of a text and its time in milliseconds since 1970.
         """
 

@@ -219,8 +219,8 @@ class StoreStage(Stage):
         self._store_task = asyncio.create_task(self._store_and_end(batch.time_ms, end))
         return Batch(batch.time_ms, events[:-1])
 
-    def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
-        make_batch = batch_factory(like)
+    def add_texts(self, last_delta: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
+        make_batch = batch_factory(last_delta)
         self._batches += [make_batch(text, time_ms) for text, time_ms in texts]
 
     async def _store_and_end(self, time_ms: int, end: RunEndEvent) -> None:

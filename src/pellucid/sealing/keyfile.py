@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,16 +21,13 @@ _SECRET_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid se
 _FileStamp = tuple[int, int, int]
 
 
-def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
+def env_keys() -> Keys | None:
     """Return the keys in the environment; None if there are none.
-
-    Args:
-        environ: The environment; by default the process's.
 
     Raises:
         ConfigError: The variable's value is invalid.
     """
-    value = _SECRET_FILE.from_environment(environ)
+    value = _SECRET_FILE.from_environment()
     return Keys.from_json(value, ENV) if value is not None else None
 
 

@@ -82,7 +82,7 @@ class AGUIHandlers:
         header = request.run_header(
             dialect,
             view=exchange.viewer.view,
-            most=services.catalog.max_view(prepared.model_name),
+            max_view=services.catalog.max_view(prepared.model_name),
             model=prepared.model_name,
             stored=is_stored,
         )
@@ -161,12 +161,12 @@ class AGUIHandlers:
             param="runId",
         )
         row_id = _row_id(thread_id, run_id)
-        return await find_row(self._services, exchange.principal.owner, row_id, "agui", not_found, log=True)
+        return await find_row(self._services, exchange.principal.owner, row_id, agui.PROTOCOL, not_found, log=True)
 
 
 def _visible_history(viewer: Viewer, messages: list[Message]) -> list[Message]:
     """Return the messages before a run as this viewer may see them. The viewer may be another than their sender."""
-    if viewer.view == "raw":
+    if viewer.rule.is_full:
         return messages
     return redact_messages(messages, forms=viewer.rule.forms, remove_seals=not viewer.rule.seals)
 
@@ -246,4 +246,6 @@ TABLE = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    return TABLE.routes([AGUIHandlers(services)], lambda _, one: Endpoint(one, agui, lambda: services.guard))
+    return TABLE.routes(
+        [AGUIHandlers(services)], lambda _, one: Endpoint(one, agui, agui.PROTOCOL, lambda: services.guard)
+    )

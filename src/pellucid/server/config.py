@@ -6,7 +6,6 @@ from the environment, under the providers' usual names or a name that the file g
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import tomllib
@@ -29,7 +28,7 @@ from ..settings import ModelSettings
 from ..unicode import did_you_mean
 from ..upstream import Limits, Seconds
 from ..view import View
-from .access.config import PUBLIC_HOST_WITHOUT_KEYS, AccessConfig, check_access
+from .access.config import PUBLIC_HOST_WITHOUT_KEYS, AccessConfig, check_access, is_loopback
 from .space_config import SpaceConfig, check_spaces
 
 Count = Annotated[int, Meta(ge=1)]
@@ -239,19 +238,19 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profiles: dict[str, dict[str, Any]] = {}
     spaces: dict[str, SpaceConfig] = {}
 
-    def store_url(self, environ: Mapping[str, str] = os.environ) -> str:
-        return _url(self.storage, environ) or default_store_url(environ)
+    def store_url(self) -> str:
+        return _url(self.storage) or default_store_url()
 
-    def relay_url(self, environ: Mapping[str, str] = os.environ) -> str | None:
-        return _url(self.relay, environ)
+    def relay_url(self) -> str | None:
+        return _url(self.relay)
 
-    def seal_keys_path(self, environ: Mapping[str, str] = os.environ) -> Path:
+    def seal_keys_path(self) -> Path:
         path = self.sealing.keys_file
-        return Path(path).expanduser() if path is not None else default_seal_keys(environ)
+        return Path(path).expanduser() if path is not None else default_seal_keys()
 
-    def record_key_path(self, environ: Mapping[str, str] = os.environ) -> Path:
+    def record_key_path(self) -> Path:
         path = self.record.key_file
-        return Path(path).expanduser() if path is not None else default_record_key(environ)
+        return Path(path).expanduser() if path is not None else default_record_key()
 
     @property
     def uses_local_model(self) -> bool:
@@ -263,18 +262,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {**known, **load_profiles(self.profiles, known)}
 
 
-def _url(section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> str | None:
-    return environ[section.url_env] if section.url_env is not None else section.url
+def _url(section: StorageConfig | RelayConfig) -> str | None:
+    return os.environ[section.url_env] if section.url_env is not None else section.url
 
 
-def read_storage_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
+def read_storage_config(path: Path) -> Config:
     """Read the configuration for a command that uses only the store.
 
     Other parts of the environment that a gateway needs (keys of providers, tokens of participants) are not checked.
 
     Args:
         path: the TOML file.
-        environ: the environment.
 
     Raises:
         ConfigError: with all mistakes.
@@ -282,7 +280,7 @@ def read_storage_config(path: Path, environ: Mapping[str, str] = os.environ) -> 
     mistakes: list[str] = []
     config = _read_struct(Config, _read_toml(path), "", mistakes)
     if isinstance(config, Config):
-        mistakes += _backend_url_mistakes("storage", config.storage, environ)
+        mistakes += _backend_url_mistakes("storage", config.storage, os.environ)
         if not mistakes:
             return config
     raise ConfigError(mistakes)
@@ -297,7 +295,7 @@ def read_config(path: Path) -> Config:
     Raises:
         ConfigError: with all mistakes.
     """
-    return check_config(_read_toml(path))
+    return check_config(_read_toml(path), os.environ)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -313,7 +311,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError([f"{path}: not TOML: {error}"]) from error
 
 
-def check_config(table: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Config:
+def check_config(table: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
     """Read and check the configuration in a table.
 
     Args:
@@ -440,7 +438,8 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     mistakes += _backend_and_mcp_mistakes(config, environ)
     if server.workers > 1:
         mistakes += _worker_mistakes(config, environ)
-    if _is_public_host(server.host) and not (server.allow_unauthenticated or config.access.requires_credentials):
+    # Without credentials, every client that reaches the port can use the operator's models and read all reasoning.
+    if not is_loopback(server.host) and not (server.allow_unauthenticated or config.access.requires_credentials):
         mistakes.append(PUBLIC_HOST_WITHOUT_KEYS.format(host=server.host))
     return mistakes
 
@@ -567,19 +566,8 @@ def _local_mistakes(config: Config) -> list[str]:
     return mistakes
 
 
-def _is_public_host(host: str) -> bool:
-    """Return whether other machines may reach this address.
-
-    Without credentials, every client that reaches the port can use the operator's models and read all reasoning.
-    """
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
-
-
-def find_api_key(provider: ProviderConfig, profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
+def find_api_key(provider: ProviderConfig, profile: Profile) -> str | None:
     """Return the provider's key from the environment; None when there is none."""
     names = [provider.api_key_env] if provider.api_key_env is not None else profile.api_key_env
     # A key that was read from a file often ends with a line break, which a header cannot contain.
-    return next((key for name in names if (key := environ.get(name, "").strip())), None)
+    return next((key for name in names if (key := os.environ.get(name, "").strip())), None)

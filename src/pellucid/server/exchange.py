@@ -131,7 +131,7 @@ class Exchange:
             await self.send_json(body, status)
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
-        """See `http.Connected`."""
+        """See `http.DisconnectSource`."""
         return on_disconnect(self.scope, self.send, callback)
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
@@ -144,12 +144,6 @@ class Exchange:
 
 Handler = Callable[[Exchange], Awaitable[None]]
 """Handles one exchange."""
-
-
-def protocol_name(error_form: ErrorFormat) -> str:
-    """Return the name of a protocol's package, as in metrics and logs."""
-    name: str = getattr(error_form, "__name__", "")
-    return name.rpartition(".")[2]
 
 
 def new_minter() -> Minter:
@@ -182,8 +176,8 @@ class Endpoint:
         self,
         handler: Handler,
         error_form: ErrorFormat,
+        protocol: str,
         get_guard: Callable[[], Guard] | None = None,
-        protocol: str | None = None,
         error_forms: Mapping[str, ErrorFormat] | None = None,
     ) -> None:
         """Create the application.
@@ -191,15 +185,15 @@ class Endpoint:
         Args:
             handler: handles the exchange.
             error_form: the form of errors.
+            protocol: the protocol's name in metrics and logs.
             get_guard: returns the guard that authenticates the caller; None: the route needs no credentials.
-            protocol: the protocol's name in metrics and logs; by default that of `error_form`.
             error_forms: other forms of errors, by the query parameter `protocol`.
         """
         self._handler = handler
         self._error_form = error_form
         self._get_guard = get_guard
         self._error_forms = error_forms or {}
-        self._protocol = protocol or protocol_name(error_form)
+        self._protocol = protocol
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, self._error_form)

@@ -119,7 +119,7 @@ def check_startup(config: Config, local: ChatModel | None) -> list[str]:
     with collect_mistakes():
         if config.access.keys is not False:
             pepper = config.access.pepper_file
-            check_pepper(Path(pepper) if pepper is not None else None)
+            check_pepper(Path(pepper) if pepper is not None else None, os.environ)
     with collect_mistakes():
         if config.access.jwt is not None and config.access.jwt.jwks_file is not None:
             check_jwks_file(config.access.jwt.jwks_file)

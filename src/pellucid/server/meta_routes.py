@@ -187,7 +187,7 @@ def routes(services: Services, advertised_routes: list[str], document: dict[str,
 
     def make_endpoint(row: Operation, handler: Handler) -> Endpoint:
         is_public = row.security == () or (row is _METRICS and telemetry.metrics_open)
-        return Endpoint(handler, openresponses, None if is_public else lambda: services.guard, "plain")
+        return Endpoint(handler, openresponses, "plain", None if is_public else lambda: services.guard)
 
     operations = [row for row in TABLE.operations if row is not _METRICS or telemetry.metrics]
     meta_routes = TABLE._replace(operations=operations).routes(

@@ -247,9 +247,9 @@ class RunTelemetry:
         self.log_fields = {
             "run": end.status,
             "run_error": self.error,
-            "first_reasoning": _rounded(measurements.first_thought),
-            "first_answer": _rounded(measurements.first_answer),
-            "thinking": _rounded(measurements.thinking or None),
+            "first_reasoning": _round(measurements.first_thought),
+            "first_answer": _round(measurements.first_answer),
+            "thinking": _round(measurements.thinking or None),
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "reasoning_tokens": usage.output_reasoning_tokens,
@@ -266,7 +266,7 @@ class RunTelemetry:
             }
         if self.request.has_ended and log.isEnabledFor(logging.INFO):
             fields = {
-                "seconds": _rounded(measurements.seconds),
+                "seconds": _round(measurements.seconds),
                 "request_id": self.request.id,
                 "model": self.request.model,
                 "response_id": self.request.response_id,
@@ -419,7 +419,7 @@ def _first_chunk_seconds(measurements: RunMeasurements) -> float | None:
     return min((s for s in (measurements.first_thought, measurements.first_answer) if s is not None), default=None)
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 4)
 
 

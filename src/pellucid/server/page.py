@@ -252,7 +252,7 @@ async def send_notice(exchange: Exchange, error: ErrorInfo, extra_headers: list[
 
 
 def _page_endpoint(handler: Handler) -> Endpoint:
-    return Endpoint(handler, chat, protocol="page")
+    return Endpoint(handler, chat, "page")
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from ..view import View, Viewer
 from .exchange import Exchange
 from .services import Services, tool_definitions
 
-COMPACTION_PREAMBLE = "This is what was said before, told again in less:\n\n"
+COMPACTION_PREAMBLE = "Summary of the earlier conversation:\n\n"
 
 
 def compactions_as_user_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -192,7 +192,7 @@ class PreparedRequest:
             mcp_servers=mcp_servers,
             with_seals=with_seals,
             thread_id=thread_id,
-            with_summaries=self._request.wants_summaries if viewer.view == "raw" else "summary" in viewer.rule.forms,
+            with_summaries=self._request.wants_summaries if viewer.rule.is_full else "summary" in viewer.rule.forms,
             max_tool_calls=self._request.max_tool_calls,
             stored_as=stored_as,
             telemetry=self._exchange.telemetry,

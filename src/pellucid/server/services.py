@@ -163,6 +163,7 @@ class Services:
             self.relay,
             allow_unauthenticated=config.server.allow_unauthenticated,
             seal_keys=seal_keys,
+            environ=os.environ,
         )
         exit_stack.push_async_callback(self.guard.aclose)
         await self.guard.start()

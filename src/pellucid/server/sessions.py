@@ -266,6 +266,6 @@ def routes(services: Services) -> list[BaseRoute]:
             exchange.response_headers += services.guard.cors.headers(exchange.scope)
             await handler(exchange)
 
-        return Endpoint(handle, chat, protocol="session")
+        return Endpoint(handle, chat, "session")
 
     return TABLE.routes([SessionHandlers(services)], make_endpoint)

@@ -28,7 +28,7 @@ from ..spaces.runtime.provisioning import declare_space
 from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
 from ..storage import AlreadyStored, Store
 from ..telemetry import log
-from .access.config import OWNER_RULE, is_owner_name
+from .access.config import OWNER_RULE, is_owner_name, is_secret_text
 
 SHORT_TOKEN_CHARACTERS = 16
 """A token shorter than this works, and the log warns that it can be guessed."""
@@ -123,17 +123,19 @@ def _participant_mistakes(
 
 
 def _shared_token_mistakes(location: str, space: SpaceConfig, environ: Mapping[str, str]) -> list[str]:
-    """Return participants that share a token. Within a space, a token belongs to one participant."""
+    """Return the mistakes of participants whose tokens in the environment are equal."""
     participant_by_token: dict[str, str] = {}
-    mistakes = []
+    mistakes: list[str] = []
     for id, participant in space.participants.items():
-        token = environ.get(participant.token_env or "", "").strip()
-        if token and participant_by_token.setdefault(token, id) != id:
-            mistakes.append(
-                f"{location}.participants.{id}: has the same token as {participant_by_token[token]!r}; "
-                "each needs its own"
-            )
+        if token := environ.get(participant.token_env or "", "").strip():
+            mistakes += _add_token(participant_by_token, token, id, f"{location}.participants.{id}")
     return mistakes
+
+
+def _add_token(participant_by_token: dict[str, str], token: str, id: str, location: str) -> list[str]:
+    """Add the token of a participant; return the mistake if another one of the space has the same token."""
+    other = participant_by_token.setdefault(token, id)
+    return [] if other == id else [f"{location}: has the same token as {other!r}; each needs its own"]
 
 
 def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -147,10 +149,8 @@ def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -
             token, mistake = _read_token(participant, environ)
             if mistake is not None:
                 mistakes.append(f"{location}.{mistake}")
-            elif participant_by_token.setdefault(token, id) != id:
-                mistakes.append(
-                    f"{location}: has the same token as {participant_by_token[token]!r}; each needs its own"
-                )
+            else:
+                mistakes += _add_token(participant_by_token, token, id, location)
             tokens[name, id] = token
     if mistakes:
         raise ConfigError(mistakes)
@@ -169,7 +169,7 @@ def _read_token(participant: ParticipantConfig, environ: Mapping[str, str]) -> t
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             return "", f"{key}: {participant.token_file}: {reason}"
     text = text.strip()
-    if not text or len(text) > MAX_TOKEN_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
+    if not 0 < len(text) <= MAX_TOKEN_CHARACTERS or not is_secret_text(text):
         return "", f"{key}: a token is 1 to {MAX_TOKEN_CHARACTERS} ASCII characters without spaces"
     return text, None
 

@@ -15,7 +15,7 @@ from ..asgi.streaming import serve_response, serve_stream
 from ..errors import ErrorInfo
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, EndpointSpec
 from ..view import Redactor
-from .exchange import Endpoint, Exchange, Handler, new_minter, protocol_name
+from .exchange import Endpoint, Exchange, Handler, new_minter
 from .prepare import prepare
 from .routing import VIEW, ErrorBody, Operation, Table
 from .services import Services
@@ -28,6 +28,8 @@ class StatelessHandler:
         protocol = CLIENT_PROTOCOLS[name]
         assert protocol.stateless is not None
         self._services = services
+        self._protocol = name.replace("-", "_")
+        """The protocol's name in metrics and logs."""
         self._error_form = protocol.error_format
         self._whole_response = protocol.response_of
         self._row = protocol.stateless
@@ -43,7 +45,7 @@ class StatelessHandler:
             body: the bytes of the body, or the JSON that was decoded from them.
         """
         exchange.error_form = self._error_form
-        exchange.telemetry.protocol = protocol_name(self._error_form)
+        exchange.telemetry.protocol = self._protocol
         request = self._row.parse(body)
         mint = new_minter()
         prepared = await prepare(self._services, exchange, request, request.model, mint)
@@ -101,7 +103,7 @@ TABLES = {
 def routes(services: Services) -> list[BaseRoute]:
     def make_routes(name: str) -> list[BaseRoute]:
         def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-            return Endpoint(handler, CLIENT_PROTOCOLS[name].error_format, lambda: services.guard)
+            return Endpoint(handler, CLIENT_PROTOCOLS[name].error_format, name, lambda: services.guard)
 
         return TABLES[name].routes([StatelessHandler(services, name)], make_endpoint)
 

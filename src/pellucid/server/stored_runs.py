@@ -21,7 +21,7 @@ class _CommonHeader(msgspec.Struct):
     """The fields that the headers of all protocols have."""
 
     protocol: str
-    most: View = "raw"
+    max_view: View = msgspec.field(default="raw", name="most")
     """The fullest view that the model of the run allowed to anyone when it was made."""
 
 
@@ -35,7 +35,7 @@ def protocol_of(row: StoredResponse) -> str:
 
 def max_view_of(services: Services, row: StoredResponse) -> View:
     """Return the fullest view that anyone gets of a run: the lesser of its model's view then and now."""
-    return stricter(_header_decoder.decode(row.header).most, services.catalog.max_view(row.model))
+    return stricter(_header_decoder.decode(row.header).max_view, services.catalog.max_view(row.model))
 
 
 def make_row(

@@ -60,6 +60,9 @@ UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")
 GRACE_SHARE = 0.05
 GRACE_SECONDS = 86400.0
 """Ancestors expire later than a response by this share of its remaining time, and by this many seconds at most."""
+MAX_UNFINISHED = 100
+"""Maximum number of responses that one call of `Responses.unfinished` returns."""
+
 MAX_CHAIN_LENGTH = 10_000
 """Maximum number of responses in a chain of `previous_id`s."""
 
@@ -521,9 +524,12 @@ class Responses(StoreOperations):
         """
         return await self._database.write(_touch, {**self._params(owner, id), "to_fence": fence})
 
-    async def unfinished(self, before: float, limit: int = 100) -> list[tuple[str, str, int]]:
-        """Return id, owner and fencing token of unfinished responses with `updated_at` < `before`, oldest first."""
-        return await self._database.read(_unfinished, {"before": before, "most": limit, "now": self._clock()})
+    async def unfinished(self, before: float) -> list[tuple[str, str, int]]:
+        """Return id, owner and fencing token of unfinished responses with `updated_at` < `before`, oldest first.
+
+        There are at most `MAX_UNFINISHED` in one result.
+        """
+        return await self._database.read(_unfinished, {"before": before, "most": MAX_UNFINISHED, "now": self._clock()})
 
     @return_if_unstorable(None)
     async def get(self, owner: str, id: str, *, log: bool = False) -> StoredResponse | None:

@@ -303,11 +303,11 @@ def search_params(owner: str, scope: str, query: str, traits: Iterable[str] = ()
         "for_scope": scope,
         "needle": needle,
         "pattern": f"%{pattern}%",
-        "grams": " ".join(map(_quoted, [_mark(owner, scope), *chosen])) if chosen else "",
+        "grams": " ".join(map(_quote, [_mark(owner, scope), *chosen])) if chosen else "",
     }
 
 
-def _quoted(gram: str) -> str:
+def _quote(gram: str) -> str:
     return '"' + gram.replace('"', '""') + '"'
 
 

@@ -42,6 +42,9 @@ from .statement import (
     has_rows,
 )
 
+MAX_EXPIRED_ROWS = 10_000
+"""Maximum number of rows that one call of `Store.expire` deletes."""
+
 ROWS_PER_STEP = 500
 """Maximum number of rows that are deleted in one transaction."""
 
@@ -134,20 +137,19 @@ class Store:
         """
         await self._database.read(_ping, {})
 
-    async def expire(self, now: float, limit: int = 10_000) -> int:
-        """Delete expired responses, conversations and chats, with their dependents.
+    async def expire(self, now: float) -> int:
+        """Delete at most `MAX_EXPIRED_ROWS` expired responses, conversations and chats, with their dependents.
 
         Spaces do not expire. Interrupted removals of spaces are completed.
 
         Args:
             now: current time, in seconds since 1970.
-            limit: maximum number of rows to delete.
 
         Returns:
             The number of deleted responses, conversations and chats.
         """
         await self.spaces.sweep()
-        return await self._delete_in_steps({"deletions": _DELETE_DUE, "now": now, "why": "expired"}, limit)
+        return await self._delete_in_steps({"deletions": _DELETE_DUE, "now": now, "why": "expired"}, MAX_EXPIRED_ROWS)
 
     @return_if_unstorable(0)
     async def erase(self, owner: str) -> int:

@@ -24,6 +24,8 @@ from .errors import truncated_error
 from .limits import Limits, Watchdog
 from .parsing import Headers, ResponseHead
 
+READ_ALL_SECONDS = 10.0
+"""Limit for the time that `UpstreamResponse.read_all` waits."""
 _FINISH_SECONDS = 1.0
 
 
@@ -161,12 +163,11 @@ class UpstreamResponse:
         """
         self._watchdog.end_by(deadline, total_seconds)
 
-    async def read_all(self, max_bytes: int, timeout_seconds: float = 10.0) -> bytes:
+    async def read_all(self, max_bytes: int) -> bytes:
         """Read the body into memory, then close. Call it instead of `start`. Never raises.
 
         Args:
-            max_bytes: Limit for the result; the rest is not read.
-            timeout_seconds: Bytes that arrive later are not read.
+            max_bytes: Limit for the result; the rest is not read, and neither is what arrives after `READ_ALL_SECONDS`.
 
         Returns:
             The bytes that arrived.
@@ -174,7 +175,7 @@ class UpstreamResponse:
         collector = _Collector(max_bytes)
         try:
             self.start(collector)
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(READ_ALL_SECONDS):
                 await collector.done.wait()
         except TimeoutError:
             pass

@@ -85,9 +85,11 @@ from .messages import (
 )
 from .request import Options, Request, parse_input
 from .run_end import error_body
+from .run_header import PROTOCOL
 
 __all__ = [
     "DIALECTS",
+    "PROTOCOL",
     "AGUIEvent",
     "ActivityDeltaEvent",
     "ActivityMessage",

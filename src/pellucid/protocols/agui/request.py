@@ -122,13 +122,13 @@ class Request(NamedTuple):
             if item_id_of_token.get(part.token) != part.item_id
         ]
 
-    def run_header(self, dialect: Dialect, *, view: View, most: View, model: str, stored: bool) -> RunHeader:
+    def run_header(self, dialect: Dialect, *, view: View, max_view: View, model: str, stored: bool) -> RunHeader:
         """Return how the run was requested.
 
         Args:
             dialect: The dialect of the client.
             view: The view that was requested.
-            most: The fullest view that the model allows to anyone.
+            max_view: The fullest view that the model allows to anyone.
             model: The public name of the model.
             stored: Whether the run is stored.
         """
@@ -139,7 +139,7 @@ class Request(NamedTuple):
             run_id=self.run_id,
             dialect=dialect.name,
             view=view,
-            most=most,
+            max_view=max_view,
             model=model,
             parent_run_id=self.input.parent_run_id,
             reasoning=options.reasoning != "off",

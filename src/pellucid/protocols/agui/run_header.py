@@ -12,6 +12,9 @@ from .encode import Encoder
 from .messages import Message
 from .proto import accepts_protobuf, delta_frame_encoder, encode_frame
 
+PROTOCOL = "agui"
+"""The protocol's name, in stored runs and in the options of the command line."""
+
 
 class RunHeader(msgspec.Struct, frozen=True):
     """How a run was requested: what is stored of it, so that it can be streamed again."""
@@ -20,7 +23,7 @@ class RunHeader(msgspec.Struct, frozen=True):
     run_id: str
     dialect: DialectName
     view: View
-    most: View
+    max_view: View = msgspec.field(name="most")
     """The fullest view that its model allowed to anyone."""
     model: str
     parent_run_id: str | None = None
@@ -30,7 +33,7 @@ class RunHeader(msgspec.Struct, frozen=True):
     stored: bool = False
     history: list[Message] = []
     """The messages before the run, if the run ends with a snapshot of all messages."""
-    protocol: str = "agui"
+    protocol: str = PROTOCOL
 
     def is_binary(self, accept: str | None) -> bool:
         """Return whether events are sent as protobuf frames.

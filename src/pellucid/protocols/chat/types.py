@@ -219,6 +219,9 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     """The answer (or its question) that ends the branch to be shown."""
 
 
+PROTOCOL = "chat"
+"""The protocol's name, in stored runs and in the options of the command line."""
+
 CONVERSATION_PREFIX = "chat"
 ANSWER_PREFIX = "evt"
 QUESTION_PREFIX = "ask"

@@ -5,7 +5,7 @@ OpenAI's (`response.reasoning_text.*`), with the same fields.
 """
 
 from ..decoding import read_json
-from .dialects import DIALECTS, Dialect
+from .dialects import DIALECTS, PROTOCOL, Dialect
 from .encode import Encoder, Framing
 from .items import KnownCall, ReferenceContext, item_messages
 from .request import MCPServerSpec, Request, parse_request, request_from
@@ -13,6 +13,7 @@ from .types import error_body, error_payload
 
 __all__ = [
     "DIALECTS",
+    "PROTOCOL",
     "Dialect",
     "Encoder",
     "Framing",

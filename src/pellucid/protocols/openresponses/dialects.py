@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from . import types as t
 
+PROTOCOL = "openresponses"
+"""The protocol's name, in stored runs and in the options of the command line."""
+
 Dialect: TypeAlias = Literal["openresponses", "openai"]
 """Whose names the events of raw reasoning have. The fields are the same."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -109,7 +108,7 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.policies[name] if name is not None else Policy()
 
 
-def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) -> list[str]:
+def check_access(access: AccessConfig, environ: Mapping[str, str]) -> list[str]:
     """Return every mistake in `[access]`, each with its key and what would be right."""
     mistakes: list[str] = []
 
@@ -123,7 +122,7 @@ def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) 
         key = environ.get(access.key_env, "").strip()
         if not key:
             mistakes.append(f"access.key_env: the environment has no {access.key_env}")
-        elif len(key) < MIN_ENV_KEY_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
+        elif len(key) < MIN_ENV_KEY_CHARACTERS or not is_secret_text(key):
             mistakes.append(
                 f"access.key_env: {access.key_env} must hold at least {MIN_ENV_KEY_CHARACTERS} ASCII characters "
                 "without spaces; `openssl rand -hex 32` makes good ones"
@@ -153,6 +152,11 @@ PUBLIC_HOST_WITHOUT_KEYS = (
 OWNER_RULE = "an owner has 1 to 128 letters, digits and . _ @ + -"
 
 
+def is_secret_text(text: str) -> bool:
+    """Return whether a text has only ASCII characters without spaces, so that a header can contain it."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def is_owner_name(owner: str) -> bool:
     """Return whether a text can name the owner of a key.
 
@@ -168,7 +172,7 @@ def _jwt_mistakes(jwt: JwtConfig) -> list[str]:
     if not jwt.algorithms:
         mistakes.append(".algorithms: at least one")
     if "|" in jwt.issuer or not jwt.issuer:
-        mistakes.append(".issuer: must be the text that stands in a token's iss, and no | in it")
+        mistakes.append(".issuer: must be equal to the iss of its tokens, and must not contain |")
     elif jwt.jwks_url is None and jwt.jwks_file is None:
         mistakes += [f".issuer: {mistake}" for mistake in fetch_url_mistakes(jwt.issuer)]
     if jwt.jwks_url is not None:
@@ -221,6 +225,7 @@ def fetch_url_mistakes(url: str) -> list[str]:
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach the address."""
     if host in ("127.0.0.1", "::1"):  # nearly all loopback clients; parsing an address is slow
         return True
     try:

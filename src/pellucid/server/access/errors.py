@@ -71,12 +71,11 @@ class BackendUnavailable(Exception):
     """A back end did not answer."""
 
 
-async def call_backend(request: Awaitable[T], timeout_seconds: float = TIMEOUT_SECONDS) -> T:
-    """Await a call to a back end, with a time limit.
+async def call_backend(request: Awaitable[T]) -> T:
+    """Await a call to a back end, with a time limit of `TIMEOUT_SECONDS`.
 
     Args:
         request: the call.
-        timeout_seconds: how long to wait for it.
 
     Returns:
         What the call returns.
@@ -86,7 +85,7 @@ async def call_backend(request: Awaitable[T], timeout_seconds: float = TIMEOUT_S
             unchanged.
     """
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await request
     except TimeoutError as error:
         raise BackendUnavailable from error

@@ -20,7 +20,6 @@ Nothing here is called for an event of a stream.
 from __future__ import annotations
 
 import hmac
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -64,7 +63,7 @@ class Guard:
         *,
         allow_unauthenticated: bool = False,
         seal_keys: Callable[[], Keys] | None = None,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:

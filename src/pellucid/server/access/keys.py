@@ -19,7 +19,6 @@ The pepper is 32 random bytes.
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -106,7 +105,7 @@ def _base62(number: int, length: int) -> str:
     return "".join(reversed(digits))
 
 
-def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
+def ensure_pepper(path: Path | None, environ: Mapping[str, str]) -> bytes:
     """Return the pepper; create it if there is none. Raises `ConfigError`."""
     if text := environ.get(PEPPER_VARIABLE, "").strip():
         return _parse_pepper(text, PEPPER_VARIABLE)
@@ -119,7 +118,7 @@ def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.envi
         raise ConfigError([f"access.pepper_file: {path}: {error.strerror or error}"]) from error
 
 
-def check_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
+def check_pepper(path: Path | None, environ: Mapping[str, str]) -> None:
     """Check a pepper that exists, and create none. Raises `ConfigError` if it cannot be used."""
     if environ.get(PEPPER_VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
         ensure_pepper(path, environ)

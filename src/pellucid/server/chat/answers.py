@@ -15,7 +15,7 @@ import msgspec
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols import ai_sdk
-from ...protocols.chat import Answer, Encoder, build_answer
+from ...protocols.chat import PROTOCOL, Answer, Encoder, build_answer
 from ...protocols.decoding import invalid
 from ...runs.replay import FinishedLog, LiveLog
 from ...runs.run_log import unpack_log
@@ -35,12 +35,12 @@ class ChatRunHeader(msgspec.Struct, frozen=True):
     """The model's public name."""
     view: View
     """The view that was requested."""
-    most: View
+    max_view: View = msgspec.field(name="most")
     """The fullest view that its model allowed to anyone."""
     created_at: int
     """In milliseconds since 1970."""
     effort: str | None = None
-    protocol: str = "chat"
+    protocol: str = PROTOCOL
 
 
 decode_header = msgspec.json.Decoder(ChatRunHeader).decode
@@ -56,7 +56,7 @@ def event_not_found(id: str, param: str) -> RequestError:
     )
 
 
-INTERRUPTED_COMMENT = b": broken off; ask again with Last-Event-ID\n\n"
+INTERRUPTED_COMMENT = b": interrupted; send the request again with Last-Event-ID\n\n"
 """An SSE comment. It has no number, and is not part of the message."""
 
 ReplaySource = FinishedLog | LiveLog
@@ -137,7 +137,7 @@ class AnswerHandlers:
     async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.path_params["event_id"]
         not_found = event_not_found(id, "event_id")
-        return await find_row(self._services, exchange.principal.owner, id, "chat", not_found, log=log)
+        return await find_row(self._services, exchange.principal.owner, id, PROTOCOL, not_found, log=log)
 
 
 def _after_frame(exchange: Exchange) -> int:

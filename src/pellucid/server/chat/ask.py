@@ -14,7 +14,7 @@ import msgspec
 from ...conversation import join_messages
 from ...parts import ModelMessage, messages_from_json, messages_to_json
 from ...protocols import ai_sdk
-from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, Request, parse_request, question_id
+from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, PROTOCOL, Request, parse_request, question_id
 from ...protocols.decoding import read_json
 from ...run import Minter
 from ...runs import clock_ms
@@ -107,7 +107,7 @@ class AskHandler:
         if request.replaces is None:
             return None
         not_found = event_not_found(request.replaces, "replaces")
-        row = await find_row(self._services, owner, request.replaces, "chat", not_found)
+        row = await find_row(self._services, owner, request.replaces, PROTOCOL, not_found)
         if request.conversation_id not in (None, row.conversation_id):
             raise not_found
         return row
@@ -134,7 +134,7 @@ class AskHandler:
             conversation_id=position.chat.id,
             model=prepared.model_name,
             view=exchange.viewer.view,
-            most=self._services.catalog.max_view(prepared.model_name),
+            max_view=self._services.catalog.max_view(prepared.model_name),
             created_at=clock_ms(),
             effort=request.effort,
         )

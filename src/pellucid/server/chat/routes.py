@@ -205,7 +205,7 @@ def routes(services: Services) -> list[BaseRoute]:
     """Return the routes of answers, conversations and models."""
 
     def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-        return Endpoint(handler, chat, lambda: services.guard, error_forms={ai_sdk.PROTOCOL: ai_sdk})
+        return Endpoint(handler, chat, chat.PROTOCOL, lambda: services.guard, error_forms={ai_sdk.PROTOCOL: ai_sdk})
 
     endpoints = [
         AskHandler(services),

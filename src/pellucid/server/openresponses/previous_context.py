@@ -26,7 +26,7 @@ from ...parts import (
     messages_from_json,
 )
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import KnownCall, ReferenceContext, item_messages
+from ...protocols.openresponses import PROTOCOL, KnownCall, ReferenceContext, item_messages
 from ...runs.run_log import events_of, unpack_log
 from ...sealing import Sealed, SealError, attach
 from ...storage import ConversationEntry, PreviousResponseGone, Store, StoredResponse
@@ -68,7 +68,7 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
             f"the response {error.missing_id!r}, which {id!r} continues, is not stored any more; send the whole "
             "conversation"
         ) from error
-    if not rows or protocol_of(rows[-1]) != "openresponses":
+    if not rows or protocol_of(rows[-1]) != PROTOCOL:
         raise _previous_response_not_found(
             f"there is no response {truncate(id)!r} here; it may have expired, been deleted or not been stored"
         )

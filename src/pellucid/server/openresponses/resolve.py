@@ -103,7 +103,7 @@ class ResolvedRequest(NamedTuple):
             self.has_seals,
             self.request.wants_summaries,
             self.request.obfuscate,
-            most=self.services.catalog.max_view(self.prepared.model_name),
+            max_view=self.services.catalog.max_view(self.prepared.model_name),
         )
 
     def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:

@@ -332,7 +332,7 @@ CONVERSATIONS = Table(
 
 def routes(services: Services) -> list[BaseRoute]:
     def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-        return Endpoint(handler, openresponses, lambda: services.guard)
+        return Endpoint(handler, openresponses, openresponses.PROTOCOL, lambda: services.guard)
 
     return [
         *(WebSocketRoute(socket.path, ResponsesSocket(services)) for socket in RESPONSES.sockets),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...errors import RequestError
-from ...protocols.openresponses import DIALECTS, Dialect, Encoder, Framing
+from ...protocols.openresponses import DIALECTS, PROTOCOL, Dialect, Encoder, Framing
 from ...protocols.openresponses import types as t
 from ...view import View, Viewer
 from ..exchange import Exchange
@@ -24,8 +24,8 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
     seals: bool = False
     summaries: bool = False
     obfuscate: bool = False
-    protocol: str = "openresponses"
-    most: View = "raw"
+    protocol: str = PROTOCOL
+    max_view: View = msgspec.field(default="raw", name="most")
     """The fullest view that its model allowed to anyone."""
 
     def encoder(

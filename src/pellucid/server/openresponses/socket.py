@@ -27,7 +27,7 @@ from ...fold import Fold
 from ...protocols import Encoder, openresponses
 from ...protocols.decoding import invalid
 from ...protocols.errors import status_of
-from ...protocols.openresponses import read_json, request_from
+from ...protocols.openresponses import PROTOCOL, read_json, request_from
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
 from ...runs.stored_run import not_stored_error, store_run
@@ -71,7 +71,7 @@ class ResponsesSocket:
         exchange = Exchange(scope, receive, send, openresponses)
         await receive()  # websocket.connect
         guard, telemetry = self._services.guard, exchange.telemetry
-        telemetry.route, telemetry.protocol = scope["path"], "openresponses"
+        telemetry.route, telemetry.protocol = scope["path"], PROTOCOL
         exchange.response_headers += guard.cors.headers(scope)
         socket = WebSocket(exchange)
         try:

@@ -13,6 +13,7 @@ import msgspec
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols.decoding import invalid
+from ...protocols.openresponses import PROTOCOL
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
 from ...runs import Batch
@@ -106,7 +107,7 @@ class ResponseHandlers:
     async def _find_row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.path_params["id"]
         not_found = response_not_found(id)
-        return await find_row(self._services, exchange.principal.owner, id, "openresponses", not_found, log=log)
+        return await find_row(self._services, exchange.principal.owner, id, PROTOCOL, not_found, log=log)
 
     def _decode_header(self, exchange: Exchange, row: StoredResponse) -> tuple[ResponseRunHeader, Viewer]:
         header = _header_decoder.decode(row.header)

@@ -96,7 +96,7 @@ class EndpointFactory:
             cors.check(exchange.scope)
             await handler(exchange)
 
-        return Endpoint(handle, error_form, protocol=PROTOCOL_NAME)
+        return Endpoint(handle, error_form, PROTOCOL_NAME)
 
     def for_participants(self, handler: ParticipantHandler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
         """Return an endpoint for participants. The space is the path's `name`, or the query's `space`."""

@@ -80,6 +80,14 @@ class QueuedOutlet:
         self._send_task: asyncio.Task[None] | None = None
         self._client_gone = False
 
+    @property
+    def raw_write(self) -> None:
+        """None, always: frames are sent in the order of the queue."""
+        return None
+
+    def watch(self, changed: Callable[[], None] | None) -> None:
+        """Do nothing, because `raw_write` does not change."""
+
     def write(self, frames: Sequence[Frame]) -> None:
         if self._client_gone or self.close_reason is not None:
             return

@@ -29,7 +29,7 @@ MAX_TRIGGERS = 16
 _IDS_PER_QUERY = 100
 """Number of ids in one query."""
 
-_BOUNDARY_KINDS = tuple(row.name for row in kinds.KINDS.values() if row.act not in ("step", "word"))
+_BOUNDARY_KINDS = tuple(row.name for row in kinds.KINDS.values() if row.act not in ("step", "message"))
 """Kinds that begin or end contexts."""
 
 
@@ -258,7 +258,7 @@ async def _load_correlated(log: VisibleLog, ids: Sequence[str], *, after: int) -
     rows: list[StoredEnvelope] = []
     has_more, held_bytes = False, 0
     for start in range(0, len(ids), _IDS_PER_QUERY):
-        page = await log.correlated(ids[start : start + _IDS_PER_QUERY], after=after, limit=MAX_LINKED)
+        page = await log.find_correlated(ids[start : start + _IDS_PER_QUERY], after=after, limit=MAX_LINKED)
         rows += page
         has_more, held_bytes = has_more or page.has_more, held_bytes + page.total_bytes
         if len(rows) >= MAX_LINKED or held_bytes >= MAX_HELD_BYTES:

@@ -96,23 +96,23 @@ MAX_TOOLS = 1_000
 _encode = msgspec.json.Encoder().encode
 
 
-def export_format(name: str, param: str = "format") -> ExportFormat:
+def export_format(name: str) -> ExportFormat:
     """Return the format of this name.
 
     Raises:
         RequestError: If there is no such format.
     """
-    chosen: ExportFormat = _choose(name, EXPORT_FORMATS, param)
+    chosen: ExportFormat = _choose(name, EXPORT_FORMATS, "format")
     return chosen
 
 
-def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningForm:
+def reasoning_form(name: str) -> training.ReasoningForm:
     """Return the form of reasoning in training data that has this name.
 
     Raises:
         RequestError: If there is no such form.
     """
-    chosen: training.ReasoningForm = _choose(name, training.REASONING_FORMS, param)
+    chosen: training.ReasoningForm = _choose(name, training.REASONING_FORMS, "reasoning")
     return chosen
 
 

@@ -244,7 +244,7 @@ class History:
             resolved.append(
                 Reference(name=name, how=how, space=space, envelope=None if target is None else target.envelope)
             )
-        later = await self.log.correlated([stored.envelope.id], after=seq, limit=MAX_REFERRERS)
+        later = await self.log.find_correlated([stored.envelope.id], after=seq, limit=MAX_REFERRERS)
         return References(seq=seq, references=tuple(resolved), referred_by=tuple(one.envelope for one in later))
 
     def export(

@@ -125,7 +125,7 @@ class VisibleLog:
         stored = await self.spaces.get_envelope_by_id(self.owner, self.name, id, before=before)
         return self.with_flags(stored) if stored is not None and self.is_visible(stored) else None
 
-    async def correlated(self, ids: Sequence[str], *, after: int = 0, limit: int = PAGE_SIZE) -> EnvelopePage:
+    async def find_correlated(self, ids: Sequence[str], *, after: int = 0, limit: int = PAGE_SIZE) -> EnvelopePage:
         """Return the visible envelopes that correlate to any of these ids, within the bounds of one query."""
         portion = await self.spaces.find_correlated(self.owner, self.name, ids, after=after, limit=limit)
         visible = [

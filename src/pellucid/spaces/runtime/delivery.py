@@ -32,7 +32,7 @@ from ...storage import Spaces, StoredEnvelope
 from ...telemetry import error_location, log
 from .ids import new_id
 from .live_state import Configuration, LiveState
-from .session import Frame, RawWrite, RawWriteOutlet, Session, encode_frame
+from .session import Frame, RawWrite, Session, encode_frame
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 """Runs a coroutine as a task, until the space is closed."""
@@ -128,15 +128,14 @@ class Audience:
             )
         session.group_key = key
         self._choose_write_path(session)
-        if isinstance(session.outlet, RawWriteOutlet):
-            session.outlet.watch(partial(self._choose_write_path, session))
+        session.outlet.watch(partial(self._choose_write_path, session))
 
     def _choose_write_path(self, session: Session) -> None:
         if session.group_key is None:
             return
         group = self._groups[session.group_key]
         group.discard(session)
-        raw_write = session.outlet.raw_write if isinstance(session.outlet, RawWriteOutlet) else None
+        raw_write = session.outlet.raw_write
         if raw_write is not None:
             group.raw_writes[session] = raw_write
         else:
@@ -147,8 +146,7 @@ class Audience:
         self._lagging.pop(session, None)
         if session.group_key is None:
             return
-        if isinstance(session.outlet, RawWriteOutlet):
-            session.outlet.watch(None)
+        session.outlet.watch(None)
         group = self._groups[session.group_key]
         group.discard(session)
         if not group:
@@ -325,7 +323,8 @@ class SessionRegistry:
         for session in full:
             session.last_seq = before
             session.catch_up_task = self._spawn(self._resume_after_drain(session))
-        for participant in {*effects.removed, *(one for one in affected if not self._is_member(one))}:
+        is_member = self._live.state.ledger.is_member
+        for participant in {*effects.removed, *(one for one in affected if not is_member(one))}:
             for session in list(self._by_participant.get(participant, ())):
                 session.close(close_codes.FORBIDDEN, "you are not in this space any more")
 
@@ -338,7 +337,7 @@ class SessionRegistry:
                 if viewer != session.viewer:
                     session.viewer = viewer
                     self.audience.regroup(session)
-                if self._is_member(participant) and session.capabilities != state.capabilities(participant):
+                if state.ledger.is_member(participant) and session.capabilities != state.capabilities(participant):
                     self._send_welcome(session)
 
     def _send_welcome(self, session: Session, after_seq: int | None = None) -> None:
@@ -360,9 +359,6 @@ class SessionRegistry:
                 **unknown_position,
             )
         )
-
-    def _is_member(self, participant: str) -> bool:
-        return self._live.state.ledger.is_member(participant)
 
     # --- bringing a session up to date
 

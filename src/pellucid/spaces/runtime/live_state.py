@@ -187,7 +187,7 @@ class Configuration:
         self.redactor = PatternRedactor.from_rules(self.settings.redact)
         self.access = ConfiguredAccess(
             always=tuple(self.settings.always),
-            doors={
+            participants={
                 one.id: tuple(msgspec.json.decode(one.capabilities, type=list[Any]))
                 for one in participants
                 if one.origin != INVITED

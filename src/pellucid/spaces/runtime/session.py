@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, EnvelopeError, close_codes, encode, gateway_messages
 from ...envelopes.kinds import HEARTBEAT
@@ -61,6 +61,10 @@ def encode_frame(envelope: Envelope, dialect: DialectName) -> Frame:
     return Frame(encode(envelope, dialect), envelope.seq)
 
 
+RawWrite: TypeAlias = Callable[[bytes], object]
+"""Writes the bytes of frames (`Frame.wire`)."""
+
+
 class Outlet(Protocol):
     """The sending side of a connection. Its methods do not raise."""
 
@@ -81,21 +85,9 @@ class Outlet(Protocol):
         """Close the connection after what was written. Idempotent."""
         ...
 
-
-RawWrite: TypeAlias = Callable[[bytes], object]
-"""Writes the bytes of frames (`Frame.wire`)."""
-
-
-@runtime_checkable
-class RawWriteOutlet(Outlet, Protocol):
-    """An outlet that has, most of the time, a direct write function.
-
-    With it, a broadcast costs little more than its system calls.
-    """
-
     @property
     def raw_write(self) -> RawWrite | None:
-        """Function that writes frames without further checks.
+        """Function that writes frames without further checks. With it, a broadcast costs little more than system calls.
 
         It is valid as long as this property returns it. None: use `write`.
         """

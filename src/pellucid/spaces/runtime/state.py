@@ -114,7 +114,7 @@ class ConfiguredAccess(msgspec.Struct, frozen=True, omit_defaults=True):
     """Capabilities and templates from the configuration; in an envelope, those that changed."""
 
     always: tuple[str | dict[str, Any], ...] | None = None
-    doors: dict[str, tuple[str | dict[str, Any], ...] | None] = {}
+    participants: dict[str, tuple[str | dict[str, Any], ...] | None] = msgspec.field(default={}, name="doors")
     """Capabilities by participant. None: the participant is no longer configured."""
     templates: dict[str, tuple[str, ...]] | None = None
 
@@ -124,7 +124,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
 
     head: int
     at: int
-    doors: ConfiguredAccess
+    access: ConfiguredAccess = msgspec.field(name="doors")
     ledger: LedgerState
     contexts: ContextState
     proposals: dict[str, Proposal]
@@ -262,7 +262,7 @@ class SpaceState:
             changes: list[RightsChange] = []
             if new.always is not None:
                 changes += self.ledger.configure_everyone(read_capabilities(new.always))
-            for name, written in new.doors.items():
+            for name, written in new.participants.items():
                 if written is None:
                     changes += self.ledger.remove_configured(name)
                 else:
@@ -270,10 +270,14 @@ class SpaceState:
         except (msgspec.ValidationError, PellucidError):
             # It was erased, or written by a newer version.
             return ()
-        configured = {name: written for name, written in (self.access.doors | new.doors).items() if written is not None}
+        configured = {
+            name: written
+            for name, written in (self.access.participants | new.participants).items()
+            if written is not None
+        }
         self.access = ConfiguredAccess(
             always=self.access.always if new.always is None else new.always,
-            doors=dict(configured),
+            participants=dict(configured),
             templates=self.access.templates if new.templates is None else new.templates,
         )
         self.lifecycle.settings = self._lifecycle_settings()
@@ -288,11 +292,13 @@ class SpaceState:
         have = self.access
         if self._matching_access[0] is have and self._matching_access[1] is wanted:
             return None
-        changed_doors = {name: written for name, written in wanted.doors.items() if have.doors.get(name) != written}
-        changed_doors |= {name: None for name in have.doors if name not in wanted.doors}
+        changed_participants = {
+            name: written for name, written in wanted.participants.items() if have.participants.get(name) != written
+        }
+        changed_participants |= {name: None for name in have.participants if name not in wanted.participants}
         changed = ConfiguredAccess(
             always=None if wanted.always == have.always else wanted.always,
-            doors=changed_doors,
+            participants=changed_participants,
             templates=None if wanted.templates == have.templates else wanted.templates,
         )
         payload: dict[str, Any] = msgspec.to_builtins(changed)
@@ -349,7 +355,7 @@ class SpaceState:
             StateDump(
                 head=self.head,
                 at=self.latest_at_ms,
-                doors=self.access,
+                access=self.access,
                 ledger=self.ledger.dump(),
                 contexts=self.lifecycle.state,
                 proposals=self.proposals.state,
@@ -368,7 +374,7 @@ class SpaceState:
         """
         saved = msgspec.json.decode(data, type=StateDump)
         state = cls(settings)
-        state.head, state.latest_at_ms, state.access = saved.head, saved.at, saved.doors
+        state.head, state.latest_at_ms, state.access = saved.head, saved.at, saved.access
         state.ledger = Ledger.load(saved.ledger)
         state.lifecycle = Lifecycle(state._lifecycle_settings(), saved.contexts)
         state.proposals = Proposals(saved.proposals)

@@ -234,7 +234,7 @@ class WriteBatch:
             The answer for the inviter.
         """
         payload = {"status": change.status, "participant_id": change.participant}
-        if change.status == "created" and change.participant not in self._state.access.doors:
+        if change.status == "created" and change.participant not in self._state.access.participants:
             token = new_token()
             payload |= {"token": token, "connection_url": f"{address}/spaces/{self._space}/ws"}
             self.invited.append(
