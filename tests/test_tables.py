@@ -6,7 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from pellucid.protocols.chat_completions import messages
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS
+from pellucid.providers.openai_chat import details
 from pellucid.providers.wires import WIRES
 from tests import test_every_kind, wire_frames
 
@@ -37,3 +39,8 @@ def test_frames_of_every_wire_are_tested() -> None:
 def test_every_client_protocol_lists_the_events_that_it_shows() -> None:
     names = {name.replace("-", "_") for name in CLIENT_PROTOCOLS}
     assert set(test_every_kind.HANDLERS) == set(test_every_kind.NOT_SHOWN) == names
+
+
+def test_reasoning_details_have_the_same_readable_entries_in_requests_and_in_responses_of_models() -> None:
+    """A wire and a client protocol may not import each other, so each has this table."""
+    assert messages._READABLE == details._TEXT

@@ -4,7 +4,9 @@
 
 A name that stands for many things cannot be searched for, guessed, or translated. So no name that the project defines
 contains one of `REFUSED_WORDS`, or consists of one of `REFUSED_NAMES`; and no docstring or comment contains one of
-`REFUSED_IN_PROSE`. docs/glossary.md has the terms to use. The exit status is 1 if there is such a name or text.
+`REFUSED_IN_PROSE`. docs/glossary.md has the terms to use. A line of a docstring that is not indented has no two gaps of
+spaces: such a line is from a table whose rows a formatter has joined. The exit status is 1 if there is such a name or
+text.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ REFUSED_IN_PROSE = frozenset({"anew", "beside", "told", *_ABOUT_PEOPLE})
 
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD = re.compile(r"[a-z]+")
+_GAPS = re.compile(r"[^\s|].* {3,}\S.* {3,}\S")
 
 
 class Finding(NamedTuple):
@@ -74,11 +77,17 @@ def definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def prose(source: str, tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield every comment and every docstring (also those of attributes), with its line."""
+def docstrings(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
+    """Yield every docstring (also those of attributes), with its line and its indentation."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.value.value, node.lineno
+            yield node.value.value, node.lineno, node.col_offset
+
+
+def prose(source: str, tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield every comment and every docstring, with its line."""
+    for text, line, _ in docstrings(tree):
+        yield text, line
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.string, token.start[0]
@@ -102,12 +111,21 @@ def check_prose(path: Path, source: str, tree: ast.Module) -> Iterator[Finding]:
                 yield Finding(path, start + offset, f"'{word}' in a docstring or comment: say who or what is meant")
 
 
+def check_tables(path: Path, tree: ast.Module) -> Iterator[Finding]:
+    """Find tables whose rows were joined. Tables are in indented blocks, or have a `|` at the start of each row."""
+    for text, start, indentation in docstrings(tree):
+        for offset, line in enumerate(text.split("\n")):
+            if _GAPS.match(line[indentation:] if offset else line):
+                yield Finding(path, start + offset, "a line with two gaps of spaces: write the table as a list")
+
+
 def findings() -> Iterator[Finding]:
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source)
         yield from check_names(path, tree)
         yield from check_prose(path, source, tree)
+        yield from check_tables(path, tree)
 
 
 def main() -> int:

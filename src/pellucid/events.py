@@ -14,6 +14,7 @@ OpenAI's encrypted content) is on `ItemEndEvent` only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -42,6 +43,9 @@ from .parts import (
 Cause = Literal["eof", "error", "cancelled"]
 """Why the stream that a decoder reads ends: it is complete, the transport failed, or the receiver has gone. It is the
 argument of `end` of `Emitter` and of the decoders."""
+
+Mint: TypeAlias = Callable[[str], str]
+"""`mint("rs")` returns a new unique id with that prefix."""
 
 ItemKind = Literal["reasoning", "message", "tool_call", "builtin_tool", "file", "compaction", "opaque"]
 ItemStatus = Literal["completed", "incomplete"]

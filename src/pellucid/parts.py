@@ -262,6 +262,14 @@ class File(_Content, tag="file", frozen=True):
 
 UserContent: TypeAlias = Text | Image | Audio | Video | File
 
+DEFAULT_MEDIA_TYPES = {
+    "image": "image/png",
+    "audio": "audio/wav",
+    "video": "video/mp4",
+    "file": "application/octet-stream",
+}
+"""The media type of content, by its kind, where none is known."""
+
 
 class UserPromptPart(_Part, tag="user-prompt", frozen=True):
     """A prompt of the user: text, or a list of text, images, audio, videos and files. `name` distinguishes users."""

@@ -42,6 +42,7 @@ from .events import (
     ItemEndEvent,
     ItemKind,
     ItemStartEvent,
+    Mint,
     ModelEvent,
     PartDeltaEvent,
     PartEndEvent,
@@ -57,9 +58,6 @@ from .settings import ModelCall, ToolChoice
 
 MAX_TURNS = 256
 """Default limit of turns in one run: a loop that is longer makes no progress."""
-
-Mint: TypeAlias = Callable[[str], str]
-"""`mint("rs")` returns a new unique id with that prefix."""
 
 PREFIX_OF: dict[ItemKind, str] = {
     "reasoning": "rs",

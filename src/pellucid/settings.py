@@ -20,6 +20,11 @@ EFFORTS: tuple[str, ...] = get_args(Effort)
 ThinkingLevel: TypeAlias = bool | Effort
 """How much a model thinks. True: the model's default amount; False and `none`: not at all."""
 
+Verbosity: TypeAlias = Literal["low", "medium", "high"]
+"""How long the answers of a model are."""
+SummaryDetail: TypeAlias = Literal["auto", "concise", "detailed"]
+"""How detailed a provider's summaries of reasoning are."""
+
 
 def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
     """Return `level`, or the nearest level in `known`; None if there is none.
@@ -71,12 +76,12 @@ class ModelSettings(TypedDict, total=False):
     user: str
     """A stable, pseudonymous id of the end user, for the provider's abuse detection."""
     cache_key: str
-    verbosity: Literal["low", "medium", "high"]
+    verbosity: Verbosity
     thinking: ThinkingLevel
     """Absent: the model's default."""
     thinking_budget: int
     """Limit of reasoning tokens, where a provider has one."""
-    thinking_summary: Literal["auto", "concise", "detailed"]
+    thinking_summary: SummaryDetail
     logprobs: Annotated[bool, _SAMPLING]
     top_logprobs: Annotated[int, _SAMPLING]
     metadata: Annotated[dict[str, str], _INTERNAL]

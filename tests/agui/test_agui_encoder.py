@@ -42,7 +42,7 @@ def seen(batches: list[list[Event]], view: View) -> list[list[Event]]:
 def test_every_run_is_a_legal_stream(
     batches: list[list[Event]], dialect: DialectName, chunks: bool, reasoning: bool, view: View
 ) -> None:
-    stream = encoded(seen(batches, view), dialect, chunks=chunks, reasoning=reasoning, timestamps=True)
+    stream = encoded(seen(batches, view), dialect, chunks=chunks, reasoning=reasoning)
     events = events_of(stream)
     # Chunks have no end event, so the sealed value follows the last one; and agents send side events at any time.
     violation = verify(events, dialect, least="silent")
@@ -85,9 +85,9 @@ def test_batch_boundaries_change_no_byte_and_split_no_event(
 
 @given(runs(), dialects, st.booleans())
 def test_another_frame_has_the_same_events(batches: list[list[Event]], dialect: DialectName, chunks: bool) -> None:
-    framed = encoded(batches, dialect, chunks=chunks, timestamps=True, frame=lambda one: encode_event(one) + b"\n")
+    framed = encoded(batches, dialect, chunks=chunks, frame=lambda one: encode_event(one) + b"\n")
     events = [json.loads(line) for line in framed.splitlines()]
-    assert events == streamed(batches, dialect, chunks=chunks, timestamps=True)
+    assert events == streamed(batches, dialect, chunks=chunks)
 
 
 @given(turns, st.integers(0, 60), dialects)
@@ -380,12 +380,6 @@ def test_an_interrupt_is_the_outcome_of_the_run() -> None:
         "type": "interrupt",
         "interrupts": [{"id": "i", "reason": "tool_call", "message": "May I?"}],
     }
-
-
-def test_timestamps_are_whole_milliseconds_of_the_batch() -> None:
-    first, *rest = streamed(turn(("thinking", 0, "a"), ("text", 0, "b")), timestamps=True)
-    assert "timestamp" not in first
-    assert {event["timestamp"] for event in rest} == {NOW}
 
 
 def test_every_event_has_a_public_class() -> None:

@@ -68,6 +68,12 @@ def test_a_profile_may_extend_another() -> None:
     assert (rows["b"].lost, rows["b"].auth, rows["b"].thinking) == ("space", "none", "template")
 
 
+def test_previous_names_of_values_are_accepted() -> None:
+    row = load(item_end="told", sampling="told_off", models=[{"match": "m", "sampling": "told_off"}])
+    for profile in (row, row.for_model("m")):
+        assert (profile.item_end, profile.sampling) == ("reported", "thinking_switched_off")
+
+
 def test_a_profile_may_have_exceptions_for_models() -> None:
     row = load(
         tags="think",

@@ -17,11 +17,11 @@ import click
 import msgspec
 
 from ..errors import ErrorInfo, RequestError
-from ..events import Event, ModelEvent
+from ..events import Event, Mint, ModelEvent
 from ..parts import ModelRequest, UserPromptPart
 from ..protocols import CAPTURED_PROMPT, CAPTURED_TIME
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, ClientProtocol
-from ..run import Mint, Minter, Run
+from ..run import Minter, Run
 from ..settings import ModelCall
 from .decode import decode_bytes, exit_status
 

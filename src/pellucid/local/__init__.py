@@ -9,3 +9,6 @@
 
 Other packages see one more server of the `llama.cpp` dialect. This package does not know parts, events or protocols.
 """
+
+LOCAL_PROVIDER = "local"
+"""The name of the embedded engine as a provider."""

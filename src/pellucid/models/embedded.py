@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..emit import Emitter
 from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import ModelEvent, ResponseEndEvent, SideEvent
+from ..local import LOCAL_PROVIDER
 from ..local.engine_sharing import RemoteEngine
 from ..local.request import adapt_body, explain_error
 from ..local.supervisor import Engine
@@ -45,7 +46,7 @@ def embedded_profile() -> Profile:
 
 def embedded_origin(model: str) -> Origin:
     """Return the origin of the engine's output."""
-    return Origin("local", embedded_profile().wire, model)
+    return Origin(LOCAL_PROVIDER, embedded_profile().wire, model)
 
 
 def request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..errors import ConfigError
+from ..local import LOCAL_PROVIDER
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from .anthropic import AnthropicModel
@@ -24,8 +25,6 @@ from .model import ChatModel
 from .ollama import OllamaModel
 from .openai import OpenAIChatModel, OpenAIResponsesModel
 from .provider import ProviderModel
-
-LOCAL = "local"
 
 _CLASSES: tuple[type[ProviderModel], ...] = (
     OpenAIChatModel,
@@ -60,14 +59,14 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
         maker = next((name for name, profile in profiles.items() if family in profile.model_families), "PROVIDER")
         example = f"{maker}:{provider or 'MODEL'}"
         raise ConfigError([f"model: {spec!r} has no provider; write it as PROVIDER:MODEL, for example {example}"])
-    if provider == LOCAL:
+    if provider == LOCAL_PROVIDER:
         from .local import LocalModel
 
         return LocalModel(name, **options)
     aliases = {alias: profile for profile in profiles.values() for alias in profile.aliases}
     named = {**profiles, **aliases}
     if provider not in named:
-        known = [*named, LOCAL]
+        known = [*named, LOCAL_PROVIDER]
         close_matches = get_close_matches(provider, known, 3)
         hint = (
             f"did you mean {' or '.join(close_matches)}?" if close_matches else f"there are: {', '.join(sorted(known))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from ..settings import Effort, ModelSettings
+from ..settings import Effort, ModelSettings, SummaryDetail, Verbosity
 from .provider import ProviderModel
 
 
@@ -19,7 +19,7 @@ class OpenAIChatModelSettings(ModelSettings, total=False):
     """Whether OpenAI stores the answer."""
     openai_user: str
     openai_moderation: dict[str, Any]
-    openai_text_verbosity: Literal["low", "medium", "high"]
+    openai_text_verbosity: Verbosity
     openai_service_tier: str
     openai_prediction: dict[str, Any]
     openai_prompt_cache_key: str
@@ -30,7 +30,7 @@ class OpenAIChatModelSettings(ModelSettings, total=False):
 class OpenAIResponsesModelSettings(OpenAIChatModelSettings, total=False):
     """Additional settings of the Responses API. (Only Chat Completions has `openai_prediction`.)"""
 
-    openai_reasoning_summary: Literal["auto", "concise", "detailed"]
+    openai_reasoning_summary: SummaryDetail
     """How detailed the model's summary of its reasoning is. Without this setting, no reasoning can be read."""
     openai_reasoning_context: Literal["auto", "current_turn", "all_turns"]
     """Which earlier reasoning the model gets."""

@@ -6,12 +6,9 @@ Each package knows the parts, the events and its own wire format, and nothing el
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from ..events import Event
-
-MintId: TypeAlias = Callable[[str], str]
-"""Makes a new id with the given prefix (see `pellucid.run`)."""
 
 CAPTURED_PROMPT, CAPTURED_TIME = "(captured)", 0
 """The prompt and the time of an answer that was captured (`pellucid translate`)."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol, get_args
 
+from ..events import Mint
 from ..parts import ModelMessage, SealedPart
 from ..settings import ModelCall, ToolDefinition
 from ..view import View
-from . import Encoder, MintId, agui, ai_sdk, chat, chat_completions, openresponses
+from . import Encoder, agui, ai_sdk, chat, chat_completions, openresponses
 from .agui.encode import captured_encoder as captured_agui
 from .agui.verify import verify_stream as verify_agui
 from .ai_sdk.encode import captured_encoder as captured_ai_sdk
@@ -128,7 +129,7 @@ class ClientProtocol(NamedTuple):
 
     error_format: ErrorFormat
     """The package of the protocol, which encodes its errors."""
-    make_encoder: Callable[[MintId, str, str, bool], Encoder]
+    make_encoder: Callable[[Mint, str, str, bool], Encoder]
     """Makes the encoder of a captured answer, for `translate`.
 
     The arguments are a function that makes ids, the model's name, the dialect, and whether messages are sent as chunks.

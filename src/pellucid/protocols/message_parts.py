@@ -20,14 +20,6 @@ from ..parts import (
     Video,
 )
 
-DEFAULT_MEDIA_TYPES = {
-    "image": "image/png",
-    "audio": "audio/wav",
-    "video": "video/mp4",
-    "file": "application/octet-stream",
-}
-"""The media type of content, by its kind, where none is known."""
-
 
 def append_part(messages: list[ModelMessage], part: ModelRequestPart | ModelResponsePart) -> None:
     """Add a part to the last message, or to a new one if the last is of the other kind."""

@@ -33,7 +33,7 @@ def accepts_sampling(profile: Profile, effort: str | None) -> bool:
     """Whether a model accepts sampling settings together with this effort."""
     if profile.sampling == "without_thinking":
         return effort in (None, "none")
-    return profile.sampling == "free" or (profile.sampling == "told_off" and effort == "none")
+    return profile.sampling == "free" or (profile.sampling == "thinking_switched_off" and effort == "none")
 
 
 SAMPLING = frozenset(name for name, setting in SETTINGS.items() if setting.is_sampling)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import RequestError
-from ..parts import Audio, File, Image, UserContent
+from ..parts import DEFAULT_MEDIA_TYPES, Audio, File, Image, UserContent
 
 
-def url_of(content: Image | File, default_type: str) -> str:
+def url_of(content: Image | File, default_type: str | None = None) -> str:
     """Return the content's URL, or its data as a `data:` URL, with `default_type` if it has no media type."""
     return content.url or data_url(content, default_type)
 
 
-def data_url(content: Image | File, default_type: str) -> str:
+def data_url(content: Image | File, default_type: str | None = None) -> str:
     """Return the content's data as a `data:` URL, with `default_type` if it has no media type."""
-    return f"data:{content.media_type or default_type};base64,{content.data or ''}"
+    media_type = content.media_type or default_type or DEFAULT_MEDIA_TYPES[content.kind]
+    return f"data:{media_type};base64,{content.data or ''}"
 
 
 def input_audio(content: Audio) -> dict[str, Any]:

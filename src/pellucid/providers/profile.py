@@ -64,7 +64,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a response may begin inside reasoning, without the opening marker; None: the family's value."""
     reasoning_tokens: Literal["inside", "outside", "by_total"] = "inside"
     """Whether the completion count includes reasoning; `by_total`: whichever matches the reported total."""
-    item_end: Literal["told", "next"] = "told"
+    item_end: Literal["reported", "next"] = "reported"
     """When a reasoning item ends: when the wire reports its end, or, if the wire reports it only after everything else
     (`next`), with the next item."""
     server_tools: tuple[str, ...] = ()
@@ -105,9 +105,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The budget of each level, in tokens; `on` is the model's default amount."""
     max_tokens_default: int = 0
     """The limit to send on wires that require one, if the request has none."""
-    sampling: Literal["free", "without_thinking", "told_off", "never"] = "free"
-    """When `temperature`, `top_p` and other sampling settings are sent, because some models reject them. The third
-    value is for models that think by default: they get them only if thinking is switched off."""
+    sampling: Literal["free", "without_thinking", "thinking_switched_off", "never"] = "free"
+    """When `temperature`, `top_p` and other sampling settings are sent, because some models reject them.
+    `thinking_switched_off` is for models that think by default: they get them only if a request switches it off."""
     forced_calls: Literal["free", "without_thinking", "never"] = "free"
     """When a request can force a model to call a tool."""
     knows: tuple[Literal["top_k", "verbosity", "service_tier", "user", "metadata", "cache_key"], ...] = ()

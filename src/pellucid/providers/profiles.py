@@ -42,7 +42,7 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
         if not isinstance(row, Mapping):
             mistakes.append(f"{where}: {row!r} is not right; it must be a table")
             continue
-        values = dict(row)
+        values = {name: _with_current_name(name, value) for name, value in row.items()}
         base_name = values.pop("extends", None)
         choices = {**known, **loaded}
         if base_name is not None and (not isinstance(base_name, str) or base_name not in choices):
@@ -72,6 +72,20 @@ _NAMES: dict[str, Any] = {"aliases": (), "model_families": (), "telemetry_name":
 _FIELDS = {field.name: field.type for field in fields(Profile) if field.name != "name" and field.name not in _NAMES}
 _FIELDS["wire"] = Literal[tuple(WIRES)]
 _MODEL_FIELDS = {"match": str, **{name: _FIELDS[name] for name in _FIELDS if name not in ("title", "wire", "models")}}
+
+
+_RENAMED_VALUES = {("item_end", "told"): "reported", ("sampling", "told_off"): "thinking_switched_off"}
+"""The previous names of values, which rows may still have."""
+
+
+def _with_current_name(key: str, value: Any) -> Any:
+    """Return a value of a row under its present name; in `models`, those of each row."""
+    if key == "models" and isinstance(value, list):
+        return [
+            {name: _with_current_name(name, each) for name, each in row.items()} if isinstance(row, dict) else row
+            for row in value
+        ]
+    return _RENAMED_VALUES.get((key, value), value) if isinstance(value, str) else value
 
 
 def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:

@@ -23,10 +23,10 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
-from ..events import Event, PartDeltaEvent, RunEndEvent, SideEvent
+from ..events import Event, Mint, PartDeltaEvent, RunEndEvent, SideEvent
 from ..models import ChatModel, ModelRead, ModelStream, TextWriter
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
-from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
+from ..run import CallModel, CallTools, CheckOutput, Effect, Run
 from ..settings import ModelCall
 from ..telemetry import error_location, log
 from .source import Batch, BatchReceiver, TextSink

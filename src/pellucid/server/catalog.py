@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from ..egress import EgressPolicy
 from ..errors import RequestError
+from ..local import LOCAL_PROVIDER
 from ..models import ChatModel, Model
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
@@ -42,7 +43,7 @@ class Catalog:
         self._models: dict[str, ChatModel] = {}
         self._open_models: dict[tuple[str, str], ChatModel] = {}
         for name, entry in config.models.items():
-            if entry.provider == "local":
+            if entry.provider == LOCAL_PROVIDER:
                 if local is not None:
                     self._models[name] = local
             else:

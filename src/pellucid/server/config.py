@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from ..data_directory import default_record_key, default_seal_keys, default_store_url
 from ..errors import ConfigError
-from ..local import model_index
+from ..local import LOCAL_PROVIDER, model_index
 from ..protocols.agui.dialects import DialectName
 from ..protocols.openresponses import Dialect
 from ..providers.profile import Profile
@@ -407,7 +407,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     for name, model in config.models.items():
         headers = _header_mistakes(model.settings.get("extra_headers", {}))
         mistakes += [f"models.{name}.settings.extra_headers{mistake}" for mistake in headers]
-        if model.provider == "local":
+        if model.provider == LOCAL_PROVIDER:
             if not config.uses_local_model:
                 mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
         elif model.provider not in config.providers:
@@ -507,7 +507,7 @@ def _provider_mistakes(
     name: str, provider: ProviderConfig, profiles: Mapping[str, Profile], environ: Mapping[str, str]
 ) -> list[str]:
     mistakes = []
-    if name == "local":
+    if name == LOCAL_PROVIDER:
         mistakes.append(": this name is reserved for the embedded model; choose another name, and set the profile")
     if ":" in name:
         mistakes.append(": a provider's name cannot contain a colon, which separates PROVIDER:MODEL")

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ..asgi.http import warning_headers
 from ..conversation import join_messages
+from ..events import Mint
 from ..models import ChatModel
 from ..parts import (
     CompactionPart,
@@ -33,7 +34,6 @@ from ..parts import (
     UserPromptPart,
 )
 from ..protocols.client_protocols import ClientRequest
-from ..run import Mint
 from ..runs import RunSource
 from ..runs.server_tools import RequestServers
 from ..sealing import Sealed, attach, make_opener

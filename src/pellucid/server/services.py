@@ -21,11 +21,11 @@ from opentelemetry.trace import TracerProvider
 from ..asgi.streaming import STOPPING
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
+from ..events import Mint
 from ..errors import PellucidError
 from ..models import ChatModel
 from ..parts import Usage
 from ..relay import Relay, open_relay
-from ..run import Mint
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
 from ..runs.detached_runs import BeginRow, DetachedRuns
 from ..runs.replay import FinishedLog, LiveLog

@@ -138,7 +138,7 @@ class Redactor:
     """Redact a batch of events. It returns the same list if nothing changes."""
 
     def __init__(self, viewer: Viewer) -> None:
-        self._machine = FullRedactor(viewer) if viewer.view == "raw" else RestrictedRedactor(viewer)
+        self._machine = FullRedactor(viewer) if viewer.rule.is_full else RestrictedRedactor(viewer)
         self.feed = self._machine.feed
 
     @property

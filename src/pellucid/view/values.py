@@ -105,7 +105,7 @@ def redact_usage(usage: Usage, viewer: Viewer) -> Usage:
     """
     if not viewer.counts:
         return _NO_USAGE
-    return usage if viewer.view == "raw" else _SHOWN_USAGE(usage)
+    return usage if viewer.rule.is_full else _SHOWN_USAGE(usage)
 
 
 def redact_error(error: ErrorInfo, viewer: Viewer) -> ErrorInfo:
@@ -117,7 +117,7 @@ def redact_error(error: ErrorInfo, viewer: Viewer) -> ErrorInfo:
         error: The error.
         viewer: The viewer.
     """
-    if viewer.view == "raw":
+    if viewer.rule.is_full:
         return error
     is_ours = error.upstream_message is None and error.native is None and error.status is None
     code = error.code if is_ours or error.code in _KNOWN_CODES else None
@@ -138,7 +138,7 @@ def redact_messages(messages: Sequence[ModelMessage], viewer: Viewer) -> list[Mo
         redact_response(message, viewer)
         if isinstance(message, ModelResponse)
         else message
-        if viewer.view == "raw"
+        if viewer.rule.is_full
         else _REQUEST(message)
         for message in messages
     ]
@@ -152,7 +152,7 @@ def redact_response(response: ModelResponse, viewer: Viewer) -> ModelResponse:
         viewer: The viewer.
     """
     usage = redact_usage(response.usage, viewer)
-    if viewer.view == "raw":
+    if viewer.rule.is_full:
         return response if usage is response.usage else replace(response, usage=usage)
     parts = [part for item in group_into_items(response.parts) for part in _redact_item(item, viewer.rule)]
     return _RESPONSE(response, parts=parts, usage=usage)

@@ -29,6 +29,9 @@ class ViewRule(NamedTuple):
     """Whether sealed tokens of reasoning are shown."""
     form: Literal["summary", "sealed"] | None = None
     """How all reasoning is shown; None where it depends on the reasoning."""
+    is_full: bool = False
+    """Whether the whole run is shown, and not only the fields that `fields` lists. (Token counts and summaries have
+    settings of their own.)"""
 
     @property
     def only_seals(self) -> bool:
@@ -37,14 +40,14 @@ class ViewRule(NamedTuple):
 
 
 VIEW_RULES: dict[View, ViewRule] = {
-    "raw": ViewRule(frozenset({"raw", "summary", "redacted"})),
+    "raw": ViewRule(frozenset({"raw", "summary", "redacted"}), is_full=True),
     "summary": ViewRule(frozenset({"summary"}), form="summary"),
     "sealed": ViewRule(form="sealed"),
     "hidden": ViewRule(items=False, seals=False),
 }
 """The rules of each view, from the one that shows most to the one that shows least.
 
-All views other than `raw` treat everything but reasoning alike: see `fields`, `values` and `restricted_view`.
+All views that are not full treat everything but reasoning alike: see `fields`, `values` and `restricted_view`.
 """
 
 VIEWS: tuple[View, ...] = tuple(VIEW_RULES)
@@ -71,13 +74,12 @@ def parse_view(name: str, param: str | None = None) -> View:
     raise RequestError(f"{name!r} is not a view; it is one of {', '.join(VIEWS)}", code="unknown_view", param=param)
 
 
-def resolve_view(requested: View | None, allowed: View, param: str | None = None) -> View:
+def resolve_view(requested: View | None, allowed: View) -> View:
     """Return the requested view, or the allowed one if none is requested.
 
     Args:
         requested: The view in the request.
         allowed: The least restricted view that is allowed.
-        param: The request's field that holds the view, for the error.
 
     Raises:
         RequestError: The requested view shows more than the allowed one (`forbidden`).
@@ -90,7 +92,6 @@ def resolve_view(requested: View | None, allowed: View, param: str | None = None
             f"ask for {_alternatives(allowed)}, or use a key that may see more, of a model that shows more",
             kind="forbidden",
             code="view_not_allowed",
-            param=param,
         )
     return requested
 
@@ -126,28 +127,18 @@ class Viewer(msgspec.Struct, frozen=True):
         """Return this viewer, limited to a view."""
         return self if stricter(self.view, view) == self.view else replace(self, view=view)
 
-    def for_request(
-        self, view: View | None = None, *, counts: bool | None = None, summaries: bool | None = None
-    ) -> Viewer:
+    def for_request(self, view: View | None = None, *, summaries: bool | None = None) -> Viewer:
         """Return the viewer for a request.
 
         Args:
             view: The requested view; None for the allowed one.
-            counts: Whether token counts are requested; None for what is allowed.
             summaries: Whether summaries are requested in the raw view; None for this viewer's value.
 
         Raises:
-            RequestError: The request asks for more than is allowed (`forbidden`).
+            RequestError: The requested view shows more than the allowed one (`forbidden`).
         """
-        if counts and not self.counts:
-            raise RequestError(
-                "this key may not see numbers of tokens; leave them out, or use a key that may",
-                kind="forbidden",
-                code="counts_not_allowed",
-            )
         return replace(
             self,
             view=resolve_view(view, self.view),
-            counts=self.counts if counts is None else counts,
             summaries=self.summaries if summaries is None else summaries,
         )

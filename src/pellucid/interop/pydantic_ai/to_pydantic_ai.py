@@ -144,19 +144,12 @@ _URL_TYPES: dict[type, Any] = {
     ours.Video: theirs.VideoUrl,
     ours.File: theirs.DocumentUrl,
 }
-_DEFAULT_MEDIA_TYPES = {
-    ours.Image: "image/png",
-    ours.Audio: "audio/wav",
-    ours.Video: "video/mp4",
-    ours.File: "application/octet-stream",
-}
-"""The media type of content whose media type is unknown."""
 
 
 def user_content(item: ours.UserContent) -> theirs.UserContent:
     if isinstance(item, ours.Text):
         return item.text
-    media_type = item.media_type or _DEFAULT_MEDIA_TYPES[type(item)]
+    media_type = item.media_type or ours.DEFAULT_MEDIA_TYPES[item.kind]
     file_id = getattr(item, "file_id", None)
     if item.data is not None:
         return _binary(item.data, media_type)

@@ -19,6 +19,7 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
+    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -26,7 +27,6 @@ from ...events import (
     ResponseStartEvent,
 )
 from ...parts import OPAQUE_FIELDS, BuiltinToolCallPartDelta, ToolCallPartDelta
-from ...run import Mint
 
 
 class TurnSplitter:

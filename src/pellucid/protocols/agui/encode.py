@@ -39,6 +39,7 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
+    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -47,9 +48,18 @@ from ...events import (
     SideEvent,
 )
 from ...framing import sse_event
-from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
+from ...parts import (
+    DEFAULT_MEDIA_TYPES,
+    RefusalPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+)
 from ...unicode import json_safe, replace_surrogates
-from .. import CAPTURED_PROMPT, MintId
+from .. import CAPTURED_PROMPT
 from ..encoding import PARAGRAPH_BREAK, QUEUED, complete_arguments, to_json
 from . import events as e
 from .chunks import as_chunks
@@ -75,13 +85,16 @@ from .metadata import carrier_id, make_metadata, message_id, span_id
 from .run_end import outcome_of, seals_ahead, usage_of
 from .side_events import DEFERRED, SideEvents
 
-_MEDIA: dict[str, tuple[type[ImageContent | AudioContent | VideoContent | DocumentContent], str]] = {
-    "image": (ImageContent, "image/png"),
-    "audio": (AudioContent, "audio/wav"),
-    "video": (VideoContent, "video/mp4"),
-    "file": (DocumentContent, "application/octet-stream"),
+_MEDIA: dict[str, type[ImageContent | AudioContent | VideoContent | DocumentContent]] = {
+    "image": ImageContent,
+    "audio": AudioContent,
+    "video": VideoContent,
+    "file": DocumentContent,
 }
-"""For each kind of content: the class of its part, and the media type to use where none is known."""
+"""The class of the part for each kind of content."""
+
+_DELTA_SUFFIX = b"}\n\n"
+"""The end of the frame of a delta, after its text."""
 
 
 def content_parts(result: ToolReturnPart, *, media: bool) -> str | list[ContentPart]:
@@ -106,7 +119,6 @@ def content_parts(result: ToolReturnPart, *, media: bool) -> str | list[ContentP
 def _content_part(content: UserContent) -> ContentPart:
     if isinstance(content, Text):
         return TextContent(text=content.text)
-    content_type, default_media_type = _MEDIA[content.kind]
     source: Source
     file_id: str | None = getattr(content, "file_id", None)
     if content.url is not None:
@@ -114,8 +126,9 @@ def _content_part(content: UserContent) -> ContentPart:
     elif file_id is not None and content.data is None:
         source = FileSource(value=file_id, mime_type=content.media_type)
     else:
-        source = DataSource(value=content.data or "", mime_type=content.media_type or default_media_type)
-    return content_type(source=source)
+        media_type = content.media_type or DEFAULT_MEDIA_TYPES[content.kind]
+        source = DataSource(value=content.data or "", mime_type=media_type)
+    return _MEDIA[content.kind](source=source)
 
 
 FrameEncoder = Callable[[e.AGUIEvent], bytes]
@@ -135,7 +148,6 @@ class Encoder:
         reasoning: Whether events of reasoning are sent.
         seals: Whether sealed tokens are sent.
         chunks: Whether the model's messages and calls are sent as chunks.
-        timestamps: Whether each event after the first has the time of its batch.
         model: The requested name of the model, for the usage.
         history: The messages before the run, for the snapshot.
         snapshot: Whether the run ends with MESSAGES_SNAPSHOT; None for the dialect's default.
@@ -155,7 +167,6 @@ class Encoder:
         reasoning: bool = True,
         seals: bool = True,
         chunks: bool = False,
-        timestamps: bool = False,
         model: str | None = None,
         history: Sequence[Message] = (),
         snapshot: bool | None = None,
@@ -174,12 +185,9 @@ class Encoder:
         self._seals = seals and reasoning and self.dialect.seal_carrier != "none"
         self._seals_ahead = ahead and self._seals and self.dialect.seal_carrier == "span"
         self._chunks = chunks
-        self._timestamps = timestamps
         self._model = model
         self._frame = frame
         self._deltas = deltas
-        self._delta_suffix = b"}\n\n"
-        self._timestamp_ms: int | None = None
         self._out: list[bytes] = []
         wants_snapshot = self.dialect.ends_with_snapshot if snapshot is None else snapshot
         self._client_messages = ClientMessages(history) if wants_snapshot else None
@@ -222,14 +230,11 @@ class Encoder:
 
         Args:
             events: The events, in order.
-            now: The time of the batch, in milliseconds since 1970.
+            now: Not used: events have no time of their own (see `protocols.Encoder`).
 
         Returns:
             The bytes to send; empty if none of the events is shown.
         """
-        if self._timestamps:
-            self._timestamp_ms = now
-            self._delta_suffix = b',"timestamp":%d}\n\n' % self._timestamp_ms
         if self._seals_ahead and len(events) > 1:
             self._known_seals = seals_ahead(events)
         for index, event in enumerate(events):
@@ -248,17 +253,12 @@ class Encoder:
 
         The text must be encodable as UTF-8. The result is None where the next delta needs an event.
         """
-        is_plain = (
-            self._open_part is not None
-            and not self._open_part.next_prefix
-            and self._frame is None
-            and not self._timestamps
-        )
+        is_plain = self._open_part is not None and not self._open_part.next_prefix and self._frame is None
         return self._encode_text if is_plain else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
         assert self._open_part is not None
-        return self._open_part.delta_prefix + to_json(text) + self._delta_suffix
+        return self._open_part.delta_prefix + to_json(text) + _DELTA_SUFFIX
 
     @property
     def messages(self) -> list[Message]:
@@ -281,7 +281,7 @@ class Encoder:
             message = self._message_for(self._open_item, self._pending_part)
         if self._frame is not None:
             prefix, message.next_prefix = message.next_prefix, ""
-            if self._deltas is None or self._timestamp_ms is not None:
+            if self._deltas is None:
                 self._write_event(message.delta_event(prefix + text))
                 return
             if message.encode_delta is None:
@@ -294,7 +294,7 @@ class Encoder:
             data = to_json(replace_surrogates(text))
         if message.next_prefix:
             data, message.next_prefix = to_json(message.next_prefix)[:-1] + data[1:], ""
-        self._out.append(message.delta_prefix + data + self._delta_suffix)
+        self._out.append(message.delta_prefix + data + _DELTA_SUFFIX)
 
     # --- items -------------------------------------------------------------------------------------------------
 
@@ -580,12 +580,10 @@ class Encoder:
         self._append(event)
 
     def _append(self, event: e.AGUIEvent) -> None:
-        if self._timestamp_ms is not None and event.timestamp is None:
-            event = replace(event, timestamp=self._timestamp_ms)
         self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
 
 
-def captured_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
+def captured_encoder(mint: Mint, model: str, dialect: Any, chunks: bool) -> Encoder:
     """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
     history = [UserMessage(id="captured", content=CAPTURED_PROMPT)]
     return Encoder(mint("thread"), mint("run"), dialect, chunks=chunks, model=model, history=history)

@@ -41,6 +41,7 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
+    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -60,7 +61,7 @@ from ...parts import (
     ToolReturnPart,
 )
 from ...unicode import json_safe, replace_surrogates
-from .. import MintId, text_metadata
+from .. import text_metadata
 from ..encoding import DONE, QUEUED, safe_counts, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
@@ -429,7 +430,7 @@ class Encoder:
         self._out.append(b"data: " + to_json(chunk) + b"\n\n")
 
 
-def captured_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
+def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
     """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
     return Encoder(mint("msg"), model)
 

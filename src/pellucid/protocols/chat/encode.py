@@ -2,11 +2,14 @@
 
 Each frame is one event. Frames are numbered from 0 (`id: N`), so that a reader can resume after any of them.
 
-    message_started reasoning_segment_meta                                   a reasoning segment opens; again, when its
-        tokens are known reasoning_part_started / _delta … / _completed         its parts, one after the other
-        text_delta … tool_call_started / _update … , tool_result              and the same for web_search_call,
-        code_interpreter_call message_error or message_cancelled, if the run ended so
-    message_final                                              the canonical event, once, last
+* `message_started`: the message opens
+* `reasoning_segment_meta`: a reasoning segment opens; again, when its tokens are known
+* `reasoning_part_started`, `reasoning_part_delta` …, `reasoning_part_completed`: its parts, one after the other
+* `text_delta` …: the text of the answer
+* `tool_call_started`, `tool_call_update` …, `tool_result`: a call; the same for `web_search_call` and
+  `code_interpreter_call`
+* `message_error` or `message_cancelled`: if the run ended so
+* `message_final`: the canonical event, once, last
 
 The content is decided by `answer_builder`; this module writes it. Deltas of text are written from templates, all other
 frames from the types. An encoder is pure, and the division of events into batches changes nothing except the times,
@@ -24,10 +27,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ...events import Event, PartDeltaEvent, SideEvent
+from ...events import Event, Mint, PartDeltaEvent, SideEvent
 from ...unicode import json_safe, replace_surrogates
 from ...view import View
-from .. import CAPTURED_TIME, MintId
+from .. import CAPTURED_TIME
 from ..encoding import QUEUED, to_json
 from . import frames as f
 from . import types as t
@@ -163,7 +166,7 @@ class Encoder:
             self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _encode_frame(frame)))
 
 
-def captured_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
+def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
     """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
     return Encoder(mint(t.ANSWER_PREFIX), mint(t.CONVERSATION_PREFIX), model, CAPTURED_TIME)
 

@@ -41,6 +41,7 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
+    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -48,7 +49,7 @@ from ...events import (
 )
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from ...unicode import json_safe, replace_surrogates
-from .. import CAPTURED_TIME, MintId, text_metadata
+from .. import CAPTURED_TIME, text_metadata
 from ..encoding import DONE, PARAGRAPH_BREAK, QUEUED, complete_arguments, or_unset, to_json
 from . import types as t
 from .types import error_payload
@@ -390,7 +391,7 @@ class Encoder:
         self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
 
 
-def captured_encoder(mint: MintId, model: str, dialect: str, chunks: bool) -> Encoder:
+def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
     """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
     return Encoder(mint("chatcmpl"), model, CAPTURED_TIME, include_usage=True)
 

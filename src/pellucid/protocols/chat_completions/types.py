@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
-from ...settings import Effort
+from ...settings import Effort, SummaryDetail, Verbosity
 from ..errors import KIND_NAMES, error_object
 
 ReasoningFields = Literal["both", "reasoning_content", "reasoning"]
@@ -356,7 +356,7 @@ class ChatReasoningParam(msgspec.Struct):
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     exclude: bool | None = None
     enabled: bool | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
+    summary: SummaryDetail | None = None
 
 
 class ChatStreamOptions(msgspec.Struct):
@@ -393,7 +393,7 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     n: Annotated[int, Meta(ge=1)] | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
+    verbosity: Verbosity | None = None
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
     user: str | None = None
     safety_identifier: str | None = None

@@ -29,6 +29,7 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
+    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -37,6 +38,7 @@ from ...events import (
 )
 from ...framing import sse_event
 from ...parts import (
+    DEFAULT_MEDIA_TYPES,
     Image,
     RefusalPart,
     Text,
@@ -49,10 +51,10 @@ from ...parts import (
     UserContent,
 )
 from ...unicode import json_safe, replace_surrogates
-from .. import CAPTURED_PROMPT, CAPTURED_TIME, MintId, text_metadata
+from .. import CAPTURED_PROMPT, CAPTURED_TIME, text_metadata
 from ..encoding import DONE, complete_arguments, to_json
 from ..errors import status_of
-from ..message_parts import DEFAULT_MEDIA_TYPES, joined_if_text
+from ..message_parts import joined_if_text
 from . import types as t
 from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, ContentKind, Dialect
 from .request import parse_request
@@ -402,7 +404,7 @@ def _returned_content(content: UserContent) -> t.ReturnedText | t.ReturnedImage 
     return t.ReturnedFile(filename=getattr(content, "filename", None) or content.kind, file_url=url)
 
 
-def captured_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
+def captured_encoder(mint: Mint, model: str, dialect: Any, chunks: bool) -> Encoder:
     """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
     request = parse_request(to_json({"input": CAPTURED_PROMPT}))
     return Encoder(request.response(mint("resp"), model, CAPTURED_TIME), dialect)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
-from ...settings import Effort
+from ...settings import Effort, SummaryDetail, Verbosity
 from ..errors import KIND_NAMES, error_object
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -354,13 +354,13 @@ class FormatJsonSchema(_Typed, tag="json_schema"):
 
 class TextParam(msgspec.Struct):
     format: FormatText | FormatJsonObject | FormatJsonSchema | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
+    verbosity: Verbosity | None = None
 
 
 class ReasoningConfigParam(msgspec.Struct):
     effort: Effort | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
-    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    summary: SummaryDetail | None = None
+    generate_summary: SummaryDetail | None = None
 
 
 class StreamOptions(msgspec.Struct):

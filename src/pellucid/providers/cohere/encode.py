@@ -82,7 +82,7 @@ def _content(content: UserContent) -> Body:
         case Text():
             return {"type": "text", "text": content.text}
         case Image() if content.url or content.data:
-            return {"type": "image_url", "image_url": {"url": url_of(content, "image/png"), **_detail(content)}}
+            return {"type": "image_url", "image_url": {"url": url_of(content), **_detail(content)}}
         case _:
             raise unsupported_content(content, "to Cohere, which takes text and images")
 

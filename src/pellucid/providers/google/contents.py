@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ...parts import (
+    DEFAULT_MEDIA_TYPES,
     Audio,
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -52,13 +53,6 @@ from .grounding import METADATA_ID_PREFIX
 
 _MEDIA = Image | Audio | Video | File
 _TOOL_TYPES = {ours: theirs for theirs, ours in TOOL_NAMES.items()}
-_DEFAULT_MEDIA_TYPES = {
-    "image": "image/png",
-    "audio": "audio/wav",
-    "video": "video/mp4",
-    "file": "application/octet-stream",
-}
-"""Media type of data that has none."""
 
 
 def system_texts(call: ModelCall) -> list[str]:
@@ -245,7 +239,7 @@ def _content_part(content: UserContent) -> Body:
     if isinstance(content, Text):
         return {"text": content.text}
     if content.data:
-        return _inline_data(content.media_type or _DEFAULT_MEDIA_TYPES[content.kind], content.data)
+        return _inline_data(content.media_type or DEFAULT_MEDIA_TYPES[content.kind], content.data)
     url = content.url or getattr(content, "file_id", None)
     if not url:
         raise unsupported(f"a {content.kind} needs data, a URL or the URI of an uploaded file to be sent to Gemini")
@@ -256,7 +250,7 @@ def _content_part(content: UserContent) -> Body:
             raise unsupported(
                 f"the data URL of a {content.kind} must be base64 (data:image/png;base64,…) to be sent to Gemini"
             )
-        return _inline_data(media_type or content.media_type or _DEFAULT_MEDIA_TYPES[content.kind], data)
+        return _inline_data(media_type or content.media_type or DEFAULT_MEDIA_TYPES[content.kind], data)
     return {"fileData": {"fileUri": url} | ({"mimeType": content.media_type} if content.media_type else {})}
 
 

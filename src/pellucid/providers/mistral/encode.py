@@ -130,7 +130,7 @@ def _content_chunk(content: UserContent) -> Body:
         case Text():
             return {"type": "text", "text": content.text}
         case Image() if content.url or content.data:
-            url = url_of(content, "image/png")
+            url = url_of(content)
             return {"type": "image_url", "image_url": {"url": url, "detail": content.detail} if content.detail else url}
         case Audio() if content.data or content.url:
             return {"type": "input_audio", "input_audio": content.data or content.url}

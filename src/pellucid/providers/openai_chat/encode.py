@@ -82,7 +82,7 @@ def _withdraw_sampling(fields: SettingFields, profile: Profile) -> None:
     """Remove the sampling settings if the model does not take them while it thinks."""
     if not accepts_sampling(profile, fields.body.get("reasoning_effort")):
         fields.withdraw(SAMPLING, by=sampling_suppressors(fields, profile, "reasoning_effort"))
-    elif profile.sampling == "told_off":
+    elif profile.sampling == "thinking_switched_off":
         fields.claim_sampling("reasoning_effort")
 
 
@@ -232,7 +232,7 @@ def _content(content: UserContent) -> Body:
         case Text():
             return {"type": "text", "text": content.text}
         case Image() if content.url or content.data:
-            image: Body = {"url": url_of(content, "image/png")}
+            image: Body = {"url": url_of(content)}
             return {"type": "image_url", "image_url": image | ({"detail": content.detail} if content.detail else {})}
         case Audio() if content.data:
             return input_audio(content)
@@ -243,7 +243,7 @@ def _content(content: UserContent) -> Body:
             if content.file_id:
                 file["file_id"] = content.file_id
             elif content.data:
-                file["file_data"] = data_url(content, "application/octet-stream")
+                file["file_data"] = data_url(content)
             else:
                 file["file_data"] = content.url
             return {"type": "file", "file": file}

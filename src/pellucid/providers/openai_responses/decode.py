@@ -60,7 +60,7 @@ class ResponsesReader(WireReader):
     def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
         self._profile = profile
-        self._has_item_end = profile.item_end == "told"
+        self._has_item_end = profile.item_end == "reported"
         self._items: dict[int, Item] = {}
         self._item_list: list[Item] = []
         self._last_index = 0

@@ -131,7 +131,7 @@ def _write_settings(fields: SettingFields, profile: Profile, tools: Body, text_f
         fields.claim("openai_send_reasoning_ids", "input.id")
     if not sends_sampling:
         fields.withdraw(_SAMPLING, by=sampling_suppressors(fields, profile, "reasoning.effort"))
-    elif profile.sampling == "told_off":
+    elif profile.sampling == "thinking_switched_off":
         fields.claim_sampling("reasoning.effort")
     fields.put_extra_body()
 

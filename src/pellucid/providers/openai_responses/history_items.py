@@ -120,13 +120,13 @@ def _content(content: UserContent) -> Item:
             image: Item = {"type": "input_image", "detail": content.detail or "auto"}
             if content.file_id:
                 return image | {"file_id": content.file_id}
-            return image | {"image_url": url_of(content, "image/png")}
+            return image | {"image_url": url_of(content)}
         case Audio() if content.data:
             return input_audio(content)
         case File() if content.file_id:
             return {"type": "input_file", "file_id": content.file_id}
         case File() if content.data:
-            data = data_url(content, "application/octet-stream")
+            data = data_url(content)
             return {"type": "input_file", "filename": content.filename or "file", "file_data": data}
         case File() if content.url:
             return {"type": "input_file", "file_url": content.url}

@@ -37,7 +37,7 @@ _NESTED_FIELDS = {
 
 def redact_input_items(items: Iterable[dict[str, Any]], viewer: Viewer) -> list[dict[str, Any]]:
     """Return the items that are visible to this viewer, redacted."""
-    if viewer.view == "raw":
+    if viewer.rule.is_full:
         return list(items)
     rule = viewer.rule
     visible_fields = _REASONING_FIELDS | ({"summary"} if "summary" in rule.forms else set())

@@ -13,13 +13,13 @@ import msgspec
 
 from ...conversation import join_messages
 from ...errors import RequestError
+from ...events import Mint
 from ...models import ChatModel
 from ...models.truncation import TruncatingModel
 from ...parts import ModelMessage, messages_to_json
 from ...protocols.decoding import invalid
 from ...protocols.openresponses import Dialect, MCPServerSpec, ReferenceContext, Request
 from ...protocols.openresponses import types as t
-from ...run import Mint
 from ...runs import RunSource
 from ...runs.server_tools import RequestServers
 from ...settings import ModelCall

@@ -1,8 +1,8 @@
 """Parameters in the query of a request or of a socket's upgrade. Invalid ones raise `RequestError`.
 
-view=full|collapsed|main   dialect=…   after_seq=N   before_seq=N   history=N
-replay=instant|original   speed=2.5   longest_pause=SECONDS
-since=TIME   until=TIME                            (RFC 3339, or milliseconds since 1970)
+* `view=full|collapsed|main`, `dialect=…`, `after_seq=N`, `before_seq=N`, `history=N`
+* `replay=instant|original`, `speed=2.5`, `longest_pause=SECONDS`
+* `since=TIME`, `until=TIME` (RFC 3339, or milliseconds since 1970)
 """
 
 from __future__ import annotations
