@@ -58,7 +58,7 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
         has_own_interrupts: Whether the agent handles answers to interrupts of its own, which belong to no call.
 
     Raises:
-        RequestError: an answer or a call does not match; `param` is the path.
+        RequestError: An answer or a call does not match; `param` is the path.
     """
     if not request.resume:
         return
@@ -227,7 +227,7 @@ def _approvals(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDe
     """Return the answers to requests for approval, by the id of the call. Other entries are for the agent.
 
     Raises:
-        RequestError: an answer is invalid; `param` is its path.
+        RequestError: An answer is invalid; `param` is its path.
     """
     approvals: dict[str, ToolApproved | ToolDenied] = {}
     for index, entry in enumerate(resume):
@@ -249,7 +249,7 @@ def _open_history(request: Request, open_token: Callable[[str], Sealed]) -> Atta
     """Return the conversation with its sealed tokens opened, and what to warn about.
 
     Raises:
-        SealError: a token is not valid; `param` is its path.
+        SealError: A token is not valid; `param` is its path.
     """
     messages = request.messages()
     attached = attach(

@@ -57,8 +57,8 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seco
         timeout_seconds: The longest wait for each piece of the body.
 
     Raises:
-        RequestError: the body is too large, or its next piece did not come in time.
-        ClientGone: the client disconnected before the end of the body.
+        RequestError: The body is too large, or its next piece did not come in time.
+        ClientGone: The client disconnected before the end of the body.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > max_bytes:

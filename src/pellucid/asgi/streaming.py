@@ -268,7 +268,7 @@ async def serve_stream(
         interrupted_end: See `EncodedStream`.
 
     Raises:
-        PellucidError: the run failed before its first event. Later errors are events of the stream.
+        PellucidError: The run failed before its first event. Later errors are events of the stream.
     """
     async with http.Client(exchange) as client:
         await open_source(source, client)
@@ -291,8 +291,8 @@ async def serve_response(
         The error that the run ended with, if any.
 
     Raises:
-        PellucidError: the run failed before its first event.
-        http.ClientGone: the client disconnected.
+        PellucidError: The run failed before its first event.
+        http.ClientGone: The client disconnected.
     """
     ended = await read_to_end(exchange, source, EncodedStream(source, redactor, encoder, _NullWriter()).deliver)
     return ended.error
@@ -307,8 +307,8 @@ async def read_to_end(
         The end of the run.
 
     Raises:
-        http.ClientGone: the client disconnected.
-        PellucidError: the run failed before its first event, or the gateway stops.
+        http.ClientGone: The client disconnected.
+        PellucidError: The run failed before its first event, or the gateway stops.
     """
     async with http.Client(exchange) as client:
         await open_source(source, client)
@@ -329,7 +329,7 @@ async def open_source(source: RunSource, client: http.Client) -> None:
     """Open a run.
 
     Raises:
-        PellucidError: the run failed before its first event, or the gateway stops.
+        PellucidError: The run failed before its first event, or the gateway stops.
     """
     try:
         await source.open()

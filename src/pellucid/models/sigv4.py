@@ -53,7 +53,7 @@ def sign(method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict
         body: The body to send.
 
     Raises:
-        RequestError: botocore is not installed, or there are no credentials.
+        RequestError: Botocore is not installed, or there are no credentials.
     """
     try:
         from botocore.auth import SigV4Auth

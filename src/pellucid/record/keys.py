@@ -166,8 +166,8 @@ class Recording:
     """Whether stored contents are recorded, and the keys that seal chains.
 
     Args:
-        is_enabled: whether contents are recorded.
-        signers: the first one makes seals; the others check earlier seals. If empty, chains are not sealed.
+        is_enabled: Whether contents are recorded.
+        signers: The first one makes seals; the others check earlier seals. If empty, chains are not sealed.
     """
 
     def __init__(self, is_enabled: bool = True, signers: Sequence[Signer] = ()) -> None:
@@ -202,7 +202,7 @@ def find_record_keys(path: Path) -> RecordKeys | None:
     """Read the keys from the environment variable, or else from the file; None if neither exists.
 
     Raises:
-        ConfigError: if they are not valid.
+        ConfigError: If they are not valid.
     """
     keys = _keys_from_environment()
     return read_record_keys(path) if keys is None and path.exists() else keys
@@ -212,7 +212,7 @@ def ensure_record_keys(path: Path) -> RecordKeys:
     """Read the keys from the environment variable, or else from the file, which is made with a new key if needed.
 
     Raises:
-        ConfigError: if they are not valid.
+        ConfigError: If they are not valid.
     """
     if (keys := _keys_from_environment()) is not None:
         return keys
@@ -224,7 +224,7 @@ def read_record_keys(path: str | Path) -> RecordKeys:
     """Read the keys of a file.
 
     Raises:
-        ConfigError: if the file does not exist, is not valid, or is readable by other users.
+        ConfigError: If the file does not exist, is not valid, or is readable by other users.
     """
     return _parse_private_keys(_FILE.read(Path(path))[0], str(path))
 
@@ -233,7 +233,7 @@ def read_public_keys(path: Path) -> TrustedKeys:
     """Read public keys from a file, which need not be secret.
 
     Raises:
-        ConfigError: if the file cannot be read, or is not valid.
+        ConfigError: If the file cannot be read, or is not valid.
     """
     try:
         data = path.read_bytes()
@@ -246,14 +246,14 @@ def parse_pem_keys(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
     """Parse the Ed25519 keys in a PEM text.
 
     Args:
-        pem: the text.
-        where: its origin, for messages.
+        pem: The text.
+        where: Its origin, for messages.
 
     Returns:
         The private keys, and the public keys of all keys.
 
     Raises:
-        ConfigError: if the text is not valid, or contains no key.
+        ConfigError: If the text is not valid, or contains no key.
     """
     signers: list[Signer] = []
     publics: list[bytes] = []

@@ -117,11 +117,11 @@ def decode_line(data: bytes, number: int) -> Line:
     """Decode one line.
 
     Args:
-        data: the line.
-        number: its number, for the message.
+        data: The line.
+        number: Its number, for the message.
 
     Raises:
-        RequestError: if it is not a line of a record.
+        RequestError: If it is not a line of a record.
     """
     try:
         return _decoder.decode(data)

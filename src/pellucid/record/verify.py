@@ -106,9 +106,9 @@ class Verifier:
     """Verifies the lines of a record.
 
     Args:
-        trusted: the public keys that are trusted; if empty, the keys in the record itself.
-        recording: has the keys that check the seals of chains; None: seals are not checked.
-        known: checkpoints that the record must contain.
+        trusted: The public keys that are trusted; if empty, the keys in the record itself.
+        recording: Has the keys that check the seals of chains; None: seals are not checked.
+        known: Checkpoints that the record must contain.
     """
 
     def __init__(

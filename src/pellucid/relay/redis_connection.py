@@ -42,7 +42,7 @@ class RedisAddress:
         timeout_seconds: Time limit for connecting, and for each call.
 
     Raises:
-        ValueError: redis-py cannot read the URL.
+        ValueError: Redis-py cannot read the URL.
     """
 
     def __init__(self, url: str, timeout_seconds: float) -> None:

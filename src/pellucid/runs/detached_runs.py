@@ -55,10 +55,10 @@ class DetachedRuns:
     """Drives the detached runs of this process, and ends abandoned runs of other replicas.
 
     Args:
-        store: where runs end.
-        relay: holds the leases, logs and mailboxes of runs.
-        holder: name of this process as a lease holder.
-        lease_seconds: time after which a lease lapses that is not renewed.
+        store: Where runs end.
+        relay: Holds the leases, logs and mailboxes of runs.
+        holder: Name of this process as a lease holder.
+        lease_seconds: Time after which a lease lapses that is not renewed.
     """
 
     def __init__(self, store: Store, relay: Relay, *, holder: str, lease_seconds: float = LEASE_SECONDS) -> None:
@@ -78,13 +78,13 @@ class DetachedRuns:
         """Start to drive `run`. Its log can be followed as soon as this returns.
 
         Args:
-            row: the response as it is stored while the run is in progress.
-            run: the source to drive.
-            is_client_id: whether the client chose the id. Then an earlier run may have the same id, which is an error.
-            begin: stores the row; by default `Responses.begin`. Its errors are raised.
+            row: The response as it is stored while the run is in progress.
+            run: The source to drive.
+            is_client_id: Whether the client chose the id. Then an earlier run may have the same id, which is an error.
+            begin: Stores the row; by default `Responses.begin`. Its errors are raised.
 
         Raises:
-            PellucidError: if the run was not started.
+            PellucidError: If the run was not started.
         """
         if self._stop_reason is not None:
             raise PellucidError(self._stop_reason)
@@ -127,7 +127,7 @@ class DetachedRuns:
         """Return all batches that are in the log of a run now, on whichever replica it is driven.
 
         Raises:
-            RelayError: if the log cannot be read.
+            RelayError: If the log cannot be read.
         """
         return decode_readable(await self._read_log(run_name(row.owner, row.id)))
 

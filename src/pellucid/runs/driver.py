@@ -204,8 +204,8 @@ class Lease:
     """The right to drive one run (see the module).
 
     Args:
-        on_lost: called once, when another driver has the lease.
-        lease_seconds: time after which the lease lapses that is not renewed.
+        on_lost: Called once, when another driver has the lease.
+        lease_seconds: Time after which the lease lapses that is not renewed.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Lease:
         """Acquire the lease; return whether this driver holds it now.
 
         Raises:
-            RelayError: if the relay does not answer.
+            RelayError: If the relay does not answer.
         """
         fence = await self._relay.claim(self.name, self._holder, self._lease_seconds)
         if fence is not None:
@@ -251,7 +251,7 @@ class Lease:
         again, if no other driver has acquired it since.
 
         Raises:
-            PellucidError: if the relay or the store does not answer.
+            PellucidError: If the relay or the store does not answer.
         """
         is_ours = await self._relay.renew(self.name, self.fence, self._lease_seconds) or await self.claim()
         if is_ours and (

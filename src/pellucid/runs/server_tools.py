@@ -57,8 +57,8 @@ class MCPTurnHandler(NullTurnHandler):
     ) -> None:
         """
         Args:
-            request_servers: the MCP servers to connect.
-            make_handler: makes the handler that calls the given tools, for the given call.
+            request_servers: The MCP servers to connect.
+            make_handler: Makes the handler that calls the given tools, for the given call.
         """
         self._request_servers = request_servers
         self._connected = dict(request_servers.servers)

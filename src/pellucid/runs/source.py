@@ -31,7 +31,7 @@ def batch_factory(event: PartDeltaEvent) -> Callable[[str, int], Batch]:
     """Return a function that makes the batch of one delta, from a text and a time in milliseconds.
 
     Args:
-        event: a delta of a part of text or thinking. The deltas of the batches have the same part index and type.
+        event: A delta of a part of text or thinking. The deltas of the batches have the same part index and type.
     """
     index, kind = event.index, type(event.delta)
     assert issubclass(kind, ThinkingPartDelta | TextPartDelta)
@@ -53,7 +53,7 @@ class TextSink(Protocol):
         """Open the text path for deltas like `like`.
 
         Args:
-            last_delta: the last delta that was received. The texts have the same part index and type.
+            last_delta: The last delta that was received. The texts have the same part index and type.
 
         Returns:
             The writer of texts, which is valid until the next batch is received; None if this receiver needs events.
@@ -83,8 +83,8 @@ class RunSource(Protocol):
         """Start the source. After an exception there is nothing to clean up.
 
         Raises:
-            ModelError: if the model cannot be reached, or rejects the call.
-            RequestError: if the request is not valid.
+            ModelError: If the model cannot be reached, or rejects the call.
+            RequestError: If the request is not valid.
         """
         ...
 
@@ -92,8 +92,8 @@ class RunSource(Protocol):
         """Pass every batch to `receive`, until the run is over. May be cancelled; must be called only once.
 
         Args:
-            receive: called with each batch.
-            texts: may get deltas of text instead, on the text path.
+            receive: Called with each batch.
+            texts: May get deltas of text instead, on the text path.
         """
         ...
 

@@ -58,8 +58,8 @@ class Stage:
         """Take note of texts that were delivered on the text path. Called before the next event is processed.
 
         Args:
-            last_delta: the delta whose part index and type the texts have.
-            texts: pairs of a text and its time in milliseconds since 1970.
+            last_delta: The delta whose part index and type the texts have.
+            texts: Pairs of a text and its time in milliseconds since 1970.
         """
 
     def on_stopping(self) -> None:

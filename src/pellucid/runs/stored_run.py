@@ -64,8 +64,8 @@ def build_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> Finishe
     """Build the stored form of a run.
 
     Args:
-        row: the response as it was before the end.
-        batches: all batches of the run. The last event is its `RunEndEvent`.
+        row: The response as it was before the end.
+        batches: All batches of the run. The last event is its `RunEndEvent`.
     """
     events = events_of(batches)
     end = events[-1]
@@ -134,9 +134,9 @@ def closing_events(folded: Fold, id_seed: str, error: ErrorInfo) -> list[Event]:
     """Return the events that end an interrupted run as failed.
 
     Args:
-        folded: the events of the run so far. Its unanswered tool calls get failed results.
-        id_seed: seed of the ids of these results.
-        error: the error of the run.
+        folded: The events of the run so far. Its unanswered tool calls get failed results.
+        id_seed: Seed of the ids of these results.
+        error: The error of the run.
     """
     mint = Minter(id_seed.encode()[:64])
     text = "The run ended before this function returned."
@@ -151,7 +151,7 @@ async def store_with_retries(store: Store, finished_run: FinishedRun) -> None:
     """Store a finished run. `Responses.put` is idempotent, so it is repeated while the store is unavailable.
 
     Raises:
-        StoreError: if the store rejects the run, or is unavailable for `STORE_WAIT_SECONDS`.
+        StoreError: If the store rejects the run, or is unavailable for `STORE_WAIT_SECONDS`.
     """
     deadline = time.monotonic() + STORE_WAIT_SECONDS
     while True:
@@ -183,7 +183,7 @@ async def store_end(store: Store, finished_run: FinishedRun, fence: int) -> bool
         Whether this is the stored end of the response. False if the response has another end or another driver.
 
     Raises:
-        StoreError: if the store is unavailable or rejects the row.
+        StoreError: If the store is unavailable or rejects the row.
     """
     row, ids, entries = finished_run
     return await store.responses.finish(row, ids, fence, entries)

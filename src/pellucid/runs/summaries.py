@@ -107,9 +107,9 @@ class SummaryStage(Stage):
     """Stage that adds summaries to the raw reasoning of a run.
 
     Args:
-        writer: writes the summaries.
-        timeout_seconds: time that the end of an item waits for its summaries.
-        on_usage: called with the usage of each summary.
+        writer: Writes the summaries.
+        timeout_seconds: Time that the end of an item waits for its summaries.
+        on_usage: Called with the usage of each summary.
     """
 
     def __init__(

@@ -123,17 +123,17 @@ def create_app(
     """Return the gateway as an ASGI application.
 
     Args:
-        config: the configuration (see `Config`).
-        local: the embedded model, where it is enabled.
-        transport: the client for upstream requests; by default a new one.
-        more: models that are served under their own names (agents, for example).
-        tracers: where spans are sent, instead of what the configuration or the process sets.
+        config: The configuration (see `Config`).
+        local: The embedded model, where it is enabled.
+        transport: The client for upstream requests; by default a new one.
+        more: Models that are served under their own names (agents, for example).
+        tracers: Where spans are sent, instead of what the configuration or the process sets.
 
     Returns:
         The application.
 
     Raises:
-        ConfigError: what the configuration names does not exist or cannot be used.
+        ConfigError: What the configuration names does not exist or cannot be used.
     """
     return Gateway(Services(config, local, transport, more, tracers))
 

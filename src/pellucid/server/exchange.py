@@ -68,7 +68,7 @@ class Exchange:
         """Return a query parameter as an integer.
 
         Raises:
-            RequestError: it is not an integer from `minimum` to `maximum`.
+            RequestError: It is not an integer from `minimum` to `maximum`.
         """
         text = self.query_param(name)
         return default if text is None else parse_int(text, name, minimum, maximum)
@@ -77,12 +77,12 @@ class Exchange:
         """Return the viewer: the requested view, if the caller's key and the data allow it.
 
         Args:
-            max_view: the fullest view of the data that anyone gets.
-            default_view: the view if the request asks for none.
-            with_summaries: whether a viewer of raw reasoning also gets summaries that the gateway made.
+            max_view: The fullest view of the data that anyone gets.
+            default_view: The view if the request asks for none.
+            with_summaries: Whether a viewer of raw reasoning also gets summaries that the gateway made.
 
         Raises:
-            RequestError: the request asks for more than is allowed.
+            RequestError: The request asks for more than is allowed.
         """
         allowed = self.principal.policy.viewer.limited_to(max_view)
         requested = self.request_header(VIEW_HEADER)
@@ -94,7 +94,7 @@ class Exchange:
         """Read the request's body.
 
         Raises:
-            RequestError: it is too large, or is sent too slowly.
+            RequestError: It is too large, or is sent too slowly.
         """
         limit = self.principal.policy.body_limit(limits.max_body_bytes)
         return await http.read_body(self.scope, self.receive, limit, limits.request_seconds)
@@ -159,7 +159,7 @@ def parse_int(text: str, name: str, minimum: int, maximum: int = 2**53) -> int:
     """Parse the value of the request's parameter `name`.
 
     Raises:
-        RequestError: it is not an integer from `minimum` to `maximum`.
+        RequestError: It is not an integer from `minimum` to `maximum`.
     """
     if not text.isascii() or not text.isdecimal() or len(text) > 16 or not minimum <= int(text) <= maximum:
         upper_bound = f" to {maximum}" if maximum < 2**53 else ""
@@ -183,11 +183,11 @@ class Endpoint:
         """Create the application.
 
         Args:
-            handler: handles the exchange.
-            error_form: the form of errors.
-            protocol: the protocol's name in metrics and logs.
-            get_guard: returns the guard that authenticates the caller; None: the route needs no credentials.
-            error_forms: other forms of errors, by the query parameter `protocol`.
+            handler: Handles the exchange.
+            error_form: The form of errors.
+            protocol: The protocol's name in metrics and logs.
+            get_guard: Returns the guard that authenticates the caller; None: the route needs no credentials.
+            error_forms: Other forms of errors, by the query parameter `protocol`.
         """
         self._handler = handler
         self._error_form = error_form

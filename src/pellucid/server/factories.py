@@ -87,8 +87,8 @@ def check_startup(config: Config, local: ChatModel | None) -> list[str]:
     """Return every mistake that a start would find before it opens anything.
 
     Args:
-        config: the configuration.
-        local: the embedded model, where it is enabled.
+        config: The configuration.
+        local: The embedded model, where it is enabled.
     """
     mistakes: list[str] = []
 

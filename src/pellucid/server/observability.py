@@ -51,8 +51,8 @@ class Telemetry:
 
         Args:
             config: `[telemetry]` of the configuration.
-            known_models: the model names that may be used in labels of metrics.
-            tracers: where spans are sent; by default the process's provider.
+            known_models: The model names that may be used in labels of metrics.
+            tracers: Where spans are sent; by default the process's provider.
         """
         self.metrics = Metrics() if config.metrics else None
         self.tracing = Tracing(tracers)
@@ -440,7 +440,7 @@ def create_tracer_provider(config: TelemetryConfig) -> TracerProvider | None:
     """Return a provider of tracers that sends spans to `otlp_endpoint`; None if it is not configured.
 
     Raises:
-        ConfigError: the extra is not installed.
+        ConfigError: The extra is not installed.
     """
     endpoint = config.otlp_endpoint
     if endpoint is None:

@@ -97,8 +97,8 @@ class Table(NamedTuple):
         """Return the routes of the operations.
 
         Args:
-            handlers: objects of the classes that the rows name.
-            make_endpoint: makes the ASGI application for an operation and its bound handler.
+            handlers: Objects of the classes that the rows name.
+            make_endpoint: Makes the ASGI application for an operation and its bound handler.
         """
         paths: dict[str, dict[str, ASGIApp]] = {}
         for row in self.operations:
@@ -157,8 +157,8 @@ def route(path: str, endpoints: Mapping[str, ASGIApp], websocket_hint: str = "")
     """Return the route of a path with all its methods, so that a 405 can list them.
 
     Args:
-        path: the path.
-        endpoints: the application for each method.
-        websocket_hint: text about a WebSocket at the same path, for the error.
+        path: The path.
+        endpoints: The application for each method.
+        websocket_hint: Text about a WebSocket at the same path, for the error.
     """
     return Route(path, _MethodDispatcher(path, endpoints, websocket_hint))

@@ -41,8 +41,8 @@ class StatelessHandler:
         """Handle a request.
 
         Args:
-            exchange: the exchange.
-            body: the bytes of the body, or the JSON that was decoded from them.
+            exchange: The exchange.
+            body: The bytes of the body, or the JSON that was decoded from them.
         """
         exchange.error_form = self._error_form
         exchange.telemetry.protocol = self._protocol

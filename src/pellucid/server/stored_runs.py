@@ -44,11 +44,11 @@ def make_row(
     """Return the row of a run that is about to start.
 
     Args:
-        services: the gateway's services.
-        principal: the caller, whose run it is.
-        header: the header of the run's protocol.
-        created_at: the time of the request, in seconds since 1970.
-        fields: the other fields of the row.
+        services: The gateway's services.
+        principal: The caller, whose run it is.
+        header: The header of the run's protocol.
+        created_at: The time of the request, in seconds since 1970.
+        fields: The other fields of the row.
     """
     return StoredResponse(
         owner=principal.owner,
@@ -67,12 +67,12 @@ async def find_row(
     """Return the row of a stored run.
 
     Args:
-        services: the gateway's services.
-        owner: the owner of the run. Runs of others are not found.
-        id: the id of the row.
-        protocol: the protocol of the run. Runs of other protocols are not found.
-        not_found: raised if there is no such run.
-        log: whether the row's log is loaded.
+        services: The gateway's services.
+        owner: The owner of the run. Runs of others are not found.
+        id: The id of the row.
+        protocol: The protocol of the run. Runs of other protocols are not found.
+        not_found: Raised if there is no such run.
+        log: Whether the row's log is loaded.
     """
     row = await services.store.responses.get(owner, id, log=log)
     if row is None or protocol_of(row) != protocol:

@@ -60,11 +60,11 @@ class WebSocket:
         """Accept the socket, with the exchange's response headers.
 
         Args:
-            subprotocol: the chosen subprotocol.
-            max_message_bytes: maximum size of a message until `set_max_message_bytes`; None: the server's maximum.
+            subprotocol: The chosen subprotocol.
+            max_message_bytes: Maximum size of a message until `set_max_message_bytes`; None: the server's maximum.
 
         Raises:
-            http.ClientGone: the client is gone.
+            http.ClientGone: The client is gone.
         """
         self.exchange.telemetry.status = 101
         message: dict[str, Any] = {"type": "websocket.accept", "headers": self.exchange.response_headers}
@@ -104,8 +104,8 @@ class WebSocket:
         """Pass one message after another to a handler, until there are no more.
 
         Args:
-            on_message: is awaited for each message before the next one is received.
-            timeout_seconds: how long to listen; None: as long as the socket is open.
+            on_message: Is awaited for each message before the next one is received.
+            timeout_seconds: How long to listen; None: as long as the socket is open.
 
         Returns:
             Why there are no more messages.

@@ -91,8 +91,8 @@ def prepare(append: Append, recording: Recording, time_ms: int) -> PreparedAppen
     """Build the rows of an append.
 
     Raises:
-        ValueError: if the sequence numbers do not follow `expected_head`.
-        RequestError: if a name cannot be stored.
+        ValueError: If the sequence numbers do not follow `expected_head`.
+        RequestError: If a name cannot be stored.
     """
     owner, space, envelopes = append.owner, append.space, append.envelopes
     for index, stored in enumerate(envelopes):

@@ -247,7 +247,7 @@ def _newest_descendant(turn: str, turns: Sequence[Row]) -> str:
     """Return the id of the newest turn that follows `turn`: the end of the branch that was last continued.
 
     Args:
-        turn: id of a turn.
+        turn: Id of a turn.
         turns: (previous_id, id) of all turns of the chat, oldest first.
     """
     followers: defaultdict[str | None, list[str]] = defaultdict(list)
@@ -339,16 +339,16 @@ class Chats(StoreOperations):
         """Store a turn that is about to run, with a fencing token (as `Responses.begin` does), as the head of its chat.
 
         Args:
-            chat: the chat as `get` returned it; or a new chat with `head=None`, which is created with its title.
-            turn: the turn. Its `conversation_id` is `chat.id`.
-            fence: fencing token of the driver.
-            follows: the head that the client has seen, if known.
+            chat: The chat as `get` returned it; or a new chat with `head=None`, which is created with its title.
+            turn: The turn. Its `conversation_id` is `chat.id`.
+            fence: Fencing token of the driver.
+            follows: The head that the client has seen, if known.
 
         Raises:
-            ChatBusy: if the chat's head is not finished, or is not `chat.head` any more (code `conversation_busy`).
-            ChatMoved: if the chat's head is not `follows` (code `conversation_moved`).
-            ChatNotFound: if the chat does not exist (kind `not_found`, code `conversation_not_found`).
-            AlreadyStored: if a turn with this id exists; for a new chat, also if a chat with its id exists.
+            ChatBusy: If the chat's head is not finished, or is not `chat.head` any more (code `conversation_busy`).
+            ChatMoved: If the chat's head is not `follows` (code `conversation_moved`).
+            ChatNotFound: If the chat does not exist (kind `not_found`, code `conversation_not_found`).
+            AlreadyStored: If a turn with this id exists; for a new chat, also if a chat with its id exists.
         """
         if (turn.owner, turn.conversation_id) != (chat.owner, chat.id):
             raise ValueError("a turn has its chat's owner, and its chat's id as conversation_id")
@@ -370,17 +370,17 @@ class Chats(StoreOperations):
         """Change the title or the shown branch of a chat. `updated_at` stays the same.
 
         Args:
-            owner: owner of the chat.
-            id: id of the chat.
-            title: the new title; None: unchanged.
-            head: a turn of the branch to show. The newest turn that follows it becomes the chat's head. None:
+            owner: Owner of the chat.
+            id: Id of the chat.
+            title: The new title; None: unchanged.
+            head: A turn of the branch to show. The newest turn that follows it becomes the chat's head. None:
             unchanged.
 
         Returns:
             The changed chat; None if it does not exist.
 
         Raises:
-            RequestError: if `head` is not a turn of this chat (code `not_a_turn`).
+            RequestError: If `head` is not a turn of this chat (code `not_a_turn`).
         """
         changed = await self._update(owner, id, None if title is None else search.replace_unstorable(title), head)
         if isinstance(changed, RequestError):
@@ -410,10 +410,10 @@ class Chats(StoreOperations):
         """Read one branch of a chat.
 
         Args:
-            owner: owner of the chat.
-            id: id of the chat.
-            head: the last turn of the branch; None: the chat's head.
-            log: whether the turns contain their logs.
+            owner: Owner of the chat.
+            id: Id of the chat.
+            head: The last turn of the branch; None: the chat's head.
+            log: Whether the turns contain their logs.
 
         Returns:
             The turns of the branch, from its beginning. If a turn was deleted, only the turns after it (then the first
@@ -435,10 +435,10 @@ class Chats(StoreOperations):
         """Return a page of an owner's chats, the last updated first.
 
         Args:
-            owner: owner of the chats.
+            owner: Owner of the chats.
             after: `next_cursor` of the page before; or the id of a chat, for its current position.
-            limit: maximum number of chats.
-            query: only chats that contain this text in their title, a question or an answer (see `search`).
+            limit: Maximum number of chats.
+            query: Only chats that contain this text in their title, a question or an answer (see `search`).
         """
         page = await self._page(owner, after, limit, query and search.replace_unstorable(query))
         return page or ChatPage([], False, None)

@@ -239,7 +239,7 @@ class Conversations(StoreOperations):
         """Store a new conversation.
 
         Raises:
-            AlreadyStored: if there is a conversation with this id.
+            AlreadyStored: If there is a conversation with this id.
         """
         check_names(id=conversation.id, owner=conversation.owner)
         row = {
@@ -272,16 +272,16 @@ class Conversations(StoreOperations):
         """Append entries, all or none.
 
         Args:
-            owner: owner of the conversation.
-            id: id of the conversation.
-            entries: the new entries.
-            keep_until: the conversation will not expire before this time, in seconds since 1970. None: never.
+            owner: Owner of the conversation.
+            id: Id of the conversation.
+            entries: The new entries.
+            keep_until: The conversation will not expire before this time, in seconds since 1970. None: never.
 
         Returns:
             The entries with their positions; None if the conversation does not exist.
 
         Raises:
-            AlreadyStored: if one of the ids is in the conversation already.
+            AlreadyStored: If one of the ids is in the conversation already.
         """
         new_entries = list(entries)
         check_names(**{f"entries[{index}].id": entry.id for index, entry in enumerate(new_entries)})
@@ -301,11 +301,11 @@ class Conversations(StoreOperations):
         """Return a page of entries.
 
         Args:
-            owner: owner of the conversation.
-            id: id of the conversation.
-            after: id of the entry before the page, in this order; None: from the beginning.
-            limit: maximum number of entries.
-            order: ascending or descending positions.
+            owner: Owner of the conversation.
+            id: Id of the conversation.
+            after: Id of the entry before the page, in this order; None: from the beginning.
+            limit: Maximum number of entries.
+            order: Ascending or descending positions.
 
         Returns:
             The entries; None if the conversation does not exist, or does not contain `after`.

@@ -52,7 +52,7 @@ def commit(writes: list[Write]) -> Operation[list[Outcome]]:
         The result or the exception of each write, in order.
 
     Raises:
-        StoreUnavailable: if the database does not answer, so that the results are unknown.
+        StoreUnavailable: If the database does not answer, so that the results are unknown.
     """
     for _ in range(MAX_TRIES):
         try:
@@ -158,9 +158,9 @@ class StoreOperations:
     """Base class of the operations on one kind of stored data (`store.responses` …).
 
     Args:
-        database: the driver.
-        clock: returns the current time, in seconds since 1970.
-        recording: whether contents are recorded, and the keys for seals.
+        database: The driver.
+        clock: Returns the current time, in seconds since 1970.
+        recording: Whether contents are recorded, and the keys for seals.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:

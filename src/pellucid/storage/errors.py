@@ -133,8 +133,8 @@ class OutageLog:
     stops answering, and one when it answers again. Failed requests in between are not logged.
 
     Args:
-        operation: which operations, for the message.
-        clock: monotonic time in seconds.
+        operation: Which operations, for the message.
+        clock: Monotonic time in seconds.
     """
 
     def __init__(self, operation: Literal["read", "written"], clock: Callable[[], float] = time.monotonic) -> None:

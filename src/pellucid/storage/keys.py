@@ -70,7 +70,7 @@ class Keys(StoreOperations):
         """Store a new key.
 
         Raises:
-            AlreadyStored: if there is a key with this id or hash.
+            AlreadyStored: If there is a key with this id or hash.
         """
         check_names(id=key.id, owner=key.owner, name=key.name)
         await self._database.write(_insert, msgspec.structs.asdict(key))

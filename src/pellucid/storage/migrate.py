@@ -50,11 +50,11 @@ def migration_statements(dialect: str, version: str | None) -> tuple[str, ...]:
     """Return the statements that migrate a database to `HEAD_VERSION`.
 
     Args:
-        dialect: one of `DIALECTS`.
-        version: current version of the database; None: it is empty.
+        dialect: One of `DIALECTS`.
+        version: Current version of the database; None: it is empty.
 
     Raises:
-        StoreError: if the version is unknown, because a newer Pellucid wrote the database.
+        StoreError: If the version is unknown, because a newer Pellucid wrote the database.
     """
     if version == HEAD_VERSION:
         return ()

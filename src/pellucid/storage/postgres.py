@@ -61,7 +61,7 @@ class PostgresDatabase(Database):
         """Connect to a server, and migrate its tables if needed.
 
         Raises:
-            StoreError: if there is no such server, or it rejects the connection.
+            StoreError: If there is no such server, or it rejects the connection.
         """
         dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
         try:

@@ -119,7 +119,7 @@ def read_contents(rows: Sequence[Row]) -> Operation[list[bytes | None]]:
     """Read the stored contents of record entries.
 
     Args:
-        rows: record entries, with the columns owner, scope, number, at, kind, subject, …, salt.
+        rows: Record entries, with the columns owner, scope, number, at, kind, subject, …, salt.
 
     Returns:
         For each entry, the content as it is stored now; None if there is none.

@@ -219,12 +219,12 @@ def _scan_statement(
     """Build a statement that scans stored rows for contents without a record entry.
 
     Args:
-        rows: the next rows of the table.
-        scope: scope of each row in the record.
-        subject: subject of each row in the record.
-        is_recorded: whether the record contains the row.
-        stored_at: time in the row, in milliseconds since 1970.
-        first_recorded: number of the first recorded row of the same conversation or space.
+        rows: The next rows of the table.
+        scope: Scope of each row in the record.
+        subject: Subject of each row in the record.
+        is_recorded: Whether the record contains the row.
+        stored_at: Time in the row, in milliseconds since 1970.
+        first_recorded: Number of the first recorded row of the same conversation or space.
     """
     first_recorded = sa.case((is_recorded, sa.null()), else_=first_recorded)
     chosen = sa.select(rows.c.owner, rows.c.id, rows.c.number, scope, subject, is_recorded, stored_at, first_recorded)

@@ -98,11 +98,11 @@ class RecordStore(StoreOperations):
         """Make checkpoints of all chains that have new entries.
 
         Args:
-            signer: the key; by default, the first key of `recording`, which also seals.
+            signer: The key; by default, the first key of `recording`, which also seals.
 
         Raises:
-            ValueError: if there is no key.
-            AlreadyStored: if another replica makes a checkpoint at the same time.
+            ValueError: If there is no key.
+            AlreadyStored: If another replica makes a checkpoint at the same time.
         """
         signer = signer or next(iter(self.recording.signers), None)
         if signer is None:
@@ -117,8 +117,8 @@ class RecordStore(StoreOperations):
         """Accept and seal the ends of chains that were written without the key. Each chain gets an entry `accepted`.
 
         Args:
-            owner: only chains of this owner.
-            scope: only chains of this scope.
+            owner: Only chains of this owner.
+            scope: Only chains of this scope.
 
         Returns:
             The number of accepted chains.
@@ -146,11 +146,11 @@ class RecordStore(StoreOperations):
         """Export the record line by line, as it is now.
 
         Args:
-            write_line: called with each line, in this thread or in another one. It must return quickly. Its exception
+            write_line: Called with each line, in this thread or in another one. It must return quickly. Its exception
                 ends the export, and is raised.
-            owner: only chains of this owner.
-            scope: only chains of this scope.
-            keys: public keys that are included in the export.
+            owner: Only chains of this owner.
+            scope: Only chains of this scope.
+            keys: Public keys that are included in the export.
         """
         if not (is_storable(owner or "") and is_storable(scope or "")):
             owner, scope = "", "?"  # these do not exist
@@ -195,9 +195,9 @@ class RecordStore(StoreOperations):
         end of a response that is in progress is not stored.
 
         Args:
-            owner: owner of the scope.
-            scope: for example `conversation:ID`.
-            subjects: ids of contents, or sequence numbers of envelopes; if empty, all contents of the scope.
+            owner: Owner of the scope.
+            scope: For example `conversation:ID`.
+            subjects: Ids of contents, or sequence numbers of envelopes; if empty, all contents of the scope.
 
         Returns:
             The number of erased contents.

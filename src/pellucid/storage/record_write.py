@@ -155,10 +155,10 @@ def append_entries(
     """Append entries to the record, in their order.
 
     Args:
-        recording: whether to record, and the keys for seals.
-        time_ms: time of the entries, in milliseconds since 1970.
-        new_entries: the entries, of one or more chains.
-        accept: whether a chain is sealed again although its end was written without the key.
+        recording: Whether to record, and the keys for seals.
+        time_ms: Time of the entries, in milliseconds since 1970.
+        new_entries: The entries, of one or more chains.
+        accept: Whether a chain is sealed again although its end was written without the key.
     """
     if not new_entries or not recording.is_enabled:
         return
@@ -217,11 +217,11 @@ def record_removals(
     that were never recorded add no entry.
 
     Args:
-        recording: the keys for seals.
-        time_ms: time of the removal, in milliseconds since 1970.
-        kind: the reason: `deleted`, `expired` or `erased`.
-        removed: the removed contents.
-        replacements: contents that are stored instead, by (owner, scope, subject).
+        recording: The keys for seals.
+        time_ms: Time of the removal, in milliseconds since 1970.
+        kind: The reason: `deleted`, `expired` or `erased`.
+        removed: The removed contents.
+        replacements: Contents that are stored instead, by (owner, scope, subject).
     """
     by_subject: list[dict[str, Any]] = []
     by_kind: list[dict[str, Any]] = []

@@ -459,12 +459,12 @@ class Responses(StoreOperations):
         """Store a finished response. Idempotent.
 
         Args:
-            response: the response.
-            item_ids: ids of items by which `find_item` finds the response.
-            entries: appended to its conversation, if it has one, except entries whose ids are in it already.
+            response: The response.
+            item_ids: Ids of items by which `find_item` finds the response.
+            entries: Appended to its conversation, if it has one, except entries whose ids are in it already.
 
         Raises:
-            AlreadyStored: if there is another response with this id.
+            AlreadyStored: If there is another response with this id.
         """
         new = build_new_response(response, item_ids, 0, self._clock(), self.recording, entries, is_finished=True)
         try:
@@ -478,7 +478,7 @@ class Responses(StoreOperations):
         """Store a response that is about to run, with the fencing token of its driver.
 
         Raises:
-            AlreadyStored: if there is a response with this id.
+            AlreadyStored: If there is a response with this id.
         """
         new = build_new_response(response, (), fence, self._clock(), self.recording, is_finished=False)
         await self._database.write(insert_responses, new)
@@ -493,10 +493,10 @@ class Responses(StoreOperations):
         """Write the end of a response that was begun. Idempotent.
 
         Args:
-            response: the finished response.
-            item_ids: as in `put`.
-            fence: fencing token of the driver.
-            entries: as in `put`.
+            response: The finished response.
+            item_ids: As in `put`.
+            fence: Fencing token of the driver.
+            entries: As in `put`.
 
         Returns:
             Whether this is the stored end now. False if the response has another end, was deleted, or has a higher
@@ -541,8 +541,8 @@ class Responses(StoreOperations):
         """Return a response and all its ancestors, oldest first, without logs. None if the response does not exist.
 
         Raises:
-            PreviousResponseGone: if an ancestor is not stored any more.
-            RequestError: if there are more than `MAX_CHAIN_LENGTH`.
+            PreviousResponseGone: If an ancestor is not stored any more.
+            RequestError: If there are more than `MAX_CHAIN_LENGTH`.
         """
         return await self._database.read(_chain, self._params(owner, id)) or None
 
@@ -570,8 +570,8 @@ def build_new_response(
     """Build the argument of `insert_responses` and `finish`.
 
     Raises:
-        ValueError: if the status of the response does not agree with `is_finished`.
-        RequestError: if a name cannot be stored.
+        ValueError: If the status of the response does not agree with `is_finished`.
+        RequestError: If a name cannot be stored.
     """
     if response.is_finished is not is_finished:
         raise ValueError(

@@ -211,7 +211,7 @@ def merge_index(is_first: bool) -> Operation[bool]:
     """Merge a part of SQLite's index, which removes the trigrams of deleted texts.
 
     Args:
-        is_first: whether this is the first step.
+        is_first: Whether this is the first step.
 
     Returns:
         Whether there is more to do.
@@ -255,9 +255,9 @@ def search_query(
     """Build a search statement. Its parameters are those of `search_params`, and those that `build` adds.
 
     Args:
-        columns: columns of the matching texts that `build` uses.
-        build: makes the statement from the matches.
-        build_for_postgresql: replaces `build` for PostgreSQL, whose index does not know traits.
+        columns: Columns of the matching texts that `build` uses.
+        build: Makes the statement from the matches.
+        build_for_postgresql: Replaces `build` for PostgreSQL, whose index does not know traits.
     """
     chosen = sa.select(*columns)
     general = (build_for_postgresql or build)(Matches(chosen.where(_in_scope, _like), _T.c.number, _like))
@@ -288,10 +288,10 @@ def search_params(owner: str, scope: str, query: str, traits: Iterable[str] = ()
     """Return the parameters of a search.
 
     Args:
-        owner: owner of the scope.
-        scope: the scope to search.
-        query: the substring to find.
-        traits: traits that all results have. They make the search faster; the statement must check them as well.
+        owner: Owner of the scope.
+        scope: The scope to search.
+        query: The substring to find.
+        traits: Traits that all results have. They make the search faster; the statement must check them as well.
     """
     needle = fold_text(query)
     pattern = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -176,9 +176,9 @@ def cut_page(sized_rows: Sequence[Row], limit: int, max_bytes: int) -> tuple[lis
     """Select the first rows that fit into one page.
 
     Args:
-        sized_rows: rows of (sequence number, length), in the order of reading.
-        limit: maximum number of envelopes, which was also the limit of the query.
-        max_bytes: maximum size of the page.
+        sized_rows: Rows of (sequence number, length), in the order of reading.
+        limit: Maximum number of envelopes, which was also the limit of the query.
+        max_bytes: Maximum size of the page.
 
     Returns:
         The selected rows, and whether there may be more.

@@ -44,7 +44,7 @@ class Spaces(StoreOperations):
             The space as it is stored now.
 
         Raises:
-            AlreadyStored: if the name belongs to another owner, or two participants have the same id or token.
+            AlreadyStored: If the name belongs to another owner, or two participants have the same id or token.
         """
         check_names(owner=space.owner, name=space.name)
         write = _space_write(space, participants)
@@ -59,8 +59,8 @@ class Spaces(StoreOperations):
         """Add participants to a space; return the space.
 
         Raises:
-            AlreadyStored: if a participant with one of the ids or tokens exists.
-            SpaceNotFound: if the space does not exist.
+            AlreadyStored: If a participant with one of the ids or tokens exists.
+            SpaceNotFound: If the space does not exist.
         """
         if not (is_storable(owner) and is_storable(name)):
             raise SpaceNotFound(name)
@@ -114,9 +114,9 @@ class Spaces(StoreOperations):
         """Append envelopes to the log of a space; return its new head.
 
         Raises:
-            AppendConflict: if the space has another head or version (its `.head` and `.version`). Nothing was appended.
-            SpaceNotFound: if the space does not exist.
-            StoreError: if the database failed. Then it is not known whether the envelopes were appended; the caller
+            AppendConflict: If the space has another head or version (its `.head` and `.version`). Nothing was appended.
+            SpaceNotFound: If the space does not exist.
+            StoreError: If the database failed. Then it is not known whether the envelopes were appended; the caller
                 must read the head and the new envelopes.
         """
         if not (is_storable(append.owner) and is_storable(append.space)):
@@ -143,15 +143,15 @@ class Spaces(StoreOperations):
         """Return envelopes with after < seq < before, in ascending order.
 
         Args:
-            owner: owner of the space.
-            name: name of the space.
-            after: lower bound of sequence numbers (exclusive).
-            before: upper bound of sequence numbers (exclusive); None: no bound.
-            limit: maximum number of envelopes.
-            newest: whether the last envelopes of the range are returned, instead of the first.
-            sender: only envelopes of this sender.
-            kinds: only envelopes of one of these kinds; a kind may end in `/*`.
-            within: only envelopes in the context with this path, or below it.
+            owner: Owner of the space.
+            name: Name of the space.
+            after: Lower bound of sequence numbers (exclusive).
+            before: Upper bound of sequence numbers (exclusive); None: no bound.
+            limit: Maximum number of envelopes.
+            newest: Whether the last envelopes of the range are returned, instead of the first.
+            sender: Only envelopes of this sender.
+            kinds: Only envelopes of one of these kinds; a kind may end in `/*`.
+            within: Only envelopes in the context with this path, or below it.
         """
         query = LogQuery(
             owner=owner,
@@ -254,10 +254,10 @@ class Spaces(StoreOperations):
         the same state.
 
         Args:
-            owner: owner of the space.
-            name: name of the space.
-            seqs: sequence numbers of the envelopes.
-            at_ms: time for the record, in milliseconds since 1970.
+            owner: Owner of the space.
+            name: Name of the space.
+            seqs: Sequence numbers of the envelopes.
+            at_ms: Time for the record, in milliseconds since 1970.
 
         Returns:
             The number of envelopes that existed and were not erased before.

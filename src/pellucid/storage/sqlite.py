@@ -78,7 +78,7 @@ class SqliteDatabase(Database):
         """Open or create the database, and migrate its tables if needed.
 
         Raises:
-            StoreError: if the file cannot be opened, or is not a SQLite database.
+            StoreError: If the file cannot be opened, or is not a SQLite database.
         """
         try:
             return await asyncio.to_thread(cls, path)

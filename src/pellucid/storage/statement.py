@@ -46,10 +46,10 @@ class Statement:
     """One SQL statement. Its parameters are made by `param`; those of an INSERT are its columns.
 
     Args:
-        element: the SQLAlchemy expression.
-        sqlite: the expression for SQLite, if it is different.
-        replan: whether PostgreSQL makes a new plan for the values of each execution.
-        erases: whether deleted data must also vanish from the disk. Default: true for a DELETE.
+        element: The SQLAlchemy expression.
+        sqlite: The expression for SQLite, if it is different.
+        replan: Whether PostgreSQL makes a new plan for the values of each execution.
+        erases: Whether deleted data must also vanish from the disk. Default: true for a DELETE.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ def over_json_rows(text: str, columns: dict[str, str], **params: type[sa.types.T
 
     Args:
         text: SQL, in which `{requested}` is the table of the objects, and `{name}` one of its columns.
-        columns: name and SQL type of each column.
-        params: further parameters (`:name`) and their types.
+        columns: Name and SQL type of each column.
+        params: Further parameters (`:name`) and their types.
     """
     fields = ", ".join(f"{name} {type}" for name, type in columns.items())
     general = {name: f"requested.{name}" for name in columns}

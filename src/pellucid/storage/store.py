@@ -109,9 +109,9 @@ class Store:
         spaces: spaces, their participants and logs.
 
     Args:
-        database: the driver.
-        clock: returns the current time, in seconds since 1970.
-        recording: whether contents are recorded, and the keys for seals.
+        database: The driver.
+        clock: Returns the current time, in seconds since 1970.
+        recording: Whether contents are recorded, and the keys for seals.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
@@ -133,7 +133,7 @@ class Store:
         """Check that the database answers.
 
         Raises:
-            StoreError: if it does not.
+            StoreError: If it does not.
         """
         await self._database.read(_ping, {})
 
@@ -143,7 +143,7 @@ class Store:
         Spaces do not expire. Interrupted removals of spaces are completed.
 
         Args:
-            now: current time, in seconds since 1970.
+            now: Current time, in seconds since 1970.
 
         Returns:
             The number of deleted responses, conversations and chats.
@@ -192,12 +192,12 @@ async def open_store(url: str, *, clock: Callable[[], float] = time.time, record
     Args:
         url: `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite://` (in memory, lost with the process) or
             `postgresql://user:password@host/database`.
-        clock: returns the current time, in seconds since 1970.
-        recording: whether contents are recorded (default: yes), and the keys for seals.
+        clock: Returns the current time, in seconds since 1970.
+        recording: Whether contents are recorded (default: yes), and the keys for seals.
 
     Raises:
-        ConfigError: if the URL has another form.
-        StoreError: if the database does not answer, or was written by a newer version.
+        ConfigError: If the URL has another form.
+        StoreError: If the database does not answer, or was written by a newer version.
     """
     parsed = check_store_url(url)
     database: Database
@@ -215,7 +215,7 @@ def check_store_url(url: str) -> URL:
     """Parse the URL of a store, without opening it.
 
     Raises:
-        ConfigError: if `open_store` does not accept the URL.
+        ConfigError: If `open_store` does not accept the URL.
     """
     try:
         parsed = make_url(url)

@@ -62,7 +62,7 @@ class PydanticAgent:
         run: Further arguments of every run (`usage_limits`, `retries`, …).
 
     Raises:
-        ValueError: neither `name` nor the agent has a name.
+        ValueError: Neither `name` nor the agent has a name.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class PydanticAgent:
         """Begin a run.
 
         Raises:
-            ModelError: the run failed before its first event.
-            RequestError: the call has tools, and the agent has output validators.
+            ModelError: The run failed before its first event.
+            RequestError: The call has tools, and the agent has output validators.
         """
         return await self._open(call, None)
 

@@ -67,7 +67,7 @@ def apply_patch(patch: Any, translated: Any) -> Any:
     """Apply a patch to a JSON value.
 
     Raises:
-        ValueError: it is not a patch of this value. (Patches come back from clients.)
+        ValueError: It is not a patch of this value. (Patches come back from clients.)
     """
     if not isinstance(patch, dict):
         raise ValueError("a patch is an object")
@@ -356,7 +356,7 @@ def _apply_remainder(
         carriers: The parts that carry the remainder, to check the digests; None if they were checked.
 
     Raises:
-        ValueError: the remainder does not fit the message.
+        ValueError: The remainder does not fit the message.
     """
     restored = apply_patch(remainder["message"], _fields(translated)) if "message" in remainder else _fields(translated)
     parts = []

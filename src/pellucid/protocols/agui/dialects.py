@@ -109,7 +109,7 @@ def dialect_of(name: str, param: str | None = None) -> Dialect:
         param: Where in the request the name is, for the error.
 
     Raises:
-        RequestError: there is no dialect with this name.
+        RequestError: There is no dialect with this name.
     """
     for known in get_args(DialectName):
         if known == name:

@@ -58,7 +58,7 @@ def history_of(
         resume: Answers to interrupts; those for a call become its result.
 
     Raises:
-        RequestError: a message is invalid; `param` is its path.
+        RequestError: A message is invalid; `param` is its path.
     """
     conversation = _Conversation()
     for index, message in enumerate(client_messages):

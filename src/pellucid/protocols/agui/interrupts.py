@@ -58,7 +58,7 @@ def interrupt_of(value: Any) -> Interrupt:
         value: A `DeferredCall` as JSON values.
 
     Raises:
-        msgspec.ValidationError: the value is not a `DeferredCall`.
+        msgspec.ValidationError: The value is not a `DeferredCall`.
     """
     call = msgspec.convert(value, DeferredCall)
     if not call.approval:
@@ -89,7 +89,7 @@ def approval_of(entry: ResumeEntry, path: str) -> Approval:
     """Return the answer to a request for approval.
 
     Raises:
-        RequestError: the payload, at `path` in the input, is not such an answer.
+        RequestError: The payload, at `path` in the input, is not such an answer.
     """
     if entry.status == "cancelled":
         return CANCELLED_APPROVAL

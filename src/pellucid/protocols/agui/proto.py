@@ -158,7 +158,7 @@ def _tag_and_body(event: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return the tag of the event's field in `Event`, and the bytes of the field.
 
     Raises:
-        RequestError: the transport cannot carry this type of event.
+        RequestError: The transport cannot carry this type of event.
     """
     kind = event["type"]
     if kind not in _EVENTS:

@@ -83,7 +83,7 @@ class Request(NamedTuple):
             default: The dialect of clients that send no version; None for 0.x.
 
         Raises:
-            RequestError: there is no such dialect; also if the header is invalid and the option overrides it.
+            RequestError: There is no such dialect; also if the header is invalid and the option overrides it.
         """
         header_dialect = dialect_of(header.lower(), "AG-UI-Dialect") if header is not None else None
         if self.options.dialect is not None:
@@ -97,7 +97,7 @@ class Request(NamedTuple):
         """Return the conversation.
 
         Raises:
-            RequestError: a message is invalid.
+            RequestError: A message is invalid.
         """
         return history_of(self.input.messages, self.input.context or [], self.resume)
 
@@ -182,7 +182,7 @@ class Request(NamedTuple):
                 tool of the same name.
 
         Raises:
-            RequestError: there is no message for a model.
+            RequestError: There is no message for a model.
         """
         messages = self.messages() if messages is None else messages
         if not messages:
@@ -213,7 +213,7 @@ def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
         query: The parameters of the query; those that are no option are ignored.
 
     Raises:
-        RequestError: the body or an option is invalid; the message has the field and what is allowed.
+        RequestError: The body or an option is invalid; the message has the field and what is allowed.
     """
     input = decode(data, m.RunAgentInput)
     for index, tool in enumerate(input.tools or []):
@@ -251,7 +251,7 @@ def _parse_options(fields: Any, base_path: str = "") -> Options:
         base_path: Their path in the input; empty for those of the query, whose values are texts.
 
     Raises:
-        RequestError: there is no such option, or its value is invalid.
+        RequestError: There is no such option, or its value is invalid.
     """
     if not isinstance(fields, dict):
         raise invalid(base_path, "must be an object of options", "invalid_type")

@@ -60,7 +60,7 @@ class SideEvents:
         """Return the events to send for a side event.
 
         Raises:
-            IllegalEvent: the side event is not a valid event of AG-UI.
+            IllegalEvent: The side event is not a valid event of AG-UI.
         """
         if event.name == "result":
             self.result = event.value

@@ -63,7 +63,7 @@ class ChunkExpander:
         """Return the event without chunks, after the end events that it causes.
 
         Raises:
-            BadChunk: a chunk belongs to nothing, or contradicts the first chunk.
+            BadChunk: A chunk belongs to nothing, or contradicts the first chunk.
         """
         return self._expand_chunk(event) if event["type"] in _CHUNK_EVENTS else [*self._ends_before(event), event]
 
@@ -218,7 +218,7 @@ class Verifier:
         dialect: The dialect of the stream.
 
     Raises:
-        ValueError: there is no such dialect.
+        ValueError: There is no such dialect.
     """
 
     def __init__(self, dialect: DialectName = "1.0") -> None:

@@ -107,7 +107,7 @@ def _convert_part(raw: dict[str, Any], part_type: type[T], path: str) -> T:
     """Convert a part to its type.
 
     Raises:
-        RequestError: the part is invalid; `param` is its path.
+        RequestError: The part is invalid; `param` is its path.
     """
     try:
         return convert(raw, part_type)
@@ -126,7 +126,7 @@ def history_of(ui_messages: Sequence[UIMessage]) -> list[ModelMessage]:
     """Convert the messages of a client to the conversation for a model.
 
     Raises:
-        RequestError: a message is invalid; `param` is its path.
+        RequestError: A message is invalid; `param` is its path.
     """
     messages: list[ModelMessage] = []
     for index, message in enumerate(ui_messages):

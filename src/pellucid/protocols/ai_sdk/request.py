@@ -109,7 +109,7 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
         body: The body, or the JSON object in it.
 
     Raises:
-        RequestError: the request is invalid; the message has the field and what is allowed.
+        RequestError: The request is invalid; the message has the field and what is allowed.
     """
     raw = read_json(body) if isinstance(body, bytes) else body
     parsed = convert(raw, Body)

@@ -19,7 +19,7 @@ def credential(scope: Mapping[str, Any]) -> str | None:
     """Return the credential of a request, or None.
 
     Raises:
-        AccessError: unauthorized for two different credentials, or for a text that cannot be one.
+        AccessError: Unauthorized for two different credentials, or for a text that cannot be one.
     """
     values: set[bytes] = set()
     for name, value in scope["headers"]:

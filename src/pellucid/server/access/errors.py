@@ -75,13 +75,13 @@ async def call_backend(request: Awaitable[T]) -> T:
     """Await a call to a back end, with a time limit of `TIMEOUT_SECONDS`.
 
     Args:
-        request: the call.
+        request: The call.
 
     Returns:
         What the call returns.
 
     Raises:
-        BackendUnavailable: the back end did not answer in time, or reported an outage. Other errors are raised
+        BackendUnavailable: The back end did not answer in time, or reported an outage. Other errors are raised
             unchanged.
     """
     try:

@@ -71,16 +71,16 @@ class Guard:
 
         Args:
             access: `[access]` of the configuration.
-            keys: the store's keys (`store.keys`); None where there is no store.
-            relay: counts requests, tokens and slots.
-            allow_unauthenticated: whether clients of other machines are admitted while no credentials are required.
-            seal_keys: returns the current seal keys; without them, signing in with a browser is not possible.
-            environ: the environment, which holds secrets.
-            clock: wall clock, in seconds since 1970.
-            monotonic: monotonic clock in seconds.
+            keys: The store's keys (`store.keys`); None where there is no store.
+            relay: Counts requests, tokens and slots.
+            allow_unauthenticated: Whether clients of other machines are admitted while no credentials are required.
+            seal_keys: Returns the current seal keys; without them, signing in with a browser is not possible.
+            environ: The environment, which holds secrets.
+            clock: Wall clock, in seconds since 1970.
+            monotonic: Monotonic clock in seconds.
 
         Raises:
-            ConfigError: a secret cannot be used.
+            ConfigError: A secret cannot be used.
         """
         self.cors = Cors(access.cors)
         self._requires_credentials = access.requires_credentials
@@ -127,11 +127,11 @@ class Guard:
         """Return the principal of a request.
 
         Args:
-            scope: the ASGI scope, of HTTP or of a WebSocket.
+            scope: The ASGI scope, of HTTP or of a WebSocket.
 
         Raises:
-            AccessError: unauthorized; forbidden; or unavailable when the credential cannot be checked.
-            RequestError: a request under `/api` that browsers must not send.
+            AccessError: Unauthorized; forbidden; or unavailable when the credential cannot be checked.
+            RequestError: A request under `/api` that browsers must not send.
         """
         if not await self.requires_credential(scope):
             self._refuse_remote(scope)
@@ -198,7 +198,7 @@ class Guard:
             The principal of the key, and the value of the session's cookie.
 
         Raises:
-            AccessError: the same for every key that is not valid.
+            AccessError: The same for every key that is not valid.
         """
         if self.browser_sessions is None:
             raise forbidden("signing in with a browser is not possible here", "no_sign_in")
@@ -248,7 +248,7 @@ class Guard:
             The `x-ratelimit-*` headers of the response.
 
         Raises:
-            AccessError: too_many_requests; or unavailable when the relay cannot count.
+            AccessError: `too_many_requests`; or unavailable when the relay cannot count.
         """
         return await self._rates.spend(principal, requests)
 

@@ -98,12 +98,12 @@ def url_from_configuration(configuration: Mapping[str, Any], name: str, purpose:
     """Return an address that the issuer's openid-configuration names.
 
     Args:
-        configuration: the openid-configuration.
-        name: the field with the address.
-        purpose: what the address is for, in the error.
+        configuration: The openid-configuration.
+        name: The field with the address.
+        purpose: What the address is for, in the error.
 
     Raises:
-        InvalidIssuerResponse: there is no address, or it cannot be trusted.
+        InvalidIssuerResponse: There is no address, or it cannot be trusted.
     """
     url = configuration.get(name)
     if not isinstance(url, str) or fetch_url_mistakes(url):

@@ -71,14 +71,14 @@ class Jwks:
         """Return the keys that may have made a signature.
 
         Args:
-            kid: the key id of the token, if it has one.
-            algorithm: the signature algorithm of the token.
+            kid: The key id of the token, if it has one.
+            algorithm: The signature algorithm of the token.
 
         Returns:
             The keys; empty if the issuer has none that fits.
 
         Raises:
-            BackendUnavailable: no key set is known.
+            BackendUnavailable: No key set is known.
         """
         matching = self._matching_keys(kid, algorithm)
         if matching and self._monotonic() - self._fetched_at > self._config.refresh_seconds:
@@ -148,7 +148,7 @@ def _verification_keys(document: Any) -> list[Key]:
     """Return the keys of a set that can verify signatures. Keys that are not understood are ignored (RFC 7517 §5).
 
     Raises:
-        InvalidIssuerResponse: it is not a key set, or holds no such key.
+        InvalidIssuerResponse: It is not a key set, or holds no such key.
     """
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or len(entries) > MAX_KEYS:
@@ -231,7 +231,7 @@ class TokenVerifier:
         """Return the principal of a token.
 
         Raises:
-            AccessError: unauthorized; forbidden; or unavailable when the issuer's keys cannot be fetched.
+            AccessError: Unauthorized; forbidden; or unavailable when the issuer's keys cannot be fetched.
         """
         identity = self.identity_of(await self.verify_claims(text))
         return Principal(identity.owner, None, identity.name, self._access.policy(identity.policy))
@@ -240,11 +240,11 @@ class TokenVerifier:
         """Verify a token and return its claims.
 
         Args:
-            text: the token.
-            audiences: accepted values of `aud`; by default those of the configuration.
+            text: The token.
+            audiences: Accepted values of `aud`; by default those of the configuration.
 
         Raises:
-            AccessError: unauthorized; or unavailable when the issuer's keys cannot be fetched.
+            AccessError: Unauthorized; or unavailable when the issuer's keys cannot be fetched.
         """
         registry = self._claims_registry(self._audiences if audiences is None else audiences)
         header = _decode_header(text)
@@ -280,7 +280,7 @@ class TokenVerifier:
         """Return the identity that verified claims name.
 
         Raises:
-            AccessError: unauthorized if there is no owner; forbidden if no policy matches.
+            AccessError: Unauthorized if there is no owner; forbidden if no policy matches.
         """
         config = self._config
         owner = _claim_value(claims, config.owner_claim)

@@ -60,11 +60,11 @@ class KeyCache:
         """Create an empty cache.
 
         Args:
-            keys: the store's keys.
-            make_hasher: creates the hasher. Called when the first key is used.
-            ttl_seconds: how long a lookup is used.
-            clock: wall clock, in seconds since 1970; for the expiry of keys.
-            monotonic: monotonic clock in seconds; for the age of entries.
+            keys: The store's keys.
+            make_hasher: Creates the hasher. Called when the first key is used.
+            ttl_seconds: How long a lookup is used.
+            clock: Wall clock, in seconds since 1970; for the expiry of keys.
+            monotonic: Monotonic clock in seconds; for the age of entries.
         """
         self._keys = keys
         self._make_hasher = make_hasher
@@ -82,7 +82,7 @@ class KeyCache:
         """Return the principal of an API key.
 
         Raises:
-            AccessError: unauthorized for a key that is not valid; unavailable when it cannot be looked up.
+            AccessError: Unauthorized for a key that is not valid; unavailable when it cannot be looked up.
         """
         return await self.authenticate_digest(key_id_of(text), self.digest(text))
 
@@ -90,7 +90,7 @@ class KeyCache:
         """Return the keyed hash of an API key.
 
         Raises:
-            AccessError: unavailable when the pepper cannot be read.
+            AccessError: Unavailable when the pepper cannot be read.
         """
         return self._require_hasher().digest(text)
 
@@ -120,7 +120,7 @@ class KeyCache:
         """Return the hasher, created at the first use: a gateway without API keys needs no pepper.
 
         Raises:
-            ConfigError: the pepper cannot be used.
+            ConfigError: The pepper cannot be used.
         """
         if self._hasher is None:
             self._hasher = self._make_hasher()
@@ -150,7 +150,7 @@ class KeyCache:
         While the store is down, no key can be created, so the last answer holds.
 
         Raises:
-            AccessError: unavailable when the store is down and there is no last answer.
+            AccessError: Unavailable when the store is down and there is no last answer.
         """
         if self._has_keys or self._monotonic() < self._has_keys_until:
             return bool(self._has_keys)

@@ -64,7 +64,7 @@ def key_id_of(text: str) -> str:
     """Return the id in a key.
 
     Raises:
-        AccessError: unauthorized for a text that cannot be a key.
+        AccessError: Unauthorized for a text that cannot be a key.
     """
     match = _KEY_PATTERN.fullmatch(text)
     if match is None or text[-_CHECKSUM_LENGTH:] != _checksum(text[:-_CHECKSUM_LENGTH]):

@@ -73,9 +73,9 @@ def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int 
     """Return the tokens that a run is charged for.
 
     Args:
-        usage: what the provider reported.
-        characters: characters that the run wrote in all.
-        reasoning_characters: how many of these were reasoning. Both replace numbers that the provider did not report.
+        usage: What the provider reported.
+        characters: Characters that the run wrote in all.
+        reasoning_characters: How many of these were reasoning. Both replace numbers that the provider did not report.
     """
     reasoning = usage.output_reasoning_tokens
     if reasoning is None:
@@ -95,9 +95,9 @@ class RateLimiter:
         """Create a limiter.
 
         Args:
-            relay: counts for all replicas.
-            when_down: what happens to requests with limits while the relay does not answer.
-            lease_seconds: how long a slot stays taken after its replica died.
+            relay: Counts for all replicas.
+            when_down: What happens to requests with limits while the relay does not answer.
+            lease_seconds: How long a slot stays taken after its replica died.
         """
         self._relay = relay
         self._when_down = when_down
@@ -114,7 +114,7 @@ class RateLimiter:
             The `x-ratelimit-*` headers.
 
         Raises:
-            AccessError: too_many_requests; or unavailable when the relay does not answer.
+            AccessError: `too_many_requests`; or unavailable when the relay does not answer.
         """
         limits = limits_of(principal.policy)
         if not limits:
@@ -154,7 +154,7 @@ class RateLimiter:
         """Hold one of the principal's concurrent streams for the time of the block.
 
         Raises:
-            AccessError: on entering: too_many_requests; or unavailable when the relay does not answer.
+            AccessError: On entering: too_many_requests; or unavailable when the relay does not answer.
         """
         limit = principal.policy.streams
         if limit is None:
@@ -257,10 +257,10 @@ class LoginThrottle:
         """Count an attempt, before it is made.
 
         Args:
-            scope: the ASGI scope of the request.
+            scope: The ASGI scope of the request.
 
         Raises:
-            AccessError: too_many_requests when the limit is reached; unavailable when the relay does not answer.
+            AccessError: `too_many_requests` when the limit is reached; unavailable when the relay does not answer.
         """
         try:
             verdict = await call_backend(

@@ -92,14 +92,14 @@ class OIDCClient:
         """Begin a sign-in attempt.
 
         Args:
-            base_url: the origin at which the browser reached the gateway.
-            next_path: where to go after the sign-in.
+            base_url: The origin at which the browser reached the gateway.
+            next_path: Where to go after the sign-in.
 
         Returns:
             The address to which the browser is redirected, and the value of the attempt's cookie.
 
         Raises:
-            AccessError: unavailable.
+            AccessError: Unavailable.
         """
         configuration = await self._configuration()
         attempt = _SignInAttempt(
@@ -129,15 +129,15 @@ class OIDCClient:
         """Finish a sign-in attempt.
 
         Args:
-            query: the query with which the browser came back.
-            cookie_value: the attempt's cookie.
+            query: The query with which the browser came back.
+            cookie_value: The attempt's cookie.
 
         Returns:
             The identity of the person, and the path to go to.
 
         Raises:
-            RequestError: the attempt failed. The message is written for people.
-            AccessError: as above, where the provider is unavailable or allows no access.
+            RequestError: The attempt failed. The message is written for people.
+            AccessError: As above, where the provider is unavailable or allows no access.
         """
         attempt = self._read_attempt(cookie_value)
         if not hmac.compare_digest(query.get("state", "").encode(), attempt.state.encode()):
@@ -229,7 +229,7 @@ class OIDCClient:
         """Return the provider's configuration. The last valid one is used while the provider is down.
 
         Raises:
-            AccessError: unavailable when there is none.
+            AccessError: Unavailable when there is none.
         """
         async with self._lock:
             now = self._monotonic()

@@ -60,11 +60,11 @@ class Cors:
         """Refuse a page of another origin, over HTTP and WebSocket.
 
         Args:
-            scope: the ASGI scope of the request.
-            unauthenticated: whether this request is served without credentials.
+            scope: The ASGI scope of the request.
+            unauthenticated: Whether this request is served without credentials.
 
         Raises:
-            AccessError: forbidden.
+            AccessError: Forbidden.
         """
         request_headers = dict(scope["headers"])
         origin, host = request_headers.get(b"origin"), request_headers.get(b"host", b"")

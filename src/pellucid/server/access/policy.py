@@ -65,7 +65,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         It is called before the model is looked up, so that the error does not reveal which models exist.
 
         Raises:
-            AccessError: forbidden.
+            AccessError: Forbidden.
         """
         if not self.allows_model(name):
             allowed = ", ".join(self.models or []) or "no model at all"
@@ -81,7 +81,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Return whether to store the response. `requested` is the request's `store`, None if it has none.
 
         Raises:
-            AccessError: forbidden if it must be stored and may not.
+            AccessError: Forbidden if it must be stored and may not.
         """
         if requested and not self.store:
             raise forbidden(
@@ -93,7 +93,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Return the maximum of tokens that the model may write. `requested` is the request's own limit.
 
         Raises:
-            AccessError: forbidden if the request asks for more than is allowed.
+            AccessError: Forbidden if the request asks for more than is allowed.
         """
         limit = self.max_output_tokens
         if limit is not None and requested is not None and requested > limit:

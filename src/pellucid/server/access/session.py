@@ -32,7 +32,7 @@ def read_cookie(scope: Mapping[str, Any], name: str) -> str | None:
     """Return the value of a cookie, or None.
 
     Raises:
-        AccessError: unauthorized for two different values: a page of a sibling domain may have set one of them.
+        AccessError: Unauthorized for two different values: a page of a sibling domain may have set one of them.
     """
     prefix, values = name.encode() + b"=", set()
     for header, value in scope["headers"]:
@@ -109,9 +109,9 @@ class BrowserSessions:
 
         Args:
             access: `[access]` of the configuration.
-            keys: returns the current seal keys.
-            env_key: the key in the environment, if there is one.
-            clock: wall clock, in seconds since 1970.
+            keys: Returns the current seal keys.
+            env_key: The key in the environment, if there is one.
+            clock: Wall clock, in seconds since 1970.
         """
         self.lifetime_seconds = access.session_seconds
         self._keys = keys
@@ -127,7 +127,7 @@ class BrowserSessions:
         """Decode a cookie of a session that has not expired. What it refers to must still be looked up.
 
         Raises:
-            AccessError: the cookie is not valid, or the session has expired.
+            AccessError: The cookie is not valid, or the session has expired.
         """
         try:
             session = _session_decoder.decode(tokens.read(text, self._keys(), _PURPOSE, _BOUND))

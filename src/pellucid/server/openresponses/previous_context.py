@@ -89,13 +89,13 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
     """Load all items of a conversation.
 
     Args:
-        store: the store.
-        owner: the owner of the conversation.
-        id: the conversation.
-        opener: opens sealed tokens.
+        store: The store.
+        owner: The owner of the conversation.
+        id: The conversation.
+        opener: Opens sealed tokens.
 
     Raises:
-        RequestError: it does not exist, is too long, or holds a token that cannot be opened.
+        RequestError: It does not exist, is too long, or holds a token that cannot be opened.
     """
     entries = await store.conversations.entries(owner, id, limit=MAX_ENTRIES + 1)
     if entries is None:

@@ -40,11 +40,11 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
         """Return the encoder of the response.
 
         Args:
-            viewer: the viewer of the response.
-            dialect: the names of events; by default those of the first request.
-            seals: whether sealed tokens are included; by default as in the first request.
-            after: the last `sequence_number` that the client has; -1: none.
-            framing: how events are separated.
+            viewer: The viewer of the response.
+            dialect: The names of events; by default those of the first request.
+            seals: Whether sealed tokens are included; by default as in the first request.
+            after: The last `sequence_number` that the client has; -1: none.
+            framing: How events are separated.
         """
         return Encoder(
             msgspec.structs.replace(self.response),

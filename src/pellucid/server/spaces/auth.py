@@ -47,8 +47,8 @@ async def authenticate(
     """Return the participant with this token in the space with this name.
 
     Raises:
-        AccessError: unauthorized or forbidden.
-        RequestError: no space is named.
+        AccessError: Unauthorized or forbidden.
+        RequestError: No space is named.
     """
     if name is None:
         raise RequestError("space: its name is required, such as ?space=review", code="missing", param="space")

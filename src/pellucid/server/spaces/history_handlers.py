@@ -53,10 +53,10 @@ def history_of(
     """Return the history of the space as this participant may see it.
 
     Args:
-        services: the gateway's services.
-        authenticated: the participant.
-        view: how much reasoning is shown.
-        token: the token with which referenced envelopes in other spaces are read; None: they are not.
+        services: The gateway's services.
+        authenticated: The participant.
+        view: How much reasoning is shown.
+        token: The token with which referenced envelopes in other spaces are read; None: they are not.
     """
 
     async def open_other_history(name: str) -> History | None:

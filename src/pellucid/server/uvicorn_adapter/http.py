@@ -159,8 +159,8 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
     """Return the protocol class for uvicorn's `http` setting.
 
     Args:
-        request_seconds: how long the head of a request may take.
-        unread_seconds: how long a client may leave pending data unread.
+        request_seconds: How long the head of a request may take.
+        unread_seconds: How long a client may leave pending data unread.
     """
 
     class Connection(HttpToolsProtocol):
