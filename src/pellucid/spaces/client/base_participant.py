@@ -84,7 +84,7 @@ class BaseParticipant:
             view=space_view(view),
             after_seq=after_seq,
             history=history,
-            patience=patience,
+            patience_seconds=patience,
             max_frame=max_frame,
         )
         self._inbox = self._connection.subscribers.open_inbox()

@@ -222,7 +222,7 @@ class ParticipantConnection:
         view: The participant's view.
         after_seq: The last envelope that the participant has.
         history: Without `after_seq`: how many of the latest envelopes come first.
-        patience: Seconds for which a lost connection is tried again.
+        patience_seconds: Seconds for which a lost connection is tried again.
         max_frame: Maximum size of a frame in bytes.
     """
 
@@ -234,7 +234,7 @@ class ParticipantConnection:
         view: SpaceView,
         after_seq: int | None,
         history: int,
-        patience: float,
+        patience_seconds: float,
         max_frame: int,
     ) -> None:
         self.address = address
@@ -244,9 +244,9 @@ class ParticipantConnection:
         self.roster = Roster()
         self.subscribers = Subscribers(self._fetch_missed)
         self._token = token
-        self._patience_seconds = patience
+        self._patience_seconds = patience_seconds
         self._max_frame = max_frame
-        self._outbox = Outbox(patience)
+        self._outbox = Outbox(patience_seconds)
         self._socket: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_welcome: asyncio.Future[None] | None = None

@@ -46,16 +46,16 @@ class Outbox:
     """The pending envelopes of one participant.
 
     Args:
-        patience: Seconds for which an envelope is tried again that was refused because of the rate limit.
+        patience_seconds: Seconds for which an envelope is tried again that was refused because of the rate limit.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience_seconds: float) -> None:
         self._unacknowledged: dict[str, SentEnvelope] = {}
         self._queue: deque[SentEnvelope] = deque()
         self._wakeup = asyncio.Event()
         self._hold_until = 0.0
         """Time before which nothing may be sent."""
-        self._patience_seconds = patience
+        self._patience_seconds = patience_seconds
         self._in_flight: set[str] = set()
         """Ids that were sent over this connection and have no echo."""
         self._max_in_flight = float(MAX_IN_FLIGHT)

@@ -112,17 +112,17 @@ class RemotePage(msgspec.Struct, frozen=True):
 class SpaceReader:
     """The history of a space over HTTP. Used directly, or as `async with`, which closes its connections."""
 
-    def __init__(self, address: SpaceAddress, token: str, *, patience: float = 60.0) -> None:
+    def __init__(self, address: SpaceAddress, token: str, *, timeout_seconds: float = 60.0) -> None:
         """Create a reader.
 
         Args:
             address: Where the space is.
             token: The participant's token.
-            patience: Seconds to wait for each response.
+            timeout_seconds: Seconds to wait for each response.
         """
         self.address = address
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._timeout_seconds = patience
+        self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def page(
