@@ -129,14 +129,14 @@ class LiveRun:
     ) -> None:
         """
         Args:
-            model: the model to call.
-            call: messages, tools and settings of the first turn.
-            mint: makes the public ids of the run.
-            handler: executes the steps between two turns.
-            stages: the stages that every batch passes, in this order.
-            max_tool_calls: maximum number of calls of the handler's functions, in all turns together.
-            log_faults: whether an internal error is logged here, because no caller raises `exception` again.
-            pending: tool calls that are answered before the model is called (see `Run`).
+            model: The model to call.
+            call: Messages, tools and settings of the first turn.
+            mint: Makes the public ids of the run.
+            handler: Executes the steps between two turns.
+            stages: The stages that every batch passes, in this order.
+            max_tool_calls: Maximum number of calls of the handler's functions, in all turns together.
+            log_faults: Whether an internal error is logged here, because no caller raises `exception` again.
+            pending: Tool calls that are answered before the model is called (see `Run`).
         """
         self.exception: Exception | None = None
         """The exception that ended the run between two turns, if any."""
@@ -185,8 +185,8 @@ class LiveRun:
         """Call the model for the first turn. After an exception there is nothing to clean up.
 
         Raises:
-            ModelError: if the model cannot be reached, or rejects the call.
-            RequestError: if the call is not valid.
+            ModelError: If the model cannot be reached, or rejects the call.
+            RequestError: If the call is not valid.
         """
         self._loop = asyncio.get_running_loop()
         handler = self._handler
@@ -394,10 +394,10 @@ class LiveRun:
         """Pass events through the stages, and to the receiver.
 
         Args:
-            events: if there are none, nothing happens, unless `flush` is set.
-            first: index of the first stage that processes the events.
-            time_ms: time of the events in milliseconds since 1970; 0: now.
-            flush: whether stages get a batch without events, with which they release events that they held back.
+            events: If there are none, nothing happens, unless `flush` is set.
+            first: Index of the first stage that processes the events.
+            time_ms: Time of the events in milliseconds since 1970; 0: now.
+            flush: Whether stages get a batch without events, with which they release events that they held back.
         """
         if self._text_template is not None:
             self._end_texts()

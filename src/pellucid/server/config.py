@@ -272,10 +272,10 @@ def read_storage_config(path: Path) -> Config:
     Other parts of the environment that a gateway needs (keys of providers, tokens of participants) are not checked.
 
     Args:
-        path: the TOML file.
+        path: The TOML file.
 
     Raises:
-        ConfigError: with all mistakes.
+        ConfigError: With all mistakes.
     """
     mistakes: list[str] = []
     config = _read_struct(Config, _read_toml(path), "", mistakes)
@@ -290,10 +290,10 @@ def read_config(path: Path) -> Config:
     """Read and check the configuration in a file.
 
     Args:
-        path: the TOML file.
+        path: The TOML file.
 
     Raises:
-        ConfigError: with all mistakes.
+        ConfigError: With all mistakes.
     """
     return check_config(_read_toml(path), os.environ)
 
@@ -315,14 +315,14 @@ def check_config(table: Mapping[str, Any], environ: Mapping[str, str]) -> Config
     """Read and check the configuration in a table.
 
     Args:
-        table: the parsed TOML.
-        environ: the environment.
+        table: The parsed TOML.
+        environ: The environment.
 
     Returns:
         The configuration.
 
     Raises:
-        ConfigError: with all mistakes.
+        ConfigError: With all mistakes.
     """
     mistakes: list[str] = []
     config = _read_struct(Config, table, "", mistakes)

@@ -117,12 +117,12 @@ class PreparedRequest:
         """Return the messages with sealed parts opened.
 
         Args:
-            messages: the messages of the request.
-            thread_id: the thread to which the tokens are bound, if any.
-            matches_part: whether an opened token belongs to the part in which it was sent.
+            messages: The messages of the request.
+            thread_id: The thread to which the tokens are bound, if any.
+            matches_part: Whether an opened token belongs to the part in which it was sent.
 
         Raises:
-            SealError: a token is not valid. The error names its place in the request.
+            SealError: A token is not valid. The error names its place in the request.
         """
         if not any(
             isinstance(p, SealedPart)
@@ -140,8 +140,8 @@ class PreparedRequest:
         """Return the call of the model.
 
         Args:
-            messages: the conversation.
-            tools: tools in addition to the caller's own; by default the server's.
+            messages: The conversation.
+            tools: Tools in addition to the caller's own; by default the server's.
         """
         call = self._request.call(
             compactions_as_user_messages(messages), tool_definitions(self.tools if tools is None else tools)
@@ -174,13 +174,13 @@ class PreparedRequest:
         """Create a run of the call, which the code that serves it drives (see `Services.create_run`).
 
         Args:
-            call: the call of the model.
-            tools: as in `model_call`.
-            model: replaces the requested model.
-            with_seals: whether reasoning is sealed.
-            thread_id: the thread to which seals are bound.
+            call: The call of the model.
+            tools: As in `model_call`.
+            model: Replaces the requested model.
+            with_seals: Whether reasoning is sealed.
+            thread_id: The thread to which seals are bound.
             mcp_servers: MCP servers that the request names.
-            stored_as: the row of a response that is stored before its end is shown.
+            stored_as: The row of a response that is stored before its end is shown.
         """
         viewer = self.viewer
         return self._services.create_run(
@@ -216,16 +216,16 @@ async def prepare(
     """Look up everything that a request to a model needs.
 
     Args:
-        services: the gateway's services.
-        exchange: the exchange. Its viewer and its response headers are set.
-        request: the decoded request.
-        requested_model: the model's name; None for the default model.
-        mint: makes ids.
-        default_view: the view if the request asks for none by the means that all protocols share.
-        with_summaries: whether a viewer of raw reasoning also gets summaries that the gateway made.
+        services: The gateway's services.
+        exchange: The exchange. Its viewer and its response headers are set.
+        request: The decoded request.
+        requested_model: The model's name; None for the default model.
+        mint: Makes ids.
+        default_view: The view if the request asks for none by the means that all protocols share.
+        with_summaries: Whether a viewer of raw reasoning also gets summaries that the gateway made.
 
     Raises:
-        PellucidError: the model is not there, is not allowed, or a limit is reached.
+        PellucidError: The model is not there, is not allowed, or a limit is reached.
     """
     policy = exchange.principal.policy
     if requested_model is not None:

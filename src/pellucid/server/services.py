@@ -21,8 +21,8 @@ from opentelemetry.trace import TracerProvider
 from ..asgi.streaming import STOPPING
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
-from ..events import Mint
 from ..errors import PellucidError
+from ..events import Mint
 from ..models import ChatModel
 from ..parts import Usage
 from ..relay import Relay, open_relay
@@ -269,18 +269,18 @@ class Services:
         """Create a run, which the code that serves it drives.
 
         Args:
-            model: the model that is called.
-            call: the request of the first turn.
-            mint: creates the public ids.
-            principal: the caller, whose limits apply.
-            tools: those that the server executes.
+            model: The model that is called.
+            call: The request of the first turn.
+            mint: Creates the public ids.
+            principal: The caller, whose limits apply.
+            tools: Those that the server executes.
             mcp_servers: MCP servers that the request names. Their tools join the call when they are connected.
-            with_seals: whether reasoning is sealed.
-            thread_id: the thread to which seals are bound.
-            with_summaries: whether summaries are made for reasoning that has none.
-            max_tool_calls: the request's limit; the configuration's may be lower.
-            stored_as: the row of a response that is stored before its end is shown.
-            telemetry: the telemetry of the request.
+            with_seals: Whether reasoning is sealed.
+            thread_id: The thread to which seals are bound.
+            with_summaries: Whether summaries are made for reasoning that has none.
+            max_tool_calls: The request's limit; the configuration's may be lower.
+            stored_as: The row of a response that is stored before its end is shown.
+            telemetry: The telemetry of the request.
         """
         run_telemetry = telemetry.begin_run(model, self._tool_names)
 
@@ -330,7 +330,7 @@ class Services:
         """Start a detached run (see `DetachedRuns.start`).
 
         Raises:
-            PellucidError: the run was not started; also if its key has no free stream.
+            PellucidError: The run was not started; also if its key has no free stream.
         """
         # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
         async with self.guard.stream_slot(principal):
@@ -341,7 +341,7 @@ class Services:
         """Return a source of a stored run, from its beginning: live while it runs, wherever it runs, or finished.
 
         Args:
-            row: the row with its log.
+            row: The row with its log.
         """
         return FinishedLog(unpack_log(row.log)) if row.is_finished else self.detached.follow(row)
 

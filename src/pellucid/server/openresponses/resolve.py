@@ -153,15 +153,15 @@ async def resolve_request(
     """Look up everything that the request names.
 
     Args:
-        services: the gateway's services.
-        exchange: the exchange.
-        request: the decoded request.
-        mint: makes ids.
-        cached: the last response of a socket.
+        services: The gateway's services.
+        exchange: The exchange.
+        request: The decoded request.
+        mint: Makes ids.
+        cached: The last response of a socket.
 
     Raises:
-        RequestError: something is not there, not allowed, or not valid.
-        StoreError: the store does not answer.
+        RequestError: Something is not there, not allowed, or not valid.
+        StoreError: The store does not answer.
     """
     principal, body = exchange.principal, request.body
     prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=request.wants_summaries)
@@ -220,7 +220,7 @@ def _create_mcp_server(services: Services, principal: Principal, server: MCPServ
     """Create the client of an MCP server that the request names, without connecting to it.
 
     Raises:
-        RequestError: its address or its use is not allowed.
+        RequestError: Its address or its use is not allowed.
     """
     try:
         url = services.egress.check_url(server.url)
