@@ -52,6 +52,13 @@ class _Part(msgspec.Struct, frozen=True, tag_field="part_kind", omit_defaults=Tr
     part_kind: ClassVar[str]
 
 
+WireFields: TypeAlias = dict[str, dict[str, Any]]
+"""Fields of a client's block that only one wire knows, by the wire's name. They are sent over that wire alone.
+
+If they include `type`, they are the whole block: a text is then what of it is readable, for the models of other wires.
+"""
+
+
 # --- output of a model -----------------------------------------------------------------------------------
 
 
@@ -69,6 +76,8 @@ class _ModelPart(_Part, frozen=True, kw_only=True):
     """The gateway's public id of the item, the same in every protocol."""
     origin: Origin | None = None
     """Set on a part that was separated from its response; otherwise the response's origin applies."""
+    wire_fields: WireFields | None = None
+    """Set on a part that a client sent."""
 
 
 class _StreamedPart(_ModelPart, frozen=True, kw_only=True):
@@ -188,6 +197,10 @@ class OpaquePart(_ModelPart, tag="opaque", frozen=True):
     type: str
     """The block's type name, for diagnostics."""
     native: Any
+    wire: str | None = None
+    """Set on a block that a client sent in the form of this wire; it is sent to every model of the wire."""
+    text: str = ""
+    """What of such a block is readable: models of other wires get this text."""
 
 
 # --- input of a model ------------------------------------------------------------------------------------
@@ -199,6 +212,8 @@ class SealedPart(_Part, tag="sealed", frozen=True):
     part_kind: ClassVar[Literal["sealed"]] = "sealed"
     token: str
     item_id: str | None = None
+    visible_text: str | None = None
+    """The text that came back with the token; None where the protocol has none with it."""
 
 
 class SystemPromptPart(_Part, tag="system-prompt", frozen=True):
@@ -207,10 +222,14 @@ class SystemPromptPart(_Part, tag="system-prompt", frozen=True):
     part_kind: ClassVar[Literal["system-prompt"]] = "system-prompt"
     content: str
     role: Literal["system", "developer"] = "system"
+    wire_fields: WireFields | None = None
 
 
-class _Content(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, repr_omit_defaults=True):
+class _Content(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True, repr_omit_defaults=True
+):
     kind: ClassVar[str]
+    wire_fields: WireFields | None = None
 
 
 class Text(_Content, tag="text", frozen=True):
@@ -287,6 +306,7 @@ class ToolReturnPart(_Part, tag="tool-return", frozen=True):
     content: Any
     tool_call_id: str = ""
     outcome: Literal["success", "failed", "denied"] = "success"
+    wire_fields: WireFields | None = None
 
     def __post_init__(self) -> None:
         # Content parts that were encoded as JSON become content parts again.

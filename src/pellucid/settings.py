@@ -7,12 +7,14 @@ models.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from .errors import RequestError
-from .parts import ModelMessage
+from .parts import ModelMessage, WireFields
+from .unicode import truncate
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 EFFORTS: tuple[str, ...] = get_args(Effort)
@@ -89,6 +91,8 @@ class ModelSettings(TypedDict, total=False):
     """Limit for the whole turn, in seconds."""
     extra_headers: Annotated[dict[str, str], _INTERNAL]
     extra_body: Annotated[dict[str, Any], _INTERNAL]
+    wire_settings: Annotated[dict[str, dict[str, Any]], _INTERNAL]
+    """Settings for the models of one wire, by the wire's name. They replace the others; None removes a setting."""
 
 
 def _setting_rows() -> list[Setting]:
@@ -106,6 +110,21 @@ The parsers of requests (a field with a setting's name is that setting), the ech
 defines which settings its models take: it maps them to its own fields (`providers`). A setting that a wire does not
 write is one that its models cannot honour, and the warnings report it.
 """
+
+
+def settings_for_wire(settings: ModelSettings, wire: str) -> ModelSettings:
+    """Return the settings for models of a wire, with its own settings in place of the others."""
+    if "wire_settings" not in settings:
+        return settings
+    merged: dict[str, Any] = {name: value for name, value in settings.items() if name != "wire_settings"}
+    for name, value in settings["wire_settings"].get(wire, {}).items():
+        if isinstance(value, dict) and name in ("extra_body", "extra_headers"):
+            merged[name] = {**value, **merged.get(name, {})}
+        elif value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = value
+    return cast("ModelSettings", merged)
 
 
 def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
@@ -145,6 +164,17 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Any] = {}
     description: str | None = None
     strict: bool | None = None
+    wire_fields: WireFields | None = None
+
+
+class NativeTool(msgspec.Struct, frozen=True):
+    """A tool that a provider defines, in the form of its wire. Models of other wires are not offered it."""
+
+    wire: str
+    name: str
+    path: str
+    """The path of the tool in the client's request, for warnings."""
+    native: dict[str, Any]
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -174,3 +204,34 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_choice: ToolChoice = ToolChoice()
     output: OutputFormat = OutputFormat()
     stream: bool = True
+    native_tools: tuple[NativeTool, ...] = ()
+    """Tools that a provider defines, for the models of its wire."""
+
+    def for_wire(self, wire: str) -> ModelCall:
+        """Return the call as models of a wire get it: without what only other wires know.
+
+        Raises:
+            RequestError: A call is required, and no tool is left.
+        """
+        tools = tuple(tool for tool in self.native_tools if tool.wire == wire)
+        if self.native_tools and not (tools or self.tools) and self.tool_choice.mode == "required":
+            raise RequestError(
+                f"tool_choice: a call is required, and this model has none of the tools; {_OTHER_TOOLS}",
+                kind="unsupported",
+                code="unsupported_tool",
+                param="tool_choice",
+            )
+        return replace(self, settings=settings_for_wire(self.settings, wire), native_tools=tools)
+
+    def native_tool_warnings(self, wire: str) -> list[str]:
+        """Return a sentence about the tools that models of this wire are not offered; empty if there are none."""
+        tools = [tool for tool in self.native_tools if tool.wire != wire]
+        if not tools:
+            return []
+        names = [f"{tool.path} ({truncate(tool.name)!r})" for tool in tools[:_MAX_NAMED_TOOLS]]
+        more = f" and {len(tools) - len(names)} more" if len(tools) > len(names) else ""
+        return [f"{', '.join(names)}{more}: left out; {_OTHER_TOOLS}"]
+
+
+_OTHER_TOOLS = "tools that another provider defines cannot be called here"
+_MAX_NAMED_TOOLS = 8

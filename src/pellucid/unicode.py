@@ -107,7 +107,7 @@ _MAX_JSON_DEPTH = 200
 
 _encode = msgspec.json.Encoder().encode
 
-S = TypeVar("S", bound=msgspec.Struct)
+S = TypeVar("S")
 
 
 def replace_surrogates(text: str) -> str:

@@ -6,6 +6,12 @@ from hypothesis import strategies as st
 from pellucid.asgi.http import warning_headers
 
 
+def test_many_and_long_warnings_are_cut_to_what_clients_accept() -> None:
+    headers = warning_headers([f"{number} {'x' * 2000}" for number in range(1000)])
+    assert sum(len(name) + len(value) for name, value in headers) < 12_000
+    assert headers[-1][1] == b"985 more warnings"
+
+
 @given(st.lists(st.text(), max_size=4))
 def test_any_text_is_a_valid_header_value(texts: list[str]) -> None:
     headers = warning_headers(texts)

@@ -140,9 +140,19 @@ def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
     A warning may quote the request (a model's name): characters that a header cannot hold are escaped.
     """
-    lines = (" ".join(text.split()).encode("ascii", "backslashreplace") for text in dict.fromkeys(warnings))
-    return [(WARNING_HEADER, _CONTROL.sub(lambda match: b"\\x%02x" % match[0][0], line)) for line in lines]
+    texts = list(dict.fromkeys(warnings))
+    if len(texts) > MAX_WARNINGS:
+        texts[MAX_WARNINGS - 1 :] = [f"{len(texts) - MAX_WARNINGS + 1} more warnings"]
+    lines = (" ".join(text.split()).encode("ascii", "backslashreplace") for text in texts)
+    escaped = (_CONTROL.sub(lambda match: b"\\x%02x" % match[0][0], line) for line in lines)
+    return [
+        (WARNING_HEADER, line if len(line) <= MAX_WARNING_BYTES else line[: MAX_WARNING_BYTES - 3] + b"...")
+        for line in escaped
+    ]
 
+
+MAX_WARNINGS, MAX_WARNING_BYTES = 16, 512
+"""Limits of these headers: clients refuse responses with many or long headers (Node: 16 KiB in all)."""
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 

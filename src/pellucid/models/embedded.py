@@ -25,7 +25,7 @@ from ..providers.profiles import builtin_profiles
 from ..providers.setting_fields import SettingFields
 from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES
-from ..settings import ModelCall, ModelSettings, merge_settings
+from ..settings import ModelCall, ModelSettings, merge_settings, settings_for_wire
 from ..upstream import Limits, UpstreamClient
 from .model import MAX_ERROR_BODY_BYTES, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream, TextReceiver
 
@@ -79,13 +79,14 @@ def embedded_warnings(
     """Return one sentence for each setting, of the call or of the model, that the engine does not support as it is."""
     profile = embedded_profile()
     settings = merge_settings(DEFAULT_SETTINGS if model_settings is None else model_settings, call.settings)
+    settings = settings_for_wire(settings, profile.wire)
     fields = WIRES[profile.wire].setting_fields(settings, profile)
     try:
         fields.body = adapt_body(fields.body, grammar=grammar)
     except RequestError:
         return []
     _claim_thinking_switch(fields)
-    return setting_warnings(fields, profile, origin.model or profile.title)
+    return call.native_tool_warnings(profile.wire) + setting_warnings(fields, profile, origin.model or profile.title)
 
 
 def _claim_thinking_switch(fields: SettingFields) -> None:
@@ -134,7 +135,7 @@ class EmbeddedModel:
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn, now or when a slot is free. Raises `RequestError` for what this model does not support."""
         settings = merge_settings(self.settings, call.settings)
-        call = replace(call, model=self.name, settings=settings, stream=True)
+        call = replace(call, model=self.name, settings=settings, stream=True).for_wire(embedded_profile().wire)
         data = msgspec.json.encode(request_body(call, self.origin, self.engine.model.grammar))
         queue = self.engine.queue
         if self.is_ready and queue.running < queue.slots and not queue.waiting:

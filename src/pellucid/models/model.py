@@ -26,7 +26,7 @@ from ..providers.frame_template import Template
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES, Decoder
-from ..settings import ModelCall, ModelSettings, merge_settings
+from ..settings import ModelCall, ModelSettings, merge_settings, settings_for_wire
 from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..upstream import Limits, UpstreamClient, UpstreamResponse
 from .connection_pool import shared_pool
@@ -214,6 +214,7 @@ class Model:
         """
         api_key = self.api_key()
         call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
+        call = call.for_wire(self.profile.wire)
         url, headers, body, timeout_seconds = self.request(call, api_key)
         data = msgspec.json.encode(body)
         if self.profile.auth == "aws" and api_key is None:
@@ -264,7 +265,7 @@ class Model:
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
-        settings = merge_settings(self.settings, call.settings)
+        settings = settings_for_wire(merge_settings(self.settings, call.settings), self.profile.wire)
         if not self._base_url:
             return []  # `request` rejects such a call.
         try:
@@ -272,7 +273,9 @@ class Model:
         except RequestError:
             return []
         fields.claim_request_settings()
-        return setting_warnings(fields, self.profile, self.origin.model or self.profile.title)
+        return call.native_tool_warnings(self.profile.wire) + setting_warnings(
+            fields, self.profile, self.origin.model or self.profile.title
+        )
 
 
 class TextWriter(NamedTuple):

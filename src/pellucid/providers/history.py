@@ -178,6 +178,12 @@ def parts_to_send(
             )
         if isinstance(part, ThinkingPart) and not sends_reasoning:
             continue
+        if isinstance(part, OpaquePart) and part.wire is not None:
+            if part.wire == target.api:
+                sendable.append(part)
+            elif part.text:
+                sendable.append(TextPart(part.text))
+            continue
         origin = getattr(part, "origin", None) or response.origin
         if same_origin(origin, target):
             sent: ModelResponsePart | None = part

@@ -31,7 +31,7 @@ def check_tool_choice(call: ModelCall) -> None:
     Raises:
         RequestError: One does not.
     """
-    names = [tool.name for tool in call.tools]
+    names = [*(tool.name for tool in call.tools), *(tool.name for tool in call.native_tools)]
     unknown = sorted(set(call.tool_choice.names) - set(names))
     if unknown:
         raise RequestError(

@@ -31,6 +31,7 @@ from ..parts import (
     ThinkingPart,
     same_origin,
 )
+from ..unicode import replace_surrogates
 from .items import VisiblePart, digest
 from .seal import Sealed
 from .token import SealError
@@ -47,13 +48,21 @@ class AttachedHistory(NamedTuple):
     """All opened values, in order."""
     unclaimed: list[VisiblePart]
     """Parts with signatures whose visible text was changed or did not come back. They are dropped."""
+    edited: list[Sealed]
+    """Values of reasoning that came back with another visible text. A client that never got the text (see `view`)
+    cannot have edited it."""
 
     def foreign(self, target: Origin) -> list[Sealed]:
         """Return the sealed values of other models, whose opaque data is not sent to `target`."""
         return [sealed for sealed in self.sealed if not same_origin(sealed.made_for, target)]
 
-    def warnings(self, target: Origin) -> list[str]:
-        """Return warnings for the client about sealed values that do not reach `target`. They are not errors."""
+    def warnings(self, target: Origin, *, has_raw_view: bool = False) -> list[str]:
+        """Return warnings for the client about what of its input does not reach `target`. They are not errors.
+
+        Args:
+            target: The model's origin.
+            has_raw_view: Whether the client gets reasoning as it was sealed, so that another text was edited.
+        """
         warnings = []
         if foreign := self.foreign(target):
             warnings.append(
@@ -62,6 +71,10 @@ class AttachedHistory(NamedTuple):
             )
         if self.unclaimed:
             warnings.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
+        if has_raw_view and self.edited:
+            warnings.append(
+                f"the text of {len(self.edited)} sealed item(s) of reasoning was changed: the sealed text is used"
+            )
         return warnings
 
 
@@ -103,13 +116,14 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
     Returns:
         The conversation without sealed parts, and all opened values.
     """
-    history = AttachedHistory([], [], [])
+    history = AttachedHistory([], [], [], [])
     for message in messages:
         if isinstance(message, ModelResponse) and any(isinstance(part, SealedPart) for part in message.parts):
             turn = _Turn(message.parts, opener)
             history.messages.append(replace(message, parts=turn.merged_parts()))
             history.sealed.extend(turn.sealed)
             history.unclaimed.extend(turn.unclaimed)
+            history.edited.extend(turn.edited)
         else:
             history.messages.append(message)
     return history
@@ -121,6 +135,7 @@ class _Turn:
     def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener) -> None:
         self.sealed: list[Sealed] = []
         self.unclaimed: list[VisiblePart] = []
+        self.edited: list[Sealed] = []
         self._opened: dict[int, Sealed] = {}
         """The opened value of the sealed part at each index."""
         self._parts = list(parts)
@@ -131,6 +146,8 @@ class _Turn:
                 opened = opener(part)
                 self._opened[index] = opened
                 self.sealed.append(opened)
+                if part.visible_text and not _shows(part.visible_text, opened):
+                    self.edited.append(opened)
         self._claimed: set[int] = set()
         self._digests = {index: digest(part) for index, part in enumerate(parts) if isinstance(part, VisiblePart)}
 
@@ -185,6 +202,15 @@ class _Turn:
             if isinstance(part, ThinkingPart)
             and (part.item_id in ids or (part.item_id is None and part.origin is None and part.content in texts))
         }
+
+
+def _shows(text: str, sealed: Sealed) -> bool:
+    """Whether a text is what clients get of sealed reasoning: all of its texts, or those of one form."""
+    parts = [part for part in sealed.parts if isinstance(part, ThinkingPart) and part.content]
+    texts = [[part.content for part in parts if form in (None, part.form)] for form in (None, "raw", "summary")]
+    return not parts or any(
+        replace_surrogates(separator.join(some)) == text for some in texts for separator in ("\n\n", "")
+    )
 
 
 def _merge_part(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:

@@ -35,7 +35,7 @@ class FieldRules(NamedTuple):
 
 # A provider's own id (`id`, `native_id`, …) is withheld: some encode the reasoning itself, and only that provider can
 # use it. `provider_name` shows that there is opaque data, and is withheld with it.
-_OPAQUE_NAMES = " ".join(pt.PROVIDER_FIELDS)
+_OPAQUE_NAMES = " ".join((*pt.PROVIDER_FIELDS, "wire_fields"))
 _OPAQUE_DELTA_NAMES = " ".join(("provider_name", *pt.OPAQUE_FIELDS.values()))
 
 FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
@@ -51,18 +51,18 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.BuiltinToolReturnPart: FieldRules("tool_name content tool_call_id item_id", "origin", withheld=_OPAQUE_NAMES),
     pt.FilePart: FieldRules("data media_type thought item_id", "origin", withheld=_OPAQUE_NAMES),
     pt.CompactionPart: FieldRules(withheld=f"content item_id origin {_OPAQUE_NAMES}"),
-    pt.OpaquePart: FieldRules(withheld=f"type native item_id origin {_OPAQUE_NAMES}"),
-    pt.SealedPart: FieldRules("token item_id"),
+    pt.OpaquePart: FieldRules(withheld=f"type native wire text item_id origin {_OPAQUE_NAMES}"),
+    pt.SealedPart: FieldRules("token item_id", withheld="visible_text"),
     # --- input of a model: a viewer who may read a conversation may read its prompts
-    pt.SystemPromptPart: FieldRules("content role"),
+    pt.SystemPromptPart: FieldRules("content role wire_fields"),
     pt.UserPromptPart: FieldRules("name", "content"),
-    pt.ToolReturnPart: FieldRules("tool_name content tool_call_id outcome"),
+    pt.ToolReturnPart: FieldRules("tool_name content tool_call_id outcome wire_fields"),
     pt.RetryPromptPart: FieldRules("content tool_name tool_call_id"),
-    pt.Text: FieldRules("text"),
-    pt.Image: FieldRules("url data media_type file_id detail"),
-    pt.Audio: FieldRules("data media_type url"),
-    pt.Video: FieldRules("url data media_type"),
-    pt.File: FieldRules("url data media_type file_id filename"),
+    pt.Text: FieldRules("text wire_fields"),
+    pt.Image: FieldRules("url data media_type file_id detail wire_fields"),
+    pt.Audio: FieldRules("data media_type url wire_fields"),
+    pt.Video: FieldRules("url data media_type wire_fields"),
+    pt.File: FieldRules("url data media_type file_id filename wire_fields"),
     # --- messages
     pt.Origin: FieldRules("provider api model", withheld="account"),
     pt.Usage: FieldRules(

@@ -147,7 +147,8 @@ def _assistant_parts(item: t.MessageParam, path: str) -> list[ModelResponsePart]
 def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
     """Return the sealed token if there is one, else the raw text if the client sent it, else the summaries."""
     if item.encrypted_content:
-        return [SealedPart(item.encrypted_content, item.id)]
+        texts = [content.text for content in item.content or item.summary]
+        return [SealedPart(item.encrypted_content, item.id, "\n\n".join(texts))]
     is_complete = item.status != "incomplete"
     if item.content:
         return [ThinkingPart(c.text, complete=is_complete) for c in item.content if c.text]

@@ -17,9 +17,7 @@ import msgspec
 
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
-from ..frame_template import SkipRule
-from ..lenient_json import decode_lenient_json, dict_of, lenient_struct_decoder, objects_in, text_of
-from .server_tools import (
+from ...server_tool_blocks import (
     call_part,
     extra_fields,
     input_affixes,
@@ -27,6 +25,8 @@ from .server_tools import (
     is_server_tool_result,
     return_part,
 )
+from ..frame_template import SkipRule
+from ..lenient_json import decode_lenient_json, dict_of, lenient_struct_decoder, objects_in, text_of
 
 
 class Delta(msgspec.Struct, gc=False):

@@ -16,7 +16,7 @@ from ..lenient_json import objects_in
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
 from ..tool_schema import check_tool_choice, offered_tools
-from .messages import encode_messages, is_reasoning_lost, system_prompt
+from .messages import encode_messages, is_reasoning_lost, system_prompt, wire_fields
 from .thinking import ThinkingOptions, claim_thinking, settings_that_enable_thinking, thinking_options
 
 _PROVIDER_PATHS = {
@@ -267,8 +267,11 @@ def _cache_control(cache: Any) -> Body:
     return {"cache_control": {"type": "ephemeral"} | ({"ttl": cache} if isinstance(cache, str) else {})}
 
 
-def _encode_system(system: str, cache: Any) -> str | list[Body]:
-    return [{"type": "text", "text": system} | _cache_control(cache)] if cache else system
+def _encode_system(system: str | list[Body], cache: Any) -> str | list[Body]:
+    if not cache:
+        return system
+    blocks = [{"type": "text", "text": system}] if isinstance(system, str) else system
+    return [*blocks[:-1], blocks[-1] | _cache_control(cache)]
 
 
 def _cache_last_user_message(messages: list[Body], cache: Any) -> None:
@@ -284,7 +287,7 @@ def _container(call: ModelCall, target: Origin) -> Body:
     container = settings.get("anthropic_container")
     if container is not None:
         return {"container": container} if container else {}
-    tools = [*_server_tools(settings), *settings.get("extra_body", {}).get("tools", ())]
+    tools = [*_server_tools(call), *settings.get("extra_body", {}).get("tools", ())]
     if any(str(tool.get("type")).startswith("code_execution") for tool in tools if isinstance(tool, dict)):
         for message in reversed(call.messages):
             if isinstance(message, ModelResponse) and same_origin(message.origin, target):
@@ -297,14 +300,15 @@ def _container(call: ModelCall, target: Origin) -> Body:
 # --- tools -------------------------------------------------------------------------------------------------------
 
 
-def _server_tools(settings: Settings) -> list[Body]:
+def _server_tools(call: ModelCall) -> list[Body]:
     """Return the provider's own tools, in the provider's form."""
-    return list(settings.get("anthropic_tools") or [])
+    settings: Settings = call.settings
+    return [*(settings.get("anthropic_tools") or []), *(tool.native for tool in call.native_tools)]
 
 
 def _tools(call: ModelCall, profile: Profile, thinking: ThinkingOptions) -> Body:
     settings: Settings = call.settings
-    choice, tools, native_tools = call.tool_choice, call.tools, _server_tools(settings)
+    choice, tools, native_tools = call.tool_choice, call.tools, _server_tools(call)
     check_tool_choice(call)
     if not tools and not native_tools:
         return {}
@@ -357,4 +361,4 @@ def _tool_definition(tool: ToolDefinition) -> Body:
     body["input_schema"] = {"type": "object", **tool.parameters}
     if tool.strict is not None:
         body["strict"] = tool.strict
-    return body
+    return body | wire_fields(tool)

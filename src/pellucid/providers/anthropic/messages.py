@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from ...errors import RequestError
@@ -40,30 +41,44 @@ from ...parts import (
     ToolReturnPart,
     UserContent,
     UserPromptPart,
+    WireFields,
     json_text,
 )
+from ...server_tool_blocks import call_block, result_block
 from .. import history
 from ..media import image_type_of, split_data_url, unsupported, unsupported_content
 from ..profile import Profile
 from ..setting_fields import Body
 from ..tool_schema import arguments_object
 from .blocks import REDACTED
-from .server_tools import call_block, result_block
+
+WIRE = "anthropic"
+"""The name of this wire (see `wires`)."""
 
 THINKING_TYPES = ("thinking", REDACTED)
 _UNFINISHED_REASONS = ("pause_turn", "tool_use")
 """Stop reasons after which a call of the provider's own tool may have no result yet."""
 
 
-def system_prompt(messages: list[ModelMessage]) -> str:
-    """Join all system prompts and the last instructions into one text: this wire has one field for them."""
-    prompts: list[str] = []
-    instructions = None
+def system_prompt(messages: list[ModelMessage]) -> str | list[Body]:
+    """Return all system prompts and the last instructions: this wire has one field for them.
+
+    They are one text, or blocks if a client sent blocks: caching depends on where a block ends.
+    """
+    prompts: list[Body] = []
+    has_blocks, instructions = False, None
     for message in messages:
         if isinstance(message, ModelRequest):
             instructions = message.instructions or instructions
-            prompts += [part.content for part in message.parts if isinstance(part, SystemPromptPart) and part.content]
-    return "\n\n".join([*prompts, *([instructions] if instructions else [])])
+            for part in message.parts:
+                if not isinstance(part, SystemPromptPart) or not part.content or "role" in wire_fields(part):
+                    continue
+                blocks = wire_fields(part).get("content")
+                has_blocks = has_blocks or blocks is not None
+                prompts += blocks or [{"type": "text", "text": part.content}]
+    if instructions:
+        prompts.append({"type": "text", "text": instructions})
+    return prompts if has_blocks else "\n\n".join(prompt["text"] for prompt in prompts)
 
 
 def encode_messages(
@@ -78,7 +93,7 @@ def encode_messages(
                 ("assistant", _assistant_blocks(message, profile, target, paired_ids, thinking_off=thinking_off))
             )
         else:
-            entries.append(("user", _user_blocks(message)))
+            entries += _request_entries(message)
     merged = _merge_roles(entries)
     for role, blocks in merged:
         if role == "assistant":
@@ -142,17 +157,19 @@ def _insert_placeholder_thinking(blocks: list[Body], profile: Profile, *, thinki
 # --- user messages -----------------------------------------------------------------------------------------------
 
 
-def _user_blocks(message: ModelRequest) -> list[Body]:
-    blocks: list[Body] = []
+def _request_entries(message: ModelRequest) -> Iterator[tuple[str, list[Body]]]:
+    """Yield the blocks of a request, each with its role; see `system_prompt` for system prompts."""
     for part in message.parts:
         match part:
             case UserPromptPart():
-                blocks += _content_blocks(part.content)
+                yield "user", _content_blocks(part.content)
             case ToolReturnPart():
-                blocks.append(_tool_result(part))
-            case SystemPromptPart():
-                pass  # see `system_prompt`
-    return blocks
+                yield "user", [_tool_result(part) | wire_fields(part)]
+            case SystemPromptPart(wire_fields={"anthropic": {"role": str(role), "content": content}}):
+                # A client of this API put it among the messages.
+                yield role, [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+            case _:
+                pass
 
 
 def _tool_result(part: ToolReturnPart) -> Body:
@@ -164,6 +181,16 @@ def _tool_result(part: ToolReturnPart) -> Body:
 
 
 # --- content: text, images and documents ----------------------------------------------------------------------------
+
+
+class _HasWireFields(Protocol):
+    @property
+    def wire_fields(self) -> WireFields | None: ...
+
+
+def wire_fields(value: _HasWireFields) -> Body:
+    """Return the fields of a client's block that only this wire knows (`cache_control`, …)."""
+    return (value.wire_fields or {}).get(WIRE, {})
 
 
 def _content_blocks(content: Any) -> list[Body]:
@@ -184,11 +211,12 @@ def _content_block(content: UserContent | str) -> list[Body]:
         case str():
             return [{"type": "text", "text": content}] if content.strip() else []
         case Text():
-            return _content_block(content.text)
+            fields = wire_fields(content)
+            return [fields] if "type" in fields else [block | fields for block in _content_block(content.text)]
         case Image() if content.file_id or content.data or content.url:
-            return [{"type": "image", "source": _source(content, "image/png")}]
+            return [{"type": "image", "source": _source(content, "image/png")} | wire_fields(content)]
         case File() if content.file_id or content.data or content.url:
-            return [_document(content)]
+            return [_document(content) | wire_fields(content)]
         case _:
             raise unsupported_content(content, "over Anthropic Messages; it takes text, images, PDF and plain text")
 
@@ -261,12 +289,13 @@ def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
             return body | (part.provider_details or {})
         case TextPart() if part.content.strip():
             # The model often writes a line break between thinking and a call; the provider rejects it as blank text.
-            return {"type": "text", "text": part.content} | _citations_field(part.provider_details)
+            return {"type": "text", "text": part.content} | _citations_field(part.provider_details) | wire_fields(part)
         case RefusalPart() if part.content.strip():
             return {"type": "text", "text": part.content}
         case ToolCallPart():
             call: Body = {"type": "tool_use", "id": _safe_call_id(part.tool_call_id), "name": part.tool_name}
-            return call | {"input": arguments_object(part.args)} | (part.provider_details or {})
+            arguments = arguments_object(part.args)
+            return call | {"input": arguments} | (part.provider_details or {}) | wire_fields(part)
         case BuiltinToolCallPart():
             return call_block(part)
         case BuiltinToolReturnPart():

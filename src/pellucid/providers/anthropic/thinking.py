@@ -51,6 +51,8 @@ def thinking_options(settings: Settings, profile: Profile, *, reasoning_lost: bo
     if isinstance(native_config, dict):
         config: Body | None = native_config
         budget = native_config.get("budget_tokens")
+        if "thinking_summary" in settings and profile.thinking_display and native_config.get("type") != "disabled":
+            config = {"display": profile.thinking_display} | native_config
     else:
         config, level, budget = claude_thinking(settings, profile, reasoning_lost=reasoning_lost)
         effort = effort or level if level is not None else effort

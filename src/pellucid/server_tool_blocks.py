@@ -1,4 +1,4 @@
-"""Convert blocks of the provider's own tools to parts, and back.
+"""Convert blocks of Anthropic's own tools to parts, and back, for the wire and for the client protocol of its API.
 
 A result refers to its call by id; the type of the result block names the tool. Several of the provider's tools have
 one unified name (`bash_code_execution` is code execution); the native name is stored in
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
+from .parts import BuiltinToolCallPart, BuiltinToolReturnPart
 
 Block = dict[str, Any]
 
