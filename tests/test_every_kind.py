@@ -14,6 +14,7 @@ from pellucid.events import (
     Event,
     FinalResultEvent,
     FunctionToolCallEvent,
+    FunctionToolResultEvent,
     PartDeltaEvent,
     ResponseEndEvent,
     ResponseStartEvent,
@@ -51,6 +52,7 @@ from pellucid.protocols.ai_sdk.verify import verify as verify_ai_sdk
 from pellucid.protocols.chat import answer_builder as chat_account
 from pellucid.protocols.chat.verify import verify as verify_chat
 from pellucid.protocols.chat_completions import encode as chat_completions_encode
+from pellucid.protocols.messages import encode as messages_encode
 from pellucid.protocols.openresponses import Encoder, parse_request
 from pellucid.protocols.openresponses import encode as openresponses_encode
 from pellucid.protocols.openresponses.verify import verify
@@ -106,6 +108,7 @@ NOT_SHOWN: dict[str, set[type[Any]]] = {
         *(ErrorEvent, ResponseStartEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent),
         SummaryEvent,
     },
+    "messages": {ErrorEvent, FunctionToolCallEvent, FunctionToolResultEvent, FinalResultEvent, SideEvent, SummaryEvent},
     "openresponses": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},
 }
 """The kinds of events that a protocol does not show. An error is shown with the run's end, which repeats it; a summary
@@ -116,6 +119,7 @@ HANDLERS: dict[str, Collection[type[Any]]] = {
     "ai_sdk": ai_sdk_encode.HANDLERS,
     "chat": chat_account.HANDLERS,
     "chat_completions": chat_completions_encode.HANDLERS,
+    "messages": messages_encode.HANDLERS,
     "openresponses": openresponses_encode.HANDLERS,
 }
 

@@ -196,6 +196,7 @@ def request_roots() -> dict[str, dict[str, Struct]]:
     from pellucid.protocols.ai_sdk.request import Body
     from pellucid.protocols.chat.types import Ask, Change
     from pellucid.protocols.chat_completions.types import CreateChatCompletion
+    from pellucid.protocols.messages import types as anthropic
     from pellucid.protocols.openresponses.types import CreateResponse
 
     parts: dict[str, Struct] = {
@@ -210,6 +211,18 @@ def request_roots() -> dict[str, dict[str, Struct]]:
         "agui": {"run": RunAgentInput, "options": Options, "approval": Approval},
         "ai_sdk": {"ask": Body, **parts},
         "chat": {"ask": Ask, "change": Change},
+        "messages": {
+            "create": anthropic.CreateMessage,
+            "count": anthropic.CountTokens,
+            "tool": anthropic.ToolParam,
+            "block text": anthropic.TextParam,
+            "block image": anthropic.ImageParam,
+            "block document": anthropic.DocumentParam,
+            "block thinking": anthropic.ThinkingBlockParam,
+            "block redacted_thinking": anthropic.RedactedThinkingParam,
+            "block tool_use": anthropic.ToolUseParam,
+            "block tool_result": anthropic.ToolResultParam,
+        },
     }
 
 
@@ -217,12 +230,14 @@ def answer_roots() -> dict[str, dict[str, Struct]]:
     """Return the response structs of each protocol, by their name in this list; events by their types."""
     from pellucid.protocols.chat.types import Answer, Question
     from pellucid.protocols.chat_completions.types import ChatCompletion, ChatCompletionChunk
+    from pellucid.protocols.messages.types import Message, TokenCount
     from pellucid.protocols.openresponses.types import CompactedResponse, Response
 
     written: dict[str, dict[str, Struct]] = {
         "openresponses": {"response": Response, "response.compaction": CompactedResponse},
         "chat_completions": {"chat.completion": ChatCompletion, "chat.completion.chunk": ChatCompletionChunk},
         "chat": {"question": Question, "answer": Answer},
+        "messages": {"message": Message, "token count": TokenCount},
     }
     read = request_roots()
     roots = {}

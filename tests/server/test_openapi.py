@@ -15,6 +15,7 @@ from schemathesis.core.result import Err
 from schemathesis.specs.openapi import checks as openapi
 from starlette.routing import Route, WebSocketRoute
 
+from pellucid.protocols.messages.verify import verify as verify_messages
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.server import create_app
 from pellucid.server.config import check_config
@@ -106,6 +107,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/conversations/{id}": {"metadata": {"a": "b"}},
     "POST /v1/conversations/{id}/items": {"items": [MESSAGE]},
     "POST /v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "POST /v1/messages": {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+    "POST /v1/messages/count_tokens": {"messages": [{"role": "user", "content": "Hi"}]},
     "POST /ag-ui": RUN,
     "POST /api/chat": {"text": "Hi"},
     "PATCH /api/conversations/{id}": {"title": "One"},
@@ -163,6 +166,8 @@ def check(label: str, case: Any, api: Served) -> int:
         if label == "POST /v1/responses":
             is_openai = b"response.reasoning_text" in response.content
             assert verify(response.content, "openai" if is_openai else "openresponses") == []
+        elif label == "POST /v1/messages":
+            assert verify_messages(response.content) == []
     case.validate_response(response, checks=[check for check in CHECKS if check not in left_out])
     return int(response.status_code)
 

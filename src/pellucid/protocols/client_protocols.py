@@ -13,7 +13,7 @@ from ..events import Mint
 from ..parts import ModelMessage, SealedPart
 from ..settings import ModelCall, ToolDefinition
 from ..view import View
-from . import Encoder, agui, ai_sdk, chat, chat_completions, openresponses
+from . import Encoder, agui, ai_sdk, chat, chat_completions, messages, openresponses
 from .agui.encode import captured_encoder as captured_agui
 from .agui.verify import verify_stream as verify_agui
 from .ai_sdk.encode import captured_encoder as captured_ai_sdk
@@ -24,6 +24,9 @@ from .chat_completions import types as chat_completions_types
 from .chat_completions.encode import captured_encoder as captured_chat_completions
 from .chat_completions.verify import verify as verify_chat_completions
 from .errors import ErrorFormat
+from .messages import types as messages_types
+from .messages.encode import captured_encoder as captured_messages
+from .messages.verify import verify as verify_messages
 from .openresponses.encode import captured_encoder as captured_openresponses
 from .openresponses.verify import verify as verify_openresponses
 
@@ -34,6 +37,16 @@ class ClientRequest(Protocol):
     @property
     def client_tools(self) -> Collection[str]:
         """The names of the client's own functions."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What of the request is left out."""
+        ...
+
+    @property
+    def assumed_settings(self) -> frozenset[str]:
+        """Settings that the client did not set itself, so that it gets no warning about them."""
         ...
 
     @property
@@ -116,12 +129,15 @@ class StatelessProtocol(NamedTuple):
 
     endpoint: EndpointSpec | None
     """Where it is served; None where the endpoint of another protocol recognises its requests."""
-    parse: Callable[[bytes | dict[str, Any]], StatelessRequest]
-    """Parses a body, or the JSON object that was already decoded from it. Raises `RequestError`."""
+    parse: Callable[..., StatelessRequest]
+    """Parses a body, or the JSON object that was already decoded from it; its second argument are the headers that
+    `headers` names, if it names any. Raises `RequestError`."""
     id_prefix: str
     """The prefix of an answer's id."""
     stream_headers: tuple[tuple[bytes, bytes], ...] = ()
     """Headers of a streamed answer."""
+    headers: tuple[str, ...] = ()
+    """Names of the headers that are part of a request."""
 
 
 class ClientProtocol(NamedTuple):
@@ -159,6 +175,18 @@ _CHAT_COMPLETIONS = EndpointSpec(
     chat_completions_types.ChatCompletionChunk,
 )
 
+_MESSAGES = EndpointSpec(
+    "/v1/messages",
+    "createMessage",
+    "Ask a model with Anthropic's protocol",
+    "The message, whole or as a stream of events; a stream that fails ends with an event `error`",
+    messages_types.CreateMessage,
+    messages_types.Message,
+    messages_types.MessageStreamEvent,
+    messages_types.ErrorBody,
+    "Messages",
+)
+
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     agui.PROTOCOL: ClientProtocol(agui, captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True),
     ai_sdk.PROTOCOL: ClientProtocol(
@@ -176,6 +204,13 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         lambda stream, _: verify_chat_completions(stream),
         response_of=lambda encoder: encoder.completion if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
+    ),
+    "messages": ClientProtocol(
+        messages,
+        captured_messages,
+        lambda stream, _: verify_messages(stream),
+        response_of=lambda encoder: encoder.message if encoder.error is None else encoder.error,
+        stateless=StatelessProtocol(_MESSAGES, messages.parse_request, "msg", headers=messages.FORWARDED_HEADERS),
     ),
     openresponses.PROTOCOL: ClientProtocol(
         openresponses,

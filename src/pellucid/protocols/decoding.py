@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +27,16 @@ T = TypeVar("T")
 
 class PlainRequest(msgspec.Struct, frozen=True):
     """Base of parsed requests, with the answers of a protocol that has no field for these things."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Empty: nothing of the request is left out."""
+        return ()
+
+    @property
+    def assumed_settings(self) -> frozenset[str]:
+        """Empty: the client set all settings of its call."""
+        return frozenset()
 
     @property
     def client_tools(self) -> frozenset[str]:

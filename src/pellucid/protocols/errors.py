@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ErrorInfo, ErrorKind
@@ -28,28 +29,36 @@ class KindNames(NamedTuple):
     """
     openai_type: str
     """The type of OpenAI, which has none for a failure behind a gateway: `model_error` is an addition."""
+    messages_type: str
+    """The type of Anthropic's API."""
 
 
 KIND_NAMES: dict[ErrorKind, KindNames] = {
-    "invalid_request": KindNames(400, "invalid_request_error", "invalid_request_error"),
-    "unauthorized": KindNames(401, "authentication_error", "authentication_error"),
-    "forbidden": KindNames(403, "permission_error", "permission_error"),
-    "not_found": KindNames(404, "not_found", "invalid_request_error"),
-    "conflict": KindNames(409, "invalid_request_error", "invalid_request_error"),
-    "too_large": KindNames(413, "invalid_request_error", "invalid_request_error"),
-    "slow_request": KindNames(408, "invalid_request_error", "invalid_request_error"),
-    "unsupported": KindNames(400, "invalid_request_error", "invalid_request_error"),
-    "too_many_requests": KindNames(429, "too_many_requests", "rate_limit_error"),
-    "model_error": KindNames(502, "model_error", "model_error"),
-    "unavailable": KindNames(503, "model_error", "model_error"),
-    "timeout": KindNames(504, "model_error", "model_error"),
-    "server_error": KindNames(500, "server_error", "server_error"),
+    "invalid_request": KindNames(400, "invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "unauthorized": KindNames(401, "authentication_error", "authentication_error", "authentication_error"),
+    "forbidden": KindNames(403, "permission_error", "permission_error", "permission_error"),
+    "not_found": KindNames(404, "not_found", "invalid_request_error", "not_found_error"),
+    "conflict": KindNames(409, "invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "too_large": KindNames(413, "invalid_request_error", "invalid_request_error", "request_too_large"),
+    "slow_request": KindNames(408, "invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "unsupported": KindNames(400, "invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "too_many_requests": KindNames(429, "too_many_requests", "rate_limit_error", "rate_limit_error"),
+    "model_error": KindNames(502, "model_error", "model_error", "api_error"),
+    "unavailable": KindNames(503, "model_error", "model_error", "overloaded_error"),
+    "timeout": KindNames(504, "model_error", "model_error", "timeout_error"),
+    "server_error": KindNames(500, "server_error", "server_error", "api_error"),
 }
 
 
-def status_of(error: ErrorInfo) -> int:
-    """Return the HTTP status of an error that occurs before a stream begins."""
-    return KIND_NAMES[error.kind].status
+def status_of(error: ErrorInfo, format: ErrorFormat | None = None) -> int:
+    """Return the HTTP status of an error that occurs before a stream begins.
+
+    Args:
+        error: The error.
+        format: The protocol's form of errors. Its `STATUSES`, if it has them, are the kinds whose status is another.
+    """
+    statuses: Mapping[ErrorKind, int] = getattr(format, "STATUSES", {})
+    return statuses.get(error.kind, KIND_NAMES[error.kind].status)
 
 
 def error_object(error: ErrorInfo, type: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 
-from . import agui, meta_routes, sessions, stateless
+from . import agui, meta_routes, sessions, stateless, token_counts
 from .chat import routes as chat
 from .openresponses import routes as openresponses
 from .routing import Table
@@ -26,6 +26,7 @@ class EndpointGroup(NamedTuple):
 ENDPOINTS = (
     EndpointGroup([openresponses.RESPONSES, openresponses.CONVERSATIONS], openresponses.routes),
     EndpointGroup(list(stateless.TABLES.values()), stateless.routes),
+    EndpointGroup([token_counts.TABLE], token_counts.routes),
     EndpointGroup([agui.TABLE], agui.routes),
     EndpointGroup([chat.TABLE], chat.routes),
     EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),

@@ -54,6 +54,11 @@ class Exchange:
         """Return the value of a request header, or None."""
         return http.header(self.scope, name)
 
+    def request_header_lines(self, name: str) -> str:
+        """Return the values of all lines of a request header, joined by commas (RFC 9110, 5.3); empty if absent."""
+        wanted = name.encode()
+        return ", ".join(value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted)
+
     @cached_property
     def query(self) -> list[tuple[str, str]]:
         """The parameters of the query, in their order."""
@@ -124,7 +129,7 @@ class Exchange:
         self.telemetry.error = error.kind
         headers = [*http.retry_after_headers(error), *(extra_headers or [])]
         self.response_headers += [header for header in headers if header not in self.response_headers]
-        body, status = self.error_form.error_body(error), status_of(error)
+        body, status = self.error_form.error_body(error), status_of(error, self.error_form)
         if isinstance(body, str):
             await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
         else:
@@ -201,6 +206,8 @@ class Endpoint:
         if self._error_forms:
             exchange.error_form = self._error_forms.get(exchange.query_param("protocol") or "", self._error_form)
         try:
+            if (name := getattr(self._error_form, "REQUEST_ID_HEADER", None)) is not None:
+                exchange.response_headers.append((name, exchange.telemetry.response_header[1]))
             if self._get_guard is not None:
                 if scope["closing"]:
                     exchange.response_headers.append(http.CLOSE_HEADER)

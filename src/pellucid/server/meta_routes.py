@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.routing import BaseRoute
 from .. import __version__
 from ..errors import RequestError
 from ..protocols import openresponses
+from ..protocols.messages import VERSION_HEADER
 from .access.policy import visible_models
 from .exchange import Endpoint, Exchange, Handler
 from .page import Page, built_files, prefers_html
@@ -28,6 +30,24 @@ class Model(msgspec.Struct, kw_only=True):
 class Models(msgspec.Struct, kw_only=True):
     object: Literal["list"] = "list"
     data: list[Model]
+
+
+class AnthropicModel(msgspec.Struct, kw_only=True):
+    """A model, as Anthropic's API describes it."""
+
+    id: str
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: str
+
+
+class AnthropicModels(msgspec.Struct, kw_only=True):
+    """The list of models, as clients get it that send `anthropic-version`. There is one page."""
+
+    data: list[AnthropicModel]
+    has_more: Literal[False] = False
+    first_id: str | None
+    last_id: str | None
 
 
 class Status(msgspec.Struct):
@@ -55,8 +75,17 @@ class MetaHandlers:
         origin = self._services.catalog.find(name)[1].origin
         return Model(id=name, created=self._services.started_at, owned_by=origin.provider)
 
+    def _anthropic_entry(self, name: str) -> AnthropicModel:
+        created_at = datetime.fromtimestamp(self._services.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return AnthropicModel(id=name, display_name=name, created_at=created_at)
+
     async def models(self, exchange: Exchange) -> None:
         names = visible_models(exchange.principal, self._services.catalog.names())
+        if exchange.request_header(VERSION_HEADER) is not None:
+            entries = [self._anthropic_entry(name) for name in names]
+            ends = (names[0], names[-1]) if names else (None, None)
+            await exchange.send_json(AnthropicModels(data=entries, first_id=ends[0], last_id=ends[1]))
+            return
         await exchange.send_json(Models(data=[self._model_entry(name) for name in names]))
 
     async def model(self, exchange: Exchange) -> None:
@@ -66,7 +95,8 @@ class MetaHandlers:
             raise RequestError(
                 f"there is no model named {name!r} here", kind="not_found", code="model_not_found", param="model"
             )
-        await exchange.send_json(self._model_entry(name))
+        is_anthropic = exchange.request_header(VERSION_HEADER) is not None
+        await exchange.send_json(self._anthropic_entry(name) if is_anthropic else self._model_entry(name))
 
     async def index(self, exchange: Exchange) -> None:
         if self._page is not None:
@@ -123,7 +153,7 @@ TABLE = Table(
             MetaHandlers.models,
             "listModels",
             "List the models",
-            response_body=Models,
+            response_body={"application/json": (Models, AnthropicModels)},
             error_statuses=_ERROR_STATUSES,
         ),
         Operation(
@@ -132,7 +162,7 @@ TABLE = Table(
             MetaHandlers.model,
             "getModel",
             "One model",
-            response_body=Model,
+            response_body={"application/json": (Model, AnthropicModel)},
             error_statuses=(*_ERROR_STATUSES, 404),
         ),
         Operation(

@@ -97,7 +97,7 @@ class PreparedRequest:
         self.mint = mint
         self.tools = tools
         """The server's tools that this key may use."""
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(request.warnings)
         """Settings and parts of the request that cannot be honoured."""
         self._services = services
         self._exchange = exchange
@@ -133,7 +133,7 @@ class PreparedRequest:
             return list(messages)
         sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
         history = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part))
-        self.warnings += history.warnings(self.model.origin)
+        self.warnings += history.warnings(self.model.origin, has_raw_view=self.viewer.view == "raw")
         return history.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
@@ -149,8 +149,9 @@ class PreparedRequest:
         limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
         if limit is not None:
             call = replace(call, settings={**call.settings, "max_tokens": limit})
-        if call.settings:
-            self.warnings += self.model.warnings(call)
+        if call.settings or call.native_tools:
+            assumed = self._request.assumed_settings
+            self.warnings += [text for text in self.model.warnings(call) if text.partition(":")[0] not in assumed]
         return call
 
     def executable_tools(self, call: ModelCall, tools: Sequence[AnyTool] | None = None) -> list[AnyTool]:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..protocols.errors import KIND_NAMES, ErrorFormat
 from ..view import View
 
 Schema = dict[str, Any]
@@ -21,6 +22,12 @@ Schema = dict[str, Any]
 STRING: Schema = {"type": "string"}
 ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
 """The error statuses of a request to a model."""
+
+
+def error_statuses_of(format: ErrorFormat) -> tuple[int, ...]:
+    """Return the error statuses of a request to a model in this protocol."""
+    others = {KIND_NAMES[kind].status: status for kind, status in getattr(format, "STATUSES", {}).items()}
+    return tuple(others.get(status, status) for status in ERRORS)
 
 
 class ErrorPayload(msgspec.Struct):

@@ -7,6 +7,7 @@ requests the chat's endpoint recognises.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.routing import BaseRoute
@@ -17,7 +18,7 @@ from ..protocols.client_protocols import CLIENT_PROTOCOLS, EndpointSpec
 from ..view import Redactor
 from .exchange import Endpoint, Exchange, Handler, new_minter
 from .prepare import prepare
-from .routing import VIEW, ErrorBody, Operation, Table
+from .routing import VIEW, ErrorBody, Operation, Table, error_statuses_of
 from .services import Services
 
 
@@ -46,7 +47,8 @@ class StatelessHandler:
         """
         exchange.error_form = self._error_form
         exchange.telemetry.protocol = self._protocol
-        request = self._row.parse(body)
+        headers = {name: value for name in self._row.headers if (value := exchange.request_header_lines(name))}
+        request = self._row.parse(body, headers) if headers else self._row.parse(body)
         mint = new_minter()
         prepared = await prepare(self._services, exchange, request, request.model, mint)
         if request.view is not None:
@@ -70,7 +72,7 @@ class StatelessHandler:
             await exchange.send_json(response)
 
 
-def _table(endpoint: EndpointSpec) -> Table:
+def _table(endpoint: EndpointSpec, error_statuses: Sequence[int]) -> Table:
     error_type = endpoint.error_type or ErrorBody
     response_types = {} if endpoint.response_type is None else {"application/json": endpoint.response_type}
     operation = Operation(
@@ -83,6 +85,7 @@ def _table(endpoint: EndpointSpec) -> Table:
         parameters=[VIEW],
         request_body=endpoint.request_type,
         description=endpoint.description,
+        error_statuses=error_statuses,
     )
     return Table(
         [operation],
@@ -93,7 +96,7 @@ def _table(endpoint: EndpointSpec) -> Table:
 
 
 TABLES = {
-    name: _table(protocol.stateless.endpoint)
+    name: _table(protocol.stateless.endpoint, error_statuses_of(protocol.error_format))
     for name, protocol in CLIENT_PROTOCOLS.items()
     if protocol.stateless is not None and protocol.stateless.endpoint is not None
 }

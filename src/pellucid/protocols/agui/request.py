@@ -160,6 +160,16 @@ class Request(NamedTuple):
         return frozenset(tool.name for tool in _tools(self.input))
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Empty: nothing of the request is left out."""
+        return ()
+
+    @property
+    def assumed_settings(self) -> frozenset[str]:
+        """Empty: the client set all settings of its call."""
+        return frozenset()
+
+    @property
     def wants_summaries(self) -> bool:
         """Always false: AG-UI has no field for a summary in addition to the raw text.
 

@@ -57,6 +57,16 @@ class Request(NamedTuple):
         return "reasoning.encrypted_content" in (self.body.include or [])
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Empty: nothing of the request is left out."""
+        return ()
+
+    @property
+    def assumed_settings(self) -> frozenset[str]:
+        """Empty: the client set all settings of its call."""
+        return frozenset()
+
+    @property
     def wants_summaries(self) -> bool:
         """Whether the client wants summaries in addition to the raw text."""
         reasoning = self.body.reasoning

@@ -1,0 +1,60 @@
+"""`POST /v1/messages/count_tokens`: the input tokens of a request, without an answer.
+
+The number is an estimate from the text that would be sent to the model: most providers count only what they answer.
+The answer says that it is one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.routing import BaseRoute
+
+from ..protocols import messages
+from ..protocols.messages import types as messages_types
+from .exchange import Endpoint, Exchange, Handler, new_minter
+from .prepare import prepare
+from .routing import Operation, Table, error_statuses_of
+from .services import Services
+
+
+class TokenCountHandlers:
+    """Handlers of these routes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def messages(self, exchange: Exchange) -> None:
+        body = await exchange.read_body(self._services.config.server)
+        request = messages.parse_request(body)
+        prepared = await prepare(self._services, exchange, request, request.model, new_minter())
+        call = prepared.model_call(prepared.unseal(request.messages))
+        call = call.for_wire(prepared.model.origin.api)
+        content = msgspec.to_builtins([call.messages, call.tools, [tool.native for tool in call.native_tools]])
+        prepared.add_warning_headers()
+        await exchange.send_json(messages_types.TokenCount(messages.estimate_tokens(content)))
+
+
+TABLE = Table(
+    [
+        Operation(
+            "POST",
+            "/v1/messages/count_tokens",
+            TokenCountHandlers.messages,
+            "countMessageTokens",
+            "Estimate the input tokens of a message",
+            messages_types.TokenCount,
+            request_body=messages_types.CountTokens,
+            error_statuses=error_statuses_of(messages),
+        )
+    ],
+    error_body=messages_types.ErrorBody,
+    component_prefix="Messages",
+    advertised_routes=["POST /v1/messages/count_tokens"],
+)
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
+        return Endpoint(handler, messages, "messages", lambda: services.guard)
+
+    return TABLE.routes([TokenCountHandlers(services)], make_endpoint)

@@ -1,0 +1,204 @@
+"""What a request becomes: everything for Anthropic's models, unchanged; for other models, what they understand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pellucid.errors import RequestError
+from pellucid.models import infer_model
+from pellucid.models.model import Model
+from pellucid.parts import ModelResponse, OpaquePart, SealedPart, TextPart, ThinkingPart, ToolCallPart
+from pellucid.protocols.messages import parse_request
+from tests.cases import Cases
+
+CACHE = {"type": "ephemeral", "ttl": "1h"}
+SEARCH_RESULT = {
+    "type": "search_result",
+    "source": "https://e.org",
+    "title": "E",
+    "content": [{"type": "text", "text": "Found."}],
+}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "e"}}
+SEARCH_RESULTS = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": [{"type": "web_search_result", "url": "https://e.org", "title": "E", "encrypted_content": "x"}],
+}
+WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+FUNCTION = {"name": "f", "input_schema": {"type": "object"}, "cache_control": CACHE, "defer_loading": True}
+BODY: dict[str, Any] = {
+    "model": "claude-opus-4-8",
+    "max_tokens": 4000,
+    "system": [
+        {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1"},
+        {"type": "text", "text": "You are a tool.", "cache_control": CACHE},
+    ],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}, SEARCH_RESULT]},
+        {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": CACHE}]},
+        {
+            "role": "assistant",
+            "content": [SEARCH, SEARCH_RESULTS, {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "content": [{"type": "text", "text": "r"}],
+                    "is_error": True,
+                    "cache_control": CACHE,
+                },
+                {
+                    "type": "document",
+                    "source": {"type": "text", "media_type": "text/plain", "data": "Text."},
+                    "title": "T",
+                    "citations": {"enabled": True},
+                },
+            ],
+        },
+    ],
+    "tools": [FUNCTION, WEB_SEARCH],
+    "thinking": {"type": "adaptive", "display": "omitted"},
+    "output_config": {"effort": "max"},
+    "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+    "metadata": {"user_id": "u"},
+    "temperature": 1,
+}
+HEADERS = {"anthropic-beta": "a-1, b-2", "anthropic-version": "2023-06-01"}
+
+
+def request_of(model_name: str, body: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any], list[str]]:
+    """Return the headers and the body that a model's provider gets, and the warnings."""
+    model = infer_model(model_name)
+    assert isinstance(model, Model)
+    request = parse_request(json.dumps(body).encode(), HEADERS)
+    call = request.call()
+    sent = model.request(call.for_wire(model.origin.api), "key")
+    return sent.headers, sent.body, model.warnings(call)
+
+
+def test_anthropics_models_get_everything_unchanged() -> None:
+    headers, body, _ = request_of("anthropic:claude-opus-4-8", BODY)
+    for name in ("system", "messages", "thinking", "output_config", "context_management", "metadata", "max_tokens"):
+        assert body[name] == BODY[name], name
+    assert body["tools"] == [FUNCTION, WEB_SEARCH]
+    assert {"a-1", "b-2"} <= set(headers["anthropic-beta"].split(","))
+    assert headers["anthropic-version"] == "2023-06-01"
+
+
+def test_a_reader_who_does_not_say_otherwise_sees_summaries_of_anthropics_models() -> None:
+    _, body, _ = request_of("anthropic:claude-opus-4-8", BODY | {"thinking": {"type": "adaptive"}})
+    assert body["thinking"] == {"type": "adaptive", "display": "summarized"}
+
+
+@pytest.mark.parametrize("name", ["openai-responses:gpt-5", "deepseek:deepseek-reasoner", "google:gemini-3-pro"])
+def test_other_models_get_nothing_that_only_anthropics_know(name: str) -> None:
+    headers, body, warnings = request_of(name, BODY)
+    sent = json.dumps(body)
+    for text in (
+        "cache_control",
+        "context_management",
+        "web_search",
+        "defer_loading",
+        "search_result",
+    ):
+        assert text not in sent, text
+    assert "Found." in sent
+    assert "You are a tool." in sent
+    assert not {"anthropic-beta", "anthropic-version"} & {name.lower() for name in headers}
+    assert [warning for warning in warnings if "tools[1]" in warning]
+    assert not [warning for warning in warnings if "wire_settings" in warning]
+
+
+def test_tools_that_are_left_out_are_one_warning() -> None:
+    tools = [{"type": f"web_search_{number}", "name": f"s{number}"} for number in range(1000)]
+    _, _, warnings = request_of("deepseek:deepseek-reasoner", {**BODY, "tools": [FUNCTION, *tools]})
+    [warning] = [warning for warning in warnings if "tools[" in warning]
+    assert "992 more" in warning
+
+
+def test_a_call_that_is_required_of_tools_that_are_left_out_is_refused() -> None:
+    body = BODY | {"tools": [WEB_SEARCH], "tool_choice": {"type": "any"}}
+    request = parse_request(json.dumps(body).encode())
+    assert request.call().for_wire("anthropic").tool_choice.mode == "required"
+    with pytest.raises(RequestError, match="tool_choice"):
+        request.call().for_wire("openai_chat")
+
+
+def assistant_parts(*blocks: Any) -> tuple[list[Any], list[str]]:
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": list(blocks)}]
+    request = parse_request(json.dumps({"model": "m", "messages": messages}).encode())
+    [message] = [message for message in request.messages if isinstance(message, ModelResponse)]
+    return message.parts, list(request.warnings)
+
+
+def test_blocks_become_parts_in_their_order() -> None:
+    parts, warnings = assistant_parts(
+        {"type": "thinking", "thinking": "One.", "signature": "a.b.c.d.e"},
+        {"type": "text", "text": "So"},
+        {"type": "redacted_thinking", "data": "f.g.h.i.j"},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+        {"type": "new_kind", "x": 1},
+        {"type": "compaction", "content": "In short"},
+    )
+    assert parts == [
+        SealedPart("a.b.c.d.e", visible_text="One."),
+        TextPart("So"),
+        SealedPart("f.g.h.i.j"),
+        ToolCallPart("f", {}, "t"),
+        OpaquePart("new_kind", {"type": "new_kind", "x": 1}, wire="anthropic"),
+        OpaquePart("compaction", {"type": "compaction", "content": "In short"}, wire="anthropic", text="In short"),
+    ]
+    assert warnings == []
+
+
+def test_a_signature_of_another_maker_is_left_out_with_a_warning() -> None:
+    parts, [warning] = assistant_parts(
+        {"type": "thinking", "thinking": "One.", "signature": "EqQBCkgIARAB=="},
+        {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4="},
+        {"type": "text", "text": "So"},
+    )
+    assert parts == [ThinkingPart("One."), TextPart("So")]
+    assert "2 thinking block(s)" in warning
+
+
+def test_bad_requests_name_the_place() -> None:
+    user = {"role": "user", "content": "Hi"}
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "r"}
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("messages", {"messages": []}),
+        ("messages", {}),
+        ("messages[0].role", {"messages": [{"role": "robot", "content": ""}]}),
+        ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [{"text": "x"}]}]}),
+        ("messages[0].content[0].text", {"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}),
+        ("messages[0].content[0].tool_use_id", {"messages": [{"role": "user", "content": [result]}]}),
+        (
+            "messages[2].content[1].tool_use_id",
+            {
+                "messages": [
+                    user,
+                    {"role": "assistant", "content": [use]},
+                    {"role": "user", "content": [result] * 2},
+                ]
+            },
+        ),
+        ("messages[0].content", {"messages": [{"role": "user", "content": []}]}),
+        ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [use]}]}),
+        ("messages[1].content[0].type", {"messages": [user, {"role": "assistant", "content": [result]}]}),
+        ("thread", {"messages": [user], "thread": {"type": "create"}}),
+        ("system[0].type", {"messages": [user], "system": [{"type": "image"}]}),
+        ("tools[0].name", {"messages": [user], "tools": [{"input_schema": {}}]}),
+        ("tool_choice", {"messages": [user], "tool_choice": {"type": "tool", "name": "g"}}),
+        ("temperature", {"messages": [user], "temperature": "hot"}),
+    ]
+    with Cases() as case:
+        for param, body in bodies:
+            with case(param), pytest.raises(RequestError) as raised:
+                parse_request(json.dumps({"model": "m"} | body).encode()).call()
+            assert (raised.value.info.param or "").startswith(param), raised.value.info
