@@ -1,14 +1,25 @@
-// The AI SDK with its provider for OpenResponses, which reads raw reasoning only under OpenAI's event names.
+// The AI SDK with its providers for OpenResponses (which reads raw reasoning only under OpenAI's event names) and for
+// Anthropic's API.
+import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenResponses } from '@ai-sdk/open-responses';
 import { APICallError, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 
-const requestOf = ({ url, key, headers, model, schema }) => ({
-  model: createOpenResponses({
-    name: 'pellucid',
-    url: `${url}/responses`,
-    apiKey: key ?? 'any',
-    headers: { 'OpenResponses-Reasoning-Events': 'openai', ...headers },
-  })(model),
+// Warnings would be printed between the results: the SDK does not know the limits of these models.
+globalThis.AI_SDK_LOG_WARNINGS = false;
+
+const PROVIDERS = {
+  openresponses: ({ url, ...options }) =>
+    createOpenResponses({
+      name: 'pellucid',
+      url: `${url}/responses`,
+      headers: { 'OpenResponses-Reasoning-Events': 'openai' },
+      ...options,
+    }),
+  messages: ({ url, ...options }) => createAnthropic({ baseURL: url, ...options }),
+};
+
+const requestOf = ({ protocol, url, key, model, schema }) => ({
+  model: PROVIDERS[protocol]({ url, apiKey: key ?? 'any' })(model),
   maxRetries: 0,
   tools: schema && {
     get_weather: tool({ inputSchema: jsonSchema(schema), execute: async ({ city }) => `rain in ${city}` }),
