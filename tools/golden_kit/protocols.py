@@ -6,6 +6,8 @@ reply, as a client that only returns what it was given would continue it.
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -98,6 +100,55 @@ def _chat_completions() -> Client:
         return [*messages, message, *results, {"role": "user", "content": NEXT}]
 
     return Client("chat_completions", ask, echo, lambda: [{"role": "user", "content": QUESTION}], whole=True)
+
+
+# --- Messages ----------------------------------------------------------------------------------------------------
+
+
+def _messages() -> Client:
+    tool = {"name": FUNCTION["name"], "input_schema": FUNCTION["parameters"]}
+
+    def ask(model: str, messages: Conversation, stream: bool) -> Ask:
+        body = {"model": model, "max_tokens": 4000, "messages": messages, "stream": stream, "tools": [tool]}
+        return Ask("/v1/messages", body, {"anthropic-version": "2023-06-01"})
+
+    def echo(messages: Conversation, reply: Reply, stream: bool) -> Conversation | None:
+        content = _blocks_of(reply.events) if stream else reply.json.get("content")
+        if not content:
+            return None
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": "found"}
+            for block in content
+            if block["type"] == "tool_use"
+        ]
+        question = {"type": "text", "text": NEXT}
+        return [
+            *messages,
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": [*results, question]},
+        ]
+
+    return Client("messages", ask, echo, lambda: [{"role": "user", "content": QUESTION}], whole=True)
+
+
+def _blocks_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks that the events of a stream add up to."""
+    blocks: list[dict[str, Any]] = []
+    inputs: dict[int, str] = {}
+    for event in events:
+        if event["type"] == "content_block_start":
+            blocks.append(dict(event["content_block"]))
+        elif event["type"] == "content_block_delta":
+            delta, block = event["delta"], blocks[event["index"]]
+            for name in ("text", "thinking", "signature"):
+                if name in delta:
+                    block[name] += delta[name]
+            inputs[event["index"]] = inputs.get(event["index"], "") + delta.get("partial_json", "")
+    for index, text in inputs.items():
+        if text:
+            with contextlib.suppress(ValueError):
+                blocks[index]["input"] = json.loads(text)
+    return blocks
 
 
 def _added_up(chunks: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -244,6 +295,7 @@ CLIENTS = [
     _openresponses("openresponses"),
     _openresponses("openai"),
     _chat_completions(),
+    _messages(),
     _agui("1.0"),
     _agui("1.0", chunks=True),
     _agui("0.x"),

@@ -184,6 +184,14 @@ def _compact(on: Setting, case: Case) -> None:
     record_requests(case, on.upstream, "goes on")
 
 
+def _token_counts(on: Setting, case: Case) -> None:
+    talk = Talk(case, on.gateway)
+    body = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
+    talk("POST", "/v1/messages/count_tokens", body)
+    talk("POST", "/v1/messages/count_tokens", {**body, "system": [{"type": "text", "text": NEXT}]})
+    talk("POST", "/v1/messages/count_tokens", {"model": MODEL, "messages": []})
+
+
 # --- chats --------------------------------------------------------------------------------------------------------
 
 
@@ -508,6 +516,7 @@ def resources(on: Setting) -> Cases:
         "responses/cancelled stream": partial(_cancelled, on, stream=True),
         "responses/deleted under way": partial(_deleted_under_way, on),
         "responses/compact": partial(_compact, on),
+        "messages/count_tokens": partial(_token_counts, on),
         "chat/whole life": partial(_chat, on),
         "chat/stopped": partial(_chat_stopped, on, way="cancel"),
         "chat/deleted under way": partial(_chat_stopped, on, way="delete"),
