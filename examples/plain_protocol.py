@@ -99,6 +99,8 @@ class ParsedRequest(NamedTuple):
     client_tools: Collection[str] = ()
     wants_summaries: bool = False
     max_tool_calls: int | None = None
+    warnings: Sequence[str] = ()
+    assumed_settings: frozenset[str] = frozenset()
     view: View | None = None
     stream: bool = True
 
