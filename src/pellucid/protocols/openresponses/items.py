@@ -148,7 +148,7 @@ def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
     """Return the sealed token if there is one, else the raw text if the client sent it, else the summaries."""
     if item.encrypted_content:
         texts = [content.text for content in item.content or item.summary]
-        return [SealedPart(item.encrypted_content, item.id, "\n\n".join(texts))]
+        return [SealedPart(item.encrypted_content, item.id, "\n\n".join(texts) or None)]
     is_complete = item.status != "incomplete"
     if item.content:
         return [ThinkingPart(c.text, complete=is_complete) for c in item.content if c.text]
