@@ -48,7 +48,6 @@ def optional(kind: type[msgspec.Struct], **known: st.SearchStrategy[Any]) -> st.
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     # What clients of one wire sent: Pydantic AI has no place for it.
     **dict.fromkeys(("wire_fields", "wire", "visible_text"), st.none()),
-    "text": st.just(""),
     "content": words,
     "id": maybe,
     "signature": maybe,
