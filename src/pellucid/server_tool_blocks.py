@@ -14,6 +14,9 @@ import msgspec
 
 from .parts import BuiltinToolCallPart, BuiltinToolReturnPart
 
+WIRE = "anthropic"
+"""The name of the wire whose form these blocks have."""
+
 Block = dict[str, Any]
 
 NATIVE_NAME_KEY = "anthropic_tool_name"

@@ -213,6 +213,8 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
         Raises:
             RequestError: A call is required, and no tool is left.
         """
+        if not self.native_tools and "wire_settings" not in self.settings:
+            return self
         tools = tuple(tool for tool in self.native_tools if tool.wire == wire)
         if self.native_tools and not (tools or self.tools) and self.tool_choice.mode == "required":
             raise RequestError(

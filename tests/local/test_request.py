@@ -51,7 +51,7 @@ def test_no_grammar_is_sent_together_with_tools_or_a_format(more: dict[str, Any]
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
 
 
-def test_a_grammar_in_the_request_is_kept() -> None:
+def test_a_grammar_in_the_request_is_sent_unchanged() -> None:
     assert ask(grammar="root ::= [a-z]+")["grammar"] == "root ::= [a-z]+"
 
 

@@ -56,7 +56,7 @@ RULES = {
     "`sequence_number` dictates ordering in both overlay and final": "test_sequence_number_orders_all_steps",
     "cancellation: hide overlay and show error state": "test_a_stopped_answer_keeps_its_content_and_has_a_notice"
     " test_stopped_before_it_thought_there_is_no_toggle",
-    "error: hide overlay and show error state": "test_an_error_is_shown_and_the_content_is_kept"
+    "error: hide overlay and show error state": "test_an_error_is_shown_beneath_the_content_so_far"
     " test_an_error_without_reasoning_has_no_toggle",
     "refresh during stream (with the reconnect of issue 6)": "test_a_reload_in_mid_stream_resumes_the_answer",
     "refresh after the stream": "test_a_fresh_page_shows_what_was_persisted",
@@ -585,7 +585,7 @@ def test_stopped_before_it_thought_there_is_no_toggle(
     assert tab.element("show-reasoning").count() == 0
 
 
-def test_an_error_is_shown_and_the_content_is_kept(tab: Tab, model_script: ModelScript) -> None:
+def test_an_error_is_shown_beneath_the_content_so_far(tab: Tab, model_script: ModelScript) -> None:
     tab.open_and_ask()
     model_script.think("Half a thought").fail("The model fell asleep.")
     tab.wait_finished("failed")

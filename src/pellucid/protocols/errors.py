@@ -55,10 +55,15 @@ def status_of(error: ErrorInfo, format: ErrorFormat | None = None) -> int:
 
     Args:
         error: The error.
-        format: The protocol's form of errors. Its `STATUSES`, if it has them, are the kinds whose status is another.
+        format: The protocol's form of errors; None for one without statuses of its own.
     """
+    return own_statuses(format).get(error.kind, KIND_NAMES[error.kind].status)
+
+
+def own_statuses(format: ErrorFormat | None) -> Mapping[ErrorKind, int]:
+    """Return the `STATUSES` of a protocol: the kinds of errors whose status is not that of `KIND_NAMES`."""
     statuses: Mapping[ErrorKind, int] = getattr(format, "STATUSES", {})
-    return statuses.get(error.kind, KIND_NAMES[error.kind].status)
+    return statuses
 
 
 def error_object(error: ErrorInfo, type: str) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class PreparedRequest:
             return list(messages)
         sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
         history = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part))
-        self.warnings += history.warnings(self.model.origin, has_raw_view=self.viewer.view == "raw")
+        self.warnings += history.warnings(self.model.origin, has_raw_view=self.viewer.rule.is_full)
         return history.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from ...parts import ModelMessage, ModelResponse, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ...unicode import truncate
 from ...view import View
-from ..decoding import check_depth, decode, invalid
+from ..decoding import PlainRequest, check_depth, decode, invalid
 from ..tool_choice import merge_tools
 from . import messages as m
 from .dialects import Dialect, DialectName, dialect_for, dialect_of
@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     snapshot: bool | None = None
 
 
-class Request(NamedTuple):
+class Request(PlainRequest, frozen=True):
     """A parsed request."""
 
     input: m.RunAgentInput
@@ -158,28 +158,6 @@ class Request(NamedTuple):
     def client_tools(self) -> frozenset[str]:
         """The names of the client's tools."""
         return frozenset(tool.name for tool in _tools(self.input))
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Empty: nothing of the request is left out."""
-        return ()
-
-    @property
-    def assumed_settings(self) -> frozenset[str]:
-        """Empty: the client set all settings of its call."""
-        return frozenset()
-
-    @property
-    def wants_summaries(self) -> bool:
-        """Always false: AG-UI has no field for a summary in addition to the raw text.
-
-        Where the view permits only summaries, there are summaries all the same.
-        """
-        return False
-
-    @property
-    def max_tool_calls(self) -> int | None:
-        return None
 
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()

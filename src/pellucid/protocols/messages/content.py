@@ -14,11 +14,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from ...errors import RequestError
 from ...parts import (
     File,
     Image,
@@ -36,7 +35,9 @@ from ...parts import (
     UserPromptPart,
     WireFields,
 )
+from ...server_tool_blocks import WIRE
 from ...unicode import describe_validation_error, truncate
+from ..decoding import invalid
 from ..message_parts import append_part
 from . import types as t
 
@@ -93,10 +94,10 @@ class Conversation:
             texts = []
             for index, block in enumerate(content):
                 if _type_of(block, f"{path}[{index}]") != "text":
-                    _reject(f"{path}[{index}].type", "a system prompt consists of text blocks")
+                    raise invalid(f"{path}[{index}].type", "a system prompt consists of text blocks")
                 texts.append(convert_block(block, t.TextParam, f"{path}[{index}]").text)
             content = "\n\n".join(texts)
-        append_part(self.messages, SystemPromptPart(content, wire_fields={t.WIRE: fields} if fields else None))
+        append_part(self.messages, SystemPromptPart(content, wire_fields={WIRE: fields} if fields else None))
 
     # --- user messages -----------------------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Conversation:
             append_part(self.messages, UserPromptPart(content))
             return
         if not content:
-            _reject(path, "the content of a user message must not be empty")
+            raise invalid(path, "the content of a user message must not be empty")
         prompt: list[UserContent] = []
         for index, block in enumerate(content):
             block_path = f"{path}[{index}]"
@@ -123,9 +124,9 @@ class Conversation:
         result = convert_block(block, t.ToolResultParam, path)
         id = result.tool_use_id
         if id not in self._function_names:
-            _reject(f"{path}.tool_use_id", f"no tool_use with the id {truncate(id)!r} comes before this result")
+            raise invalid(f"{path}.tool_use_id", f"no tool_use with the id {truncate(id)!r} comes before this result")
         if not self._pending_results[id]:
-            _reject(f"{path}.tool_use_id", f"the tool_use with the id {truncate(id)!r} has its result already")
+            raise invalid(f"{path}.tool_use_id", f"the tool_use with the id {truncate(id)!r} has its result already")
         self._pending_results[id] -= 1
         content: Any = result.content
         if isinstance(content, list):
@@ -165,9 +166,9 @@ class Conversation:
                 self._pending_results[call.id] += 1
                 return [ToolCallPart(call.name, call.input, call.id, wire_fields=wire_fields(block, t.ToolUseParam))]
             case "tool_result":
-                _reject(f"{path}.type", "a tool_result belongs in a user message")
+                raise invalid(f"{path}.type", "a tool_result belongs in a user message")
             case type:
-                return [OpaquePart(type, block, wire=t.WIRE, text="\n".join(_readable_texts(block)))]
+                return [OpaquePart(type, block, wire=WIRE, text="\n".join(_readable_texts(block)))]
 
     def _reasoning(self, signature: str, text: str | None, path: str) -> list[ModelResponsePart]:
         if _is_token(signature):
@@ -192,7 +193,7 @@ def _is_token(signature: str) -> bool:
 def _content(block: Block, path: str) -> UserContent:
     match _type_of(block, path):
         case "thinking" | "redacted_thinking" | "tool_use" as type:
-            _reject(f"{path}.type", f"a {type} block belongs in an assistant message")
+            raise invalid(f"{path}.type", f"a {type} block belongs in an assistant message")
         case "text":
             text = convert_block(block, t.TextParam, path).text
             return Text(text, wire_fields=wire_fields(block, t.TextParam))
@@ -219,7 +220,7 @@ def _content(block: Block, path: str) -> UserContent:
                     data = b64encode(text.encode("utf-8", "replace")).decode()
                     return File(data=data, media_type="text/plain", filename=name, wire_fields=fields)
     text = "\n".join(_readable_texts(block)) or f"(content of the type {block['type']!r}, which this model cannot read)"
-    return Text(text, wire_fields={t.WIRE: block})
+    return Text(text, wire_fields={WIRE: block})
 
 
 _READABLE_FIELDS = ("title", "source", "text", "context", "content", "url")
@@ -252,13 +253,13 @@ def wire_fields(block: Block, struct: type[msgspec.Struct]) -> WireFields | None
     """Return the fields of a block that `struct` does not have, for the wire that knows them."""
     known = struct.__struct_fields__
     extra = {name: value for name, value in block.items() if name not in known and name != "type"}
-    return {t.WIRE: extra} if extra else None
+    return {WIRE: extra} if extra else None
 
 
 def _type_of(block: Block, path: str) -> str:
     type = block.get("type")
     if not isinstance(type, str) or not type:
-        _reject(f"{path}.type", "it is required: text, image, tool_use, tool_result, thinking, …", "missing")
+        raise invalid(f"{path}.type", "it is required: text, image, tool_use, tool_result, thinking, …", "missing")
     return type
 
 
@@ -269,8 +270,4 @@ def convert_block(block: Block, into: type[T], path: str) -> T:
     except msgspec.ValidationError as error:
         problem, inner_path = describe_validation_error(str(error))
         field = f"{path}.{inner_path}".rstrip(".")
-        raise RequestError(f"{field}: {problem}", code="invalid_value", param=field) from None
-
-
-def _reject(path: str, problem: str, code: str = "invalid_value") -> NoReturn:
-    raise RequestError(f"{path}: {problem}", code=code, param=path)
+        raise invalid(field, problem) from None

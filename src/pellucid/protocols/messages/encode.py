@@ -52,7 +52,7 @@ from ...parts import (
     ToolCallPart,
     Usage,
 )
-from ...server_tool_blocks import call_block, result_block
+from ...server_tool_blocks import WIRE, call_block, result_block
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
 from ..encoding import PARAGRAPH_BREAK, or_unset, to_json
@@ -278,7 +278,7 @@ class Encoder:
 
     def _write_native_block(self, part: ModelResponsePart) -> None:
         """Write a part that has a block in this API only, if an Anthropic model made it and this reader may see all."""
-        if self._api != t.WIRE or getattr(part, "provider_name", None) is None:
+        if self._api != WIRE or getattr(part, "provider_name", None) is None:
             return
         match part:
             case BuiltinToolCallPart():
@@ -314,7 +314,7 @@ class Encoder:
         self._content[-1]["text"] = replace_surrogates(part.content)
         citations = _citations(part) if isinstance(part, TextPart) else []
         details = part.provider_details or {}
-        self._is_native = self._api == t.WIRE and part.signature is None and set(details) == {"citations"}
+        self._is_native = self._api == WIRE and part.signature is None and set(details) == {"citations"}
         for citation in citations:
             self._write_delta(self._block.index, t.CitationsDelta(citation))
         if citations:
@@ -326,7 +326,7 @@ class Encoder:
         reason, details = event.native_finish_reason, event.provider_details or {}
         sequence = details.get("stop_sequence")
         self._stop_sequence = sequence if isinstance(sequence, str) and sequence in self._stop_sequences else None
-        if self._api == t.WIRE and reason in _NATIVE_STOP_REASONS:
+        if self._api == WIRE and reason in _NATIVE_STOP_REASONS:
             self._stop_reason = _NATIVE_STOP_REASONS[reason]
         elif self._stop_sequence is not None:
             self._stop_reason = "stop_sequence"

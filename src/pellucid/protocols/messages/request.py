@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart
+from ...server_tool_blocks import WIRE
 from ...settings import EFFORTS, ModelCall, ModelSettings, NativeTool, OutputFormat, ToolChoice, ToolDefinition
 from ...view import View
 from ..decoding import PlainRequest, check_depth, convert, read_json, requested_settings
@@ -169,7 +170,7 @@ def _settings(body: t.CreateMessage, wire_settings: dict[str, Any], has_tools: b
     }
     settings = requested_settings(body, {}, overrides)
     if wire_settings:
-        settings["wire_settings"] = {t.WIRE: wire_settings}
+        settings["wire_settings"] = {WIRE: wire_settings}
     return settings
 
 
@@ -229,7 +230,7 @@ def _tools(raw: list[dict[str, Any]]) -> tuple[tuple[ToolDefinition, ...], tuple
         path = f"tools[{index}]"
         tool = convert_block(entry, t.ToolParam, path)
         if tool.type not in (None, "custom"):
-            native.append(NativeTool(t.WIRE, tool.name or tool.type, path, entry))
+            native.append(NativeTool(WIRE, tool.name or tool.type, path, entry))
             continue
         if tool.name is None:
             raise RequestError(f"{path}.name: it is required", code="missing", param=f"{path}.name")

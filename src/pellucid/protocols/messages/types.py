@@ -18,38 +18,11 @@ from msgspec import UNSET, Meta, UnsetType
 from ...errors import ErrorInfo, ErrorKind
 from ..errors import KIND_NAMES
 
-WIRE = "anthropic"
-"""The wire that has the form of this protocol. Fields that only it knows are sent to it alone."""
-
 StopReason = Literal[
     "end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal", "model_context_window_exceeded"
 ]
 
 # --- the answer --------------------------------------------------------------------------------------------------
-
-
-class TextBlock(msgspec.Struct, tag_field="type", tag="text", omit_defaults=True):
-    text: str
-    citations: list[dict[str, Any]] | UnsetType = UNSET
-
-
-class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking"):
-    """Reasoning. The signature is a token that was sealed here; it holds the model's own block."""
-
-    thinking: str
-    signature: str
-
-
-class RedactedThinkingBlock(msgspec.Struct, tag_field="type", tag="redacted_thinking"):
-    """A sealed token in place of a block that the reader may not see, or that this protocol cannot show."""
-
-    data: str
-
-
-class ToolUseBlock(msgspec.Struct, tag_field="type", tag="tool_use"):
-    id: str
-    name: str
-    input: dict[str, Any]
 
 
 class OutputTokensDetails(msgspec.Struct):

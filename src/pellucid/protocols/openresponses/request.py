@@ -12,7 +12,7 @@ from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
 from ...unicode import truncate
-from ..decoding import check_depth, convert, echoed_settings, invalid, read_json, requested_settings
+from ..decoding import PlainRequest, check_depth, convert, echoed_settings, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .items import ReferenceContext, messages_of
@@ -29,7 +29,7 @@ class MCPServerSpec(NamedTuple):
     """The path of the server in the request."""
 
 
-class Request(NamedTuple):
+class Request(PlainRequest, frozen=True):
     """A parsed request."""
 
     body: t.CreateResponse
@@ -55,16 +55,6 @@ class Request(NamedTuple):
     def wants_seals(self) -> bool:
         """Whether the client wants seals in reasoning items."""
         return "reasoning.encrypted_content" in (self.body.include or [])
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Empty: nothing of the request is left out."""
-        return ()
-
-    @property
-    def assumed_settings(self) -> frozenset[str]:
-        """Empty: the client set all settings of its call."""
-        return frozenset()
 
     @property
     def wants_summaries(self) -> bool:

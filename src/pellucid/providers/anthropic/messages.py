@@ -44,16 +44,13 @@ from ...parts import (
     WireFields,
     json_text,
 )
-from ...server_tool_blocks import call_block, result_block
+from ...server_tool_blocks import WIRE, call_block, result_block
 from .. import history
 from ..media import image_type_of, split_data_url, unsupported, unsupported_content
 from ..profile import Profile
 from ..setting_fields import Body
 from ..tool_schema import arguments_object
 from .blocks import REDACTED
-
-WIRE = "anthropic"
-"""The name of this wire (see `wires`)."""
 
 THINKING_TYPES = ("thinking", REDACTED)
 _UNFINISHED_REASONS = ("pause_turn", "tool_use")
@@ -165,9 +162,11 @@ def _request_entries(message: ModelRequest) -> Iterator[tuple[str, list[Body]]]:
                 yield "user", _content_blocks(part.content)
             case ToolReturnPart():
                 yield "user", [_tool_result(part) | wire_fields(part)]
-            case SystemPromptPart(wire_fields={"anthropic": {"role": str(role), "content": content}}):
+            case SystemPromptPart() if "role" in (fields := wire_fields(part)):
                 # A client of this API put it among the messages.
-                yield role, [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+                content = fields["content"]
+                blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+                yield fields["role"], blocks
             case _:
                 pass
 
