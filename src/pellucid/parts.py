@@ -448,6 +448,10 @@ DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
 # --- messages --------------------------------------------------------------------------------------------
 
 
+CHARACTERS_PER_TOKEN = 4
+"""For estimates where a provider reports no tokens."""
+
+
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Token counts. A count that a provider does not report is None, never 0 and never a guess.
 

@@ -42,6 +42,7 @@ from ...events import (
 )
 from ...framing import sse_event
 from ...parts import (
+    CHARACTERS_PER_TOKEN,
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
     ModelResponsePart,
@@ -58,9 +59,6 @@ from .. import text_metadata
 from ..encoding import PARAGRAPH_BREAK, or_unset, to_json
 from . import types as t
 from .types import error_body
-
-CHARACTERS_PER_TOKEN = 4
-"""For estimates where a model does not report tokens."""
 
 _STOP_REASONS: dict[str | None, t.StopReason] = {
     "length": "max_tokens",
@@ -352,14 +350,14 @@ class Encoder:
         usage = self._usage
         read, written = usage.cache_read_tokens, usage.cache_write_tokens
         reasoning = usage.output_reasoning_tokens
-        is_estimated = usage.output_tokens is None
+        output_tokens = usage.output_tokens
         return t.MessageUsage(
             input_tokens=max(0, (usage.input_tokens or 0) - (read or 0) - (written or 0)),
-            output_tokens=estimate_tokens(self._content) if usage.output_tokens is None else usage.output_tokens,
+            output_tokens=estimate_tokens(self._content) if output_tokens is None else output_tokens,
             cache_creation_input_tokens=or_unset(written),
             cache_read_input_tokens=or_unset(read),
             output_tokens_details=UNSET if reasoning is None else t.OutputTokensDetails(reasoning),
-            estimated=True if is_estimated else UNSET,
+            estimated=True if output_tokens is None else UNSET,
         )
 
 

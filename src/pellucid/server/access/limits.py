@@ -22,14 +22,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Protocol
 
-from ...parts import Usage
+from ...parts import CHARACTERS_PER_TOKEN, Usage
 from ...relay import LimitResult
 from ...telemetry import error_location, log
 from .errors import AccessError, BackendUnavailable, HTTPHeader, call_backend, unavailable
 from .policy import Policy, Principal
 
 WINDOW_SECONDS = 60.0
-CHARACTERS_PER_TOKEN = 4
 MAX_ATTEMPTS_PER_MINUTE = 20
 """Attempts to sign in. All people behind one address (of a proxy, for example) count as one."""
 _SIGN_IN_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
