@@ -55,7 +55,9 @@ class ClientRequest(Protocol):
         ...
 
     @property
-    def max_tool_calls(self) -> int | None: ...
+    def max_tool_calls(self) -> int | None:
+        """The maximum number of calls of tools in the run; None for no limit by the client."""
+        ...
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
         """Return the call of the model.
@@ -78,7 +80,9 @@ class StatelessRequest(ClientRequest, Protocol):
     """A request that holds the whole conversation."""
 
     @property
-    def messages(self) -> list[ModelMessage]: ...
+    def messages(self) -> list[ModelMessage]:
+        """The conversation."""
+        ...
 
     @property
     def model(self) -> str | None:
@@ -91,7 +95,9 @@ class StatelessRequest(ClientRequest, Protocol):
         ...
 
     @property
-    def stream(self) -> bool: ...
+    def stream(self) -> bool:
+        """Whether the client wants a stream."""
+        ...
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
         """Return the encoder of the answer.

@@ -62,10 +62,12 @@ class Request(PlainRequest, frozen=True):
 
     @property
     def thread_id(self) -> str:
+        """The id of the conversation, which the client chose."""
         return self.input.thread_id
 
     @property
     def run_id(self) -> str:
+        """The id of the run, which the client chose."""
         return self.input.run_id
 
     @property

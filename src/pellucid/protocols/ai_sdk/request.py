@@ -31,6 +31,8 @@ PROTOCOL = "ai-sdk"
 
 
 class Body(msgspec.Struct):
+    """The body that `useChat` sends, and the options that a page may add to it."""
+
     messages: list[UIMessage]
     id: str | None = None
     model: str | None = None
