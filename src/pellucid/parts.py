@@ -186,6 +186,11 @@ class CompactionPart(_ModelPart, tag="compaction", frozen=True):
     part_kind: ClassVar[Literal["compaction"]] = "compaction"
     content: str | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the gateway made it, so that every model can read it."""
+        return bool(self.content) and self.provider_name is None and self.signature is None
+
 
 class OpaquePart(_ModelPart, tag="opaque", frozen=True):
     """A block of a type that this version does not know.

@@ -112,12 +112,12 @@ write is one that its models cannot honour, and the warnings report it.
 """
 
 
-def settings_for_wire(settings: ModelSettings, wire: str) -> ModelSettings:
+def settings_for_wire(settings: ModelSettings, wire: str | None) -> ModelSettings:
     """Return the settings for models of a wire, with its own settings in place of the others."""
     if "wire_settings" not in settings:
         return settings
     merged: dict[str, Any] = {name: value for name, value in settings.items() if name != "wire_settings"}
-    for name, value in settings["wire_settings"].get(wire, {}).items():
+    for name, value in settings["wire_settings"].get(wire or "", {}).items():
         if isinstance(value, dict) and name in ("extra_body", "extra_headers"):
             merged[name] = {**value, **merged.get(name, {})}
         elif value is None:
@@ -207,25 +207,30 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
     native_tools: tuple[NativeTool, ...] = ()
     """Tools that a provider defines, for the models of its wire."""
 
-    def for_wire(self, wire: str) -> ModelCall:
+    def for_wire(self, wire: str | None) -> ModelCall:
         """Return the call as models of a wire get it: without what only other wires know.
 
+        Args:
+            wire: The wire; None for a model that knows only what is common to all.
+
         Raises:
-            RequestError: A call is required, and no tool is left.
+            RequestError: No tool is left.
         """
         if not self.native_tools and "wire_settings" not in self.settings:
             return self
         tools = tuple(tool for tool in self.native_tools if tool.wire == wire)
-        if self.native_tools and not (tools or self.tools) and self.tool_choice.mode == "required":
+        if self.native_tools and not (tools or self.tools) and self.tool_choice.mode != "none":
+            path = f"{self.native_tools[0].path}.type"
             raise RequestError(
-                f"tool_choice: a call is required, and this model has none of the tools; {_OTHER_TOOLS}",
+                f"{path}: the tool {truncate(self.native_tools[0].name)!r} is not offered here, and there is no other; "
+                f"{_OTHER_TOOLS}",
                 kind="unsupported",
                 code="unsupported_tool",
-                param="tool_choice",
+                param=path,
             )
         return replace(self, settings=settings_for_wire(self.settings, wire), native_tools=tools)
 
-    def native_tool_warnings(self, wire: str) -> list[str]:
+    def native_tool_warnings(self, wire: str | None) -> list[str]:
         """Return a sentence about the tools that models of this wire are not offered; empty if there are none."""
         tools = [tool for tool in self.native_tools if tool.wire != wire]
         if not tools:

@@ -173,8 +173,9 @@ def protocol_structs() -> dict[str, list[Struct]]:
     structs: dict[str, list[Struct]] = {}
     for struct in _subclasses(msgspec.Struct):
         package, _, rest = struct.__module__.removeprefix(_FROM_PROTOCOLS).partition(".")
-        # A parsed request is never encoded: its body is listed. A run's header is stored, and sent to no client.
-        is_sent = not issubclass(struct, PlainRequest) and rest != "run_header"
+        # A parsed request is never encoded: its body is listed. A run's header is stored, and sent to no client; so are
+        # the client's tools in it.
+        is_sent = not issubclass(struct, PlainRequest) and rest not in ("run_header", "client_tools")
         if struct.__module__.startswith(_FROM_PROTOCOLS) and rest and is_sent:
             structs.setdefault(package, []).append(struct)
     return structs

@@ -122,12 +122,14 @@ def test_tools_that_are_left_out_are_one_warning() -> None:
     assert "992 more" in warning
 
 
-def test_a_call_that_is_required_of_tools_that_are_left_out_is_refused() -> None:
-    body = BODY | {"tools": [WEB_SEARCH], "tool_choice": {"type": "any"}}
+@pytest.mark.parametrize(("choice", "mode"), [("any", "required"), ("auto", "auto")])
+def test_a_request_whose_only_tools_are_left_out_is_refused(choice: str, mode: str) -> None:
+    body = BODY | {"tools": [WEB_SEARCH], "tool_choice": {"type": choice}}
     request = parse_request(json.dumps(body).encode())
-    assert request.call().for_wire("anthropic").tool_choice.mode == "required"
-    with pytest.raises(RequestError, match="tool_choice"):
+    assert request.call().for_wire("anthropic").tool_choice.mode == mode
+    with pytest.raises(RequestError, match="'web_search' is not offered here") as caught:
         request.call().for_wire("openai_chat")
+    assert caught.value.info.param == "tools[0].type"
 
 
 def assistant_parts(*blocks: Any) -> tuple[list[Any], list[str]]:

@@ -194,6 +194,13 @@ def model_batches(reads: list[bytes]) -> list[list[ModelEvent]]:
     return [*(decoder.feed(data) for data in reads), decoder.end()]
 
 
+def decoded_events(*chunks: dict[str, Any]) -> list[Event]:
+    """The events of a run that got these chunks."""
+    run = Run(ModelCall("m", []), Minter(b"seed"))
+    run.start()
+    return [event for batch in model_batches(sse_frames(*chunks)) for event in run.feed(batch)[0]]
+
+
 class Answer:
     """The response of a client for a provider's answer: the bytes written, their events, and the resource."""
 

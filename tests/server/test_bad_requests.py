@@ -50,7 +50,6 @@ def request_with_image(url: str) -> dict[str, Any]:
             "input[0].content[0].image_url",
             "image_url",
         ),
-        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].call_id", "'c'"),
         (request_with_image("file:///etc/passwd"), "input", "'file'"),
         (request_with_image("http://2130706433/"), "input", "neither a host name nor an address"),
     ],

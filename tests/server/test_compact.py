@@ -77,7 +77,7 @@ def test_a_missing_model_is_refused(gateway: Served) -> None:
 
 @pytest.mark.parametrize(
     ("body", "param"),
-    [({"input": None}, "input"), ({"input": []}, "input"), ({"input": [{"type": "nothing"}]}, "input[0].type")],
+    [({"input": None}, "input"), ({"input": []}, "input"), ({"input": [{"no": "type"}]}, "input[0].type")],
 )
 def test_a_missing_conversation_is_refused(gateway: Served, body: dict[str, Any], param: str) -> None:
     reply = compact(gateway, "any", **body)

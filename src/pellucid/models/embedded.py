@@ -79,14 +79,16 @@ def embedded_warnings(
     """Return one sentence for each setting, of the call or of the model, that the engine does not support as it is."""
     profile = embedded_profile()
     settings = merge_settings(DEFAULT_SETTINGS if model_settings is None else model_settings, call.settings)
-    settings = settings_for_wire(settings, profile.wire)
+    settings = settings_for_wire(settings, profile.native_wire)
     fields = WIRES[profile.wire].setting_fields(settings, profile)
     try:
         fields.body = adapt_body(fields.body, grammar=grammar)
     except RequestError:
         return []
     _claim_thinking_switch(fields)
-    return call.native_tool_warnings(profile.wire) + setting_warnings(fields, profile, origin.model or profile.title)
+    return call.native_tool_warnings(profile.native_wire) + setting_warnings(
+        fields, profile, origin.model or profile.title
+    )
 
 
 def _claim_thinking_switch(fields: SettingFields) -> None:
@@ -135,7 +137,7 @@ class EmbeddedModel:
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn, now or when a slot is free. Raises `RequestError` for what this model does not support."""
         settings = merge_settings(self.settings, call.settings)
-        call = replace(call, model=self.name, settings=settings, stream=True).for_wire(embedded_profile().wire)
+        call = replace(call, model=self.name, settings=settings, stream=True).for_wire(embedded_profile().native_wire)
         data = msgspec.json.encode(request_body(call, self.origin, self.engine.model.grammar))
         queue = self.engine.queue
         if self.is_ready and queue.running < queue.slots and not queue.waiting:

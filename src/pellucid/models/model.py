@@ -214,7 +214,7 @@ class Model:
         """
         api_key = self.api_key()
         call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
-        call = call.for_wire(self.profile.wire)
+        call = call.for_wire(self.profile.native_wire)
         url, headers, body, timeout_seconds = self.request(call, api_key)
         data = msgspec.json.encode(body)
         if self.profile.auth == "aws" and api_key is None:
@@ -265,7 +265,7 @@ class Model:
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
-        settings = settings_for_wire(merge_settings(self.settings, call.settings), self.profile.wire)
+        settings = settings_for_wire(merge_settings(self.settings, call.settings), self.profile.native_wire)
         if not self._base_url:
             return []  # `request` rejects such a call.
         try:
@@ -273,7 +273,7 @@ class Model:
         except RequestError:
             return []
         fields.claim_request_settings()
-        return call.native_tool_warnings(self.profile.wire) + setting_warnings(
+        return call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
             fields, self.profile, self.origin.model or self.profile.title
         )
 

@@ -179,7 +179,7 @@ def parts_to_send(
         if isinstance(part, ThinkingPart) and not sends_reasoning:
             continue
         if isinstance(part, OpaquePart) and part.wire is not None:
-            if part.wire == target.api:
+            if part.wire == profile.native_wire:
                 sendable.append(part)
             elif part.text:
                 sendable.append(TextPart(part.text))

@@ -125,6 +125,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     include: tuple[str, ...] = ()
     """Additional output to request (`reasoning.encrypted_content`)."""
 
+    native_forms: bool = True
+    """Whether tools, items and fields that a client sent in the form of this wire are sent as they are.
+
+    False where servers of many makers share a wire: they know only what is common.
+    """
+
     # History (see `history`).
     replay: Literal["none", "field", "details", "carrier"] = "none"
     """How reasoning of the same origin is sent back: not at all; as text in `replay_field`; in its structured form
@@ -150,6 +156,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     models: tuple[dict[str, Any], ...] = ()
     """Changed values for models whose name matches the pattern `match` (`*` and `?`; case is ignored)."""
+
+    @property
+    def native_wire(self) -> str | None:
+        """The wire whose own forms may be sent; None if only what is common may be."""
+        return self.wire if self.native_forms else None
 
     def for_model(self, model: str) -> Profile:
         """Return this profile with the values for `model`, from the first row that matches.

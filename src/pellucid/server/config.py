@@ -45,7 +45,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether to listen at an address that other machines can reach, without requiring credentials."""
     max_body_bytes: Count = 32 * 1024 * 1024
     reasoning_events: Dialect = "openresponses"
-    """Names of raw reasoning events (those of OpenResponses or of OpenAI), unless the request chooses."""
+    """Names of raw reasoning events for clients that are not known, unless the request or the key chooses."""
     agui_dialect: DialectName | None = None
     """The dialect of AG-UI clients that name none; by default the one before 1.0."""
     default_model: str | None = None
@@ -168,6 +168,11 @@ class SummariesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
     """How long a response waits for its last summary."""
+
+    @property
+    def is_model_named(self) -> bool:
+        """Whether the operator has named the model."""
+        return self.model not in (None, "none")
 
 
 class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -36,6 +36,7 @@ from ..parts import (
 from ..protocols.client_protocols import ClientRequest
 from ..runs import RunSource
 from ..runs.server_tools import RequestServers
+from ..runs.stages import Stage
 from ..sealing import Sealed, attach, make_opener
 from ..settings import ModelCall
 from ..storage import StoredResponse
@@ -53,29 +54,21 @@ def compactions_as_user_messages(messages: Sequence[ModelMessage]) -> list[Model
 
 
 def _split_compactions(message: ModelMessage) -> list[ModelMessage]:
-    if not isinstance(message, ModelResponse) or not any(map(_is_own_compaction, message.parts)):
+    if not isinstance(message, ModelResponse):
         return [message]
     messages: list[ModelMessage] = []
     rest: list[ModelResponsePart] = []
     for part in message.parts:
-        if not _is_own_compaction(part):
+        if not (isinstance(part, CompactionPart) and part.is_own):
             rest.append(part)
             continue
         if rest:
             messages.append(replace(message, parts=rest))
             rest = []
-        assert isinstance(part, CompactionPart)
         messages.append(ModelRequest([UserPromptPart(f"{COMPACTION_PREAMBLE}{part.content}")]))
+    if not messages:
+        return [message]
     return [*messages, replace(message, parts=rest)] if rest else messages
-
-
-def _is_own_compaction(part: ModelResponsePart) -> bool:
-    return (
-        isinstance(part, CompactionPart)
-        and bool(part.content)
-        and part.provider_name is None
-        and part.signature is None
-    )
 
 
 class PreparedRequest:
@@ -171,6 +164,7 @@ class PreparedRequest:
         thread_id: str | None = None,
         mcp_servers: RequestServers | None = None,
         stored_as: StoredResponse | None = None,
+        stages: Sequence[Stage] = (),
     ) -> RunSource:
         """Create a run of the call, which the code that serves it drives (see `Services.create_run`).
 
@@ -182,6 +176,7 @@ class PreparedRequest:
             thread_id: The thread to which seals are bound.
             mcp_servers: MCP servers that the request names.
             stored_as: The row of a response that is stored before its end is shown.
+            stages: Stages before all others.
         """
         viewer = self.viewer
         return self._services.create_run(
@@ -193,9 +188,14 @@ class PreparedRequest:
             mcp_servers=mcp_servers,
             with_seals=with_seals,
             thread_id=thread_id,
-            with_summaries=self._request.wants_summaries if viewer.rule.is_full else "summary" in viewer.rule.forms,
+            with_summaries=(
+                self._request.wants_summaries and viewer.summaries
+                if viewer.rule.is_full
+                else "summary" in viewer.rule.forms
+            ),
             max_tool_calls=self._request.max_tool_calls,
             stored_as=stored_as,
+            stages=stages,
             telemetry=self._exchange.telemetry,
         )
 

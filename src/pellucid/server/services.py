@@ -264,6 +264,7 @@ class Services:
         with_summaries: bool = False,
         max_tool_calls: int | None = None,
         stored_as: StoredResponse | None = None,
+        stages: Sequence[Stage] = (),
         telemetry: RequestTelemetry,
     ) -> RunSource:
         """Create a run, which the code that serves it drives.
@@ -280,6 +281,7 @@ class Services:
             with_summaries: Whether summaries are made for reasoning that has none.
             max_tool_calls: The request's limit; the configuration's may be lower.
             stored_as: The row of a response that is stored before its end is shown.
+            stages: Stages before all others.
             telemetry: The telemetry of the request.
         """
         run_telemetry = telemetry.begin_run(model, self._tool_names)
@@ -295,23 +297,23 @@ class Services:
             )
             return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
 
-        stages: list[Stage] = []
+        all_stages = list(stages)
         if with_seals:
-            stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
+            all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
         if with_summaries and self.summary_writer is not None:
-            stages.append(
+            all_stages.append(
                 SummaryStage(self.summary_writer, self.config.summaries.seconds, self._summary_charge(principal))
             )
-        stages.append(MeterStage(self.guard, principal, run_telemetry))
+        all_stages.append(MeterStage(self.guard, principal, run_telemetry))
         if stored_as is not None:
-            stages.append(StoreStage(stored_as, self.store))
+            all_stages.append(StoreStage(stored_as, self.store))
         max_calls = self.config.tools.max_calls
         return LiveRun(
             run_telemetry.model,
             call,
             mint,
             make_turn_handler(call, tools) if mcp_servers is None else MCPTurnHandler(mcp_servers, make_turn_handler),
-            stages=stages,
+            stages=all_stages,
             max_tool_calls=min(max_tool_calls or max_calls, max_calls),
             log_faults=True,
         )

@@ -5,6 +5,8 @@ The redacted events are a legal stream: items and parts are numbered again in ev
 * A reasoning item keeps its start and its end, and its start is shown at once. In the `hidden` view it does not exist.
 * Any other item starts with the first part of it that is shown. If none is shown, the item is left out; but if its end
   has a seal that this viewer may have, it is shown as reasoning, with only its start, its end and the seal.
+* A compaction that was made here keeps its start, its end and its seal in every view: the client asked for it, and
+  cannot read it.
 * A provider's summary starts with its first text. The gateway's summary is a part of its own, and is delayed while the
   provider's is open.
 * Deltas of parts that are not shown are skipped. Only kinds of events in the table below are shown, and of side events
@@ -40,7 +42,7 @@ from ..events import (
     SideEvent,
     SummaryEvent,
 )
-from ..parts import ModelResponsePart, ThinkingPart
+from ..parts import CompactionPart, ModelResponsePart, ThinkingPart
 from .fields import STRUCT_REDACTORS, struct_redactor
 from .values import is_shown, redact_error, redact_part, redact_usage
 from .viewer import Viewer
@@ -161,7 +163,8 @@ class RestrictedRedactor:
             out.append(_ITEM_START(self._item, index=self._item_index, kind=kind))
 
     def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
-        seal = event.seal if self._rule.seals else None
+        is_own_compaction = self._item_started and self._item is not None and self._item.kind == "compaction"
+        seal = event.seal if self._rule.seals or is_own_compaction else None
         if seal is not None:
             self._start_item("reasoning", out)
         if self._item_started:
@@ -172,7 +175,10 @@ class RestrictedRedactor:
     # --- parts -------------------------------------------------------------------------------------------------
 
     def _part_start(self, event: PartStartEvent, out: list[Event]) -> None:
-        if is_shown(event.part, self._rule):
+        if type(event.part) is CompactionPart and event.part.is_own:
+            self._start_item("compaction", out)
+            self._add_part(CompactionPart(), out)
+        elif is_shown(event.part, self._rule):
             if type(event.part) is ThinkingPart:
                 self._pending_part = event.part
             else:
@@ -215,7 +221,9 @@ class RestrictedRedactor:
             self._add_summary(event.text, out)
 
     def _add_summary(self, text: str, out: list[Event]) -> None:
-        part = ThinkingPart(text, form="summary")
+        self._add_part(ThinkingPart(text, form="summary"), out)
+
+    def _add_part(self, part: ModelResponsePart, out: list[Event]) -> None:
         out += part_events(self._part_index, part, self._last_part_kind)
         self._part_index += 1
         self._last_part_kind = part.part_kind

@@ -1,10 +1,14 @@
-"""The dialects: how raw reasoning is sent, and in which form errors are.
+"""The dialects: how raw reasoning is sent, in which form errors are, and which clients get which dialect.
 
-Everybody who needs to know which dialects there are reads `DIALECTS`.
+Everybody who needs to know which dialects there are reads `DIALECTS`. The dialect of a request is decided by
+`server/openresponses/run_header.py`: what the request names, then the key's setting, then what the client says it is
+(`CLIENTS`), then the server's default.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from . import types as t
@@ -12,8 +16,11 @@ from . import types as t
 PROTOCOL = "openresponses"
 """The protocol's name, in stored runs and in the options of the command line."""
 
-Dialect: TypeAlias = Literal["openresponses", "openai"]
-"""Whose names the events of raw reasoning have. The fields are the same."""
+Dialect: TypeAlias = Literal["openresponses", "openai", "summary"]
+"""Whose names the events of raw reasoning have: the specification's, OpenAI's, or those of summaries.
+
+`summary` is for clients that read nothing else: the raw text is in the events and in the field of summaries.
+"""
 
 
 class ContentKind(NamedTuple):
@@ -45,8 +52,50 @@ class DialectRow(NamedTuple):
     has_error_object: bool = True
     """Whether the fields of an `error` event are in an object `error`. (On a socket they always are.)"""
 
+    @property
+    def is_raw_distinct(self) -> bool:
+        """Whether raw reasoning and summaries have names of their own."""
+        return self.reasoning is not SUMMARY
+
 
 DIALECTS: dict[Dialect, DialectRow] = {
     "openresponses": DialectRow(ContentKind("response.reasoning", t.ReasoningText)),
     "openai": DialectRow(ContentKind("response.reasoning_text", t.ReasoningText), has_error_object=False),
+    "summary": DialectRow(SUMMARY, has_error_object=False),
 }
+
+
+class ClientRow(NamedTuple):
+    """Clients that a header of their requests identifies."""
+
+    header: str
+    """The header's name, in lower case."""
+    pattern: str
+    """Regular expression that a part of its value matches."""
+    dialect: Dialect
+
+
+CLIENTS: tuple[ClientRow, ...] = (
+    ClientRow("originator", r"^codex", "openai"),
+    ClientRow("user-agent", r"\bai-sdk/open-responses/", "openai"),
+    ClientRow("user-agent", r"\bai-sdk/", "summary"),
+    ClientRow("user-agent", r"^litellm/", "summary"),
+    ClientRow("x-stainless-lang", r"", "openai"),
+)
+"""Which dialect a client gets that neither its request nor its key names. The first row that matches counts.
+
+`docs/clients.md` has the clients, and `tests/clients` runs them.
+"""
+
+
+def client_dialect(header: Callable[[str], str | None]) -> Dialect | None:
+    """Return the dialect of the client that sent a request; None if the client is not known.
+
+    Args:
+        header: Returns the value of a request header, or None.
+    """
+    for row in CLIENTS:
+        value = header(row.header)
+        if value is not None and re.search(row.pattern, value):
+            return row.dialect
+    return None

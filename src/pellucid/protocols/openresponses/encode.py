@@ -9,15 +9,18 @@ An encoder is pure: the time is an argument of each batch, and one batch is enco
 frequent events are written from templates, all others from the types. Every text can be encoded: what UTF-8 cannot hold
 (half a surrogate pair, for example from a Python program) is replaced by U+FFFD.
 
-A provider's own tools, files, compactions and opaque blocks have no representation in this protocol and are not shown:
-extension items would break clients that do not expect them. They stay in the stored turn. Their sealed data, and that
-of text and calls (for example a signature), is in the `encrypted_content` of a reasoning item that is made for it (the
-carrier), directly after the item or in its place, if the reader receives seals.
+A provider's own tools, files and opaque blocks have no representation in this protocol and are not shown: extension
+items would break clients that do not expect them. They stay in the stored turn. Their sealed data, and that of text and
+calls (for example a signature), is in the `encrypted_content` of a reasoning item that is made for it (the carrier),
+directly after the item or in its place, if the reader receives seals. A compaction is an item that holds its seal.
+
+A call of one of the client's tools that are not plain functions is an item of OpenAI's type for that tool
+(`client_tools`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -56,6 +59,7 @@ from ..encoding import DONE, complete_arguments, to_json
 from ..errors import status_of
 from ..message_parts import joined_if_text
 from . import types as t
+from .client_tools import ClientTool, TextArgument
 from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, ContentKind, Dialect
 from .request import parse_request
 from .types import error_payload
@@ -81,6 +85,7 @@ class Encoder:
         seals: bool = False,
         after: int = -1,
         framing: Framing = "events",
+        tools: Mapping[str, ClientTool] = {},
     ) -> None:
         """Create the encoder of a response.
 
@@ -91,8 +96,12 @@ class Encoder:
             seals: Whether items carry their seals.
             after: The sequence number of the last event that the reader has. Events up to it are not sent again.
             framing: How events are framed.
+            tools: The client's tools that are not plain functions, by the name of their function.
         """
         self.response = response
+        self.warnings: list[str] = []
+        """What the client should know about the output. In a stream, each is also a comment."""
+        self._tools = tools
         self._seals = seals
         self._after = after
         self._framing: Framing = framing
@@ -144,6 +153,8 @@ class Encoder:
                 is_summary = self._pending_thinking.form == "summary"
                 part = self._open_content(self._item, SUMMARY if is_summary else self._dialect.reasoning)
             text_delta = delta if type(delta) is TextPartDelta else None
+            if text and part.argument is not None:
+                text = part.argument.feed(text)
             if text:
                 try:
                     data = to_json(text)
@@ -169,7 +180,8 @@ class Encoder:
         Returns:
             The function; None where the next delta needs an event.
         """
-        is_plain = self._part is not None and not self._obfuscate and self._sequence > self._after
+        part = self._part
+        is_plain = part is not None and part.argument is None and not self._obfuscate and self._sequence > self._after
         return self._encode_text if is_plain else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
@@ -196,9 +208,9 @@ class Encoder:
             self._hidden_item_id = event.id or ""
             return
         self._item = _Item(event.id or "", len(self.response.output), event.kind)
-        # A call's name is known only with its part, and the item's first event must carry it.
-        if event.kind != "tool_call":
-            self._write("response.output_item.added", output_index=self._item.index, item=opening(event.id or ""))
+        opened = opening(event.id or "")
+        if opened is not None:
+            self._write("response.output_item.added", output_index=self._item.index, item=opened)
 
     def _item_end(self, event: ItemEndEvent, now: int) -> None:
         item, self._item = self._item, None
@@ -206,6 +218,12 @@ class Encoder:
         if item is None:
             if seal is not None:
                 self._write_carrier(_carrier_id(self._hidden_item_id), seal)
+            return
+        if item.kind == "compaction":
+            if seal is not None:
+                compaction = t.CompactionItem(item.id, seal)
+                self._write("response.output_item.added", output_index=item.index, item=compaction)
+                self._finish_item(compaction)
             return
         if item.kind == "tool_call" and item.call is None:
             return
@@ -240,11 +258,14 @@ class Encoder:
             self._open_content(item, OUTPUT_TEXT if isinstance(part, TextPart) else REFUSAL)
         elif isinstance(part, ToolCallPart):
             part = json_safe(part)
-            item.call = t.FunctionCallItem(
-                id=item.id, call_id=part.tool_call_id, name=part.tool_name, arguments="", status="in_progress"
-            )
+            item.tool = self._tools.get(part.tool_name) or ClientTool("function", part.tool_name)
+            item.call = item.tool.call_item(item.id, part.tool_call_id, None, "in_progress")
             self._write("response.output_item.added", output_index=item.index, item=item.call)
-            self._part = _Part("response.function_call_arguments", item.location(), None, self._framing)
+            if isinstance(item.call, t.FunctionCallItem):
+                self._part = _Part("response.function_call_arguments", item.location(), None, self._framing)
+            elif isinstance(item.call, t.CustomToolCallItem):
+                self._part = _Part("response.custom_tool_call_input", item.location(), None, self._framing)
+                self._part.argument = TextArgument()
 
     def _open_content(self, item: _Item, kind: ContentKind) -> _Part:
         location = item.location(**{kind.index_field: len(item.contents[kind.index_field])})
@@ -256,18 +277,14 @@ class Encoder:
     def _part_end(self, event: PartEndEvent, now: int) -> None:
         item, open_part, part = self._item, self._part, event.part
         self._part = self._pending_thinking = None
+        if item is not None and isinstance(part, ToolCallPart):
+            self._call_end(item, open_part, json_safe(part))
+            return
         if item is None or open_part is None:
             return
         part = json_safe(part)
         name, location = open_part.name, open_part.location
-        if isinstance(part, ToolCallPart):
-            assert item.call is not None
-            arguments, unsent = complete_arguments(part)
-            if unsent:
-                self._write(f"{name}.delta", **location, delta=unsent)
-            item.call = msgspec.structs.replace(item.call, arguments=arguments)
-            self._write(f"{name}.done", **location, arguments=arguments)
-        elif isinstance(part, ThinkingPart | TextPart | RefusalPart) and (kind := open_part.kind) is not None:
+        if isinstance(part, ThinkingPart | TextPart | RefusalPart) and (kind := open_part.kind) is not None:
             fields: dict[str, Any] = {kind.text_field: part.content}
             content = kind.content_type(**fields)
             if isinstance(part, TextPart):
@@ -276,6 +293,20 @@ class Encoder:
             item.contents[kind.index_field].append(content)
             self._write(f"{name}.done", **location, **fields)
             self._write(f"{kind.part_event}.done", **location, part=content)
+
+    def _call_end(self, item: _Item, open_part: _Part | None, part: ToolCallPart) -> None:
+        assert item.tool is not None
+        text, unsent = complete_arguments(part)
+        if open_part is not None:
+            field = "arguments"
+            if open_part.argument is not None:
+                field, (text, unsent) = "input", open_part.argument.rest(text)
+                if not item.tool.permits(text):
+                    self._warn(f"the input of the call {item.id} does not match the grammar of its tool")
+            if unsent:
+                self._write(f"{open_part.name}.delta", **open_part.location, delta=unsent)
+            self._write(f"{open_part.name}.done", **open_part.location, **{field: text})
+        item.call = item.tool.call_item(item.id, part.tool_call_id, text, "in_progress")
 
     # --- the run -----------------------------------------------------------------------------------------------
 
@@ -329,6 +360,11 @@ class Encoder:
     def _response_event(self, name: str) -> None:
         self._write(f"response.{name}", response=self.response)
 
+    def _warn(self, warning: str) -> None:
+        self.warnings.append(warning)
+        if self._framing == "events" and self._sequence > self._after:
+            self._out.append(f": {warning}\n\n".encode())
+
     def _write(self, name: str, **fields: Any) -> None:
         number = self._sequence
         self._sequence += 1
@@ -344,7 +380,7 @@ def _carrier_id(id: str) -> str:
 class _Item:
     """The open item."""
 
-    __slots__ = ("call", "contents", "id", "index", "kind")
+    __slots__ = ("call", "contents", "id", "index", "kind", "tool")
 
     def __init__(self, id: str, index: int, kind: str) -> None:
         self.id = id
@@ -352,7 +388,9 @@ class _Item:
         self.kind = kind
         self.contents: dict[str, list[Any]] = {"content_index": [], "summary_index": []}
         """The contents that are done, by the field that counts them."""
-        self.call: t.FunctionCallItem | None = None
+        self.call: t.CallItem | None = None
+        self.tool: ClientTool | None = None
+        """The tool of the client that is called."""
 
     def location(self, **index: int) -> dict[str, Any]:
         return {"item_id": self.id, "output_index": self.index, **index}
@@ -370,7 +408,7 @@ class _Item:
 class _Part:
     """The open part: its location, and the template of its deltas."""
 
-    __slots__ = ("annotations", "head", "kind", "location", "name", "tail")
+    __slots__ = ("annotations", "argument", "head", "kind", "location", "name", "tail")
 
     def __init__(self, name: str, location: dict[str, Any], kind: ContentKind | None, framing: Framing) -> None:
         self.name = name
@@ -378,6 +416,8 @@ class _Part:
         """None for the arguments of a call."""
         self.location = location
         self.annotations: list[t.UrlCitation] = []
+        self.argument: TextArgument | None = None
+        """Reads the text of a custom tool, whose deltas are arguments of its function."""
         event = f"{name}.delta"
         line = f"event: {event}\ndata: " if framing == "events" else ""
         members = to_json(location)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
@@ -441,8 +481,12 @@ _NEW_ITEMS: dict[str, Callable[[str], t.Item | None]] = {
     "reasoning": lambda id: t.ReasoningItem(id=id, summary=[], status="in_progress"),
     "message": lambda id: t.MessageItem(id=id, status="in_progress", content=[]),
     "tool_call": lambda id: None,
+    "compaction": lambda id: None,
 }
-"""The kinds of items that `output` can hold, and the item with which each opens."""
+"""The kinds of items that `output` can hold, and the item with which each opens.
+
+None: what the first event of the item must hold (a call's name, a compaction's seal) is known only later.
+"""
 
 HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     ResponseStartEvent: Encoder._response_start,

@@ -3,12 +3,15 @@
 Items of every dialect are accepted: reasoning may come as raw text, as summaries, as a token that was sealed here
 (`SealedPart`, to be opened before a model sees it), or as all of them. What an item refers to (an earlier item by its
 id, a call by its `call_id`) is passed in as `ReferenceContext`.
+
+Nothing that a client has in its history is a reason to refuse it. An item or content of an unknown type goes to models
+of OpenAI's wire as it is, and to all others as readable text; so does the result of a call that is not in the history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, get_args
 
 import msgspec
 
@@ -16,9 +19,11 @@ from ...errors import RequestError
 from ...parts import (
     Audio,
     File,
+    Form,
     Image,
     ModelMessage,
     ModelResponsePart,
+    OpaquePart,
     RefusalPart,
     SealedPart,
     SystemPromptPart,
@@ -30,9 +35,11 @@ from ...parts import (
     UserContent,
     UserPromptPart,
     Video,
+    json_text,
 )
 from ..message_parts import append_part, joined_if_text, split_file_data
 from . import types as t
+from .client_tools import INPUT, OPENAI_WIRE, function_name, known_form
 
 
 class KnownCall(NamedTuple):
@@ -50,14 +57,19 @@ class ReferenceContext(NamedTuple):
     """The functions that were called earlier in the conversation, by `call_id`."""
     items: Mapping[str, list[ModelMessage]] = {}
     """The messages of stored items, by the item's id."""
+    summary_form: Form = "summary"
+    """What summaries without a seal are: `raw` if the client gets raw text as summaries."""
 
 
-def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> list[ModelMessage]:
+def messages_of(
+    input: str | list[t.ItemParam], context: ReferenceContext, warnings: list[str] | None = None
+) -> list[ModelMessage]:
     """Convert an input.
 
     Args:
         input: A text, or a list of items.
         context: The calls and items that items may refer to.
+        warnings: Is extended by a sentence for each item that is not used as what it is.
 
     Raises:
         RequestError: The message names the item and says what would be valid.
@@ -79,23 +91,20 @@ def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> li
                 text = _only_text(item.content, path)
                 append_part(messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system"))
             case t.ReasoningParam():
-                for thought in _reasoning_parts(item):
+                for thought in _reasoning_parts(item, context.summary_form):
                     append_part(messages, thought)
-            case t.FunctionCallParam():
-                _register_call(calls, item.call_id, item.name)
-                is_complete = item.status != "incomplete"
-                append_part(
-                    messages,
-                    ToolCallPart(item.name, item.arguments, item.call_id, complete=is_complete, item_id=item.id),
-                )
-            case t.FunctionCallOutputParam():
-                call = calls.get(item.call_id)
-                if call is None:
-                    _reject(path, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
-                if call.pending_results == 0:
-                    _reject(path, f"the function_call with call_id {item.call_id!r} has its output already", "call_id")
-                calls[item.call_id] = call._replace(pending_results=call.pending_results - 1)
-                append_part(messages, ToolReturnPart(call.name, _tool_output(item, path), item.call_id))
+            case t.FunctionCallParam() | t.CustomToolCallParam() | t.ToolSearchCallParam() | t.LocalShellCallParam():
+                call = _call_part(item)
+                _register_call(calls, call.tool_call_id, call.tool_name)
+                append_part(messages, call)
+            case t.FunctionCallOutputParam() | t.ToolSearchOutputParam():
+                name = _called_function(item, calls, path)
+                if name is not None:
+                    append_part(messages, ToolReturnPart(name, _tool_output(item, path), _call_id(item)))
+                    continue
+                append_part(messages, _output_as_text(item, path))
+                if warnings is not None:
+                    warnings.append(f"{path}: no call with call_id {_call_id(item)!r} comes before it; sent as text")
             case t.ItemReference():
                 for message in _referenced_messages(item, context, path):
                     for earlier_part in message.parts:
@@ -104,12 +113,126 @@ def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> li
                         append_part(messages, earlier_part)
             case t.CompactionParam():
                 append_part(messages, SealedPart(item.encrypted_content, item.id))
+            case t.OtherItemParam():
+                append_part(messages, _other_part(item.native))
+            case t.AdditionalToolsParam() | t.CompactionTriggerParam():
+                pass  # not part of the conversation
     return messages
 
 
 def item_messages(item: bytes, context: ReferenceContext) -> list[ModelMessage]:
     """Convert one item that was stored as it was received."""
-    return messages_of([msgspec.json.decode(item, type=t.ItemParam)], context)
+    return messages_of([msgspec.convert(known_item(msgspec.json.decode(item)), t.ItemParam)], context)
+
+
+# --- items of every type -----------------------------------------------------------------------------------------
+
+_ITEM_TYPES = frozenset(str(item.__struct_config__.tag) for item in get_args(t.ItemParam)) - {"other"}
+CONTENT_TYPES = frozenset(str(content.__struct_config__.tag) for content in get_args(t.InputContent))
+"""The types of content of messages and results."""
+_CLIENT_CALLS = ("tool_search_call", "local_shell_call")
+"""Calls that the client answers only if they have a `call_id`."""
+
+
+def with_type(item: Any) -> Any:
+    """Add the type of an item that leaves it out: a message has a role, a reference only an id."""
+    if not isinstance(item, dict) or item.get("type") is not None:
+        return item
+    kind = "message" if "role" in item else "item_reference" if "id" in item else None
+    return {**item, "type": kind} if kind else {name: item[name] for name in item if name != "type"}
+
+
+def known_item(item: Any) -> Any:
+    """Return an item of a request in a form that `ItemParam` can hold.
+
+    An item of an unknown type becomes an `OtherItemParam`, and content of an unknown type becomes text.
+    """
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(kind, str):
+        return item
+    if kind == "compaction_summary" and isinstance(item.get("encrypted_content"), str):
+        return {**item, "type": "compaction"}
+    if kind not in _ITEM_TYPES or (kind in _CLIENT_CALLS and not item.get("call_id")):
+        return {"type": "other", "native": item}
+    for name in ("content", "output"):
+        if isinstance(item.get(name), list) and kind != "reasoning":
+            item = {**item, name: [_known_content(content) for content in item[name]]}
+    if isinstance(item.get("tools"), list):
+        item = {**item, "tools": [known_form(tool) for tool in item["tools"]]}
+    return item
+
+
+def _known_content(content: Any) -> Any:
+    kind = content.get("type") if isinstance(content, dict) else None
+    if not isinstance(kind, str) or kind in CONTENT_TYPES or kind in ("reasoning_text", "summary_text"):
+        return content  # reasoning is refused here
+    return {"type": "input_text", "text": _readable(content)}
+
+
+_UNREADABLE = ("type", "id", "status", "encrypted_content")
+
+
+def _readable(native: dict[str, Any]) -> str:
+    """Return what of an item or of content is readable, under its type."""
+    fields = {name: value for name, value in native.items() if name not in _UNREADABLE and value is not None}
+    return f"[{native['type']}] {json_text(fields)}"
+
+
+def _other_part(native: dict[str, Any]) -> OpaquePart | UserPromptPart:
+    """Return the part of an item that is not known here: of the model, or of its input."""
+    kind, text = str(native["type"]), _readable(native)
+    if kind.endswith(("_output", "_response")) or kind == "agent_message":
+        return UserPromptPart([Text(text, wire_fields={OPENAI_WIRE: native})])
+    id = native.get("id")
+    return OpaquePart(kind, native, id=id if isinstance(id, str) else None, wire=OPENAI_WIRE, text=text)
+
+
+# --- calls and their results -------------------------------------------------------------------------------------
+
+
+def _call_part(
+    item: t.FunctionCallParam | t.CustomToolCallParam | t.ToolSearchCallParam | t.LocalShellCallParam,
+) -> ToolCallPart:
+    """Return the call of the function that stands for the client's tool (see `client_tools`)."""
+    args: str | dict[str, Any]
+    match item:
+        case t.FunctionCallParam():
+            name, args = function_name(item.namespace, item.name), item.arguments
+        case t.CustomToolCallParam():
+            name, args = function_name(item.namespace, item.name), {INPUT: item.input}
+        case t.ToolSearchCallParam():
+            name, args = "tool_search", item.arguments if isinstance(item.arguments, str | dict) else {}
+        case t.LocalShellCallParam():
+            name = "local_shell"
+            args = {key: value for key, value in item.action.items() if key != "type" and value not in (None, {})}
+    return ToolCallPart(name, args, item.call_id, complete=item.status != "incomplete", item_id=item.id)
+
+
+_OutputParam = t.FunctionCallOutputParam | t.ToolSearchOutputParam
+
+
+def _call_id(item: _OutputParam) -> str:
+    return item.call_id or (item.id or "" if isinstance(item, t.LocalShellCallOutputParam) else "")
+
+
+def _called_function(item: _OutputParam, calls: dict[str, KnownCall], path: str) -> str | None:
+    """Return the name of the function whose result this is, and count the result; None without a call."""
+    id = _call_id(item)
+    call = calls.get(id)
+    if call is None:
+        return None
+    if call.pending_results == 0:
+        _reject(path, f"the call with call_id {id!r} has its output already", "call_id")
+    calls[id] = call._replace(pending_results=call.pending_results - 1)
+    return call.name
+
+
+def _output_as_text(item: _OutputParam, path: str) -> UserPromptPart:
+    """Return a result without its call as content of the user."""
+    name = item.name if isinstance(item, t.FunctionCallOutputParam) else "tool_search"
+    title = f"[Result of {name or 'a call'}]"
+    output = _tool_output(item, path)
+    return UserPromptPart(f"{title}\n{output}" if isinstance(output, str) else [Text(title), *output])
 
 
 def _register_call(calls: dict[str, KnownCall], id: str, name: str) -> None:
@@ -144,7 +267,7 @@ def _assistant_parts(item: t.MessageParam, path: str) -> list[ModelResponsePart]
     return parts
 
 
-def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
+def _reasoning_parts(item: t.ReasoningParam, summary_form: Form) -> list[ModelResponsePart]:
     """Return the sealed token if there is one, else the raw text if the client sent it, else the summaries."""
     if item.encrypted_content:
         texts = [content.text for content in item.content or item.summary]
@@ -152,7 +275,7 @@ def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
     is_complete = item.status != "incomplete"
     if item.content:
         return [ThinkingPart(c.text, complete=is_complete) for c in item.content if c.text]
-    return [ThinkingPart(s.text, form="summary", complete=is_complete) for s in item.summary if s.text]
+    return [ThinkingPart(s.text, form=summary_form, complete=is_complete) for s in item.summary if s.text]
 
 
 def _user_content(content: str | list[t.InputContent], path: str) -> str | list[UserContent]:
@@ -199,11 +322,17 @@ def _only_text(content: str | list[t.InputContent], path: str) -> str:
     return "\n".join(texts)
 
 
-def _tool_output(item: t.FunctionCallOutputParam, path: str) -> str | list[UserContent]:
+def _tool_output(item: _OutputParam, path: str) -> str | list[UserContent]:
     """Return text as one string, and content with images or files as a list."""
+    if isinstance(item, t.ToolSearchOutputParam):
+        names = [tool.name for tool in item.tools if isinstance(tool, _NAMED_TOOLS)]
+        return f"These tools can be called now: {', '.join(names)}" if names else "No tool was found."
     if isinstance(item.output, str):
         return item.output
     return joined_if_text([_content(content, f"{path}.output[{index}]") for index, content in enumerate(item.output)])
+
+
+_NAMED_TOOLS = (t.FunctionToolParam, t.CustomToolParam, t.NamespaceToolParam)
 
 
 def _reject(path: str, problem: str, field: str) -> NoReturn:

@@ -6,7 +6,7 @@ names for raw reasoning.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from . import types as t
 from .dialects import DIALECTS
@@ -31,7 +31,7 @@ def _one_of(*names: str) -> Schema:
 _RESPONSE = {"response": _ref("Response")}
 _ITEM = {
     "output_index": _INTEGER,
-    "item": _one_of("MessageItem", "ReasoningItem", "FunctionCallItem", "FunctionCallOutputItem"),
+    "item": _one_of(*(item.__name__ for item in get_args(t.Item))),
 }
 _PART = _one_of("OutputText", "Refusal", "ReasoningText")
 _SUMMARY = {"part": _ref("SummaryText")}
@@ -65,6 +65,12 @@ EVENTS: dict[str, Schema] = {
 }
 """Every event of the specification, and its fields in addition to `type` and `sequence_number`."""
 
+EXTENSIONS: dict[str, Schema] = {
+    "response.custom_tool_call_input.delta": {**_IN_ITEM, "delta": _STRING},
+    "response.custom_tool_call_input.done": {**_IN_ITEM, "input": _STRING},
+}
+"""OpenAI's events, which only requests with OpenAI's types of tools get."""
+
 _STANDARD = DIALECTS["openresponses"].reasoning.text_event
 ALIASES = {
     f"{row.reasoning.text_event}.{step}": f"{_STANDARD}.{step}"
@@ -91,8 +97,13 @@ _UNTYPED_FIELDS: dict[str, Schema] = {
             {"type": "string", "enum": ["none", "auto", "required"]},
             {
                 "type": "object",
-                "properties": {"type": {"const": "function"}, "name": _STRING},
+                "properties": {"type": {"enum": ["function", "custom"]}, "name": _STRING, "namespace": _STRING},
                 "required": ["type", "name"],
+            },
+            {
+                "type": "object",
+                "properties": {"type": {"enum": ["tool_search", "local_shell"]}},
+                "required": ["type"],
             },
             {
                 "type": "object",
@@ -135,7 +146,7 @@ def event_name(name: str) -> str:
 
 def components() -> dict[str, Any]:
     """Return the schemas of all events, and of types that occur only in events."""
-    schemas: dict[str, Any] = {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
+    schemas: dict[str, Any] = {event_name(name): _event(name, fields) for name, fields in (EVENTS | EXTENSIONS).items()}
     schemas |= {
         event_name(alias): {**_event(alias, EVENTS[name]), "x-alias-of": name} for alias, name in ALIASES.items()
     }
@@ -145,13 +156,38 @@ def components() -> dict[str, Any]:
 def amend(schemas: dict[str, Schema]) -> None:
     """Add to the schemas of requests what their types do not define."""
     schemas["CreateResponse"]["properties"] |= _UNTYPED_FIELDS
+    for name, description in _OF_ANY_TYPE.items():
+        schemas[name] = {
+            "type": "object",
+            "description": description,
+            "properties": {"type": _STRING},
+            "required": ["type"],
+        }
+        _forget_tag(schemas, f"#/components/schemas/{name}")
     schemas["CreateResponse"]["anyOf"] = _INPUT_ALTERNATIVES
     schemas["CompactRequest"]["anyOf"] = _INPUT_ALTERNATIVES[:2]
 
 
+_OF_ANY_TYPE = {
+    "OtherItemParam": "An item of another type: models of OpenAI get it as it is, others as readable text.",
+    "NativeToolParam": "A tool that OpenAI runs. Other models are not offered it.",
+}
+"""Schemas of what may have any other `type`. The types have a tag of their own, which clients do not send."""
+
+
+def _forget_tag(value: Any, ref: str) -> None:
+    """Remove the tag of a schema from all discriminators."""
+    if isinstance(value, dict):
+        mapping = value.get("mapping")
+        if isinstance(mapping, dict):
+            value["mapping"] = {tag: target for tag, target in mapping.items() if target != ref}
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _forget_tag(inner, ref)
+
+
 def stream_event() -> Schema:
     """Return the schema of one event of a stream, in the form of the specification."""
-    events = {name: f"#/components/schemas/{event_name(name)}" for name in (*EVENTS, *ALIASES)}
+    events = {name: f"#/components/schemas/{event_name(name)}" for name in (*EVENTS, *EXTENSIONS, *ALIASES)}
     mapped = {"propertyName": "type", "mapping": events}
     return {"oneOf": [{"$ref": ref} for ref in events.values()], "discriminator": mapped}
 

@@ -5,17 +5,17 @@ Errors name the path of the problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
-from ...unicode import truncate
 from ..decoding import PlainRequest, check_depth, convert, echoed_settings, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
-from .items import ReferenceContext, messages_of
+from .client_tools import OPENAI_WIRE, ClientTools, function_name, known_form, read_tools
+from .items import ReferenceContext, known_item, messages_of, with_type
 
 
 class MCPServerSpec(NamedTuple):
@@ -35,6 +35,10 @@ class Request(PlainRequest, frozen=True):
     body: t.CreateResponse
     raw_input: str | list[Any]
     """The input as it was received."""
+    tools: ClientTools
+    """The client's tools, as functions."""
+    wire_settings: dict[str, Any]
+    """Settings for the models of OpenAI's wire alone."""
 
     @property
     def model(self) -> str | None:
@@ -65,7 +69,12 @@ class Request(PlainRequest, frozen=True):
     @property
     def client_tools(self) -> frozenset[str]:
         """The names of the client's own functions."""
-        return frozenset(tool.name for tool in _functions(self.body))
+        return frozenset(function.name for function in self.tools.functions)
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether a compaction of the conversation is requested instead of an answer."""
+        return any(isinstance(item, t.CompactionTriggerParam) for item in self.body.input or [])
 
     @property
     def max_tool_calls(self) -> int | None:
@@ -97,7 +106,10 @@ class Request(PlainRequest, frozen=True):
         if isinstance(self.raw_input, str):
             content = [{"type": "input_text", "text": self.raw_input}]
             return [{"id": mint("msg"), "type": "message", "role": "user", "content": content}]
-        return [item if item.get("id") else {**item, "id": mint(_ID_PREFIXES[item["type"]])} for item in self.raw_input]
+        return [
+            item if item.get("id") else {**item, "id": mint(_ID_PREFIXES.get(item["type"], "item"))}
+            for item in self.raw_input
+        ]
 
     def token_path(self, part: SealedPart) -> str:
         """Return the path of this sealed token in the request."""
@@ -105,9 +117,21 @@ class Request(PlainRequest, frozen=True):
         index = next((i for i, item in enumerate(items) if item.get("encrypted_content") == part.token), 0)
         return f"input[{index}].encrypted_content"
 
-    def messages(self, context: ReferenceContext = ReferenceContext()) -> list[ModelMessage]:  # noqa: B008 (immutable)
-        """Return the messages that the input adds to the conversation. Raises `RequestError`."""
-        return messages_of(self.body.input or [], context)
+    def messages(
+        self,
+        context: ReferenceContext = ReferenceContext(),  # noqa: B008 (immutable)
+        warnings: list[str] | None = None,
+    ) -> list[ModelMessage]:
+        """Return the messages that the input adds to the conversation.
+
+        Args:
+            context: The calls and items that items may refer to.
+            warnings: Is extended by a sentence for each item that is not used as what it is.
+
+        Raises:
+            RequestError: The input is not valid.
+        """
+        return messages_of(self.body.input or [], context, warnings)
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
         """Return the call of the model, with the model's public name.
@@ -120,7 +144,7 @@ class Request(PlainRequest, frozen=True):
             RequestError: `tool_choice` is invalid for these functions.
         """
         body = self.body
-        tools, choice = _tools_and_choice(body, server_tools)
+        tools, choice = _tools_and_choice(body, self.tools, server_tools)
         conversation = list(messages)
         if body.instructions:
             system = SystemPromptPart(body.instructions)
@@ -131,8 +155,9 @@ class Request(PlainRequest, frozen=True):
         return ModelCall(
             model=body.model or "",
             messages=conversation,
-            settings=_settings(body, bool(tools)),
+            settings=_settings(body, self.wire_settings, bool(tools)),
             tools=tools,
+            native_tools=self.tools.native,
             tool_choice=choice,
             output=_output_format(body.text),
             stream=True,
@@ -156,7 +181,8 @@ class Request(PlainRequest, frozen=True):
             # In the specification, a response has a form for functions only.
             tools=[
                 t.FunctionTool(name=x.name, description=x.description, parameters=x.parameters, strict=x.strict)
-                for x in _functions(body)
+                for x in body.tools or []
+                if isinstance(x, t.FunctionToolParam)
             ],
             tool_choice=_choice_echo(body.tool_choice),
             truncation=body.truncation or "disabled",
@@ -172,22 +198,29 @@ class Request(PlainRequest, frozen=True):
         )
 
 
-def parse_request(data: bytes) -> Request:
+def parse_request(data: bytes, headers: Mapping[str, str] = {}) -> Request:
     """Parse a body.
+
+    Args:
+        data: The body.
+        headers: Those of the request's headers that `FORWARDED_HEADERS` names.
 
     Raises:
         RequestError: The message names the field and says what would be valid.
     """
-    return request_from(read_json(data))
+    return request_from(read_json(data), headers)
 
 
-def request_from(raw: dict[str, Any]) -> Request:
-    """Parse the JSON object of a body. Raises `RequestError`."""
-    raw_input = raw.get("input")
+def request_from(raw: dict[str, Any], headers: Mapping[str, str] = {}) -> Request:
+    """Parse the JSON object of a body; see `parse_request`."""
+    raw_input, raw_tools = raw.get("input"), raw.get("tools")
+    known = dict(raw)
     if isinstance(raw_input, list):
-        raw["input"] = raw_input = [_with_type(item) for item in raw_input]
-    _check_tool_types(raw.get("tools"))
-    body = convert(raw, t.CreateResponse)
+        raw_input = [with_type(item) for item in raw_input]
+        known["input"] = [known_item(item) for item in raw_input]
+    if isinstance(raw_tools, list):
+        known["tools"] = [known_form(tool) for tool in raw_tools]
+    body = convert(known, t.CreateResponse)
     if body.input in (None, []) and body.previous_response_id is None and body.conversation is None:
         raise invalid("input", "a text or a list of items is required", "missing")
     if body.previous_response_id is not None and body.conversation is not None:
@@ -199,12 +232,11 @@ def request_from(raw: dict[str, Any]) -> Request:
     if body.background and body.store is False:
         raise invalid("background", "a background response must be stored; leave store out, or set it to true")
     for index, tool in enumerate(body.tools or []):
-        if isinstance(tool, t.FunctionToolParam):
-            check_depth(tool.parameters, f"tools[{index}].parameters")
-        else:
+        if isinstance(tool, t.McpToolParam):
             _check_server(tool, f"tools[{index}]")
+    tools = read_tools(body.tools or [], body.input if isinstance(body.input, list) else ())
     _output_format(body.text)
-    return Request(body, raw_input if raw_input is not None else [])
+    return Request(body, raw_input if raw_input is not None else [], tools, _wire_settings(raw, body, headers))
 
 
 _ID_PREFIXES = {
@@ -225,32 +257,7 @@ def _value_or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-# --- types of items and of tools --------------------------------------------------------------------------------------
-
-
-def _with_type(item: Any) -> Any:
-    """Add the type of an item that leaves it out: a message has a role, a reference only an id."""
-    if not isinstance(item, dict) or item.get("type") is not None:
-        return item
-    kind = "message" if "role" in item else "item_reference" if "id" in item else None
-    return {**item, "type": kind} if kind else {name: item[name] for name in item if name != "type"}
-
-
-def _check_tool_types(tools: Any) -> None:
-    if not isinstance(tools, list):
-        return
-    for index, tool in enumerate(tools):
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if isinstance(kind, str) and kind not in ("function", "mcp"):
-            problem = f"{truncate(kind)!r} is not offered here; only 'function' and 'mcp' tools are"
-            raise invalid(f"tools[{index}].type", problem, "unsupported_tool", kind="unsupported")
-
-
 # --- MCP servers -------------------------------------------------------------------------------------------------
-
-
-def _functions(body: t.CreateResponse) -> list[t.FunctionToolParam]:
-    return [tool for tool in body.tools or [] if isinstance(tool, t.FunctionToolParam)]
 
 
 def _check_server(tool: t.McpToolParam, path: str) -> None:
@@ -281,7 +288,30 @@ def _headers(tool: t.McpToolParam) -> dict[str, str]:
 # --- settings, tools, output -------------------------------------------------------------------------------------
 
 
-def _settings(body: t.CreateResponse, has_tools: bool) -> ModelSettings:
+FORWARDED_HEADERS = ("session-id", "session_id", "thread-id", "conversation_id", "x-client-request-id")
+"""Headers of coding agents that go to models of OpenAI's wire unchanged, for prompt caches and traces."""
+
+_FORWARDED_FIELDS = ("client_metadata", "prompt_cache_retention", "prompt_cache_options")
+_INCLUDE_SETTINGS = {
+    "code_interpreter_call.outputs": "openai_include_code_execution_outputs",
+    "web_search_call.action.sources": "openai_include_web_search_sources",
+    "file_search_call.results": "openai_include_file_search_results",
+}
+"""The settings that request additional output of OpenAI's own tools."""
+
+
+def _wire_settings(raw: dict[str, Any], body: t.CreateResponse, headers: Mapping[str, str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        _INCLUDE_SETTINGS[name]: True for name in body.include or [] if name in _INCLUDE_SETTINGS
+    }
+    if fields := {name: raw[name] for name in _FORWARDED_FIELDS if raw.get(name) is not None}:
+        settings["extra_body"] = fields
+    if headers:
+        settings["extra_headers"] = dict(headers)
+    return settings
+
+
+def _settings(body: t.CreateResponse, wire_settings: dict[str, Any], has_tools: bool) -> ModelSettings:
     reasoning = body.reasoning or t.ReasoningConfigParam()
     logprobs = bool(body.top_logprobs) or "message.output_text.logprobs" in (body.include or [])
     overrides = {
@@ -293,22 +323,24 @@ def _settings(body: t.CreateResponse, has_tools: bool) -> ModelSettings:
         "logprobs": logprobs or None,
         "top_logprobs": (body.top_logprobs or 0) if logprobs else None,
     }
-    return requested_settings(body, _SETTING_FIELDS, overrides)
+    settings = requested_settings(body, _SETTING_FIELDS, overrides)
+    if wire_settings:
+        settings["wire_settings"] = {OPENAI_WIRE: wire_settings}
+    return settings
 
 
 def _tools_and_choice(
-    body: t.CreateResponse, server_tools: Sequence[ToolDefinition]
+    body: t.CreateResponse, client_tools: ClientTools, server_tools: Sequence[ToolDefinition]
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """Return the functions that the model may call, and the choice among them."""
-    client_tools = [
-        ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)
-    ]
-    tools = merge_tools(client_tools, server_tools)
+    tools = merge_tools(client_tools.functions, server_tools)
     match body.tool_choice:
+        case "required" if client_tools.native:
+            return tools, ToolChoice("required")
         case None | str():
             return choose_from_all(tools, body.tool_choice)
-        case {"type": "function", "name": name}:
-            return require_tool(tools, name)
+        case {"type": "function" | "custom" | "tool_search" | "local_shell"} as choice:
+            return require_tool(tools, _tool_name(choice))
         case {"type": "allowed_tools", "tools": [_, *_] as entries, **more}:
             return restrict_tools(tools, [_tool_name(entry) for entry in entries], more.get("mode"))
         case _:
@@ -319,16 +351,22 @@ def _tools_and_choice(
 
 
 def _tool_name(entry: Any) -> Any:
-    return entry.get("name") if isinstance(entry, dict) else None
+    """Return the name of the function that an entry of `tool_choice` means."""
+    if not isinstance(entry, dict):
+        return None
+    if entry.get("type") in ("tool_search", "local_shell"):
+        return entry["type"]
+    name, namespace = entry.get("name"), entry.get("namespace")
+    return function_name(namespace, name) if isinstance(name, str) and isinstance(namespace, str) else name
 
 
 def _choice_echo(choice: Any) -> Any:
     """Return the choice in the form of the response, which leaves nothing out. It was checked before."""
     match choice:
-        case {"type": "function", "name": name}:
-            return {"type": "function", "name": name}
+        case {"type": "function" | "custom" | "tool_search" | "local_shell" as kind}:
+            return {"type": kind, **{name: choice[name] for name in ("name", "namespace") if name in choice}}
         case {"type": "allowed_tools", "tools": tools}:
-            names = [{"type": "function", "name": tool["name"]} for tool in tools]
+            names = [{"type": "function", "name": tool.get("name")} for tool in tools]
             return {"type": "allowed_tools", "tools": names, "mode": _value_or(choice.get("mode"), "auto")}
         case _:
             return _value_or(choice, "auto")

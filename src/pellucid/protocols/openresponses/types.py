@@ -90,6 +90,38 @@ class FunctionCallItem(_Typed, tag="function_call"):
     name: str
     arguments: str
     status: Status
+    namespace: str | UnsetType = UNSET
+    """OpenAI's field: the namespace in which the client defined the function, if in any."""
+
+
+class CustomToolCallItem(_Typed, tag="custom_tool_call"):
+    """OpenAI's item: a call of a tool whose input is text."""
+
+    id: str
+    call_id: str
+    name: str
+    input: str
+    status: Status
+    namespace: str | UnsetType = UNSET
+
+
+class ToolSearchCallItem(_Typed, tag="tool_search_call"):
+    """OpenAI's item: the client is to look for further tools."""
+
+    id: str
+    call_id: str
+    arguments: Any
+    status: Status
+    execution: Literal["client"] = "client"
+
+
+class LocalShellCallItem(_Typed, tag="local_shell_call"):
+    """OpenAI's item: the client is to run a command."""
+
+    id: str
+    call_id: str
+    action: dict[str, Any]
+    status: Status
 
 
 class ReturnedText(_Typed, tag="input_text"):
@@ -115,7 +147,15 @@ class FunctionCallOutputItem(_Typed, tag="function_call_output"):
     status: Status = "completed"
 
 
-Item = MessageItem | ReasoningItem | FunctionCallItem | FunctionCallOutputItem
+class CompactionItem(_Typed, tag="compaction"):
+    """A shorter form of a conversation, sealed."""
+
+    id: str
+    encrypted_content: str
+
+
+CallItem = FunctionCallItem | CustomToolCallItem | ToolSearchCallItem | LocalShellCallItem
+Item = MessageItem | ReasoningItem | CallItem | FunctionCallOutputItem | CompactionItem
 
 # --- the response ------------------------------------------------------------------------------------------------
 
@@ -206,11 +246,6 @@ class Response(msgspec.Struct, kw_only=True):
     """
 
 
-class CompactionItem(_Typed, tag="compaction"):
-    id: str
-    encrypted_content: str
-
-
 class CompactedResponse(msgspec.Struct, kw_only=True):
     """The answer of `POST /v1/responses/compact`."""
 
@@ -281,24 +316,78 @@ class MessageParam(_Typed, tag="message"):
 class ReasoningParam(_Typed, tag="reasoning"):
     summary: list[SummaryText] = []
     id: str | None = None
-    content: list[ReasoningText] | None = None
+    content: list[ReasoningText | PlainTextParam] | None = None
     encrypted_content: str | None = None
     status: str | None = None
 
 
+CallId = Annotated[str, Meta(min_length=1)]
+
+
 class FunctionCallParam(_Typed, tag="function_call"):
-    call_id: Annotated[str, Meta(min_length=1)]
+    call_id: CallId
     name: Annotated[str, Meta(min_length=1)]
     arguments: str
+    namespace: str | None = None
+    id: str | None = None
+    status: str | None = None
+
+
+class CustomToolCallParam(_Typed, tag="custom_tool_call"):
+    call_id: CallId
+    name: Annotated[str, Meta(min_length=1)]
+    input: Text10M
+    namespace: str | None = None
+    id: str | None = None
+    status: str | None = None
+
+
+class ToolSearchCallParam(_Typed, tag="tool_search_call"):
+    call_id: CallId
+    arguments: Any = None
+    id: str | None = None
+    status: str | None = None
+
+
+class LocalShellCallParam(_Typed, tag="local_shell_call"):
+    call_id: CallId
+    action: dict[str, Any]
     id: str | None = None
     status: str | None = None
 
 
 class FunctionCallOutputParam(_Typed, tag="function_call_output"):
-    call_id: Annotated[str, Meta(min_length=1)]
+    """The result of a call. Without the call, it is readable text."""
+
     output: Text10M | list[InputContent]
+    call_id: str | None = None
+    name: str | None = None
     id: str | None = None
     status: str | None = None
+
+
+class CustomToolCallOutputParam(FunctionCallOutputParam, tag="custom_tool_call_output"):
+    pass
+
+
+class LocalShellCallOutputParam(FunctionCallOutputParam, tag="local_shell_call_output"):
+    pass
+
+
+class ToolSearchOutputParam(_Typed, tag="tool_search_output"):
+    """The tools that the client found. The model may call them from now on."""
+
+    tools: list[ToolParam]
+    call_id: str | None = None
+    id: str | None = None
+    status: str | None = None
+
+
+class AdditionalToolsParam(_Typed, tag="additional_tools"):
+    """Tools that are added in the course of a conversation."""
+
+    tools: list[ToolParam]
+    id: str | None = None
 
 
 class ItemReference(_Typed, tag="item_reference"):
@@ -310,8 +399,33 @@ class CompactionParam(_Typed, tag="compaction"):
     id: str | None = None
 
 
+class CompactionTriggerParam(_Typed, tag="compaction_trigger"):
+    """Asks for a compaction of the conversation instead of an answer."""
+
+    id: str | None = None
+
+
+class OtherItemParam(_Typed, tag="other"):
+    """An item of a type that is not known here, as it was received (`items.known_form`)."""
+
+    native: dict[str, Any]
+
+
+CallOutputParam = FunctionCallOutputParam | CustomToolCallOutputParam | LocalShellCallOutputParam
 ItemParam = (
-    MessageParam | ReasoningParam | FunctionCallParam | FunctionCallOutputParam | ItemReference | CompactionParam
+    MessageParam
+    | ReasoningParam
+    | FunctionCallParam
+    | CustomToolCallParam
+    | ToolSearchCallParam
+    | LocalShellCallParam
+    | CallOutputParam
+    | ToolSearchOutputParam
+    | AdditionalToolsParam
+    | ItemReference
+    | CompactionParam
+    | CompactionTriggerParam
+    | OtherItemParam
 )
 
 
@@ -334,7 +448,58 @@ class McpToolParam(_Typed, tag="mcp"):
     require_approval: Any = None
 
 
-ToolParam = FunctionToolParam | McpToolParam
+class CustomToolParam(_Typed, tag="custom"):
+    """OpenAI's type: a tool whose input is text, of any form or in a grammar."""
+
+    name: Name
+    description: str | None = None
+    format: ToolFormatText | ToolFormatGrammar | None = None
+
+
+class ToolFormatText(_Typed, tag="text"):
+    pass
+
+
+class ToolFormatGrammar(_Typed, tag="grammar"):
+    syntax: Literal["lark", "regex"]
+    definition: Annotated[str, Meta(max_length=100_000)]
+
+
+class NamespaceToolParam(_Typed, tag="namespace"):
+    """OpenAI's type: tools whose names are unique in their namespace only."""
+
+    name: Name
+    tools: list[FunctionToolParam | CustomToolParam]
+    description: str | None = None
+
+
+class ToolSearchToolParam(_Typed, tag="tool_search"):
+    """OpenAI's type: the model asks the client for further tools."""
+
+    execution: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class LocalShellToolParam(_Typed, tag="local_shell"):
+    """OpenAI's type: the client runs commands."""
+
+
+class NativeToolParam(_Typed, tag="native"):
+    """A tool that OpenAI runs, as it was received (`client_tools.known_form`)."""
+
+    native: dict[str, Any]
+
+
+ToolParam = (
+    FunctionToolParam
+    | CustomToolParam
+    | NamespaceToolParam
+    | ToolSearchToolParam
+    | LocalShellToolParam
+    | McpToolParam
+    | NativeToolParam
+)
 
 
 class FormatText(_Typed, tag="text"):
@@ -367,6 +532,19 @@ class StreamOptions(msgspec.Struct):
     include_obfuscation: bool = False
 
 
+Include = Literal[
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+    # Of tools that OpenAI runs.
+    "web_search_call.action.sources",
+    "web_search_call.results",
+    "file_search_call.results",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "message.input_image.image_url",
+]
+
+
 class CreateResponse(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/responses`."""
 
@@ -374,7 +552,7 @@ class CreateResponse(msgspec.Struct, kw_only=True):
     input: Text10M | list[ItemParam] | None = None
     previous_response_id: str | None = None
     conversation: Any = None
-    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
+    include: list[Include] | None = None
     tools: list[ToolParam] | None = None
     tool_choice: Any = None
     metadata: (

@@ -9,7 +9,7 @@ life         `response.created` comes first and once, then `queued` or `in_progr
              `response.failed`
 item         `output_item.added` before any other event of an item, `.done` after; one open at a time; `output_index`
              counts up from 0; no two items have the same id; an item is added empty, and is done with the content of
-             its parts; sealed data comes when the item is done, in reasoning items only
+             its parts; sealed data comes when the item is done, in reasoning items only (a compaction is nothing else)
 part         a part is of its item's kind, is added empty, gets its deltas, its own `done` once, and then its
              `…_part.done`; indices count up in the item
 text         the `done` text is the sum of the deltas, and no delta is empty
@@ -35,8 +35,10 @@ from .encode import Framing
 
 _OPENING_EVENTS = ("response.created", "response.queued", "response.in_progress")
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
-_TEXT_FIELDS = {"refusal": "refusal", "function_call": "arguments"}
-"""The field that holds a part's text, where it is not `text`. A call's arguments are treated as a part."""
+_STREAMED_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The calls whose input is streamed, which is treated as a part, and the field that holds it."""
+_TEXT_FIELDS = {"refusal": "refusal", **_STREAMED_CALLS}
+"""The field that holds a part's text, where it is not `text`."""
 _PART_KINDS = {"reasoning": ("reasoning_text", "summary_text"), "message": ("output_text", "refusal")}
 
 
@@ -90,7 +92,8 @@ class _Item:
         self.kind = item["type"]
         self.index = index
         self.parts: dict[str, list[dict[str, Any]]] = {"content_index": [], "summary_index": []}
-        self.arguments = ""
+        self.input = ""
+        """The input of a call."""
 
 
 class _Check:
@@ -104,7 +107,10 @@ class _Check:
         self._item: _Item | None = None
         self._part: _Part | None = None
         self._annotation_count = 0
-        self._part_kinds = {"response.function_call_arguments": "function_call"}
+        self._part_kinds = {
+            "response.function_call_arguments": "function_call",
+            "response.custom_tool_call_input": "custom_tool_call",
+        }
         for kind in (OUTPUT_TEXT, REFUSAL, SUMMARY, DIALECTS[dialect].reasoning):
             self._part_kinds[kind.text_event] = str(kind.content_type.__struct_config__.tag)
         """The kind of part that each event streams."""
@@ -204,11 +210,12 @@ class _Check:
             yield f"item: output_index {index}, expected {len(self._finished_items)}"
         if item["id"] in self._ids:
             yield f"item: there is an item {item['id']} already"
-        if any(item.get(field) for field in ("content", "summary", "arguments", "encrypted_content")):
+        fields = ("content", "summary", "arguments", "input", "encrypted_content")
+        if item["type"] != "compaction" and any(item.get(field) for field in fields):
             yield "item: an item is added with content, which comes later"
         self._ids.add(item["id"])
         self._item = _Item(item, index)
-        self._part = _Part("function_call", 0, "") if item["type"] == "function_call" else None
+        self._part = _Part(item["type"], 0, "") if item["type"] in _STREAMED_CALLS else None
 
     def _item_done(self, event: dict[str, Any]) -> Iterator[str]:
         item, done, part = self._item, event["item"], self._part
@@ -217,12 +224,12 @@ class _Check:
         if item is None or done["id"] != item.id or event["output_index"] != item.index:
             yield "item: an item is done that is not open"
             return
-        if "encrypted_content" in done and item.kind != "reasoning":
+        if "encrypted_content" in done and item.kind not in ("reasoning", "compaction"):
             yield f"item: a {item.kind} item holds sealed data, which only reasoning items may hold"
-        if part is not None and not (part.has_done and part.kind == "function_call"):
+        if part is not None and not (part.has_done and part.kind in _STREAMED_CALLS):
             yield "part: an item is done while a part is open"
-        if item.kind == "function_call" and done["arguments"] != item.arguments:
-            yield "item: the call's arguments are not those that were done"
+        if item.kind in _STREAMED_CALLS and done[_STREAMED_CALLS[item.kind]] != item.input:
+            yield f"item: the call's {_STREAMED_CALLS[item.kind]} is not what was done"
         for field, name in (("content", "content_index"), ("summary", "summary_index")):
             if item.kind in _PART_KINDS and (done.get(field) or []) != item.parts[name]:
                 yield f"item: the item's {field} is not its parts as they were done"
@@ -270,8 +277,8 @@ class _Check:
         else:
             part.has_done = True
             text = event[_TEXT_FIELDS.get(kind, "text")]
-            if kind == "function_call" and self._item is not None:
-                self._item.arguments = text
+            if kind in _STREAMED_CALLS and self._item is not None:
+                self._item.input = text
             if text != part.text:
                 yield f"text: the text of {base}.done is not what its deltas added up to"
                 part.text = text

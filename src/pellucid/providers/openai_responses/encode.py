@@ -12,7 +12,7 @@ from ..effort import SAMPLING, accepts_sampling, effort_paths, requested_effort
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampling_suppressors
 from ..tool_schema import offered_tools
-from .history_items import history_items
+from .history_items import WIRE, history_items
 
 # Settings that every server knows, and their fields.
 _COMMON = {
@@ -78,6 +78,7 @@ def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
             target,
             with_ids=settings.get("openai_send_reasoning_ids") is not False,
             is_stored=store is not False,
+            text_tools=frozenset(tool.name for tool in call.tools if _tool(tool, profile)["type"] == "custom"),
         ),
     }
     instructions = [m.instructions for m in messages if isinstance(m, ModelRequest) and m.instructions]
@@ -87,7 +88,8 @@ def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     if call.stream:
         body["stream"] = True
     builtin = [tool for name in _BUILTIN for tool in settings.get(name) or ()]
-    _write_settings(SettingFields(settings, body), profile, _tools(call, builtin), _text_format(call.output))
+    builtin += [tool.native for tool in call.native_tools]
+    _write_settings(SettingFields(settings, body), profile, _tools(call, builtin, profile), _text_format(call.output))
     return body
 
 
@@ -244,7 +246,9 @@ def _write_verbosity(fields: SettingFields, profile: Profile) -> None:
 # --- tools and output --------------------------------------------------------------------------------------------
 
 
-def _tool(tool: ToolDefinition) -> Body:
+def _tool(tool: ToolDefinition, profile: Profile) -> Body:
+    if tool.wire_fields is not None and WIRE in tool.wire_fields and profile.native_forms:
+        return tool.wire_fields[WIRE]
     body: Body = {
         "type": "function",
         "name": tool.name,
@@ -255,7 +259,7 @@ def _tool(tool: ToolDefinition) -> Body:
     return body | ({"description": tool.description} if tool.description is not None else {})
 
 
-def _tools(call: ModelCall, builtin: list[Body]) -> Body:
+def _tools(call: ModelCall, builtin: list[Body], profile: Profile) -> Body:
     """Return the tools and the tool choice.
 
     To limit a choice to some tools, only those are sent, because not all servers have another way.
@@ -263,9 +267,9 @@ def _tools(call: ModelCall, builtin: list[Body]) -> Body:
     choice, narrowed = call.tool_choice, bool(call.tool_choice.names) and call.tool_choice.mode != "none"
     tools = offered_tools(call)
     if narrowed and len(tools) == 1 and choice.mode == "required":
-        one: Body = {"type": "function", "name": tools[0].name}
-        return {"tools": [*(_tool(tool) for tool in call.tools), *builtin], "tool_choice": one}
-    listed = [_tool(tool) for tool in tools] + ([] if narrowed else builtin)
+        one: Body = {"type": _tool(tools[0], profile)["type"], "name": tools[0].name}
+        return {"tools": [*(_tool(tool, profile) for tool in call.tools), *builtin], "tool_choice": one}
+    listed = [_tool(tool, profile) for tool in tools] + ([] if narrowed else builtin)
     if not listed:
         return {}
     return {"tools": listed} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})

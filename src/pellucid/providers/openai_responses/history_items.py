@@ -11,6 +11,7 @@
   without the id.
 * If the provider stores no responses (`is_stored`), a reasoning item without encrypted content has no meaning there.
   Servers with readable reasoning take its text; `replay_field` names the field.
+* An item that a client sent in the form of this wire is sent as it is.
 * All ids are left out on request (`openai_send_reasoning_ids`), for histories that were edited.
 """
 
@@ -47,6 +48,9 @@ from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
 from .builtin import SENT_AS_NULL
 
+WIRE = "openai_responses"
+"""The name of this wire."""
+
 Item = dict[str, Any]
 
 _RETURNABLE_STATUSES = ("completed", "failed", None)
@@ -54,7 +58,13 @@ _RETURNABLE_STATUSES = ("completed", "failed", None)
 
 
 def history_items(
-    messages: list[ModelMessage], profile: Profile, target: Origin, *, with_ids: bool, is_stored: bool
+    messages: list[ModelMessage],
+    profile: Profile,
+    target: Origin,
+    *,
+    with_ids: bool,
+    is_stored: bool,
+    text_tools: frozenset[str] = frozenset(),
 ) -> list[Item]:
     """Encode the whole `input`.
 
@@ -64,6 +74,7 @@ def history_items(
         target: The origin to which it is sent.
         with_ids: Whether items have ids.
         is_stored: Whether the provider stores responses.
+        text_tools: The names of the tools whose input is text.
 
     Raises:
         RequestError: The wire cannot carry the conversation.
@@ -73,7 +84,13 @@ def history_items(
     for message in history.repair_calls(messages):
         if isinstance(message, ModelResponse):
             answer = _ResponseItems(
-                message, profile, target, with_ids=with_ids, is_stored=is_stored, first_index=len(items)
+                message,
+                profile,
+                target,
+                with_ids=with_ids,
+                is_stored=is_stored,
+                text_tools=text_tools,
+                first_index=len(items),
             ).items()
             custom_calls |= {item["call_id"] for item in answer if item.get("type") == "custom_tool_call"}
             items += answer
@@ -92,6 +109,10 @@ def _request(message: ModelRequest, profile: Profile, custom_calls: set[str]) ->
             case SystemPromptPart():
                 role = part.role if profile.system_role == "developer" else "system"
                 out.append({"role": role, "content": part.content})
+            case UserPromptPart(content=[Text(wire_fields=dict() as fields)]) if (
+                WIRE in fields and profile.native_forms
+            ):
+                out.append(fields[WIRE])
             case UserPromptPart():
                 content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
                 out.append({"role": "user", "content": content})
@@ -148,12 +169,14 @@ class _ResponseItems:
         *,
         with_ids: bool,
         is_stored: bool,
+        text_tools: frozenset[str],
         first_index: int,
     ) -> None:
         self._parts = history.parts_to_send(response, target, profile)
         self._profile = profile
         self._with_ids = with_ids
         self._is_stored = is_stored
+        self._text_tools = text_tools
         self._first_index = first_index
         thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
         self._cut_off_ids = {part.id for part in thoughts if part.id is not None and not part.complete}
@@ -183,7 +206,7 @@ class _ResponseItems:
                 case TextPart() | RefusalPart():
                     self._add_message(part, parts[index - 1] if index else None)
                 case ToolCallPart():
-                    self._add_item(_function_call(part), part.id)
+                    self._add_item(_call(part, part.tool_name in self._text_tools), part.id)
                 case BuiltinToolCallPart() | OpaquePart():
                     self._add_native(part)
                 case CompactionPart():
@@ -258,6 +281,9 @@ class _ResponseItems:
 
     def _add_native(self, part: BuiltinToolCallPart | OpaquePart) -> None:
         native = part.native if isinstance(part, OpaquePart) else (part.provider_details or {}).get("native")
+        if isinstance(part, OpaquePart) and part.wire is not None:
+            self._add_item({**part.native})  # the client's own item, which is not looked up here
+            return
         if not isinstance(native, dict) or not isinstance(native.get("type"), str) or part.id is None:
             return
         if native.get("status") not in _RETURNABLE_STATUSES or self._reasoning_is_lost or not self._with_ids:
@@ -296,11 +322,12 @@ def _content_part(part: TextPart | RefusalPart) -> Item:
     return {"type": "output_text", "text": part.content, "annotations": part.annotations or []}
 
 
-def _function_call(part: ToolCallPart) -> Item:
+def _call(part: ToolCallPart, takes_text: bool) -> Item:
     details = part.provider_details or {}
-    if details.get("type") == "custom_tool_call":
-        return {"call_id": part.tool_call_id, "name": part.tool_name, "input": _custom_input(part)} | details
-    item: Item = {"type": "function_call", "call_id": part.tool_call_id, "name": part.tool_name}
+    if takes_text or details.get("type") == "custom_tool_call":
+        item = {"type": "custom_tool_call", "call_id": part.tool_call_id, "name": part.tool_name}
+        return item | {"input": _custom_input(part)} | details
+    item = {"type": "function_call", "call_id": part.tool_call_id, "name": part.tool_name}
     return item | {"arguments": part.args_as_json()} | details
 
 

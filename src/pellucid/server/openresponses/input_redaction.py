@@ -1,8 +1,8 @@
 """Redaction of input items for a viewer.
 
 An input item is shown as it was received, without what the viewer may not see: reasoning, the log-probabilities of an
-answer (some models reason and answer in one text), and unknown fields. A client sends back what it was shown; a later
-reader may use another key of the same owner, with a lesser view.
+answer (some models reason and answer in one text), unknown fields, and items of unknown types. A client sends back what
+it was shown; a later reader may use another key of the same owner, with a lesser view.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...protocols.openresponses.items import CONTENT_TYPES
 from ...view import Viewer
 
-_REASONING_FIELDS = frozenset({"id", "type", "status"})
-"""Fields of a reasoning item that remain, in addition to those that the view's rule allows."""
-
-_ITEM_FIELDS = frozenset(
-    {"id", "type", "status", "role", "phase", "content", "call_id", "name", "arguments", "output", "encrypted_content"}
-)
-"""Fields of other items that remain."""
+_COMMON_FIELDS = frozenset({"id", "type", "status"})
+_CALL_FIELDS = _COMMON_FIELDS | {"call_id", "name", "namespace", "arguments", "input", "output"}
+_FIELDS_OF_TYPE = {
+    "message": _COMMON_FIELDS | {"role", "phase", "content"},
+    **dict.fromkeys(("function_call", "custom_tool_call", "tool_search_call"), _CALL_FIELDS),
+    **dict.fromkeys(("function_call_output", "custom_tool_call_output", "local_shell_call_output"), _CALL_FIELDS),
+    "compaction": _COMMON_FIELDS | {"encrypted_content"},
+}
+"""Fields of other items that remain. Items of other types might hold reasoning: only that they were there is shown."""
 
 _CONTENT_FIELDS = frozenset(
     {
@@ -40,13 +43,14 @@ def redact_input_items(items: Iterable[dict[str, Any]], viewer: Viewer) -> list[
     if viewer.rule.is_full:
         return list(items)
     rule = viewer.rule
-    visible_fields = _REASONING_FIELDS | ({"summary"} if "summary" in rule.forms else set())
+    visible_fields = _COMMON_FIELDS | ({"summary"} if "summary" in rule.forms else set())
     if rule.seals:
         visible_fields |= {"encrypted_content"}
     redacted = []
     for item in items:
         if item.get("type") != "reasoning":
-            redacted.append({name: _redact_content(value) for name, value in item.items() if name in _ITEM_FIELDS})
+            fields = _FIELDS_OF_TYPE.get(str(item.get("type")), _COMMON_FIELDS)
+            redacted.append({name: _redact_content(value) for name, value in item.items() if name in fields})
         elif rule.items:
             redacted.append({"summary": [], **{name: value for name, value in item.items() if name in visible_fields}})
     return redacted
@@ -59,7 +63,7 @@ def _redact_content(value: Any) -> Any:
         {
             name: _redact_nested(_NESTED_FIELDS[name], one) if name in _NESTED_FIELDS else one
             for name, one in part.items()
-            if name in _CONTENT_FIELDS
+            if name in (_CONTENT_FIELDS if part.get("type") in CONTENT_TYPES else ("type",))
         }
         for part in value
     ]

@@ -18,7 +18,7 @@ from ...models import ChatModel
 from ...models.truncation import TruncatingModel
 from ...parts import ModelMessage, messages_to_json
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import Dialect, MCPServerSpec, ReferenceContext, Request
+from ...protocols.openresponses import DIALECTS, FORWARDED_HEADERS, Dialect, MCPServerSpec, ReferenceContext, Request
 from ...protocols.openresponses import types as t
 from ...runs import RunSource
 from ...runs.server_tools import RequestServers
@@ -33,6 +33,7 @@ from ..exchange import Exchange
 from ..prepare import PreparedRequest, prepare
 from ..services import Services
 from ..stored_runs import make_row
+from .compaction import CompactionStage, compaction_call
 from .previous_context import (
     CachedResponse,
     PreviousContext,
@@ -84,7 +85,7 @@ class ResolvedRequest(NamedTuple):
 
     @property
     def has_seals(self) -> bool:
-        return self.request.wants_seals or self.viewer.rule.only_seals
+        return self.request.wants_seals or self.request.is_compaction or self.viewer.rule.only_seals
 
     @property
     def run_header(self) -> ResponseRunHeader:
@@ -101,9 +102,10 @@ class ResolvedRequest(NamedTuple):
             self.dialect,
             self.viewer.view,
             self.has_seals,
-            self.request.wants_summaries,
+            self.viewer.summaries,
             self.request.obfuscate,
             max_view=self.services.catalog.max_view(self.prepared.model_name),
+            tools=self.request.tools.by_function or None,
         )
 
     def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:
@@ -112,8 +114,14 @@ class ResolvedRequest(NamedTuple):
         if self.request.body.truncation == "auto":
             model = TruncatingModel(model, self.services.catalog.context_tokens(self.prepared.model_name))
         if self.call is not None:
+            is_compaction = self.request.is_compaction
             return self.prepared.create_run(
-                self.call, self.prepared.tools, model=model, with_seals=self.has_seals, stored_as=stored_as
+                self.call,
+                () if is_compaction else self.prepared.tools,
+                model=model,
+                with_seals=self.has_seals,
+                stored_as=stored_as,
+                stages=[CompactionStage(self.prepared.mint)] if is_compaction else (),
             )
         messages = [*self.previous_messages, *self.new_messages]
 
@@ -147,6 +155,11 @@ class ResolvedRequest(NamedTuple):
         )
 
 
+def forwarded_headers(exchange: Exchange) -> dict[str, str]:
+    """Return the headers of a request that go to models of OpenAI's wire."""
+    return {name: value for name in FORWARDED_HEADERS if (value := exchange.request_header(name))}
+
+
 async def resolve_request(
     services: Services, exchange: Exchange, request: Request, mint: Mint, cached: CachedResponse | None = None
 ) -> ResolvedRequest:
@@ -164,29 +177,48 @@ async def resolve_request(
         StoreError: The store does not answer.
     """
     principal, body = exchange.principal, request.body
-    prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=request.wants_summaries)
+    dialect = dialect_of(exchange, services)
+    is_raw_distinct = DIALECTS[dialect].is_raw_distinct
+    prepared = await prepare(
+        services,
+        exchange,
+        request,
+        request.model,
+        mint,
+        # A client for which raw text and summaries are one thing gets the text once: as summaries if it asks for them
+        # and the operator has named a model that writes them, else as it is.
+        default_view="summary" if request.wants_summaries and not is_raw_distinct and services.config.summaries.is_model_named else "raw",
+        with_summaries=request.wants_summaries and is_raw_distinct,
+    )
     id = exchange.telemetry.response_id = mint("resp")
     is_stored = _is_stored(services, principal, request)
     conversation_id = _conversation_id_of(body.conversation)
     input_items = request.input_items(mint)
     if is_stored:
         check_names(**{f"input[{index}].id": item["id"] for index, item in enumerate(input_items)})
-    mcp_servers = {server.path: _create_mcp_server(services, principal, server) for server in request.mcp_servers}
+    mcp_servers = {
+        server.path: _create_mcp_server(services, principal, server)
+        for server in request.mcp_servers
+        if not request.is_compaction
+    }
     is_chained = cached is None or cached.is_stored or cached.id != body.previous_response_id
     previous = await _load_previous(services, principal.owner, request, conversation_id, None if is_chained else cached)
     if is_stored and conversation_id is not None:
         _check_new_items(input_items, previous.item_ids)
     known = ReferenceContext(
-        calls_of(previous.messages), await load_referenced_items(services.store, principal.owner, request.references)
+        calls_of(previous.messages),
+        await load_referenced_items(services.store, principal.owner, request.references),
+        "summary" if is_raw_distinct or not exchange.viewer.rule.is_full else "raw",
     )
-    new_messages = prepared.unseal(request.messages(known))
+    new_messages = prepared.unseal(request.messages(known, prepared.warnings))
+    call = None if mcp_servers else prepared.model_call([*previous.messages, *new_messages])
     return ResolvedRequest(
         services,
         principal,
         request,
         prepared,
         exchange.viewer,
-        dialect_of(exchange, services),
+        dialect,
         id,
         time.time(),
         is_stored,
@@ -196,7 +228,7 @@ async def resolve_request(
         new_messages,
         is_chained,
         mcp_servers,
-        None if mcp_servers else prepared.model_call([*previous.messages, *new_messages]),
+        compaction_call(call) if call is not None and request.is_compaction else call,
     )
 
 

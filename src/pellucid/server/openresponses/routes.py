@@ -1,36 +1,24 @@
 """Routes of OpenResponses, with the handlers of `POST /v1/responses` and `POST /v1/responses/compact`.
 
 A response is streamed, whole, or made in the background.
-
-A compaction is a shorter form of a conversation, in an item that only this gateway can read: the model itself writes a
-summary, which is sealed. A client sends the item in place of the conversation, to any replica, and any model can
-continue from it. Nothing is stored here.
 """
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from ...asgi.streaming import read_to_end, serve_response, serve_stream
-from ...conversation import join_messages
-from ...errors import ErrorInfo, PellucidError
-from ...fold import Fold
-from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPromptPart
+from ...asgi.http import warning_headers
+from ...asgi.streaming import serve_response, serve_stream
+from ...errors import PellucidError
 from ...protocols import openresponses
 from ...protocols.decoding import invalid
 from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_from
 from ...protocols.openresponses import types as t
-from ...protocols.openresponses.encode import usage_of
-from ...runs import Batch, RunSource
-from ...sealing import Sealed
-from ...settings import ToolChoice
-from ...view import Redactor, redact_usage
+from ...view import Redactor
 from ..exchange import Endpoint, Exchange, Handler, new_minter
 from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
@@ -42,24 +30,10 @@ from .conversations import (
     DeletedConversation,
     UpdateConversation,
 )
-from .resolve import ResolvedRequest, resolve_request
+from .resolve import ResolvedRequest, forwarded_headers, resolve_request
 from .run_header import ResponseRunHeader
 from .socket import ResponsesSocket
 from .stored_responses import DeletedResponse, ItemList, KeptItem, ResponseHandlers
-
-EMPTY_COMPACTION = ErrorInfo(
-    "model_error", "the model wrote an empty compaction of the conversation", code="empty_compaction"
-)
-INCOMPLETE_COMPACTION = ErrorInfo(
-    "model_error",
-    "the model did not finish the compaction of the conversation, so that it would be incomplete",
-    code="incomplete_compaction",
-)
-COMPACTION_PROMPT = (
-    "Write a summary of the conversation so far that can stand in its place: someone who reads only it must be able to "
-    "go on. Keep every fact, decision, name, number, open question and instruction that may matter, and what was tried "
-    "and came of it. Write plain prose, no greeting, nothing about this task."
-)
 
 
 class CompactRequest(msgspec.Struct, kw_only=True):
@@ -79,48 +53,30 @@ class CompactHandler:
         self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
-        services, principal = self._services, exchange.principal
-        raw = read_json(await exchange.read_body(services.config.server))
+        raw = read_json(await exchange.read_body(self._services.config.server))
         if not isinstance(raw.get("model"), str):
             raise invalid("model", "required: the model that writes the compaction", "missing")
-        supported = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
-        request = request_from({**supported, "store": False})
-        mint = new_minter()
-        resolved = await resolve_request(services, exchange, request, mint)
-        assert resolved.call is not None
-        messages = join_messages(resolved.call.messages, [ModelRequest([UserPromptPart(COMPACTION_PROMPT)])])
-        call = replace(resolved.call, messages=messages, tools=(), tool_choice=ToolChoice())
-        text, usage = await _run_to_text(exchange, resolved.prepared.create_run(call, (), with_seals=False))
-        sealed = Sealed([CompactionPart(text)], resolved.model.origin, mint("cmp"), int(time.time()))
-        token = services.sealer.seal(sealed, tenant=principal.owner)
+        fields = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
+        request = request_from({**fields, "store": False, "input": _with_trigger(fields.get("input"))})
+        resolved = await resolve_request(self._services, exchange, request, new_minter())
+        encoder = resolved.run_header.encoder(resolved.viewer)
+        error = await serve_response(exchange, resolved.create_run(), Redactor(resolved.viewer), encoder)
+        if error is not None:
+            raise PellucidError(error)
+        response = encoder.response
         await exchange.send_json(
             t.CompactedResponse(
-                id=resolved.id,
-                created_at=int(resolved.created_at),
-                output=[t.CompactionItem(id=sealed.item_id or "", encrypted_content=token)],
-                usage=usage_of(redact_usage(usage, exchange.viewer))
-                or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0)),
+                id=response.id,
+                created_at=response.created_at,
+                output=[item for item in response.output if isinstance(item, t.CompactionItem)],
+                usage=response.usage or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0)),
             )
         )
 
 
-async def _run_to_text(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
-    """Run to the end, and return the complete text and the usage. Raises `PellucidError` for an incomplete text."""
-    fold = Fold()
-
-    def receive(batch: Batch) -> None:
-        for event in batch.events:
-            fold.feed(event)
-
-    end = await read_to_end(exchange, run, lambda: run.deliver(receive))
-    if end.error is not None:
-        raise PellucidError(end.error)
-    if end.status != "completed":
-        raise PellucidError(INCOMPLETE_COMPACTION)
-    text = "".join(message.text or "" for message in fold.messages if isinstance(message, ModelResponse))
-    if not text.strip():
-        raise PellucidError(EMPTY_COMPACTION)
-    return text, end.usage
+def _with_trigger(input: Any) -> Any:
+    items = [{"role": "user", "content": input}] if isinstance(input, str) else input
+    return [*items, {"type": "compaction_trigger"}] if isinstance(items, list | None) and items else items
 
 
 class CreateResponseHandler:
@@ -131,7 +87,7 @@ class CreateResponseHandler:
 
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
-        request = parse_request(await exchange.read_body(services.config.server))
+        request = parse_request(await exchange.read_body(services.config.server), forwarded_headers(exchange))
         resolved = await resolve_request(services, exchange, request, new_minter())
         resolved.prepared.add_warning_headers()
         header = resolved.run_header
@@ -144,6 +100,7 @@ class CreateResponseHandler:
             await serve_stream(exchange, run, redactor, encoder)
             return
         error = await serve_response(exchange, run, redactor, encoder)
+        exchange.response_headers += warning_headers(encoder.warnings)
         if error is not None and not encoder.response.output:
             await exchange.send_error(error)
         else:

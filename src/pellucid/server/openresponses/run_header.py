@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...errors import RequestError
-from ...protocols.openresponses import DIALECTS, PROTOCOL, Dialect, Encoder, Framing
+from ...protocols.openresponses import DIALECTS, PROTOCOL, ClientTool, Dialect, Encoder, Framing, client_dialect
 from ...protocols.openresponses import types as t
 from ...view import View, Viewer
 from ..exchange import Exchange
@@ -27,6 +27,8 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
     protocol: str = PROTOCOL
     max_view: View = msgspec.field(default="raw", name="most")
     """The fullest view that its model allowed to anyone."""
+    tools: dict[str, ClientTool] | None = None
+    """The client's tools that are not plain functions, by the name of their function."""
 
     def encoder(
         self,
@@ -53,14 +55,29 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
             seals=(self.seals if seals is None else seals) or viewer.rule.only_seals,
             after=after,
             framing=framing,
+            tools=self.tools or {},
         )
 
 
 def dialect_of(exchange: Exchange, services: Services) -> Dialect:
-    """Return the dialect: the names of reasoning events. Raises `RequestError`."""
+    """Return the dialect of a request's response. Raises `RequestError`.
+
+    It is what the request names, else the key's setting, else that of the client (if it is known), else the server's
+    default.
+    """
+    return (
+        requested_dialect(exchange)
+        or exchange.principal.policy.reasoning_events
+        or client_dialect(exchange.request_header)
+        or services.config.server.reasoning_events
+    )
+
+
+def requested_dialect(exchange: Exchange) -> Dialect | None:
+    """Return the dialect that the request names; None if it names none. Raises `RequestError`."""
     requested = exchange.request_header(EVENTS_HEADER)
     if requested is None:
-        return exchange.principal.policy.reasoning_events or services.config.server.reasoning_events
+        return None
     for dialect in DIALECTS:
         if dialect == requested.lower():
             return dialect

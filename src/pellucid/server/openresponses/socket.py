@@ -38,7 +38,7 @@ from ..exchange import Exchange, new_minter
 from ..services import Services
 from ..websocket import CLOSE_NORMAL, CLOSE_RESTARTING, EndReason, WebSocket
 from .previous_context import CachedResponse
-from .resolve import ResolvedRequest, resolve_request
+from .resolve import ResolvedRequest, forwarded_headers, resolve_request
 
 MAX_QUEUED_MESSAGES = 8
 """Maximum number of queued messages; together they may be as large as one message."""
@@ -175,7 +175,11 @@ class _ResponsesConnection:
             previous_id = value if isinstance(value, str) else None
             generate = _pop_bool(raw, "generate")
             resolved = await resolve_request(
-                self._services, exchange, request_from(raw), new_minter(), self._cached_response
+                self._services,
+                exchange,
+                request_from(raw, forwarded_headers(exchange)),
+                new_minter(),
+                self._cached_response,
             )
             end = await self._serve(resolved, generate)
             if end.status == "failed":

@@ -13,7 +13,7 @@ import msgspec
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import PROTOCOL
+from ...protocols.openresponses import DIALECTS, PROTOCOL
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
 from ...runs import Batch
@@ -25,7 +25,7 @@ from ..exchange import Exchange, parse_int
 from ..services import Services
 from ..stored_runs import find_row, max_view_of
 from .input_redaction import redact_input_items
-from .run_header import EVENTS_HEADER, ResponseRunHeader, dialect_of
+from .run_header import ResponseRunHeader, requested_dialect
 
 _header_decoder = msgspec.json.Decoder(ResponseRunHeader)
 
@@ -61,7 +61,6 @@ class ResponseHandlers:
         row = await self._find_row(exchange, log=True)
         stream = _bool_param(exchange, "stream")
         after = exchange.query_param("starting_after")
-        dialect = dialect_of(exchange, self._services) if exchange.request_header(EVENTS_HEADER) is not None else None
         if not stream:
             if after is not None:
                 raise invalid("starting_after", "it is a position in the stream; use it with stream=true")
@@ -70,7 +69,7 @@ class ResponseHandlers:
         header, viewer = self._decode_header(exchange, row)
         encoder = header.encoder(
             viewer,
-            dialect=dialect,
+            dialect=requested_dialect(exchange),
             seals=_requested_seals(exchange),
             after=-1 if after is None else parse_int(after, "starting_after", 0),
         )
@@ -111,8 +110,11 @@ class ResponseHandlers:
 
     def _decode_header(self, exchange: Exchange, row: StoredResponse) -> tuple[ResponseRunHeader, Viewer]:
         header = _header_decoder.decode(row.header)
+        dialect = requested_dialect(exchange) or header.dialect
         exchange.viewer = exchange.viewer_for(
-            max_view_of(self._services, row), header.view, with_summaries=header.summaries
+            max_view_of(self._services, row),
+            header.view,
+            with_summaries=header.summaries and DIALECTS[dialect].is_raw_distinct,
         )
         return header, exchange.viewer
 
@@ -129,7 +131,7 @@ class ResponseHandlers:
     async def _build_response(self, exchange: Exchange, row: StoredResponse) -> t.Response:
         """Return the response in its current state."""
         header, viewer = self._decode_header(exchange, row)
-        encoder = header.encoder(viewer, seals=_requested_seals(exchange))
+        encoder = header.encoder(viewer, dialect=requested_dialect(exchange), seals=_requested_seals(exchange))
         redact = Redactor(viewer).feed
         encoder.start()
         for index, batch in enumerate(

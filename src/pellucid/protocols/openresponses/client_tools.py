@@ -1,0 +1,349 @@
+"""The tools of a client, as functions that every model can call, and the way back from a call to the client's tool.
+
+Every type of tool that a client itself executes becomes a function:
+
+* A `namespace` becomes a function for each of its tools. The name is `namespace__name`, or a shorter form of it that is
+  unique. The client gets `name` and `namespace` back apart.
+* A `custom` tool becomes a function with one text. The client gets the text back, while it streams. Models of OpenAI
+  get the tool itself; for others, a grammar is described in words. The text is checked afterwards, and the client is
+  warned of one that the grammar does not permit. It gets the call all the same: its tool tells the model best what is
+  wrong.
+* `tool_search` and `local_shell` become functions with the arguments that the client expects.
+
+Tools that OpenAI runs (for example `web_search`) are offered to models of its wire alone. Tools may also come in the
+input: with `additional_tools`, and as the result of a search.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import msgspec
+
+from ...settings import NativeTool, ToolDefinition
+from ...unicode import replace_surrogates, truncate
+from ..decoding import check_depth, invalid
+from . import types as t
+
+OPENAI_WIRE = "openai_responses"
+"""The name of the wire whose form these tools and items have."""
+
+MAX_NAME_CHARS = 64
+"""The maximum length of a function's name at every provider."""
+
+MAX_CHECKED_CHARS = 32_000
+"""The maximum length of a text that is checked against a grammar. Longer texts would take too long."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_KNOWN_TOOLS = frozenset(str(tool.__struct_config__.tag) for tool in get_args(t.ToolParam)) - {"native"}
+
+INPUT = "input"
+"""The argument of the function that stands for a custom tool."""
+
+_INPUT_SCHEMA = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+_SHELL_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "array", "items": {"type": "string"}, "description": "The program and its arguments."},
+        "working_directory": {"type": "string"},
+        "timeout_ms": {"type": "integer", "description": "The time limit, in milliseconds."},
+    },
+    "required": ["command"],
+}
+_SHELL_DESCRIPTION = "Run a command in the user's environment and return its output."
+_SEARCH_SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+_SEARCH_DESCRIPTION = "Search for further tools. Those that are found can be called from then on."
+
+
+class ClientTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a call of a function becomes for the client. It is stored with a run, so that its calls can be shown."""
+
+    kind: Literal["function", "custom", "tool_search", "local_shell"]
+    name: str
+    namespace: str | None = None
+    syntax: Literal["lark", "regex"] | None = None
+    grammar: str = ""
+
+    def call_item(self, id: str, call_id: str, arguments: str | None, status: t.Status) -> t.CallItem:
+        """Return the item of a call.
+
+        Args:
+            id: The item's id.
+            call_id: The call's id.
+            arguments: The arguments of the function, as JSON text, or the text of a custom tool; None at the start.
+            status: The item's status.
+        """
+        namespace = msgspec.UNSET if self.namespace is None else self.namespace
+        match self.kind:
+            case "custom":
+                return t.CustomToolCallItem(id, call_id, self.name, arguments or "", status, namespace)
+            case "tool_search":
+                return t.ToolSearchCallItem(id, call_id, _object(arguments), status)
+            case "local_shell":
+                return t.LocalShellCallItem(id, call_id, {"type": "exec", "env": {}, **_object(arguments)}, status)
+            case _:
+                return t.FunctionCallItem(id, call_id, self.name, arguments or "", status, namespace)
+
+    def permits(self, text: str) -> bool:
+        """Return whether the tool's grammar permits a text. Long texts are not checked."""
+        if self.syntax is None or len(text) > MAX_CHECKED_CHARS:
+            return True
+        return _matches(self.syntax, self.grammar, text)
+
+
+def _object(arguments: str | None) -> dict[str, Any]:
+    if not arguments:
+        return {}
+    try:
+        return msgspec.json.decode(arguments, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return {"invalid_json": arguments}
+
+
+class ClientTools(msgspec.Struct, frozen=True):
+    """The tools of one request."""
+
+    functions: tuple[ToolDefinition, ...]
+    native: tuple[NativeTool, ...]
+    """Tools that OpenAI runs."""
+    by_function: dict[str, ClientTool]
+    """The tools that are not plain functions, by the name of their function."""
+
+
+def known_form(tool: Any) -> Any:
+    """Return a tool of a request in a form that `ToolParam` can hold: one of an unknown type is a native tool."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("type"), str) or tool["type"] in _KNOWN_TOOLS:
+        return tool
+    return {"type": "native", "native": tool}
+
+
+def read_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam] = ()) -> ClientTools:
+    """Return the tools of a request as functions.
+
+    Args:
+        tools: The tools of the request. MCP servers are left out.
+        items: The input, which may add tools. A tool that is defined again replaces the earlier one.
+
+    Raises:
+        RequestError: A tool is not valid, or two have the same name.
+    """
+    functions: dict[str, ToolDefinition] = {}
+    by_function: dict[str, ClientTool] = {}
+    native: list[NativeTool] = []
+    for path, tool in _all_tools(tools, items):
+        match tool:
+            case t.NativeToolParam():
+                native.append(
+                    NativeTool(OPENAI_WIRE, str(tool.native.get("name") or tool.native["type"]), path, tool.native)
+                )
+            case t.NamespaceToolParam():
+                for index, inner in enumerate(tool.tools):
+                    _add(functions, by_function, *_function_of(inner, tool, f"{path}.tools[{index}]"))
+            case t.McpToolParam():
+                pass
+            case _:
+                _add(functions, by_function, *_function_of(tool, None, path))
+    return ClientTools(tuple(functions.values()), tuple(native), by_function)
+
+
+def _all_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam]) -> Iterator[tuple[str, t.ToolParam]]:
+    for index, tool in enumerate(tools):
+        yield f"tools[{index}]", tool
+    for item_index, item in enumerate(items):
+        if isinstance(item, t.AdditionalToolsParam | t.ToolSearchOutputParam):
+            for index, tool in enumerate(item.tools):
+                yield f"input[{item_index}].tools[{index}]", tool
+
+
+def _add(
+    functions: dict[str, ToolDefinition],
+    by_function: dict[str, ClientTool],
+    function: ToolDefinition,
+    tool: ClientTool,
+    path: str,
+) -> None:
+    earlier = by_function.get(function.name, ClientTool("function", function.name))
+    if function.name in functions and (earlier.namespace, earlier.name) != (tool.namespace, tool.name):
+        raise invalid(f"{path}.name", f"another tool is called {function.name!r}, too; give one another name")
+    functions[function.name] = function
+    by_function.pop(function.name, None)
+    if tool != ClientTool("function", function.name):
+        by_function[function.name] = tool
+
+
+_FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam | t.LocalShellToolParam
+
+
+def _function_of(
+    tool: _FunctionLike, namespace: t.NamespaceToolParam | None, path: str
+) -> tuple[ToolDefinition, ClientTool, str]:
+    """Return the function that stands for a tool, the tool, and the path."""
+    match tool:
+        case t.ToolSearchToolParam():
+            check_depth(tool.parameters, f"{path}.parameters")
+            function = ToolDefinition(
+                "tool_search", tool.parameters or _SEARCH_SCHEMA, tool.description or _SEARCH_DESCRIPTION
+            )
+            return function, ClientTool("tool_search", "tool_search"), path
+        case t.LocalShellToolParam():
+            return (
+                ToolDefinition("local_shell", _SHELL_SCHEMA, _SHELL_DESCRIPTION),
+                ClientTool("local_shell", "local_shell"),
+                path,
+            )
+    name = function_name(namespace.name if namespace is not None else None, tool.name)
+    description = tool.description
+    if namespace is not None and namespace.description:
+        description = f"{namespace.description}\n\n{description or ''}".rstrip()
+    if isinstance(tool, t.CustomToolParam):
+        function, grammar = _text_function(tool, name, description, path)
+        syntax, definition = (grammar.syntax, grammar.definition) if grammar is not None else (None, "")
+        kind: Literal["custom", "function"] = "custom"
+    else:
+        check_depth(tool.parameters, f"{path}.parameters")
+        function = ToolDefinition(name, tool.parameters or {}, description, tool.strict)
+        kind, syntax, definition = "function", None, ""
+    return (
+        function,
+        ClientTool(kind, tool.name, namespace.name if namespace is not None else None, syntax, definition),
+        path,
+    )
+
+
+def function_name(namespace: str | None, name: str) -> str:
+    """Return the name of the function that stands for a tool of a namespace."""
+    if not namespace:
+        return name
+    full = f"{namespace}__{name}"
+    if len(full) <= MAX_NAME_CHARS and _NAME.fullmatch(full):
+        return full
+    suffix = hashlib.sha256(full.encode(errors="replace")).hexdigest()[:10]
+    return f"{re.sub('[^a-zA-Z0-9_-]', '_', full)[: MAX_NAME_CHARS - 11]}_{suffix}"
+
+
+# --- custom tools ------------------------------------------------------------------------------------------------
+
+
+def _text_function(
+    tool: t.CustomToolParam, name: str, description: str | None, path: str
+) -> tuple[ToolDefinition, t.ToolFormatGrammar | None]:
+    grammar = tool.format if isinstance(tool.format, t.ToolFormatGrammar) else None
+    native = {"type": "custom", "name": name, "description": description}
+    if tool.format is not None:
+        native["format"] = msgspec.to_builtins(tool.format)
+    words = f"The argument {INPUT!r} is plain text, not JSON."
+    if grammar is not None:
+        if problem := _grammar_problem(grammar.syntax, grammar.definition):
+            raise invalid(f"{path}.format.definition", f"not a valid {_SYNTAX_NAMES[grammar.syntax]}: {problem}")
+        words += f" It must match this {_SYNTAX_NAMES[grammar.syntax]}:\n{grammar.definition}"
+    definition = ToolDefinition(
+        name,
+        _INPUT_SCHEMA,
+        f"{description}\n\n{words}" if description else words,
+        wire_fields={OPENAI_WIRE: {key: value for key, value in native.items() if value is not None}},
+    )
+    return definition, grammar
+
+
+_SYNTAX_NAMES = {"lark": "Lark grammar", "regex": "regular expression"}
+
+
+def _grammar_problem(syntax: str, definition: str) -> str:
+    """Return what is wrong with a grammar; empty if it is valid."""
+    try:
+        problem = str(_engine().LLMatcher.validate_grammar(_grammar(syntax, definition), _tokenizer()))
+    except Exception as error:
+        problem = str(error)
+    return str(truncate(problem.partition("\n")[0]))
+
+
+def _matches(syntax: str, definition: str, text: str) -> bool:
+    matcher = _engine().LLMatcher(_tokenizer(), _grammar(syntax, definition))
+    data = text.encode(errors="replace")
+    return bool(matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting())
+
+
+def _grammar(syntax: str, definition: str) -> str:
+    return str(_engine().grammar_from(syntax, definition))
+
+
+def _engine() -> Any:
+    import llguidance
+
+    return llguidance
+
+
+@functools.cache
+def _tokenizer() -> Any:
+    """Return a tokenizer whose tokens are bytes."""
+    return _engine().LLTokenizer("byte")
+
+
+class TextArgument:
+    """Reads the text of a custom tool from the arguments of its function, while they stream.
+
+    Where they do not have the form `{"input": "…"}`, the whole is known at their end (`rest`).
+    """
+
+    _OPENING: ClassVar = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+    _MAX_OPENING: ClassVar = 100
+    # Characters and complete escapes. Half a surrogate pair at the end is not complete.
+    _TEXT: ClassVar = re.compile(
+        r'(?:[^"\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}'
+        r'|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\["\\/bfnrt])*+'
+    )
+
+    def __init__(self) -> None:
+        self._pending = ""
+        self._state: Literal["opening", "text", "end"] = "opening"
+        self._sent: list[str] = []
+
+    def feed(self, piece: str) -> str:
+        """Return the text that a piece of the arguments adds; empty if it is not known yet."""
+        if self._state == "end":
+            return ""
+        self._pending += piece
+        if self._state == "opening":
+            opening = self._OPENING.match(self._pending)
+            if opening is None:
+                if len(self._pending) > self._MAX_OPENING:
+                    self._state = "end"
+                return ""
+            self._state, self._pending = "text", self._pending[opening.end() :]
+        encoded = self._TEXT.match(self._pending)
+        assert encoded is not None  # the pattern matches the empty text
+        self._pending = self._pending[encoded.end() :]
+        if self._pending.startswith('"') or len(self._pending) > 12:
+            self._state = "end"
+        text = replace_surrogates(json.loads(f'"{encoded.group()}"', strict=False)) if encoded.group() else ""
+        if text:
+            self._sent.append(text)
+        return text
+
+    def rest(self, arguments: str) -> tuple[str, str]:
+        """Return the complete text, and what of it `feed` did not return.
+
+        Args:
+            arguments: The complete arguments.
+        """
+        sent, text = "".join(self._sent), replace_surrogates(text_of_arguments(arguments))
+        return (text, text[len(sent) :]) if text.startswith(sent) else (sent, "")
+
+
+def text_of_arguments(arguments: str) -> str:
+    """Return the text of a custom tool: the argument, the only text of other arguments, or else the arguments."""
+    try:
+        value = json.loads(arguments, strict=False)
+    except (ValueError, RecursionError):
+        return arguments
+    if isinstance(value, str):
+        return value
+    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+    if isinstance(value, dict) and isinstance(value.get(INPUT), str):
+        return str(value[INPUT])
+    return texts[0] if len(texts) == 1 else arguments

@@ -1,0 +1,348 @@
+"""Tools of coding agents become functions, and calls of these functions become calls of the tools again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import RequestError
+from pellucid.events import Event
+from pellucid.parts import (
+    Image,
+    ModelRequest,
+    ModelResponse,
+    OpaquePart,
+    Text,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pellucid.protocols.openresponses import Encoder, Request, parse_request
+from pellucid.protocols.openresponses.client_tools import MAX_NAME_CHARS, TextArgument, function_name, text_of_arguments
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.settings import NativeTool, ToolChoice
+from tests.openresponses.openresponses_kit import NOW, call_chunks, decoded_events, events_of, final_chunks
+
+LARK = 'start: "add " NUMBER\nNUMBER: /[0-9]+/'
+SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "name": "plain", "parameters": SCHEMA},
+    {
+        "type": "namespace",
+        "name": "mcp__files",
+        "description": "Files.",
+        "tools": [{"type": "function", "name": "read", "parameters": SCHEMA}, {"type": "custom", "name": "write"}],
+    },
+    {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": LARK}},
+    {"type": "tool_search", "execution": "client", "description": "Find tools", "parameters": SCHEMA},
+    {"type": "local_shell"},
+    {"type": "web_search"},
+]
+TEXT = "add 12"
+CALLS: list[tuple[str, str, dict[str, Any]]] = [
+    ("plain", '{"q":"a"}', {"type": "function_call", "name": "plain", "arguments": '{"q":"a"}'}),
+    (
+        "mcp__files__read",
+        '{"q":"a"}',
+        {"type": "function_call", "name": "read", "namespace": "mcp__files", "arguments": '{"q":"a"}'},
+    ),
+    (
+        "mcp__files__write",
+        '{"input": "x\\n"}',
+        {"type": "custom_tool_call", "name": "write", "namespace": "mcp__files", "input": "x\n"},
+    ),
+    ("patch", json.dumps({"input": TEXT}), {"type": "custom_tool_call", "name": "patch", "input": TEXT}),
+    ("tool_search", '{"q":"a"}', {"type": "tool_search_call", "execution": "client", "arguments": {"q": "a"}}),
+    (
+        "local_shell",
+        '{"command":["ls"]}',
+        {"type": "local_shell_call", "action": {"type": "exec", "env": {}, "command": ["ls"]}},
+    ),
+]
+
+
+def request(*items: Any, tools: list[dict[str, Any]] = TOOLS, **more: Any) -> Request:
+    return parse_request(json.dumps({"input": list(items) or "Hi", "tools": tools, **more}).encode())
+
+
+def answer(parsed: Request, batches: list[list[Event]], seals: bool = False) -> list[dict[str, Any]]:
+    """The events of the stream, after checking that they are legal."""
+    encoder = Encoder(parsed.response("resp_1", "m", NOW), tools=parsed.tools.by_function, seals=seals)
+    stream = encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in batches)
+    assert verify(stream) == []
+    return events_of(stream)
+
+
+def output(parsed: Request, function: str, arguments: str, cut: int) -> dict[str, Any]:
+    """The item of a call whose arguments come in pieces of this size."""
+    pieces = [arguments[at : at + cut] for at in range(0, len(arguments), cut)]
+    events = answer(
+        parsed, [[event] for event in decoded_events(*call_chunks(function, *pieces), *final_chunks("tool_calls"))]
+    )
+    (done,) = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert events[-1]["response"]["output"] == [done]
+    item: dict[str, Any] = done
+    return item
+
+
+@pytest.mark.parametrize("cut", [1, 3, 1000])
+@pytest.mark.parametrize(("function", "arguments", "expected"), CALLS, ids=[call[0] for call in CALLS])
+def test_a_call_is_returned_as_a_call_of_the_clients_tool(
+    function: str, arguments: str, expected: dict[str, Any], cut: int
+) -> None:
+    parsed = request()
+    assert function in parsed.client_tools
+    item = output(parsed, function, arguments, cut)
+    assert {name: item[name] for name in expected} == expected
+    assert ("namespace" in item) == ("namespace" in expected)
+
+
+@pytest.mark.parametrize(("function", "arguments", "expected"), CALLS, ids=[call[0] for call in CALLS])
+def test_a_call_that_is_sent_back_is_a_call_of_the_same_function(
+    function: str, arguments: str, expected: dict[str, Any]
+) -> None:
+    item = output(request(), function, arguments, 1000)
+    kind = "custom_tool_call_output" if expected["type"] == "custom_tool_call" else "function_call_output"
+    result: dict[str, Any] = {"type": kind, "call_id": item["call_id"], "output": "done"}
+    expected_result = "done"
+    if function == "tool_search":
+        result = {
+            "type": "tool_search_output",
+            "call_id": item["call_id"],
+            "tools": [{"type": "function", "name": "f"}],
+        }
+        expected_result = "These tools can be called now: f"
+    sent, returned = request({"role": "user", "content": "go"}, item, result).messages()[1:]
+    call = sent.parts[0]
+    assert isinstance(call, ToolCallPart)
+    assert (call.tool_name, call.args_as_dict()) == (function, json.loads(arguments))
+    assert returned == ModelRequest([ToolReturnPart(function, expected_result, item["call_id"])])
+
+
+def test_tools_are_functions_with_the_grammar_in_words() -> None:
+    call = request().call(())
+    assert [tool.name for tool in call.tools] == [
+        *("plain", "mcp__files__read", "mcp__files__write", "patch", "tool_search", "local_shell")
+    ]
+    tools = {tool.name: tool for tool in call.tools}
+    assert "Files." in (tools["mcp__files__read"].description or "")
+    assert LARK in (tools["patch"].description or "")
+    assert tools["patch"].wire_fields == {
+        "openai_responses": {
+            "type": "custom",
+            "name": "patch",
+            "format": {"type": "grammar", "syntax": "lark", "definition": LARK},
+        }
+    }
+    assert call.native_tools == (NativeTool("openai_responses", "web_search", "tools[5]", {"type": "web_search"}),)
+
+
+@pytest.mark.parametrize("source", ["additional_tools", "tool_search_output"])
+def test_tools_may_come_in_the_input(source: str) -> None:
+    item = {
+        "type": source,
+        "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "late"}]}],
+    }
+    parsed = request({"role": "user", "content": "go"}, item)
+    assert parsed.client_tools >= {"plain", "n__late"}
+    assert output(parsed, "n__late", "{}", 1)["namespace"] == "n"
+
+
+@given(st.text(max_size=80), st.text(min_size=1, max_size=80))
+def test_every_function_name_is_accepted_by_providers(namespace: str, name: str) -> None:
+    full = function_name(namespace, name)
+    if namespace:
+        assert len(full) <= MAX_NAME_CHARS
+        assert full.isascii()
+        assert full.replace("_", "").replace("-", "").isalnum() or not full.replace("_", "").replace("-", "")
+
+
+@pytest.mark.parametrize(
+    ("choice", "function"),
+    [
+        ({"type": "function", "name": "plain"}, "plain"),
+        ({"type": "function", "name": "read", "namespace": "mcp__files"}, "mcp__files__read"),
+        ({"type": "custom", "name": "patch"}, "patch"),
+        ({"type": "local_shell"}, "local_shell"),
+    ],
+    ids=str,
+)
+def test_a_tool_can_be_required(choice: dict[str, Any], function: str) -> None:
+    parsed = request(tool_choice=choice)
+    assert parsed.call(()).tool_choice == ToolChoice("required", (function,))
+    assert parsed.response("r", "m", NOW).tool_choice == choice
+
+
+# --- the text of a custom tool ---------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.lists(st.integers(min_value=0, max_value=400)), st.booleans(), st.sampled_from(["", " ", "\n  "]))
+def test_the_text_streams_however_the_arguments_are_cut(text: str, cuts: list[int], ascii: bool, space: str) -> None:
+    arguments = f"{space}{{{space}{json.dumps('input')}{space}:{space}{json.dumps(text, ensure_ascii=ascii)}{space}}}"
+    places = sorted({0, len(arguments), *(cut for cut in cuts if cut < len(arguments))})
+    argument = TextArgument()
+    streamed = [argument.feed(arguments[start:end]) for start, end in itertools.pairwise(places)]
+    assert text.startswith("".join(streamed))
+    assert argument.rest(arguments) == (text, text[len("".join(streamed)) :])
+
+
+@given(st.text())
+def test_a_text_streams_to_its_end(text: str) -> None:
+    """Nothing waits for the end of the arguments."""
+    argument = TextArgument()
+    assert "".join(map(argument.feed, json.dumps({"input": text}))) == text
+
+
+@given(st.text() | st.from_regex(r'\{"input": *"(\\u[dD]8|\\x|[^"])*', fullmatch=False))
+def test_arguments_of_any_form_have_a_text(arguments: str) -> None:
+    argument = TextArgument()
+    streamed = "".join(map(argument.feed, arguments))
+    whole, rest = argument.rest(arguments)
+    assert streamed + rest == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [('{"patch": "x"}', "x"), ('{"a": 1}', '{"a": 1}'), ('"x"', "x"), ("x", "x"), ('{"a":"x","input":"y"}', "y")],
+)
+def test_the_text_of_other_arguments(arguments: str, text: str) -> None:
+    assert text_of_arguments(arguments) == text
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "fits"),
+    [
+        ({"type": "text"}, "anything", True),
+        ({"type": "grammar", "syntax": "lark", "definition": LARK}, "add 12", True),
+        ({"type": "grammar", "syntax": "lark", "definition": LARK}, "add", False),
+        ({"type": "grammar", "syntax": "lark", "definition": LARK}, "add 12 ", False),
+        ({"type": "grammar", "syntax": "regex", "definition": "é+"}, "éé", True),
+        ({"type": "grammar", "syntax": "regex", "definition": "é+"}, "\ud800", False),
+    ],
+    ids=str,
+)
+def test_a_text_that_the_grammar_does_not_permit_is_returned_with_a_warning(
+    format: dict[str, Any], text: str, fits: bool
+) -> None:
+    parsed = request(tools=[{"type": "custom", "name": "c", "format": format}])
+    encoder = Encoder(parsed.response("resp_1", "m", NOW), tools=parsed.tools.by_function)
+    events = decoded_events(*call_chunks("c", json.dumps({"input": text})), *final_chunks("tool_calls"))
+    stream = encoder.start() + encoder.feed(events, NOW)
+    assert (encoder.warnings == []) == fits
+    assert (b"\n: the input of the call" in stream) == (not fits)
+    assert verify(stream) == []
+
+
+# --- what is not valid -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tools", "path", "says"),
+    [
+        ([{"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}}],
+         "tools[0].format.definition", "Lark"),
+        ([{"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "regex", "definition": "("}}],
+         "tools[0].format.definition", "regular expression"),
+        ([{"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "bnf", "definition": "x"}}],
+         "tools[0].format.syntax", "lark"),
+        ([{"type": "custom", "name": "c"}, {"type": "namespace", "name": "n", "tools": [{"type": "x", "name": "c"}]}],
+         "tools[1].tools[0].type", "function"),
+        ([{"type": "function", "name": "n__c"},
+          {"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "c"}]}],
+         "tools[1].tools[0].name", "n__c"),
+        ([{"type": "namespace", "name": "n"}], "tools[0].tools", "required"),
+        ([{"type": "custom"}], "tools[0].name", "required"),
+        ([{"no": "type"}], "tools[0].type", ""),
+        ([5], "tools[0]", ""),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_error_of_an_invalid_tool_names_it(tools: list[Any], path: str, says: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        request(tools=tools)
+    assert caught.value.info.param == path
+    assert says in caught.value.info.message
+
+
+def test_ten_thousand_tools_are_accepted() -> None:
+    tools = [{"type": "namespace", "name": f"n{i}", "tools": [{"type": "custom", "name": "t"}]} for i in range(10_000)]
+    assert len(request(tools=tools).client_tools) == 10_000
+
+
+# --- items of other makers -------------------------------------------------------------------------------------------
+
+FOREIGN = st.dictionaries(
+    st.sampled_from(["id", "status", "call_id", "content", "output", "summary", "tools", "action", "text"]),
+    st.none() | st.text(max_size=5) | st.lists(st.dictionaries(st.sampled_from(["type", "text"]), st.text(max_size=5))),
+)
+
+
+@given(FOREIGN, st.sampled_from(["web_search_call", "x_output", "agent_message", "other", "reasoning_v2", ""]))
+def test_an_item_of_an_unknown_type_is_kept(fields: dict[str, Any], kind: str) -> None:
+    item = {**fields, "type": kind}
+    (message,) = request(item).messages()
+    (part,) = message.parts
+    if isinstance(part, OpaquePart):
+        assert isinstance(message, ModelResponse)
+        assert (part.native, part.wire) == (item, "openai_responses")
+        assert kind in part.text
+    else:
+        assert isinstance(part, UserPromptPart)
+        text = part.content[0]
+        assert isinstance(text, Text)
+        assert text.wire_fields == {"openai_responses": item}
+        assert kind in text.text
+
+
+def test_content_of_an_unknown_type_is_kept_as_text() -> None:
+    item = {
+        "role": "user",
+        "content": [{"type": "screenshot", "caption": "a cat"}, {"type": "input_text", "text": "x"}],
+    }
+    assert request(item).messages() == [
+        ModelRequest([UserPromptPart([Text('[screenshot] {"caption":"a cat"}'), Text("x")])])
+    ]
+
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+
+
+@pytest.mark.parametrize(
+    ("item", "content"),
+    [
+        ({"type": "function_call_output", "call_id": None, "name": "f", "output": "42"}, "[Result of f]\n42"),
+        ({"type": "custom_tool_call_output", "call_id": "c", "output": "42"}, "[Result of a call]\n42"),
+        (
+            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "see"}, IMAGE]},
+            [Text("[Result of a call]"), Text("see"), Image(url="data:image/png;base64,AA==")],
+        ),
+    ],
+    ids=str,
+)
+def test_a_result_without_its_call_is_kept_as_text(item: dict[str, Any], content: Any) -> None:
+    warnings: list[str] = []
+    assert request(item).messages(warnings=warnings) == [ModelRequest([UserPromptPart(content)])]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("input[0]: ")
+
+
+def test_a_list_as_result_keeps_its_images() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "see"}, IMAGE]}
+    part = request(call, result).messages()[-1].parts[0]
+    assert isinstance(part, ToolReturnPart)
+    assert part.content == [Text("see"), Image(url="data:image/png;base64,AA==")]
+
+
+def test_reasoning_may_hold_plain_text() -> None:
+    """Codex sends `text` where it received `reasoning_text` from some providers."""
+    item = {"type": "reasoning", "summary": [], "content": [{"type": "text", "text": "t"}], "encrypted_content": None}
+    (message,) = request(item, {"role": "assistant", "content": "x"}).messages()
+    assert [type(part).__name__ for part in message.parts] == ["ThinkingPart", "TextPart"]
+    assert message.parts[1] == TextPart("x")
