@@ -251,7 +251,7 @@ WRONG: list[tuple[Any, str]] = [
     (None, "items"),
     ("x", "items"),
     ([message("x")] * 21, "items"),
-    ([{"type": "nothing"}], "items"),
+    ([{"no": "type"}], "items"),
     ([{"type": "item_reference", "id": "msg_1"}], "items[0].type"),
     ([message("x"), {"role": "user", "content": [{"type": "input_image"}]}], "items[1].content[0].image_url"),
     ([{"role": "assistant", "content": [{"type": "input_image", "image_url": "https://x.example/"}]}], "items[0]"),
