@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +30,7 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS, ClientProtocol, EndpointSpec, StatelessProtocol
+from pellucid.protocols.errors import ErrorFormat
 from pellucid.settings import ModelCall, ToolDefinition
 from pellucid.view import View
 
@@ -140,7 +140,7 @@ ENDPOINT = EndpointSpec(
     "/v1/plain", "plain", "Ask a model", "A stream of events", PlainRequest, None, PlainEvent, PlainError
 )
 CLIENT_PROTOCOLS["plain"] = ClientProtocol(
-    error_format=SimpleNamespace(error_body=error_body, __name__="plain"),
+    error_format=ErrorFormat(error_body),
     make_encoder=lambda mint, model, dialect, chunks: PlainEncoder(),
     verify=lambda stream, dialect: [],
     stateless=StatelessProtocol(ENDPOINT, parse_request, "plain"),

@@ -13,7 +13,7 @@ from pellucid.asgi import http
 from pellucid.server.config import TelemetryConfig
 from pellucid.server.exchange import Exchange
 from pellucid.server.observability import Telemetry
-from pellucid.server.spaces.auth import ERROR_FORM
+from pellucid.server.spaces.auth import ERROR_FORMAT
 from pellucid.server.spaces.outlets import QueuedOutlet, create_outlet
 from pellucid.server.websocket import WebSocket
 from pellucid.spaces.runtime.session import Frame
@@ -30,7 +30,7 @@ class FakeServer:
         self.is_gone = False
         scope: dict[str, Any] = {"type": "websocket", "path": "/ws", "headers": [], "query_string": b"", "state": {}}
         scope["telemetry"] = Telemetry(TelemetryConfig(), ()).begin_request(scope)
-        self.socket = WebSocket(Exchange(scope, self.incoming.get, self.send, ERROR_FORM))
+        self.socket = WebSocket(Exchange(scope, self.incoming.get, self.send, ERROR_FORMAT))
 
     async def send(self, message: Any) -> None:
         await self.may_send.wait()

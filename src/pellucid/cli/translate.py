@@ -67,7 +67,7 @@ def encode_run(protocol: ClientProtocol, decoded: DecodedRun, dialect: str, *, c
         return EncodedRun(stream, None)
     whole: Any = protocol.response_of(encoder)
     if isinstance(whole, ErrorInfo):
-        whole = protocol.error_format.error_body(whole)
+        whole = protocol.error_format.body(whole)
     return EncodedRun(stream, msgspec.json.encode(whole))
 
 

@@ -150,7 +150,7 @@ class ClientProtocol(NamedTuple):
     """One client protocol."""
 
     error_format: ErrorFormat
-    """The package of the protocol, which encodes its errors."""
+    """The form of its errors."""
     make_encoder: Callable[[Mint, str, str, bool], Encoder]
     """Makes the encoder of a captured answer, for `translate`.
 
@@ -194,32 +194,38 @@ _MESSAGES = EndpointSpec(
 )
 
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
-    agui.PROTOCOL: ClientProtocol(agui, captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True),
+    agui.PROTOCOL: ClientProtocol(
+        ErrorFormat(agui.error_body), captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True
+    ),
     ai_sdk.PROTOCOL: ClientProtocol(
-        ai_sdk,
+        ErrorFormat(ai_sdk.error_body),
         captured_ai_sdk,
         lambda stream, _: verify_ai_sdk(stream),
         stateless=StatelessProtocol(None, ai_sdk.parse_request, "msg", (ai_sdk.HEADER,)),
     ),
     chat.PROTOCOL: ClientProtocol(
-        chat, captured_chat, lambda stream, _: verify_chat(stream), response_of=lambda encoder: encoder.event
+        ErrorFormat(chat.error_body),
+        captured_chat,
+        lambda stream, _: verify_chat(stream),
+        response_of=lambda encoder: encoder.event,
     ),
     "chat_completions": ClientProtocol(
-        chat_completions,
+        ErrorFormat(chat_completions.error_body),
         captured_chat_completions,
         lambda stream, _: verify_chat_completions(stream),
         response_of=lambda encoder: encoder.completion if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
     ),
     "messages": ClientProtocol(
-        messages,
+        # Clients of Anthropic's API repeat a request to a server that is overloaded or stopping if the status is 529.
+        ErrorFormat(messages.error_body, {"unavailable": 529}, request_id_header=b"request-id"),
         captured_messages,
         lambda stream, _: verify_messages(stream),
         response_of=lambda encoder: encoder.message if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_MESSAGES, messages.parse_request, "msg", headers=messages.FORWARDED_HEADERS),
     ),
     openresponses.PROTOCOL: ClientProtocol(
-        openresponses,
+        ErrorFormat(openresponses.error_body),
         captured_openresponses,
         verify_openresponses,
         get_args(openresponses.Dialect),

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ..errors import ErrorInfo, ErrorKind
-
-
-class ErrorFormat(Protocol):
-    """How a protocol encodes an error (a package of `protocols`)."""
-
-    def error_body(self, error: ErrorInfo, /) -> dict[str, Any] | str:
-        """Return the body of the answer: a JSON object, or a text."""
-        ...
 
 
 class KindNames(NamedTuple):
@@ -50,20 +42,24 @@ KIND_NAMES: dict[ErrorKind, KindNames] = {
 }
 
 
-def status_of(error: ErrorInfo, format: ErrorFormat | None = None) -> int:
-    """Return the HTTP status of an error that occurs before a stream begins.
-
-    Args:
-        error: The error.
-        format: The protocol's form of errors; None for one without statuses of its own.
-    """
-    return own_statuses(format).get(error.kind, KIND_NAMES[error.kind].status)
+def status_of(error: ErrorInfo) -> int:
+    """Return the HTTP status of an error that occurs before a stream begins."""
+    return KIND_NAMES[error.kind].status
 
 
-def own_statuses(format: ErrorFormat | None) -> Mapping[ErrorKind, int]:
-    """Return the `STATUSES` of a protocol: the kinds of errors whose status is not that of `KIND_NAMES`."""
-    statuses: Mapping[ErrorKind, int] = getattr(format, "STATUSES", {})
-    return statuses
+class ErrorFormat(NamedTuple):
+    """How a protocol answers with an error before a stream begins."""
+
+    body: Callable[[ErrorInfo], dict[str, Any] | str]
+    """Returns the body of the response: a JSON object, or a text."""
+    statuses: Mapping[ErrorKind, int] = {}
+    """The kinds of errors whose status is not that of `KIND_NAMES`."""
+    request_id_header: bytes | None = None
+    """The header of every response in which clients look for the request's id, to report an error."""
+
+    def status_of(self, error: ErrorInfo) -> int:
+        """Return the HTTP status of an error."""
+        return self.statuses.get(error.kind, status_of(error))
 
 
 def error_object(error: ErrorInfo, type: str) -> dict[str, Any]:

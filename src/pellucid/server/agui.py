@@ -33,7 +33,7 @@ from ..protocols.decoding import invalid
 from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Redactor, View, Viewer
-from .exchange import Endpoint, Exchange, new_minter
+from .exchange import Exchange, endpoint_maker, new_minter
 from .prepare import prepare
 from .routing import STRING, Operation, Schema, Table, event_stream, parameter
 from .services import Services
@@ -246,6 +246,4 @@ TABLE = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    return TABLE.routes(
-        [AGUIHandlers(services)], lambda _, one: Endpoint(one, agui, agui.PROTOCOL, lambda: services.guard)
-    )
+    return TABLE.routes([AGUIHandlers(services)], endpoint_maker(agui.PROTOCOL, lambda: services.guard))

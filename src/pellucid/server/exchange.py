@@ -16,8 +16,9 @@ from urllib.parse import parse_qsl
 from ..asgi import http
 from ..asgi.streaming import STOPPING, ASGIWriter, BodyWriter, error_for_client
 from ..errors import ErrorInfo, PellucidError
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import invalid
-from ..protocols.errors import ErrorFormat, status_of
+from ..protocols.errors import ErrorFormat
 from ..run import Minter
 from ..unicode import replace_surrogates
 from ..view import View, Viewer, parse_view, redact_error
@@ -26,6 +27,7 @@ from .access.guard import Guard
 from .access.policy import Principal
 from .config import ServerConfig
 from .observability import RequestTelemetry
+from .routing import Operation
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
@@ -37,11 +39,11 @@ class Exchange:
     `path_params` are the parameters of the path. `response_headers` are sent with every response.
     """
 
-    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, error_form: ErrorFormat) -> None:
+    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, error_format: ErrorFormat) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.error_form = error_form
+        self.error_format = error_format
         self.telemetry: RequestTelemetry = scope["telemetry"]
         self.principal = Principal("")
         self.response_headers: list[HTTPHeader] = [self.telemetry.response_header]
@@ -129,7 +131,7 @@ class Exchange:
         self.telemetry.error = error.kind
         headers = [*http.retry_after_headers(error), *(extra_headers or [])]
         self.response_headers += [header for header in headers if header not in self.response_headers]
-        body, status = self.error_form.error_body(error), status_of(error, self.error_form)
+        body, status = self.error_format.body(error), self.error_format.status_of(error)
         if isinstance(body, str):
             await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
         else:
@@ -180,33 +182,33 @@ class Endpoint:
     def __init__(
         self,
         handler: Handler,
-        error_form: ErrorFormat,
+        error_format: ErrorFormat,
         protocol: str,
         get_guard: Callable[[], Guard] | None = None,
-        error_forms: Mapping[str, ErrorFormat] | None = None,
+        error_formats: Mapping[str, ErrorFormat] | None = None,
     ) -> None:
         """Create the application.
 
         Args:
             handler: Handles the exchange.
-            error_form: The form of errors.
+            error_format: The form of errors.
             protocol: The protocol's name in metrics and logs.
             get_guard: Returns the guard that authenticates the caller; None: the route needs no credentials.
-            error_forms: Other forms of errors, by the query parameter `protocol`.
+            error_formats: Other forms of errors, by the query parameter `protocol`.
         """
         self._handler = handler
-        self._error_form = error_form
+        self._error_format = error_format
         self._get_guard = get_guard
-        self._error_forms = error_forms or {}
+        self._error_formats = error_formats or {}
         self._protocol = protocol
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        exchange = Exchange(scope, receive, send, self._error_form)
+        exchange = Exchange(scope, receive, send, self._error_format)
         exchange.telemetry.protocol = self._protocol
-        if self._error_forms:
-            exchange.error_form = self._error_forms.get(exchange.query_param("protocol") or "", self._error_form)
+        if self._error_formats:
+            exchange.error_format = self._error_formats.get(exchange.query_param("protocol") or "", self._error_format)
         try:
-            if (name := getattr(self._error_form, "REQUEST_ID_HEADER", None)) is not None:
+            if (name := self._error_format.request_id_header) is not None:
                 exchange.response_headers.append((name, exchange.telemetry.response_header[1]))
             if self._get_guard is not None:
                 if scope["closing"]:
@@ -229,3 +231,14 @@ class Endpoint:
             headers = [*headers, http.CLOSE_HEADER]  # the rest of the body will not be read
         if not exchange.response_started:
             await exchange.send_error(info, headers)
+
+
+def endpoint_maker(protocol: str, get_guard: Callable[[], Guard]) -> Callable[[Operation, Handler], Endpoint]:
+    """Return the function that makes the endpoints of a client protocol (see `Table.routes`).
+
+    Args:
+        protocol: The protocol's name.
+        get_guard: Returns the guard that authenticates the caller.
+    """
+    error_format = CLIENT_PROTOCOLS[protocol].error_format
+    return lambda operation, handler: Endpoint(handler, error_format, protocol, get_guard)

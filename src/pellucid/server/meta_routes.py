@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 
 from .. import __version__
 from ..errors import RequestError
-from ..protocols import openresponses
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.messages import VERSION_HEADER
 from .access.policy import visible_models
 from .exchange import Endpoint, Exchange, Handler
@@ -222,7 +222,8 @@ def routes(services: Services, advertised_routes: list[str], document: dict[str,
 
     def make_endpoint(row: Operation, handler: Handler) -> Endpoint:
         is_public = row.security == () or (row is _METRICS and telemetry.metrics_open)
-        return Endpoint(handler, openresponses, "plain", None if is_public else lambda: services.guard)
+        error_format = CLIENT_PROTOCOLS["openresponses"].error_format
+        return Endpoint(handler, error_format, "plain", None if is_public else lambda: services.guard)
 
     operations = [row for row in TABLE.operations if row is not _METRICS or telemetry.metrics]
     meta_routes = TABLE._replace(operations=operations).routes(

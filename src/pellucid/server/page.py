@@ -31,6 +31,7 @@ from starlette.types import ASGIApp
 from ..asgi import http
 from ..errors import ErrorInfo, RequestError
 from ..protocols import chat
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.errors import status_of
 from .access.errors import HTTPHeader
 from .exchange import Endpoint, Exchange, Handler
@@ -252,7 +253,7 @@ async def send_notice(exchange: Exchange, error: ErrorInfo, extra_headers: list[
 
 
 def _page_endpoint(handler: Handler) -> Endpoint:
-    return Endpoint(handler, chat, "page")
+    return Endpoint(handler, CLIENT_PROTOCOLS[chat.PROTOCOL].error_format, "page")
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..protocols.errors import KIND_NAMES, ErrorFormat, own_statuses
+from ..protocols.errors import KIND_NAMES, ErrorFormat
 from ..view import View
 
 Schema = dict[str, Any]
@@ -26,7 +26,7 @@ ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
 
 def error_statuses_of(format: ErrorFormat) -> tuple[int, ...]:
     """Return the error statuses of a request to a model in this protocol."""
-    others = {KIND_NAMES[kind].status: status for kind, status in own_statuses(format).items()}
+    others = {KIND_NAMES[kind].status: status for kind, status in format.statuses.items()}
     return tuple(others.get(status, status) for status in ERRORS)
 
 

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 
 from ..asgi import http
 from ..errors import PellucidError, RequestError
-from ..protocols import chat
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import decode
 from .access import oidc, origins, session
 from .access.errors import AccessError, HTTPHeader
@@ -266,6 +266,6 @@ def routes(services: Services) -> list[BaseRoute]:
             exchange.response_headers += services.guard.cors.headers(exchange.scope)
             await handler(exchange)
 
-        return Endpoint(handle, chat, "session")
+        return Endpoint(handle, CLIENT_PROTOCOLS["chat"].error_format, "session")
 
     return TABLE.routes([SessionHandlers(services)], make_endpoint)

@@ -16,7 +16,7 @@ from ..asgi.streaming import serve_response, serve_stream
 from ..errors import ErrorInfo
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, EndpointSpec
 from ..view import Redactor
-from .exchange import Endpoint, Exchange, Handler, new_minter
+from .exchange import Exchange, endpoint_maker, new_minter
 from .prepare import prepare
 from .routing import VIEW, ErrorBody, Operation, Table, error_statuses_of
 from .services import Services
@@ -31,7 +31,7 @@ class StatelessHandler:
         self._services = services
         self._protocol = name.replace("-", "_")
         """The protocol's name in metrics and logs."""
-        self._error_form = protocol.error_format
+        self._error_format = protocol.error_format
         self._whole_response = protocol.response_of
         self._row = protocol.stateless
 
@@ -45,7 +45,7 @@ class StatelessHandler:
             exchange: The exchange.
             body: The bytes of the body, or the JSON that was decoded from them.
         """
-        exchange.error_form = self._error_form
+        exchange.error_format = self._error_format
         exchange.telemetry.protocol = self._protocol
         headers = {name: value for name in self._row.headers if (value := exchange.request_header_lines(name))}
         request = self._row.parse(body, headers) if headers else self._row.parse(body)
@@ -104,10 +104,8 @@ TABLES = {
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def make_routes(name: str) -> list[BaseRoute]:
-        def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-            return Endpoint(handler, CLIENT_PROTOCOLS[name].error_format, name, lambda: services.guard)
-
-        return TABLES[name].routes([StatelessHandler(services, name)], make_endpoint)
-
-    return [route for name in TABLES for route in make_routes(name)]
+    return [
+        route
+        for name, table in TABLES.items()
+        for route in table.routes([StatelessHandler(services, name)], endpoint_maker(name, lambda: services.guard))
+    ]

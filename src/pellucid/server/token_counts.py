@@ -10,8 +10,9 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from ..protocols import messages
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.messages import types as messages_types
-from .exchange import Endpoint, Exchange, Handler, new_minter
+from .exchange import Exchange, endpoint_maker, new_minter
 from .prepare import prepare
 from .routing import Operation, Table, error_statuses_of
 from .services import Services
@@ -44,7 +45,7 @@ TABLE = Table(
             "Estimate the input tokens of a message",
             messages_types.TokenCount,
             request_body=messages_types.CountTokens,
-            error_statuses=error_statuses_of(messages),
+            error_statuses=error_statuses_of(CLIENT_PROTOCOLS["messages"].error_format),
         )
     ],
     error_body=messages_types.ErrorBody,
@@ -54,7 +55,4 @@ TABLE = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-        return Endpoint(handler, messages, "messages", lambda: services.guard)
-
-    return TABLE.routes([TokenCountHandlers(services)], make_endpoint)
+    return TABLE.routes([TokenCountHandlers(services)], endpoint_maker("messages", lambda: services.guard))

@@ -82,7 +82,7 @@ class WebSocket:
     async def refuse(self, error: Exception) -> None:
         """Refuse the socket before it is accepted: with an HTTP status, where the server supports it."""
         exchange, info = self.exchange, error_for_client(error, "a fault while opening a socket")
-        body, status = exchange.error_form.error_body(info), status_of(info)
+        body, status = exchange.error_format.body(info), status_of(info)
         exchange.telemetry.record_error(status, info)
         if "websocket.http.response" not in exchange.scope.get("extensions", {}):
             await exchange.send({"type": "websocket.close", "code": CLOSE_POLICY_VIOLATION})

@@ -2,12 +2,10 @@
 
 from .encode import Encoder, estimate_tokens
 from .request import FORWARDED_HEADERS, VERSION_HEADER, Request, parse_request
-from .types import REQUEST_ID_HEADER, STATUSES, error_body
+from .types import error_body
 
 __all__ = [
     "FORWARDED_HEADERS",
-    "REQUEST_ID_HEADER",
-    "STATUSES",
     "VERSION_HEADER",
     "Encoder",
     "Request",

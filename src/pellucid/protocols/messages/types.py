@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ...errors import ErrorInfo, ErrorKind
+from ...errors import ErrorInfo
 from ..errors import KIND_NAMES
 
 StopReason = Literal[
@@ -282,12 +282,6 @@ class ToolResultParam(msgspec.Struct):
 
 NO_THREADS = "thread_unsupported_request"
 """The code by which a client learns that it must send all messages of its thread."""
-
-REQUEST_ID_HEADER = b"request-id"
-"""The header in which clients of this API look for the request's id."""
-
-STATUSES: dict[ErrorKind, int] = {"unavailable": 529}
-"""The status of a server that is overloaded or stopping: clients of this API retry it."""
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:

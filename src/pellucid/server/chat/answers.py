@@ -14,7 +14,6 @@ import msgspec
 
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
-from ...protocols import ai_sdk
 from ...protocols.chat import PROTOCOL, Answer, Encoder, build_answer
 from ...protocols.decoding import invalid
 from ...runs.replay import FinishedLog, LiveLog
@@ -131,7 +130,6 @@ class AnswerHandlers:
 
     async def no_stream(self, exchange: Exchange) -> None:
         """`GET …/stream`, where the AI SDK looks for a running answer to resume: 204, there is none."""
-        exchange.error_form = ai_sdk
         await exchange.send_no_content()
 
     async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:

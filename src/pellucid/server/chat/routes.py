@@ -18,6 +18,7 @@ from ...protocols import ai_sdk, chat
 from ...protocols.chat import THINKING_LEVELS, Effort
 from ...protocols.chat import types as t
 from ...protocols.chat.frames import Frame
+from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...settings import ModelCall
 from ...view import VIEWS, stricter
 from ..access.policy import visible_models
@@ -205,7 +206,9 @@ def routes(services: Services) -> list[BaseRoute]:
     """Return the routes of answers, conversations and models."""
 
     def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-        return Endpoint(handler, chat, chat.PROTOCOL, lambda: services.guard, error_forms={ai_sdk.PROTOCOL: ai_sdk})
+        error_formats = {ai_sdk.PROTOCOL: CLIENT_PROTOCOLS[ai_sdk.PROTOCOL].error_format}
+        error_format = CLIENT_PROTOCOLS[chat.PROTOCOL].error_format
+        return Endpoint(handler, error_format, chat.PROTOCOL, lambda: services.guard, error_formats)
 
     endpoints = [
         AskHandler(services),

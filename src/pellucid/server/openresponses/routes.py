@@ -19,7 +19,7 @@ from ...protocols.decoding import invalid
 from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...view import Redactor
-from ..exchange import Endpoint, Exchange, Handler, new_minter
+from ..exchange import Exchange, endpoint_maker, new_minter
 from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
 from .conversations import (
@@ -288,9 +288,7 @@ CONVERSATIONS = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-        return Endpoint(handler, openresponses, openresponses.PROTOCOL, lambda: services.guard)
-
+    make_endpoint = endpoint_maker(openresponses.PROTOCOL, lambda: services.guard)
     return [
         *(WebSocketRoute(socket.path, ResponsesSocket(services)) for socket in RESPONSES.sockets),
         *RESPONSES.routes(

@@ -25,6 +25,7 @@ from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
 from ...fold import Fold
 from ...protocols import Encoder, openresponses
+from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.decoding import invalid
 from ...protocols.errors import status_of
 from ...protocols.openresponses import PROTOCOL, read_json, request_from
@@ -68,7 +69,7 @@ class ResponsesSocket:
         self._services = services
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        exchange = Exchange(scope, receive, send, openresponses)
+        exchange = Exchange(scope, receive, send, CLIENT_PROTOCOLS[PROTOCOL].error_format)
         await receive()  # websocket.connect
         guard, telemetry = self._services.guard, exchange.telemetry
         telemetry.route, telemetry.protocol = scope["path"], PROTOCOL

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from ...asgi import http
 from ...asgi.streaming import STOPPING
 from ...errors import PellucidError, RequestError
-from ...protocols import openresponses
+from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.errors import ErrorFormat
 from ...spaces.runtime.space import Space
 from ...view import Viewer
@@ -27,7 +27,7 @@ from ..services import Services
 PROTOCOL_NAME = "spaces"
 """The name of spaces in metrics and logs."""
 
-ERROR_FORM = openresponses
+ERROR_FORMAT = CLIENT_PROTOCOLS["openresponses"].error_format
 """The form of errors: `{"error": {"message", "type", "param", "code"}}`."""
 
 
@@ -82,7 +82,7 @@ class EndpointFactory:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def without_token(self, handler: Handler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
+    def without_token(self, handler: Handler, error_format: ErrorFormat = ERROR_FORMAT) -> Endpoint:
         """Return an endpoint whose handler authenticates the caller itself."""
         services = self._services
 
@@ -96,13 +96,13 @@ class EndpointFactory:
             cors.check(exchange.scope)
             await handler(exchange)
 
-        return Endpoint(handle, error_form, PROTOCOL_NAME)
+        return Endpoint(handle, error_format, PROTOCOL_NAME)
 
-    def for_participants(self, handler: ParticipantHandler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
+    def for_participants(self, handler: ParticipantHandler, error_format: ErrorFormat = ERROR_FORMAT) -> Endpoint:
         """Return an endpoint for participants. The space is the path's `name`, or the query's `space`."""
 
         async def handle(exchange: Exchange) -> None:
             name = exchange.path_params.get("name") or exchange.query_param("space")
             await handler(exchange, await authenticate(self._services, exchange, name, credential(exchange.scope)))
 
-        return self.without_token(handle, error_form)
+        return self.without_token(handle, error_format)

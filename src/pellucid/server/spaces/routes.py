@@ -22,8 +22,8 @@ from .auth import EndpointFactory, ParticipantHandler
 from .history_handlers import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
 from .socket import SpaceSocket
 from .space_handlers import (
+    MEW_ERROR_FORMAT,
     MewError,
-    MEWErrorForm,
     MEWHandlers,
     MewParticipants,
     Space,
@@ -355,6 +355,6 @@ def routes(services: Services) -> list[BaseRoute]:
         *(WebSocketRoute(socket.path, SpaceSocket(services, socket.path)) for socket in _SOCKETS),
         *TABLE.routes([space_handlers, HistoryHandlers(services)], make_endpoint),
         *MEW.routes(
-            [MEWHandlers(services)], lambda _, answer: endpoint_factory.for_participants(answer, MEWErrorForm())
+            [MEWHandlers(services)], lambda _, answer: endpoint_factory.for_participants(answer, MEW_ERROR_FORMAT)
         ),
     ]

@@ -51,7 +51,7 @@ from ..exchange import Exchange
 from ..services import Services
 from ..websocket import CLOSE_RESTARTING, WebSocket
 from . import space_query
-from .auth import ERROR_FORM, PROTOCOL_NAME, AuthenticatedParticipant, authenticate
+from .auth import ERROR_FORMAT, PROTOCOL_NAME, AuthenticatedParticipant, authenticate
 from .history_handlers import history_of
 from .outlets import LOW_WATER_BYTES, CloseReason, DirectOutlet, QueuedOutlet, create_outlet
 
@@ -79,7 +79,7 @@ class SpaceSocket:
         self._join_seconds = join_seconds
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        exchange = Exchange(scope, receive, send, ERROR_FORM)
+        exchange = Exchange(scope, receive, send, ERROR_FORMAT)
         await receive()  # websocket.connect
         exchange.telemetry.route, exchange.telemetry.protocol = self._route, PROTOCOL_NAME
         cors = self._services.guard.cors

@@ -15,7 +15,8 @@ from msgspec import UNSET, Meta, UnsetType
 from ...envelopes import time_text, write
 from ...envelopes.envelope import Flag
 from ...envelopes.payloads import Present
-from ...errors import ErrorInfo, RequestError
+from ...errors import RequestError
+from ...protocols.errors import ErrorFormat
 from ...spaces.runtime.ids import TOKEN_PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...spaces.runtime.space import Member
@@ -72,11 +73,7 @@ class MewError(msgspec.Struct):
     message: str
 
 
-class MEWErrorForm:
-    """The form of errors of MEW."""
-
-    def error_body(self, error: ErrorInfo) -> dict[str, Any]:
-        return msgspec.structs.asdict(MewError(error.code or error.kind, error.message))
+MEW_ERROR_FORMAT = ErrorFormat(lambda error: msgspec.structs.asdict(MewError(error.code or error.kind, error.message)))
 
 
 class MEWHandlers:
