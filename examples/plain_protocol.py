@@ -136,10 +136,9 @@ def parse_request(data: bytes | dict[str, Any]) -> ParsedRequest:
         raise RequestError(f"the body cannot be read: {error}") from error
 
 
-ENDPOINT = EndpointSpec(
-    "/v1/plain", "plain", "Ask a model", "A stream of events", PlainRequest, None, PlainEvent, PlainError
-)
+ENDPOINT = EndpointSpec("plain", "Ask a model", "A stream of events", PlainRequest, None, PlainEvent, PlainError)
 CLIENT_PROTOCOLS["plain"] = ClientProtocol(
+    paths=("/v1/plain",),
     error_format=ErrorFormat(error_body),
     make_encoder=lambda mint, model, dialect, chunks: PlainEncoder(),
     verify=lambda stream, dialect: [],

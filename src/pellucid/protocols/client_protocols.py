@@ -6,7 +6,7 @@ A protocol whose answer depends on nothing but its request is served by one endp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, get_args
 
 from ..events import Mint
@@ -112,9 +112,8 @@ class StatelessRequest(ClientRequest, Protocol):
 
 
 class EndpointSpec(NamedTuple):
-    """A path of one protocol, and its description for the OpenAPI document. Requests are sent with POST."""
+    """The endpoint of a protocol that stores nothing, as the OpenAPI document describes it."""
 
-    path: str
     operation_id: str
     summary: str
     description: str
@@ -134,7 +133,7 @@ class StatelessProtocol(NamedTuple):
     """The parts of an endpoint whose answer depends on nothing but its request."""
 
     endpoint: EndpointSpec | None
-    """Where it is served; None where the endpoint of another protocol recognises its requests."""
+    """The endpoint at the protocol's path, for requests with POST; None if it has no path of its own."""
     parse: Callable[..., StatelessRequest]
     """Parses a body, or the JSON object that was already decoded from it; its second argument are the headers that
     `headers` names, if it names any. Raises `RequestError`."""
@@ -146,9 +145,32 @@ class StatelessProtocol(NamedTuple):
     """Names of the headers that are part of a request."""
 
 
+class RequestHead(Protocol):
+    """A request before its body was read."""
+
+    @property
+    def query(self) -> Sequence[tuple[str, str]]:
+        """The parameters of the query."""
+        ...
+
+    def request_header(self, name: str, /) -> str | None:
+        """Return the value of a header, whose name is in lower case; None if there is none."""
+        ...
+
+
+class SharedPath(NamedTuple):
+    """A path below which a protocol recognises its requests among those of another protocol."""
+
+    path: str
+    recognises: Callable[[RequestHead, Mapping[str, Any]], bool]
+    """Returns whether a request is of this protocol, by its head and its body, which is empty before it was read."""
+
+
 class ClientProtocol(NamedTuple):
     """One client protocol."""
 
+    paths: tuple[str, ...]
+    """The paths of the protocol; all its others are below these. The first is the one to which a run is requested."""
     error_format: ErrorFormat
     """The form of its errors."""
     make_encoder: Callable[[Mint, str, str, bool], Encoder]
@@ -168,10 +190,10 @@ class ClientProtocol(NamedTuple):
     None where every answer is a stream.
     """
     stateless: StatelessProtocol | None = None
+    shared_path: SharedPath | None = None
 
 
 _CHAT_COMPLETIONS = EndpointSpec(
-    "/v1/chat/completions",
     "createChatCompletion",
     "Ask a model with OpenAI's older protocol; reasoning is in the fields of related providers",
     "The completion, whole or as a stream of chunks that ends with `[DONE]`; a stream that fails has an error in "
@@ -182,7 +204,6 @@ _CHAT_COMPLETIONS = EndpointSpec(
 )
 
 _MESSAGES = EndpointSpec(
-    "/v1/messages",
     "createMessage",
     "Ask a model with Anthropic's protocol",
     "The message, whole or as a stream of events; a stream that fails ends with an event `error`",
@@ -195,21 +216,30 @@ _MESSAGES = EndpointSpec(
 
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     agui.PROTOCOL: ClientProtocol(
-        ErrorFormat(agui.error_body), captured_agui, verify_agui, get_args(agui.DialectName), supports_chunks=True
+        ("/ag-ui",),
+        ErrorFormat(agui.error_body),
+        captured_agui,
+        verify_agui,
+        get_args(agui.DialectName),
+        supports_chunks=True,
     ),
     ai_sdk.PROTOCOL: ClientProtocol(
+        (),
         ErrorFormat(ai_sdk.error_body),
         captured_ai_sdk,
         lambda stream, _: verify_ai_sdk(stream),
         stateless=StatelessProtocol(None, ai_sdk.parse_request, "msg", (ai_sdk.HEADER,)),
+        shared_path=SharedPath("/api/chat", lambda head, body: ai_sdk.recognises(body, head.query)),
     ),
     chat.PROTOCOL: ClientProtocol(
+        ("/api/chat", "/api/conversations", "/api/models"),
         ErrorFormat(chat.error_body),
         captured_chat,
         lambda stream, _: verify_chat(stream),
         response_of=lambda encoder: encoder.event,
     ),
     "chat_completions": ClientProtocol(
+        ("/v1/chat/completions",),
         ErrorFormat(chat_completions.error_body),
         captured_chat_completions,
         lambda stream, _: verify_chat_completions(stream),
@@ -217,6 +247,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         stateless=StatelessProtocol(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
     ),
     "messages": ClientProtocol(
+        ("/v1/messages",),
         # Clients of Anthropic's API repeat a request to a server that is overloaded or stopping if the status is 529.
         ErrorFormat(messages.error_body, {"unavailable": 529}, request_id_header=b"request-id"),
         captured_messages,
@@ -225,6 +256,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         stateless=StatelessProtocol(_MESSAGES, messages.parse_request, "msg", headers=messages.FORWARDED_HEADERS),
     ),
     openresponses.PROTOCOL: ClientProtocol(
+        ("/v1/responses", "/v1/conversations"),
         ErrorFormat(openresponses.error_body),
         captured_openresponses,
         verify_openresponses,
@@ -233,3 +265,26 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     ),
 }
 """The client protocols by the name that the option `--to` takes."""
+
+
+def recognised_protocol(path: str, head: RequestHead, body: Mapping[str, Any]) -> str | None:
+    """Return the name of the protocol that recognises a request at a path of another one; None if none does.
+
+    Args:
+        path: The path.
+        head: The head of the request.
+        body: The body of the request; empty before it was read.
+    """
+    return next(
+        (
+            name
+            for name, row in CLIENT_PROTOCOLS.items()
+            if row.shared_path is not None
+            if _is_below(path, row.shared_path.path) and row.shared_path.recognises(head, body)
+        ),
+        None,
+    )
+
+
+def _is_below(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(f"{parent}/")

@@ -29,6 +29,7 @@ from ..protocols.agui.messages import RunAgentInput
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options
 from ..protocols.agui.run_header import RunHeader
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import invalid
 from ..runs import RunSource
 from ..storage import StoredResponse
@@ -197,12 +198,13 @@ _DIALECT = parameter("AG-UI-Dialect", "header", "The dialect of the client.", Di
 _RUN_PARAMETERS = [{**parameter(f"{one}Id", "query", f"The {one}."), "required": True} for one in ("thread", "run")]
 _STREAM = event_stream("AGUIEvent") | {MEDIA_TYPE: {"schema": STRING}}
 _REPLAY_SUMMARY = "Stream a stored run from its beginning, live or finished"
+[_PATH] = CLIENT_PROTOCOLS[agui.PROTOCOL].paths
 
 TABLE = Table(
     [
         Operation(
             "POST",
-            "/ag-ui",
+            _PATH,
             AGUIHandlers.run,
             "runAgent",
             "Run a model; the response is a stream of AG-UI events",
@@ -212,7 +214,7 @@ TABLE = Table(
         ),
         Operation(
             "GET",
-            "/ag-ui",
+            _PATH,
             AGUIHandlers.replay,
             "readRun",
             _REPLAY_SUMMARY,
@@ -221,7 +223,7 @@ TABLE = Table(
         ),
         Operation(
             "DELETE",
-            "/ag-ui",
+            _PATH,
             AGUIHandlers.delete,
             "deleteRun",
             "Delete a stored run",
@@ -230,7 +232,7 @@ TABLE = Table(
         ),
         Operation(
             "POST",
-            "/ag-ui/cancel",
+            f"{_PATH}/cancel",
             AGUIHandlers.cancel,
             "cancelRun",
             "Cancel a stored run that is in progress",
@@ -241,7 +243,7 @@ TABLE = Table(
     error_body="AGUIRunErrorEvent",
     component_prefix="AGUI",
     components={"Event": _EVENTS, "Options": Options},
-    advertised_routes=["POST /ag-ui"],
+    advertised_routes=[f"POST {_PATH}"],
 )
 
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from ..asgi import http
 from ..asgi.streaming import STOPPING, ASGIWriter, BodyWriter, error_for_client
 from ..errors import ErrorInfo, PellucidError
-from ..protocols.client_protocols import CLIENT_PROTOCOLS
+from ..protocols.client_protocols import CLIENT_PROTOCOLS, recognised_protocol
 from ..protocols.decoding import invalid
 from ..protocols.errors import ErrorFormat
 from ..run import Minter
@@ -48,9 +48,27 @@ class Exchange:
         self.principal = Principal("")
         self.response_headers: list[HTTPHeader] = [self.telemetry.response_header]
         self.path_params: dict[str, str] = scope.get("path_params", {})
+        self.recognised_protocol: str | None = None
+        """The name of the protocol of the request, if it is another than that of its path."""
         self.viewer = Viewer("hidden")
         """The viewer of the response. A handler may lower it to what the request asks for."""
         self.response_started = False
+
+    @property
+    def path(self) -> str:
+        """The path within this application, without the path at which it is mounted."""
+        path: str = self.scope["path"]
+        return path.removeprefix(self.scope.get("root_path", ""))
+
+    def recognise_protocol(self, body: Mapping[str, Any] | None = None) -> None:
+        """Find out whether the request is of another protocol than that of its path, which then decides about errors.
+
+        Args:
+            body: The body; None before it was read.
+        """
+        self.recognised_protocol = recognised_protocol(self.path, self, body or {})
+        if self.recognised_protocol is not None:
+            self.error_format = CLIENT_PROTOCOLS[self.recognised_protocol].error_format
 
     def request_header(self, name: str) -> str | None:
         """Return the value of a request header, or None."""
@@ -185,7 +203,6 @@ class Endpoint:
         error_format: ErrorFormat,
         protocol: str,
         get_guard: Callable[[], Guard] | None = None,
-        error_formats: Mapping[str, ErrorFormat] | None = None,
     ) -> None:
         """Create the application.
 
@@ -194,21 +211,18 @@ class Endpoint:
             error_format: The form of errors.
             protocol: The protocol's name in metrics and logs.
             get_guard: Returns the guard that authenticates the caller; None: the route needs no credentials.
-            error_formats: Other forms of errors, by the query parameter `protocol`.
         """
         self._handler = handler
         self._error_format = error_format
         self._get_guard = get_guard
-        self._error_formats = error_formats or {}
         self._protocol = protocol
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, self._error_format)
         exchange.telemetry.protocol = self._protocol
-        if self._error_formats:
-            exchange.error_format = self._error_formats.get(exchange.query_param("protocol") or "", self._error_format)
         try:
-            if (name := self._error_format.request_id_header) is not None:
+            exchange.recognise_protocol()
+            if (name := exchange.error_format.request_id_header) is not None:
                 exchange.response_headers.append((name, exchange.telemetry.response_header[1]))
             if self._get_guard is not None:
                 if scope["closing"]:

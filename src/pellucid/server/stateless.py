@@ -1,7 +1,7 @@
 """Endpoints of protocols that store nothing, made from `CLIENT_PROTOCOLS`.
 
-The whole conversation comes with each request: Chat Completions at its own path, and the AI SDK's `useChat`, whose
-requests the chat's endpoint recognises.
+The whole conversation comes with each request. A protocol without a path of its own (the AI SDK's `useChat`) is served
+by the endpoint at whose path it recognises its requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class StatelessHandler:
         self._services = services
         self._protocol = name.replace("-", "_")
         """The protocol's name in metrics and logs."""
-        self._error_format = protocol.error_format
         self._whole_response = protocol.response_of
         self._row = protocol.stateless
 
@@ -45,7 +44,6 @@ class StatelessHandler:
             exchange: The exchange.
             body: The bytes of the body, or the JSON that was decoded from them.
         """
-        exchange.error_format = self._error_format
         exchange.telemetry.protocol = self._protocol
         headers = {name: value for name in self._row.headers if (value := exchange.request_header_lines(name))}
         request = self._row.parse(body, headers) if headers else self._row.parse(body)
@@ -72,12 +70,12 @@ class StatelessHandler:
             await exchange.send_json(response)
 
 
-def _table(endpoint: EndpointSpec, error_statuses: Sequence[int]) -> Table:
+def _table(path: str, endpoint: EndpointSpec, error_statuses: Sequence[int]) -> Table:
     error_type = endpoint.error_type or ErrorBody
     response_types = {} if endpoint.response_type is None else {"application/json": endpoint.response_type}
     operation = Operation(
         "POST",
-        endpoint.path,
+        path,
         StatelessHandler.__call__,
         endpoint.operation_id,
         endpoint.summary,
@@ -91,12 +89,12 @@ def _table(endpoint: EndpointSpec, error_statuses: Sequence[int]) -> Table:
         [operation],
         error_body=error_type,
         component_prefix=endpoint.component_prefix,
-        advertised_routes=[f"POST {endpoint.path}"],
+        advertised_routes=[f"POST {path}"],
     )
 
 
 TABLES = {
-    name: _table(protocol.stateless.endpoint, error_statuses_of(protocol.error_format))
+    name: _table(protocol.paths[0], protocol.stateless.endpoint, error_statuses_of(protocol.error_format))
     for name, protocol in CLIENT_PROTOCOLS.items()
     if protocol.stateless is not None and protocol.stateless.endpoint is not None
 }

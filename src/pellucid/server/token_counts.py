@@ -35,22 +35,25 @@ class TokenCountHandlers:
         await exchange.send_json(messages_types.TokenCount(messages.estimate_tokens(content)))
 
 
+_MESSAGES = CLIENT_PROTOCOLS["messages"]
+_PATH = f"{_MESSAGES.paths[0]}/count_tokens"
+
 TABLE = Table(
     [
         Operation(
             "POST",
-            "/v1/messages/count_tokens",
+            _PATH,
             TokenCountHandlers.messages,
             "countMessageTokens",
             "Estimate the input tokens of a message",
             messages_types.TokenCount,
             request_body=messages_types.CountTokens,
-            error_statuses=error_statuses_of(CLIENT_PROTOCOLS["messages"].error_format),
+            error_statuses=error_statuses_of(_MESSAGES.error_format),
         )
     ],
     error_body=messages_types.ErrorBody,
     component_prefix="Messages",
-    advertised_routes=["POST /v1/messages/count_tokens"],
+    advertised_routes=[f"POST {_PATH}"],
 )
 
 

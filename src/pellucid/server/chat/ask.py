@@ -13,7 +13,6 @@ import msgspec
 
 from ...conversation import join_messages
 from ...parts import ModelMessage, messages_from_json, messages_to_json
-from ...protocols import ai_sdk
 from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, PROTOCOL, Request, parse_request, question_id
 from ...protocols.decoding import read_json
 from ...run import Minter
@@ -42,14 +41,14 @@ class AskHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._ai_sdk = StatelessHandler(services, ai_sdk.PROTOCOL)
 
     async def __call__(self, exchange: Exchange) -> None:
         raw = read_json(await exchange.read_body(self._services.config.server))
-        if ai_sdk.recognises(raw, exchange.query):
-            await self._ai_sdk.handle(exchange, raw)
-        else:
+        exchange.recognise_protocol(raw)
+        if exchange.recognised_protocol is None:
             await self._answer_question(exchange, parse_request(raw))
+        else:
+            await StatelessHandler(self._services, exchange.recognised_protocol).handle(exchange, raw)
 
     async def _answer_question(self, exchange: Exchange, request: Request) -> None:
         services, principal = self._services, exchange.principal

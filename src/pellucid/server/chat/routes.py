@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 
 from ...errors import RequestError
 from ...models import ChatModel
-from ...protocols import ai_sdk, chat
+from ...protocols import chat
 from ...protocols.chat import THINKING_LEVELS, Effort
 from ...protocols.chat import types as t
 from ...protocols.chat.frames import Frame
@@ -22,7 +22,7 @@ from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...settings import ModelCall
 from ...view import VIEWS, stricter
 from ..access.policy import visible_models
-from ..exchange import Endpoint, Exchange, Handler
+from ..exchange import Exchange, endpoint_maker
 from ..routing import STRING, VIEW, Operation, Schema, Table, event_stream, parameter
 from ..services import Services
 from . import response_types
@@ -98,7 +98,8 @@ _HEAD = parameter(
     "head", "query", "The event that ends the branch to be shown.", Annotated[str, Meta(pattern="^evt_.")]
 )
 _FRAMES = event_stream("ChatFrame")
-_EVENT, _CHATS, _CHAT = "/api/chat/{event_id}", "/api/conversations", "/api/conversations/{id}"
+_ASK, _CHATS, _MODELS = CLIENT_PROTOCOLS[chat.PROTOCOL].paths
+_EVENT, _CHAT = f"{_ASK}/{{event_id}}", f"{_CHATS}/{{id}}"
 _ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 503)
 
 
@@ -112,7 +113,7 @@ TABLE = Table(
     [
         Operation(
             "POST",
-            "/api/chat",
+            _ASK,
             AskHandler.__call__,
             "ask",
             "Ask a question; the response is the stream of its answer",
@@ -184,7 +185,7 @@ TABLE = Table(
         ),
         Operation(
             "GET",
-            "/api/models",
+            _MODELS,
             ModelsHandler.__call__,
             "chatModels",
             "The models, and the settings that each supports",
@@ -198,22 +199,16 @@ TABLE = Table(
     component_prefix="Chat",
     components={"Frame": Frame, "Question": t.Question},
     amend_components=_amend,
-    advertised_routes=["POST /api/chat"],
+    advertised_routes=[f"POST {_ASK}"],
 )
 
 
 def routes(services: Services) -> list[BaseRoute]:
     """Return the routes of answers, conversations and models."""
-
-    def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
-        error_formats = {ai_sdk.PROTOCOL: CLIENT_PROTOCOLS[ai_sdk.PROTOCOL].error_format}
-        error_format = CLIENT_PROTOCOLS[chat.PROTOCOL].error_format
-        return Endpoint(handler, error_format, chat.PROTOCOL, lambda: services.guard, error_formats)
-
     endpoints = [
         AskHandler(services),
         AnswerHandlers(services),
         ConversationHandlers(services),
         ModelsHandler(services),
     ]
-    return TABLE.routes(endpoints, make_endpoint)
+    return TABLE.routes(endpoints, endpoint_maker(chat.PROTOCOL, lambda: services.guard))

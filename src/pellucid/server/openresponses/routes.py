@@ -15,6 +15,7 @@ from ...asgi.http import warning_headers
 from ...asgi.streaming import serve_response, serve_stream
 from ...errors import PellucidError
 from ...protocols import openresponses
+from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.decoding import invalid
 from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_from
 from ...protocols.openresponses import types as t
@@ -118,9 +119,9 @@ class CreateResponseHandler:
             await exchange.send_json(response)
 
 
-_CREATE, _ONE = "/v1/responses", "/v1/responses/{id}"
-_LIST, _CONVERSATION = "/v1/conversations", "/v1/conversations/{id}"
-_ITEMS, _ITEM = "/v1/conversations/{id}/items", "/v1/conversations/{id}/items/{item_id}"
+_CREATE, _LIST = CLIENT_PROTOCOLS[openresponses.PROTOCOL].paths
+_ONE, _CONVERSATION = f"{_CREATE}/{{id}}", f"{_LIST}/{{id}}"
+_ITEMS, _ITEM = f"{_CONVERSATION}/items", f"{_CONVERSATION}/items/{{item_id}}"
 _EVENTS = parameter("OpenResponses-Reasoning-Events", "header", "The names of raw reasoning events.", Dialect)
 _PAGES = (
     parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=100)], 20),
@@ -162,7 +163,7 @@ RESPONSES = Table(
         ),
         Operation(
             "POST",
-            "/v1/responses/compact",
+            f"{_CREATE}/compact",
             CompactHandler.__call__,
             "compactResponse",
             "Compact a conversation into one item that replaces it",
@@ -189,7 +190,7 @@ RESPONSES = Table(
         ),
         Operation(
             "POST",
-            "/v1/responses/{id}/cancel",
+            f"{_ONE}/cancel",
             ResponseHandlers.cancel,
             "cancelResponse",
             "Stop a response that runs in the background",
@@ -198,7 +199,7 @@ RESPONSES = Table(
         ),
         Operation(
             "GET",
-            "/v1/responses/{id}/input_items",
+            f"{_ONE}/input_items",
             ResponseHandlers.input_items,
             "listInputItems",
             "The input items of a response",
@@ -210,7 +211,7 @@ RESPONSES = Table(
     sockets=[Socket(_CREATE, "x-openresponses-websocket", openapi.SOCKET)],
     components=openapi.components(),
     amend_components=openapi.amend,
-    advertised_routes=["POST /v1/responses", "GET /v1/responses (WebSocket)", "POST /v1/responses/compact"],
+    advertised_routes=[f"POST {_CREATE}", f"GET {_CREATE} (WebSocket)", f"POST {_CREATE}/compact"],
 )
 CONVERSATIONS = Table(
     [
@@ -283,7 +284,7 @@ CONVERSATIONS = Table(
         "id": parameter("id", "path", "The conversation's id."),
         "item_id": parameter("item_id", "path", "The item's id."),
     },
-    advertised_routes=["POST /v1/conversations"],
+    advertised_routes=[f"POST {_LIST}"],
 )
 
 
