@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
@@ -38,14 +37,15 @@ from ..protocols.agui.interrupts import approval_call_id, approval_of
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
-from ..protocols.errors import status_of
+from ..protocols.errors import ErrorFormat
 from ..runs.stages import SealStage
 from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
 from ..settings import ModelSettings
 from ..tools import DeferredToolResults, ToolApproved, ToolDenied
-from ..view import Redactor, View, Viewer, parse_view, redact_error
+from ..view import Redactor, View, Viewer, parse_view
 from . import http
-from .streaming import ASGIWriter, BodyWriter, error_for_client, serve_stream
+from .exchange import HTTPExchange
+from .streaming import serve_stream
 
 _OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
 
@@ -117,39 +117,38 @@ class AGUIApp:
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         if scope["type"] == "http":
-            await self._handle(_Exchange(scope, receive, send))
+            await self._handle(HTTPExchange(scope, receive, send, _ERROR_FORMAT))
         elif scope["type"] == "lifespan":
             await _run_lifespan(receive, send)
         else:
             await send({"type": "websocket.close"})
 
-    async def _handle(self, exchange: _Exchange) -> None:
+    async def _handle(self, exchange: HTTPExchange) -> None:
         exchange.viewer = self._viewer
         try:
             if exchange.path.rstrip("/") != self._path:
                 raise RequestError(f"the agent is at {self._path or '/'}", kind="not_found", code="not_found")
             if exchange.scope["method"] != "POST":
-                await http.send_json(exchange.send, 405, _METHOD_NOT_ALLOWED, [(b"allow", b"POST")])
+                exchange.response_headers.append((b"allow", b"POST"))
+                await exchange.send_json(_METHOD_NOT_ALLOWED, 405)
                 return
             await self._serve_run(exchange)
         except http.ClientGone:
             pass
         except Exception as error:
-            info = error_for_client(error, "an agent failed before its run began")
-            if not exchange.response_started:
-                await exchange.refuse(info)
+            await exchange.send_exception(error, "an agent failed before its run began")
 
-    async def _serve_run(self, exchange: _Exchange) -> None:
-        if not (exchange.header("content-type") or "").lower().startswith("application/json"):
+    async def _serve_run(self, exchange: HTTPExchange) -> None:
+        if not (exchange.request_header("content-type") or "").lower().startswith("application/json"):
             raise RequestError("the body must be JSON; send Content-Type: application/json", code="not_json")
         body = await http.read_body(exchange.scope, exchange.receive, *self._body_limits)
-        request = parse_input(body, exchange.query)
+        request = parse_input(body, dict(exchange.query))
         options, input = request.options, request.input
         if options.model is not None or options.store:
             name = "model" if options.model is not None else "store"
             reason = {"model": "an agent has a model of its own", "store": "this application stores nothing"}[name]
             raise RequestError(f"{name}: {reason}; leave it out", kind="unsupported", param=name)
-        dialect = request.dialect(exchange.header(DIALECT_HEADER), self._dialect)
+        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), self._dialect)
         sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
         exchange.viewer = viewer = self._viewer.for_request(options.view)
         reasoning = options.reasoning != "off" and viewer.rule.items
@@ -169,55 +168,15 @@ class AGUIApp:
             )
         )
         origin = getattr(run, "origin", None)
-        exchange.warnings = attached.warnings(origin) if isinstance(origin, Origin) else []
+        if isinstance(origin, Origin):
+            exchange.response_headers += http.warning_headers(attached.warnings(origin))
         header = request.run_header(dialect, view=viewer.view, max_view=viewer.view, model="", stored=False)
-        binary = header.is_binary(exchange.header("accept"))
+        binary = header.is_binary(exchange.request_header("accept"))
         encoder = header.encoder(reasoning=reasoning, binary=binary, model=None, history=header.history)
         await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
-class _Exchange:
-    """One request and its response (see `streaming.StreamExchange`)."""
-
-    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
-        self.viewer = Viewer("hidden")
-        self.response_started = False
-        self.warnings: list[str] = []
-        """What was requested but is not supported."""
-
-    @property
-    def path(self) -> str:
-        """The path within this application, without the path at which it is mounted."""
-        path: str = self.scope["path"]
-        return path.removeprefix(self.scope.get("root_path", ""))
-
-    def header(self, name: str) -> str | None:
-        return http.header(self.scope, name)
-
-    @property
-    def query(self) -> dict[str, str]:
-        return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
-
-    def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
-        """Return False: no server calls back here; a disconnect comes from `receive`."""
-        return False
-
-    async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
-        self.response_started = True
-        await http.start_stream(self.send, http.warning_headers(self.warnings), content_type)
-        return ASGIWriter(self.send)
-
-    async def refuse(self, error: ErrorInfo) -> None:
-        self.response_started = True
-        error = redact_error(error, self.viewer)
-        close_header = [http.CLOSE_HEADER] if error.kind in ("slow_request", "too_large") else []
-        headers = [*http.retry_after_headers(error), *close_header, *http.warning_headers(self.warnings)]
-        await http.send_json(self.send, status_of(error), agui.error_body(error), headers)
-
-
+_ERROR_FORMAT = ErrorFormat(agui.error_body)
 _METHOD_NOT_ALLOWED = agui.error_body(
     ErrorInfo("invalid_request", "a run is started with POST", code="method_not_allowed")
 )

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from ..asgi import http
-from ..asgi.streaming import STOPPING, ASGIWriter, BodyWriter, error_for_client
+from ..asgi.exchange import HTTPExchange
+from ..asgi.streaming import STOPPING, BodyWriter
 from ..errors import ErrorInfo, PellucidError
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, recognised_protocol
 from ..protocols.decoding import invalid
 from ..protocols.errors import ErrorFormat
 from ..run import Minter
 from ..unicode import replace_surrogates
-from ..view import View, Viewer, parse_view, redact_error
+from ..view import View, Viewer, parse_view
 from .access.errors import HTTPHeader, headers_of
 from .access.guard import Guard
 from .access.policy import Principal
@@ -33,32 +32,20 @@ from .uvicorn_adapter import direct_writer, on_disconnect
 VIEW_HEADER = "pellucid-view"
 
 
-class Exchange:
+class Exchange(HTTPExchange):
     """One request and its response.
 
-    `path_params` are the parameters of the path. `response_headers` are sent with every response.
+    `path_params` are the parameters of the path.
     """
 
     def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, error_format: ErrorFormat) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
-        self.error_format = error_format
+        super().__init__(scope, receive, send, error_format)
         self.telemetry: RequestTelemetry = scope["telemetry"]
         self.principal = Principal("")
-        self.response_headers: list[HTTPHeader] = [self.telemetry.response_header]
+        self.response_headers.append(self.telemetry.response_header)
         self.path_params: dict[str, str] = scope.get("path_params", {})
         self.recognised_protocol: str | None = None
         """The name of the protocol of the request, if it is another than that of its path."""
-        self.viewer = Viewer("hidden")
-        """The viewer of the response. A handler may lower it to what the request asks for."""
-        self.response_started = False
-
-    @property
-    def path(self) -> str:
-        """The path within this application, without the path at which it is mounted."""
-        path: str = self.scope["path"]
-        return path.removeprefix(self.scope.get("root_path", ""))
 
     def recognise_protocol(self, body: Mapping[str, Any] | None = None) -> None:
         """Find out whether the request is of another protocol than that of its path, which then decides about errors.
@@ -70,20 +57,10 @@ class Exchange:
         if self.recognised_protocol is not None:
             self.error_format = CLIENT_PROTOCOLS[self.recognised_protocol].error_format
 
-    def request_header(self, name: str) -> str | None:
-        """Return the value of a request header, or None."""
-        return http.header(self.scope, name)
-
     def request_header_lines(self, name: str) -> str:
         """Return the values of all lines of a request header, joined by commas (RFC 9110, 5.3); empty if absent."""
         wanted = name.encode()
         return ", ".join(value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted)
-
-    @cached_property
-    def query(self) -> list[tuple[str, str]]:
-        """The parameters of the query, in their order."""
-        text = self.scope["query_string"].decode("latin-1")
-        return parse_qsl(text, keep_blank_values=True) if text else []
 
     def query_param(self, name: str) -> str | None:
         """Return the first query parameter with this name, or None."""
@@ -124,36 +101,21 @@ class Exchange:
         limit = self.principal.policy.body_limit(limits.max_body_bytes)
         return await http.read_body(self.scope, self.receive, limit, limits.request_seconds)
 
-    async def send_json(self, value: Any, status: int = 200) -> None:
-        """Send the response as JSON."""
-        self.response_started = True
+    def begin_response(self, status: int) -> None:
+        """Record that the response begins now, so that no other is sent."""
+        super().begin_response(status)
         self.telemetry.status = status
-        await http.send_json(self.send, status, value, self.response_headers)
-
-    async def send_text(self, text: bytes, content_type: str, status: int = 200) -> None:
-        """Send the response with another content type."""
-        self.response_started = True
-        self.telemetry.status = status
-        await http.send_body(self.send, status, text, content_type, self.response_headers)
 
     async def send_no_content(self) -> None:
         """Send an empty response (204)."""
-        self.response_started = True
-        self.telemetry.status = 204
+        self.begin_response(204)
         await self.send({"type": "http.response.start", "status": 204, "headers": self.response_headers})
         await self.send({"type": "http.response.body"})
 
-    async def send_error(self, error: ErrorInfo, extra_headers: list[HTTPHeader] | None = None) -> None:
+    async def send_error(self, error: ErrorInfo, extra_headers: Iterable[HTTPHeader] = ()) -> None:
         """Send an error, in the protocol's form."""
-        error = redact_error(error, self.viewer)
         self.telemetry.error = error.kind
-        headers = [*http.retry_after_headers(error), *(extra_headers or [])]
-        self.response_headers += [header for header in headers if header not in self.response_headers]
-        body, status = self.error_format.body(error), self.error_format.status_of(error)
-        if isinstance(body, str):
-            await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
-        else:
-            await self.send_json(body, status)
+        await super().send_error(error, extra_headers)
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
         """See `http.DisconnectSource`."""
@@ -161,10 +123,9 @@ class Exchange:
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         """Begin a streamed response, and return the writer of its body."""
-        self.response_started = True
         self.telemetry.begin_stream()
-        await http.start_stream(self.send, self.response_headers, content_type)
-        return direct_writer(self.scope, self.send) or ASGIWriter(self.send)
+        writer = await super().stream(content_type)
+        return direct_writer(self.scope, self.send) or writer
 
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -236,15 +197,7 @@ class Endpoint:
         except http.ClientGone:
             pass
         except Exception as error:
-            await self._send_error(exchange, error)
-
-    async def _send_error(self, exchange: Exchange, error: Exception) -> None:
-        info = error_for_client(error, f"a fault while serving {exchange.scope['path']}")
-        headers = headers_of(error)
-        if info.kind in ("slow_request", "too_large"):
-            headers = [*headers, http.CLOSE_HEADER]  # the rest of the body will not be read
-        if not exchange.response_started:
-            await exchange.send_error(info, headers)
+            await exchange.send_exception(error, f"a fault while serving {scope['path']}", headers_of(error))
 
 
 def endpoint_maker(protocol: str, get_guard: Callable[[], Guard]) -> Callable[[Operation, Handler], Endpoint]:

@@ -1,0 +1,99 @@
+"""One HTTP exchange (request and response) on any ASGI server: what the gateway and an agent's application share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ..errors import ErrorInfo
+from ..protocols.errors import ErrorFormat
+from ..unicode import replace_surrogates
+from ..view import Viewer, redact_error
+from . import http
+from .streaming import ASGIWriter, BodyWriter, error_for_client
+
+
+class HTTPExchange:
+    """One request and its response (see `streaming.StreamExchange`).
+
+    `response_headers` are sent with every response.
+    """
+
+    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, error_format: ErrorFormat) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.error_format = error_format
+        self.response_headers: list[tuple[bytes, bytes]] = []
+        self.viewer = Viewer("hidden")
+        """The viewer of the response. A handler may lower it to what the request asks for."""
+        self.response_started = False
+
+    @property
+    def path(self) -> str:
+        """The path within this application, without the path at which it is mounted."""
+        path: str = self.scope["path"]
+        return path.removeprefix(self.scope.get("root_path", ""))
+
+    def request_header(self, name: str) -> str | None:
+        """Return the value of a request header, or None."""
+        return http.header(self.scope, name)
+
+    @cached_property
+    def query(self) -> list[tuple[str, str]]:
+        """The parameters of the query, in their order."""
+        text = self.scope["query_string"].decode("latin-1")
+        return parse_qsl(text, keep_blank_values=True) if text else []
+
+    def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
+        """Return False: no server calls back here; a disconnect comes from `receive` (see `http.DisconnectSource`)."""
+        return False
+
+    def begin_response(self, status: int) -> None:
+        """Record that the response begins now, so that no other is sent."""
+        self.response_started = True
+
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
+        """Begin a streamed response, and return the writer of its body."""
+        self.begin_response(200)
+        await http.start_stream(self.send, self.response_headers, content_type)
+        return ASGIWriter(self.send)
+
+    async def send_json(self, value: Any, status: int = 200) -> None:
+        """Send the response as JSON."""
+        self.begin_response(status)
+        await http.send_json(self.send, status, value, self.response_headers)
+
+    async def send_text(self, text: bytes, content_type: str, status: int = 200) -> None:
+        """Send the response with another content type."""
+        self.begin_response(status)
+        await http.send_body(self.send, status, text, content_type, self.response_headers)
+
+    async def send_error(self, error: ErrorInfo, extra_headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Send an error, in the protocol's form."""
+        error = redact_error(error, self.viewer)
+        headers = [*http.retry_after_headers(error), *extra_headers]
+        self.response_headers += [header for header in headers if header not in self.response_headers]
+        body, status = self.error_format.body(error), self.error_format.status_of(error)
+        if isinstance(body, str):
+            await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
+        else:
+            await self.send_json(body, status)
+
+    async def send_exception(
+        self, error: Exception, fault: str, extra_headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> None:
+        """Send the error with which an exception is answered, unless a response has begun.
+
+        Args:
+            error: The exception.
+            fault: What failed (see `error_for_client`).
+            extra_headers: Headers in addition to those of the response.
+        """
+        info = error_for_client(error, fault)
+        if info.kind in ("slow_request", "too_large"):
+            extra_headers = [*extra_headers, http.CLOSE_HEADER]  # the rest of the body will not be read
+        if not self.response_started:
+            await self.send_error(info, extra_headers)
