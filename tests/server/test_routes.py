@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import json
+import re
+from typing import Any
 
 import pytest
 
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served
+
+NO_ROUTE = "there is no route"
+NO_ROUTE_OBJECT = {"message": NO_ROUTE, "type": "not_found", "param": None, "code": "not_found"}
 
 
 def test_the_models_are_listed(gateway: Served) -> None:
@@ -53,6 +59,45 @@ def test_an_unsupported_method_is_not_allowed(gateway: Served, method: str) -> N
     expected = f"{method} is not allowed on /v1/responses; allowed: POST, and GET as a WebSocket (Upgrade: websocket)"
     assert reply.error["message"] == expected
     assert gateway.request("POST", "/v1/models").status == 405
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "type"),
+    [
+        ("GET", "/v1/messages/batches", 404, "not_found_error"),
+        ("GET", "/v1/messages", 405, "invalid_request_error"),
+        ("POST", "/v1/messages", 400, "invalid_request_error"),
+        ("GET", "/v1/models/none", 404, "not_found_error"),
+        ("POST", "/v1/models", 405, "invalid_request_error"),
+    ],
+)
+def test_errors_for_clients_of_anthropic_have_its_form(
+    gateway: Served, method: str, path: str, status: int, type: str
+) -> None:
+    reply = gateway.request(method, path, headers={"anthropic-version": "2023-06-01"})
+    error = {"type": type, "message": reply.json["error"]["message"]}
+    assert reply.status == status
+    assert reply.json == {"type": "error", "error": error, "request_id": reply.headers["request-id"]}
+    assert reply.headers["request-id"] == reply.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/ag-ui/none", {"type": "RUN_ERROR", "message": NO_ROUTE, "code": "not_found"}),
+        ("/api/chat/evt_1/none", {"error": {"message": NO_ROUTE, "code": "not_found"}}),
+        ("/api/chat/evt_1/none?protocol=ai-sdk", NO_ROUTE),
+        ("/v1/chat/completions/none", {"error": NO_ROUTE_OBJECT | {"type": "invalid_request_error"}}),
+        ("/v1/chat/completions2", {"error": NO_ROUTE_OBJECT}),
+    ],
+)
+def test_an_unknown_path_is_an_error_in_the_form_of_the_protocol_above_it(
+    gateway: Served, path: str, body: dict[str, Any] | str
+) -> None:
+    reply = gateway.request("GET", path)
+    assert reply.status == 404
+    text = re.sub(r"there is no route [^;]*; this gateway serves [^\"]*", NO_ROUTE, reply.body.decode())
+    assert (text if isinstance(body, str) else json.loads(text)) == body
 
 
 def test_head_is_get_without_a_body(gateway: Served) -> None:

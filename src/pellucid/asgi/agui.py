@@ -126,7 +126,7 @@ class AGUIApp:
     async def _handle(self, exchange: HTTPExchange) -> None:
         exchange.viewer = self._viewer
         try:
-            if exchange.path.rstrip("/") != self._path:
+            if http.path(exchange.scope).rstrip("/") != self._path:
                 raise RequestError(f"the agent is at {self._path or '/'}", kind="not_found", code="not_found")
             if exchange.scope["method"] != "POST":
                 exchange.response_headers.append((b"allow", b"POST"))

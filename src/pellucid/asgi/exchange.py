@@ -27,15 +27,10 @@ class HTTPExchange:
         self.send = send
         self.error_format = error_format
         self.response_headers: list[tuple[bytes, bytes]] = []
+        self.request_id: str | None = None
         self.viewer = Viewer("hidden")
         """The viewer of the response. A handler may lower it to what the request asks for."""
         self.response_started = False
-
-    @property
-    def path(self) -> str:
-        """The path within this application, without the path at which it is mounted."""
-        path: str = self.scope["path"]
-        return path.removeprefix(self.scope.get("root_path", ""))
 
     def request_header(self, name: str) -> str | None:
         """Return the value of a request header, or None."""
@@ -76,7 +71,11 @@ class HTTPExchange:
         error = redact_error(error, self.viewer)
         headers = [*http.retry_after_headers(error), *extra_headers]
         self.response_headers += [header for header in headers if header not in self.response_headers]
-        body, status = self.error_format.body(error), self.error_format.status_of(error)
+        await self.send_error_body(error, self.error_format.status_of(error))
+
+    async def send_error_body(self, error: ErrorInfo, status: int) -> None:
+        """Send an error in the protocol's form, with this status and without headers of its own."""
+        body = self.error_format.encode(error, self.request_id)
         if isinstance(body, str):
             await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
         else:

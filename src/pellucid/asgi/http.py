@@ -35,6 +35,12 @@ class ClientGone(Exception):
     """The client disconnected before its request or its response was complete."""
 
 
+def path(scope: Scope) -> str:
+    """Return the path within this application, without the path at which it is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 def header(scope: Scope, name: str) -> str | None:
     """Return the value of a request header; the last one if there are several, None if there is none.
 

@@ -249,11 +249,15 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     "messages": ClientProtocol(
         ("/v1/messages",),
         # Clients of Anthropic's API repeat a request to a server that is overloaded or stopping if the status is 529.
-        ErrorFormat(messages.error_body, {"unavailable": 529}, request_id_header=b"request-id"),
+        ErrorFormat(
+            messages.error_body, {"unavailable": 529}, request_id_header=b"request-id", request_id_field="request_id"
+        ),
         captured_messages,
         lambda stream, _: verify_messages(stream),
         response_of=lambda encoder: encoder.message if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_MESSAGES, messages.parse_request, "msg", headers=messages.FORWARDED_HEADERS),
+        # The list of models is OpenAI's, and has Anthropic's form for clients of Anthropic's API.
+        shared_path=SharedPath("/v1/models", lambda head, _: head.request_header(messages.VERSION_HEADER) is not None),
     ),
     openresponses.PROTOCOL: ClientProtocol(
         ("/v1/responses", "/v1/conversations"),
@@ -265,6 +269,13 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     ),
 }
 """The client protocols by the name that the option `--to` takes."""
+
+
+def protocol_at(path: str) -> ClientProtocol:
+    """Return the protocol of a path, which decides about the form of errors; OpenResponses if it is of no protocol."""
+    rows = CLIENT_PROTOCOLS.values()
+    matching = (row for row in rows if any(_is_below(path, parent) for parent in row.paths))
+    return next(matching, CLIENT_PROTOCOLS[openresponses.PROTOCOL])
 
 
 def recognised_protocol(path: str, head: RequestHead, body: Mapping[str, Any]) -> str | None:

@@ -56,6 +56,15 @@ class ErrorFormat(NamedTuple):
     """The kinds of errors whose status is not that of `KIND_NAMES`."""
     request_id_header: bytes | None = None
     """The header of every response in which clients look for the request's id, to report an error."""
+    request_id_field: str | None = None
+    """The field of an error's body for the request's id."""
+
+    def encode(self, error: ErrorInfo, request_id: str | None) -> dict[str, Any] | str:
+        """Return the body of the response to a request with this id."""
+        body = self.body(error)
+        if self.request_id_field is None or isinstance(body, str):
+            return body
+        return {**body, self.request_id_field: request_id}
 
     def status_of(self, error: ErrorInfo) -> int:
         """Return the HTTP status of an error."""

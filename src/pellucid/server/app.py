@@ -15,12 +15,13 @@ from starlette.types import Receive, Scope, Send
 from ..asgi import http
 from ..errors import ErrorInfo, ErrorKind
 from ..models import ChatModel
-from ..protocols import openresponses
+from ..protocols.client_protocols import protocol_at
 from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
 from . import meta_routes
 from .config import Config
 from .endpoints import ADVERTISED_ROUTES, ENDPOINTS
+from .exchange import Exchange
 from .observability import RequestTelemetry
 from .openapi import build_document
 from .services import LocalModelService, Services
@@ -76,7 +77,7 @@ class Gateway:
                 return
             await self._router(scope, receive, send)
         except HTTPException as error:
-            await self._answer_no_route(scope, send, error, telemetry)
+            await self._answer_no_route(scope, receive, send, error)
         finally:
             self._active_requests -= 1
             telemetry.end()
@@ -98,19 +99,16 @@ class Gateway:
         await send({"type": "http.response.body"})
         return True
 
-    async def _answer_no_route(
-        self, scope: Scope, send: Send, error: HTTPException, telemetry: RequestTelemetry
-    ) -> None:
-        path = scope["path"]
-        telemetry.status = error.status_code
+    async def _answer_no_route(self, scope: Scope, receive: Receive, send: Send, error: HTTPException) -> None:
+        exchange = Exchange(scope, receive, send, protocol_at(http.path(scope)).error_format)
         if error.status_code == 404:
-            message = f"there is no route {path}; this gateway serves {', '.join(ADVERTISED_ROUTES)}"
+            message = f"there is no route {scope['path']}; this gateway serves {', '.join(ADVERTISED_ROUTES)}"
         else:
             message = str(error.detail)
         info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
-        headers += [*self.services.guard.cors.headers(scope), telemetry.response_header]
-        await http.send_json(send, error.status_code, openresponses.error_body(info), headers)
+        exchange.response_headers = [*headers, *self.services.guard.cors.headers(scope), *exchange.response_headers]
+        await exchange.send_error_body(info, error.status_code)
 
 
 def create_app(

@@ -42,10 +42,14 @@ class Exchange(HTTPExchange):
         super().__init__(scope, receive, send, error_format)
         self.telemetry: RequestTelemetry = scope["telemetry"]
         self.principal = Principal("")
+        self.request_id = self.telemetry.id
         self.response_headers.append(self.telemetry.response_header)
         self.path_params: dict[str, str] = scope.get("path_params", {})
         self.recognised_protocol: str | None = None
         """The name of the protocol of the request, if it is another than that of its path."""
+        self.recognise_protocol()
+        if (name := self.error_format.request_id_header) is not None:
+            self.response_headers.append((name, self.telemetry.id.encode()))
 
     def recognise_protocol(self, body: Mapping[str, Any] | None = None) -> None:
         """Find out whether the request is of another protocol than that of its path, which then decides about errors.
@@ -53,7 +57,7 @@ class Exchange(HTTPExchange):
         Args:
             body: The body; None before it was read.
         """
-        self.recognised_protocol = recognised_protocol(self.path, self, body or {})
+        self.recognised_protocol = recognised_protocol(http.path(self.scope), self, body or {})
         if self.recognised_protocol is not None:
             self.error_format = CLIENT_PROTOCOLS[self.recognised_protocol].error_format
 
@@ -182,9 +186,6 @@ class Endpoint:
         exchange = Exchange(scope, receive, send, self._error_format)
         exchange.telemetry.protocol = self._protocol
         try:
-            exchange.recognise_protocol()
-            if (name := exchange.error_format.request_id_header) is not None:
-                exchange.response_headers.append((name, exchange.telemetry.response_header[1]))
             if self._get_guard is not None:
                 if scope["closing"]:
                     exchange.response_headers.append(http.CLOSE_HEADER)

@@ -12,7 +12,6 @@ from starlette.routing import BaseRoute
 from .. import __version__
 from ..errors import RequestError
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
-from ..protocols.messages import VERSION_HEADER
 from .access.policy import visible_models
 from .exchange import Endpoint, Exchange, Handler
 from .page import Page, built_files, prefers_html
@@ -79,14 +78,9 @@ class MetaHandlers:
         created_at = datetime.fromtimestamp(self._services.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return AnthropicModel(id=name, display_name=name, created_at=created_at)
 
-    @staticmethod
-    def _is_anthropic(exchange: Exchange) -> bool:
-        """Whether the client expects Anthropic's form."""
-        return exchange.request_header(VERSION_HEADER) is not None
-
     async def models(self, exchange: Exchange) -> None:
         names = visible_models(exchange.principal, self._services.catalog.names())
-        if self._is_anthropic(exchange):
+        if exchange.recognised_protocol == "messages":
             entries = [self._anthropic_entry(name) for name in names]
             ends = (names[0], names[-1]) if names else (None, None)
             await exchange.send_json(AnthropicModels(data=entries, first_id=ends[0], last_id=ends[1]))
@@ -100,8 +94,8 @@ class MetaHandlers:
             raise RequestError(
                 f"there is no model named {name!r} here", kind="not_found", code="model_not_found", param="model"
             )
-        entry = self._anthropic_entry(name) if self._is_anthropic(exchange) else self._model_entry(name)
-        await exchange.send_json(entry)
+        is_messages = exchange.recognised_protocol == "messages"
+        await exchange.send_json(self._anthropic_entry(name) if is_messages else self._model_entry(name))
 
     async def index(self, exchange: Exchange) -> None:
         if self._page is not None:

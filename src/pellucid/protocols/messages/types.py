@@ -146,6 +146,8 @@ class ErrorBody(_Event, tag="error"):
     """An error, as a body or as the data of an event."""
 
     error: ErrorObject
+    request_id: str | UnsetType = UNSET
+    """The request's id; only in a body."""
 
 
 MessageStreamEvent: TypeAlias = (
