@@ -18,6 +18,7 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, metadata, proto
 from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
+from pellucid.protocols.agui.side_events import SHOWN_FIELDS
 from pellucid.protocols.agui.verify import verify
 from pellucid.unicode import replace_surrogates
 from pellucid.view import Redactor, View, Viewer
@@ -34,7 +35,7 @@ HISTORY: list[Message] = [
 
 
 def seen(batches: list[list[Event]], view: View) -> list[list[Event]]:
-    redactor = Redactor(Viewer(view, summaries=view == "raw"))
+    redactor = Redactor(Viewer(view, summaries=view == "raw"), SHOWN_FIELDS)
     return [redactor.feed(list(batch)) for batch in batches]
 
 

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName
+from pellucid.protocols.agui.side_events import SHOWN_FIELDS
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
-from pellucid.view.restricted_view import SIDE_EVENT_FIELDS
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, post, run, run_input, streamed, texts
 from tests.agui.agui_kit import events_of
 from tests.cases import Cases
@@ -108,7 +108,7 @@ def test_an_agent_s_side_events_leave_without_its_model_s_reasoning(gateway: Ser
 
 def test_the_allow_list_names_fields_of_side_events() -> None:
     classes = {cls.__struct_config__.tag: cls for cls in get_args(agui.AGUIEvent)}
-    for (namespace, name), fields in SIDE_EVENT_FIELDS.items():
+    for (namespace, name), fields in SHOWN_FIELDS.items():
         if namespace == "agui" and fields is not None:
             known = set((agui.Interrupt if name == "interrupt" else classes[name]).__struct_encode_fields__)
             assert fields - {"subagentRunId"} <= known, name

@@ -302,6 +302,8 @@ def test_only_known_side_events_leave() -> None:
         assert [event.name for event in visible if isinstance(event, SideEvent)] == ["position", *names]
         assert visible[1] == SideEvent("agui", "STATE_SNAPSHOT", {"snapshot": {"n": 1}})
         assert visible[-1] == SideEvent("agui", "result", 42)
+        others = Redactor(reader).feed(events)
+        assert others == [SideEvent("queue", "position", 2)], "only AG-UI's viewers get its side events"
 
 
 def test_the_account_of_an_origin_is_withheld() -> None:

@@ -40,6 +40,7 @@ from pellucid.parts import (
     Usage,
     UserPromptPart,
 )
+from pellucid.protocols.agui.side_events import SHOWN_FIELDS
 from pellucid.run import CallModel, CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import VIEWS, Redactor, Viewer
@@ -234,7 +235,7 @@ rich_runs = st.builds(enriched, runs, st.randoms(use_true_random=False))
 
 def redacted(events: list[Event], reader: Viewer, places: Iterable[int] = ()) -> list[Event]:
     """Return the events for the viewer, of a run in batches that end at these indexes."""
-    redactor = Redactor(reader)
+    redactor = Redactor(reader, SHOWN_FIELDS)
     edges = sorted({min(place, len(events)) for place in places} | {0, len(events)})
     return [event for a, b in pairwise(edges) for event in redactor.feed(events[a:b])]
 

@@ -37,6 +37,7 @@ from ..protocols.agui.interrupts import approval_call_id, approval_of
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
+from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.errors import ErrorFormat
 from ..runs.stages import SealStage
 from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
@@ -173,7 +174,8 @@ class AGUIApp:
         header = request.run_header(dialect, view=viewer.view, max_view=viewer.view, model="", stored=False)
         binary = header.is_binary(exchange.request_header("accept"))
         encoder = header.encoder(reasoning=reasoning, binary=binary, model=None, history=header.history)
-        await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+        redactor = Redactor(viewer, SHOWN_FIELDS)
+        await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
 _ERROR_FORMAT = ErrorFormat(agui.error_body)

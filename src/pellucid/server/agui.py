@@ -29,6 +29,7 @@ from ..protocols.agui.messages import RunAgentInput
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options
 from ..protocols.agui.run_header import RunHeader
+from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import invalid
 from ..runs import RunSource
@@ -146,7 +147,8 @@ class AGUIHandlers:
             model=header.model if viewer.counts else None,
             history=_visible_history(viewer, header.history),
         )
-        await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+        redactor = Redactor(viewer, SHOWN_FIELDS)
+        await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
     async def _find_row(self, exchange: Exchange) -> StoredResponse:
         """Return the row of the run that the query names. Raises `RequestError`."""

@@ -14,10 +14,12 @@ The rules, which `docs/views.md` explains:
 """
 
 from .redactor import Redactor
+from .restricted_view import SIDE_EVENT_FIELDS
 from .values import redact_error, redact_messages, redact_response, redact_usage
 from .viewer import VIEWS, View, Viewer, parse_view, resolve_view, stricter
 
 __all__ = [
+    "SIDE_EVENT_FIELDS",
     "VIEWS",
     "Redactor",
     "View",

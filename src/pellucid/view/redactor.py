@@ -26,7 +26,7 @@ from ..events import (
     SummaryEvent,
 )
 from ..parts import ThinkingPart
-from .restricted_view import RestrictedRedactor
+from .restricted_view import SIDE_EVENT_FIELDS, RestrictedRedactor, SideEventFields
 from .values import redact_usage
 from .viewer import Viewer
 
@@ -130,6 +130,7 @@ class Redactor:
 
     Args:
         viewer: The viewer.
+        side_event_fields: The side events that are shown in restricted views, and their fields.
     """
 
     __slots__ = ("_machine", "feed")
@@ -137,8 +138,8 @@ class Redactor:
     feed: Callable[[list[Event]], list[Event]]
     """Redact a batch of events. It returns the same list if nothing changes."""
 
-    def __init__(self, viewer: Viewer) -> None:
-        self._machine = FullRedactor(viewer) if viewer.rule.is_full else RestrictedRedactor(viewer)
+    def __init__(self, viewer: Viewer, side_event_fields: SideEventFields = SIDE_EVENT_FIELDS) -> None:
+        self._machine = FullRedactor(viewer) if viewer.rule.is_full else RestrictedRedactor(viewer, side_event_fields)
         self.feed = self._machine.feed
 
     @property

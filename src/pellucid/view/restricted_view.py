@@ -9,19 +9,14 @@ The redacted events are a legal stream: items and parts are numbered again in ev
   cannot read it.
 * A provider's summary starts with its first text. The gateway's summary is a part of its own, and is delayed while the
   provider's is open.
-* Deltas of parts that are not shown are skipped. Only kinds of events in the table below are shown, and of side events
-  only the fields that are named.
-
-The table of side events is an allow-list of names and of their fields: an agent's state, steps, activities and
-subagents, and its questions to people. Events that may hold a model's full output (messages, calls, raw and custom
-events) are not shown. Neither are the fields that every event may have: `metadata`, and `rawEvent`, which holds the
-original event.
+* Deltas of parts that are not shown are skipped. Only kinds of events in the table below are shown.
+* A side event is shown if the protocol whose viewer it is names it, with only the fields that are named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from ..emit import part_events
 from ..events import (
@@ -47,44 +42,16 @@ from .fields import STRUCT_REDACTORS, struct_redactor
 from .values import is_shown, redact_error, redact_part, redact_usage
 from .viewer import Viewer
 
-_COMMON_FIELDS = frozenset({"timestamp", "subagentRunId"})
-_STEP_FIELDS = _COMMON_FIELDS | {"stepName"}
-_ACTIVITY_FIELDS = _COMMON_FIELDS | {"messageId", "activityType"}
-_PARENT_FIELDS = frozenset({"parentSubagentRunId", "parentToolCallId", "parentMessageId"})
-# An application needs more than the question here, so an interrupt's `metadata`, which the agent sets, is shown.
-_INTERRUPT_FIELDS = frozenset(
-    ["id", "reason", "message", "toolCallId", "responseSchema", "expiresAt", "metadata", "subagentRunId"]
-)
+SideEventFields: TypeAlias = Mapping[tuple[str, str], frozenset[str] | None]
+"""By the namespace and the name of a side event, the fields of its value that are shown; None: the whole value."""
 
-SIDE_EVENT_FIELDS: dict[tuple[str, str], frozenset[str] | None] = {
+SIDE_EVENT_FIELDS: SideEventFields = {
     ("queue", "loading"): None,
     ("queue", "position"): None,
     ("queue", "waited"): None,
-    ("agui", "STATE_SNAPSHOT"): _COMMON_FIELDS | {"snapshot"},
-    ("agui", "STATE_DELTA"): _COMMON_FIELDS | {"delta"},
-    ("agui", "STEP_STARTED"): _STEP_FIELDS,
-    ("agui", "STEP_FINISHED"): _STEP_FIELDS,
-    ("agui", "ACTIVITY_SNAPSHOT"): _ACTIVITY_FIELDS | {"content", "replace"},
-    ("agui", "ACTIVITY_DELTA"): _ACTIVITY_FIELDS | {"patch"},
-    ("agui", "SUBAGENT_STARTED"): _COMMON_FIELDS | _PARENT_FIELDS | {"name", "description"},
-    ("agui", "SUBAGENT_FINISHED"): _COMMON_FIELDS | {"result", "outcome"},
-    ("agui", "SUBAGENT_ERROR"): _COMMON_FIELDS | {"message", "code"},
-    ("agui", "interrupt"): _INTERRUPT_FIELDS,
-    ("agui", "result"): None,
     ("run", "deferred"): frozenset(["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema"]),
 }
-"""By namespace and name, the fields of the value that are shown; None: the whole value is shown."""
-
-
-def redact_side_event(event: SideEvent) -> SideEvent | None:
-    """Return a side event with the fields that are shown; None if none is."""
-    fields = SIDE_EVENT_FIELDS.get((event.namespace, event.name), frozenset())
-    if fields is None:
-        return event
-    value = event.value
-    if not fields or not isinstance(value, dict):
-        return None
-    return SideEvent(event.namespace, event.name, {name: value[name] for name in value if name in fields})
+"""The side events that are shown in every protocol."""
 
 
 class RestrictedRedactor:
@@ -101,13 +68,15 @@ class RestrictedRedactor:
         "_part_started",
         "_pending_part",
         "_rule",
+        "_side_event_fields",
         "_summaries",
         "_viewer",
     )
 
-    def __init__(self, viewer: Viewer) -> None:
+    def __init__(self, viewer: Viewer, side_event_fields: SideEventFields = SIDE_EVENT_FIELDS) -> None:
         self._viewer = viewer
         self._rule = viewer.rule
+        self._side_event_fields = side_event_fields
         self._item_index = 0
         self._part_index = 0
         self._last_part_kind: str | None = None
@@ -234,9 +203,12 @@ class RestrictedRedactor:
         out.append(STRUCT_REDACTORS[type(event)](event))
 
     def _side(self, event: SideEvent, out: list[Event]) -> None:
-        redacted = redact_side_event(event)
-        if redacted is not None:
-            out.append(redacted)
+        fields, value = self._side_event_fields.get((event.namespace, event.name), frozenset()), event.value
+        if fields is None:
+            out.append(event)
+        elif fields and isinstance(value, dict):
+            shown = {name: value[name] for name in value if name in fields}
+            out.append(SideEvent(event.namespace, event.name, shown))
 
     def _run_end(self, event: RunEndEvent, out: list[Event]) -> None:
         error = None if event.error is None else redact_error(event.error, self._viewer)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from ...errors import IllegalEvent, RequestError
 from ...events import SideEvent
+from ...view import SIDE_EVENT_FIELDS
 from . import events as e
 from .chunks import Expander
 from .client_messages import adapt_messages, text_of
@@ -31,6 +32,34 @@ from .side_event_filter import SideEventFilter
 DEFERRED = ("run", "deferred")
 """Namespace and name of the side event for a call that a run waits for."""
 
+_COMMON_FIELDS = frozenset({"timestamp", "subagentRunId"})
+_STEP_FIELDS = _COMMON_FIELDS | {"stepName"}
+_ACTIVITY_FIELDS = _COMMON_FIELDS | {"messageId", "activityType"}
+_PARENT_FIELDS = frozenset({"parentSubagentRunId", "parentToolCallId", "parentMessageId"})
+# An application needs more than the question here, so an interrupt's `metadata`, which the agent sets, is shown.
+_INTERRUPT_FIELDS = frozenset(
+    ["id", "reason", "message", "toolCallId", "responseSchema", "expiresAt", "metadata", "subagentRunId"]
+)
+_FIELDS: dict[str, frozenset[str] | None] = {
+    "STATE_SNAPSHOT": _COMMON_FIELDS | {"snapshot"},
+    "STATE_DELTA": _COMMON_FIELDS | {"delta"},
+    "STEP_STARTED": _STEP_FIELDS,
+    "STEP_FINISHED": _STEP_FIELDS,
+    "ACTIVITY_SNAPSHOT": _ACTIVITY_FIELDS | {"content", "replace"},
+    "ACTIVITY_DELTA": _ACTIVITY_FIELDS | {"patch"},
+    "SUBAGENT_STARTED": _COMMON_FIELDS | _PARENT_FIELDS | {"name", "description"},
+    "SUBAGENT_FINISHED": _COMMON_FIELDS | {"result", "outcome"},
+    "SUBAGENT_ERROR": _COMMON_FIELDS | {"message", "code"},
+    "interrupt": _INTERRUPT_FIELDS,
+    "result": None,
+}
+SHOWN_FIELDS = {**SIDE_EVENT_FIELDS, **{(NAMESPACE, name): fields for name, fields in _FIELDS.items()}}
+"""The side events that are shown in restricted views, and their fields, for `pellucid.view.Redactor`.
+
+It is an allow-list: an agent's state, steps, activities and subagents, and its questions to people. Events that may
+hold a model's full output (messages, calls, raw and custom events) are not shown. Neither are the fields that every
+event may have: `metadata`, and `rawEvent`, which holds the original event.
+"""
 
 _RUN_EVENTS = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent)
 
