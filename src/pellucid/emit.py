@@ -4,7 +4,8 @@ A decoder reports what it reads (`thinking`, `text`, `tool_call`, …) under the
 emitter decides which items and parts open and close. So a decoder cannot write an illegal sequence, and no decoder
 repeats this bookkeeping. The rules:
 
-* **Nothing opens before it has content.** An empty delta for a block that is not open is ignored.
+* **Nothing opens before it has content.** An empty delta for a block that is not open is ignored. Reasoning does not
+  open with white space alone: that is kept until more comes, and is nothing if nothing does.
 * **One part is open at a time.** A new key closes the open part if that part can be closed. Reasoning and text on wires
   without block ends can always be closed; a block that the wire ends explicitly (`explicit_end=True`) only after
   `close`; a call only when its arguments are complete JSON. Otherwise the later block is held back, whole and in order,
@@ -184,6 +185,8 @@ class Emitter:
         self._is_replaying = False
         self._is_blocked = False
         self._call_ids: dict[Key, str] = {}
+        self._blank_texts: dict[Key, str] = {}
+        """White space at the beginning of reasoning that has not opened yet, by block."""
 
     def take(self) -> list[ModelEvent]:
         """Return the events written since the last call. The path of single tokens reads `events` itself."""
@@ -280,6 +283,11 @@ class Emitter:
         open_ = self._open_part
         if open_ is None or open_.key != key or open_.kind is not ThinkingPart or signature or details:
             if text or signature or details:
+                if not self.is_open(key) and key not in self._held_by_key:
+                    text = self._blank_texts.pop(key, "") + text
+                    if not (signature or details or text.strip()):
+                        self._blank_texts[key] = text
+                        return
                 part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
                 self._stream_delta(key, item, part, text, None, signature, details, explicit_end)
         elif text:
@@ -384,6 +392,7 @@ class Emitter:
             key: The block or the item.
             at_once: Write the part's end now, not with the next event, because the wire has no more data for the part.
         """
+        self._blank_texts.pop(key, None)
         if key in self._held_by_key:
             self._hold(key, key, partial(self.close, key, at_once=at_once), sticky=True)
             return

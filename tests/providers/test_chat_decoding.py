@@ -706,7 +706,10 @@ def test_any_chunks_split_anywhere_give_one_valid_turn(
 
 @given(frames)
 def test_no_text_is_lost_or_invented(script: list[Any]) -> None:
-    """On a wire without tags, details and errors, the decoded text equals the text that was sent, in order."""
+    """On a wire without tags, details and errors, the decoded text equals the text that was sent, in order.
+
+    Reasoning of white space alone is none.
+    """
     texts_by_kind: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
     plain = []
     for frame in script:
@@ -720,7 +723,14 @@ def test_no_text_is_lost_or_invented(script: list[Any]) -> None:
         texts_by_kind["refusal"] += delta.get("refusal") or ""
     response = response_of("openai", sse(*plain))
     for kind, type_ in (("thinking", ThinkingPart), ("text", TextPart), ("refusal", RefusalPart)):
-        assert "".join(part.content for part in response.parts if isinstance(part, type_)) == texts_by_kind[kind]
+        decoded = "".join(part.content for part in response.parts if isinstance(part, type_))
+        sent = texts_by_kind[kind]
+        if kind == "thinking" and decoded != sent:
+            # White space at the end, after another kind of text, is not kept.
+            assert not sent.removeprefix(decoded).strip()
+            assert sent.startswith(decoded)
+        else:
+            assert decoded == sent
 
 
 VALID = [

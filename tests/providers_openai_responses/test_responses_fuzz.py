@@ -139,7 +139,7 @@ def test_any_values_in_any_fields_give_a_valid_turn(changes: list[tuple[Any, int
 @given(
     st.lists(
         st.sampled_from(["thought", "answer", "call"]).flatmap(
-            lambda kind: st.tuples(st.just(kind), st.text("ab \n", min_size=1, max_size=6))
+            lambda kind: st.tuples(st.just(kind), st.text("ab \n", min_size=1, max_size=6).filter(str.strip))
         ),
         min_size=1,
         max_size=4,

@@ -142,7 +142,10 @@ def test_no_text_is_lost_and_every_block_keeps_its_order(script: list[tuple[str,
     # Per kind, the output has the characters of the input (blocks that were held back may come later).
     for kind, cls in (("thinking", ThinkingPart), ("text", TextPart), ("refusal", RefusalPart)):
         out = "".join(part.content for part in response.parts if isinstance(part, cls))
-        assert sorted(out) == sorted("".join(text for method, _, text, _ in script if method == kind))
+        sent = "".join(text for method, _, text, _ in script if method == kind)
+        if kind == "thinking":  # white space alone is no reasoning
+            out, sent = "".join(out.split()), "".join(sent.split())
+        assert sorted(out) == sorted(sent)
     wholes = [part.native for part in response.parts if isinstance(part, OpaquePart) and part.type == "x"]
     assert sorted(wholes) == sorted(text for method, _, text, _ in script if method == "whole")
 
@@ -272,6 +275,28 @@ def test_an_encrypted_item_without_text_is_a_part_without_deltas() -> None:
     response = fold(list(events)).response
     assert response is not None
     assert response.parts == [ThinkingPart("", signature="iz", provider_name="p")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "signature", "parts"),
+    [
+        ([" ", "\n"], None, []),
+        ([" ", "\n", "a ", " "], None, [(" \na  ", None)]),
+        ([" "], "s", [(" ", "s")]),
+    ],
+)
+def test_reasoning_does_not_open_with_white_space_alone(texts: list[str], signature: str | None, parts: Any) -> None:
+    emit = Emitter(ORIGIN)
+    for text in texts:
+        emit.thinking("t", text)
+    if signature is not None:
+        emit.thinking("t", signature=signature)
+    emit.close("t")
+    emit.text("a", "x")
+    response = fold(list(emit.end())).response
+    assert response is not None
+    thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
+    assert [(part.content, part.signature) for part in thoughts] == parts
 
 
 def test_empty_text_without_opaque_data_is_dropped() -> None:

@@ -22,6 +22,9 @@ _QUOTED_INPUT = re.compile(f"(value '|field `)(.{{{MAX_QUOTED_CHARS}}}).+(['`])"
 """The end of a message of msgspec that quotes input, which may have any length."""
 _PATH_STEP = re.compile(r"\w+|\[.*?\]")
 
+_ESCAPES = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
+"""Escapes in JSON: a backslash, a surrogate pair, or (group 1) half of a pair."""
+
 T = TypeVar("T")
 
 
@@ -62,7 +65,13 @@ def read_json(data: bytes | str) -> dict[str, Any]:
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
+        problem = str(error)
+        if "truncated" in problem or "surrogate" in problem:
+            # msgspec reports half of a pair at the end of a text as truncated input.
+            text = data if isinstance(data, str) else data.decode("latin-1")
+            half = next((escape[1] for escape in _ESCAPES.finditer(text) if escape[1]), None)
+            problem = f"{half} is half of a surrogate pair, which is no character" if half is not None else problem
+        raise RequestError(f"the body is not valid JSON: {problem}", code="invalid_json") from None
     if not isinstance(raw, dict):
         raise RequestError("the body must be a JSON object", code="invalid_type")
     return raw
