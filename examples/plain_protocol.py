@@ -100,7 +100,6 @@ class ParsedRequest(NamedTuple):
     wants_summaries: bool = False
     max_tool_calls: int | None = None
     warnings: Sequence[str] = ()
-    assumed_settings: frozenset[str] = frozenset()
     view: View | None = None
     stream: bool = True
 

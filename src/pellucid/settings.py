@@ -206,6 +206,8 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
     stream: bool = True
     native_tools: tuple[NativeTool, ...] = ()
     """Tools that a provider defines, for the models of its wire."""
+    assumed_settings: frozenset[str] = frozenset()
+    """Names of settings that nobody asked for, so that there is no warning if the model does not support them."""
 
     def for_wire(self, wire: str | None) -> ModelCall:
         """Return the call as models of a wire get it: without what only other wires know.

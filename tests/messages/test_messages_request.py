@@ -115,6 +115,12 @@ def test_other_models_get_nothing_that_only_anthropics_know(name: str) -> None:
     assert not [warning for warning in warnings if "wire_settings" in warning]
 
 
+def test_a_model_without_summaries_gives_no_warning_to_a_reader_who_did_not_ask_for_them() -> None:
+    body = {name: BODY[name] for name in ("model", "messages", "max_tokens")}
+    _, _, warnings = request_of("deepseek:deepseek-reasoner", body | {"thinking": {"type": "adaptive"}})
+    assert warnings == []
+
+
 def test_tools_that_are_left_out_are_one_warning() -> None:
     tools = [{"type": f"web_search_{number}", "name": f"s{number}"} for number in range(1000)]
     _, _, warnings = request_of("deepseek:deepseek-reasoner", {**BODY, "tools": [FUNCTION, *tools]})

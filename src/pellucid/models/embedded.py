@@ -87,7 +87,7 @@ def embedded_warnings(
         return []
     _claim_thinking_switch(fields)
     return call.native_tool_warnings(profile.native_wire) + setting_warnings(
-        fields, profile, origin.model or profile.title
+        fields, profile, origin.model or profile.title, call.assumed_settings
     )
 
 

@@ -274,7 +274,7 @@ class Model:
             return []
         fields.claim_request_settings()
         return call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
-            fields, self.profile, self.origin.model or self.profile.title
+            fields, self.profile, self.origin.model or self.profile.title, call.assumed_settings
         )
 
 

@@ -45,11 +45,6 @@ class ClientRequest(Protocol):
         ...
 
     @property
-    def assumed_settings(self) -> frozenset[str]:
-        """Settings that the client did not set itself, so that it gets no warning about them."""
-        ...
-
-    @property
     def wants_summaries(self) -> bool:
         """Whether the client wants summaries in addition to the raw text."""
         ...

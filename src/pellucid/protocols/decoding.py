@@ -37,11 +37,6 @@ class PlainRequest(msgspec.Struct, frozen=True):
         return ()
 
     @property
-    def assumed_settings(self) -> frozenset[str]:
-        """Empty: the client set all settings of its call."""
-        return frozenset()
-
-    @property
     def client_tools(self) -> frozenset[str]:
         """Empty: the client has no functions of its own."""
         return frozenset()

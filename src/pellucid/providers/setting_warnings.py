@@ -5,7 +5,7 @@ They are derived from the writes of a wire (`SettingFields`). No request is enco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -22,17 +22,22 @@ _THINKING = frozenset({"thinking", "thinking_budget", "thinking_summary"})
 """The order of writes does not decide which of these wins: a wire withholds the others."""
 
 
-def setting_warnings(fields: SettingFields, profile: Profile, model: str) -> list[str]:
+def setting_warnings(
+    fields: SettingFields, profile: Profile, model: str, assumed_settings: Collection[str] = ()
+) -> list[str]:
     """Return the warnings, in the order of the settings.
 
     Args:
         fields: The fields that the wire wrote.
         profile: The profile.
         model: The model's name in the warnings.
+        assumed_settings: Settings without warnings (see `ModelCall`).
     """
     warnings: list[str] = []
     outcome = _Outcome(fields)
     for setting, value in fields.settings.items():
+        if setting in assumed_settings:
+            continue
         if setting == "thinking":
             sentence = _thinking_message(outcome, profile, model)
         elif value in _EMPTY:

@@ -143,8 +143,7 @@ class PreparedRequest:
         if limit is not None:
             call = replace(call, settings={**call.settings, "max_tokens": limit})
         if call.settings or call.native_tools:
-            assumed = self._request.assumed_settings
-            self.warnings += [text for text in self.model.warnings(call) if text.partition(":")[0] not in assumed]
+            self.warnings += self.model.warnings(call)
         return call
 
     def executable_tools(self, call: ModelCall, tools: Sequence[AnyTool] | None = None) -> list[AnyTool]:

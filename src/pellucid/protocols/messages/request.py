@@ -46,11 +46,6 @@ class Request(PlainRequest, frozen=True):
         return self.conversation.warnings
 
     @property
-    def assumed_settings(self) -> frozenset[str]:
-        """The setting that asks for summaries: a client that does not say otherwise shows what it gets."""
-        return frozenset({"thinking_summary"})
-
-    @property
     def model(self) -> str | None:
         """The model's public name; None for the server's default."""
         return self.body.model
@@ -116,6 +111,8 @@ class Request(PlainRequest, frozen=True):
             tool_choice=choice,
             output=_output_format(body.output_config),
             stream=True,
+            # A client that does not say otherwise shows what it gets.
+            assumed_settings=frozenset({"thinking_summary"}),
         )
 
 
