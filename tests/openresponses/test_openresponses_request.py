@@ -461,8 +461,8 @@ def test_a_sealed_token_takes_the_position_of_its_item_and_replaces_readable_tex
     parsed_messages = messages(
         {**item, "id": "x_1", "encrypted_content": "token"}, {"role": "assistant", "content": "a"}
     )
-    visible_text = "t" if item["type"] == "reasoning" else None
-    assert parsed_messages == [ModelResponse([SealedPart("token", "x_1", visible_text), TextPart("a")])]
+    visible_texts = ("t",) if item["type"] == "reasoning" else ()
+    assert parsed_messages == [ModelResponse([SealedPart("token", "x_1", visible_texts), TextPart("a")])]
 
 
 def test_a_reference_is_replaced_by_its_item() -> None:
@@ -675,3 +675,21 @@ def test_any_json_gives_a_request_or_a_request_error(body: dict[str, Any], input
 def test_any_bytes_give_a_request_or_a_request_error(body: bytes) -> None:
     request_or_error(body)
     request_or_error(b'{"input":"a","metadata":{"a":"' + body + b'"}}')
+
+
+def test_reasoning_tokens_are_estimated_only_if_the_model_does_not_count_them() -> None:
+    counted = Answer(*reasoning_chunks("a" * 40), *text_chunks("x"), *final_chunks())
+    assert counted.response["usage"]["output_tokens_details"] == {"reasoning_tokens": 12}
+    usage = {"prompt_tokens": 9, "completion_tokens": 15}
+    for length, tokens in ((40, 10), (41, 11), (4000, 15)):
+        answer = Answer(*reasoning_chunks("a" * length), *text_chunks("x"), {"choices": [], "usage": usage})
+        details = answer.response["usage"]["output_tokens_details"]
+        assert details == {"reasoning_tokens": tokens, "estimated": True}
+    silent = Answer(*text_chunks("x"), {"choices": [], "usage": usage})
+    assert silent.response["usage"]["output_tokens_details"] == {"reasoning_tokens": 0}
+
+
+@pytest.mark.parametrize("body", [{"prompt": {"id": "pmpt_1"}}, {"context_management": [{"type": "compaction"}]}])
+def test_fields_that_cannot_be_honoured_are_refused(body: dict[str, Any]) -> None:
+    info = error_info({"input": "Hi", **body})
+    assert (info.param, info.code) == (*body, "unsupported_parameter")

@@ -157,7 +157,7 @@ def test_concurrent_additions_are_serialized(me: Caller, upstream: Upstream) -> 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(24)))
     listed = [item for page in pages(me, conversation, 7) for item in page]
-    texts = [item["content"] for item in listed if item.get("role") == "user"]
+    texts = [item["content"][0]["text"] for item in listed if item.get("role") == "user"]
     assert len(texts) == 24 * 4
     for place in range(0, len(texts), 4):
         n = texts[place].partition("-")[0]

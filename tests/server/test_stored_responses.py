@@ -142,6 +142,8 @@ def test_input_items_are_listed_as_they_were_received(me: Caller, client: openai
     assert listed["has_more"] is False
     assert len(listed["data"]) == len(ITEMS)
     for listed_item, sent_item in zip(listed["data"], ITEMS, strict=True):
+        if isinstance(sent_item.get("content"), str):
+            sent_item = {**sent_item, "content": [{"type": "input_text", "text": sent_item["content"]}]}
         assert listed_item == {"type": "message", "id": listed_item["id"], **sent_item}
         assert listed_item["id"]
     ids = [item["id"] for item in listed["data"]]

@@ -41,6 +41,7 @@ from ...events import (
 )
 from ...framing import sse_event
 from ...parts import (
+    CHARACTERS_PER_TOKEN,
     DEFAULT_MEDIA_TYPES,
     Image,
     RefusalPart,
@@ -113,6 +114,8 @@ class Encoder:
         self._hidden_item_id = ""
         """The id of the open item, if this protocol has no representation of it."""
         self._part: _Part | None = None
+        self._reasoning_characters = 0
+        """The length of the raw reasoning that was shown."""
         self._pending_thinking: ThinkingPart | None = None
         """A thinking part that has started and has no text yet."""
 
@@ -285,12 +288,16 @@ class Encoder:
         part = json_safe(part)
         name, location = open_part.name, open_part.location
         if isinstance(part, ThinkingPart | TextPart | RefusalPart) and (kind := open_part.kind) is not None:
+            if isinstance(part, ThinkingPart) and part.form == "raw":
+                self._reasoning_characters += len(part.content)
             fields: dict[str, Any] = {kind.text_field: part.content}
             content = kind.content_type(**fields)
             if isinstance(part, TextPart):
                 content.annotations = open_part.annotations
                 fields["logprobs"] = content.logprobs = _logprobs(part.logprobs)
             item.contents[kind.index_field].append(content)
+            if isinstance(part, ThinkingPart) and part.form != "summary" and kind is SUMMARY:
+                item.contents["content_index"].append(t.ReasoningText(part.content))
             self._write(f"{name}.done", **location, **fields)
             self._write(f"{kind.part_event}.done", **location, part=content)
 
@@ -326,7 +333,7 @@ class Encoder:
 
     def _run_end(self, event: RunEndEvent, now: int) -> None:
         response = self.response
-        response.usage = usage_of(event.usage)
+        response.usage = usage_of(event.usage, self._reasoning_characters)
         if event.status == "completed":
             response.status = "completed"
             response.completed_at = now // 1000
@@ -450,17 +457,26 @@ def captured_encoder(mint: Mint, model: str, dialect: Any, chunks: bool) -> Enco
     return Encoder(request.response(mint("resp"), model, CAPTURED_TIME), dialect)
 
 
-def usage_of(usage: Usage) -> t.Usage | None:
-    """Return the usage, or None if nothing was counted."""
+def usage_of(usage: Usage, reasoning_characters: int = 0) -> t.Usage | None:
+    """Return the usage, or None if nothing was counted.
+
+    Args:
+        usage: The counts of the model.
+        reasoning_characters: The length of its reasoning, from which the tokens are estimated if it did not count them.
+    """
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
+    details = t.OutputTokensDetails(usage.output_reasoning_tokens or 0)
+    if usage.output_reasoning_tokens is None and usage.output_tokens is not None and reasoning_characters:
+        estimate = -(-reasoning_characters // CHARACTERS_PER_TOKEN)
+        details = t.OutputTokensDetails(min(estimate, output_tokens), estimated=True)
     return t.Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens,
         input_tokens_details=t.InputTokensDetails(usage.cache_read_tokens or 0),
-        output_tokens_details=t.OutputTokensDetails(usage.output_reasoning_tokens or 0),
+        output_tokens_details=details,
     )
 
 

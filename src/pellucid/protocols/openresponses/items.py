@@ -142,6 +142,14 @@ def with_type(item: Any) -> Any:
     return {**item, "type": kind} if kind else {name: item[name] for name in item if name != "type"}
 
 
+def with_content_parts(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item of a request with the content of a message as a list."""
+    if item["type"] != "message" or not isinstance(item["content"], str):
+        return item
+    kind = "output_text" if item["role"] == "assistant" else "input_text"
+    return {**item, "content": [{"type": kind, "text": item["content"]}]}
+
+
 def known_item(item: Any) -> Any:
     """Return an item of a request in a form that `ItemParam` can hold.
 
@@ -270,8 +278,8 @@ def _assistant_parts(item: t.MessageParam, path: str) -> list[ModelResponsePart]
 def _reasoning_parts(item: t.ReasoningParam, summary_form: Form) -> list[ModelResponsePart]:
     """Return the sealed token if there is one, else the raw text if the client sent it, else the summaries."""
     if item.encrypted_content:
-        texts = [content.text for content in item.content or item.summary]
-        return [SealedPart(item.encrypted_content, item.id, "\n\n".join(texts) or None)]
+        texts = ("\n\n".join(entry.text for entry in entries) for entries in (item.content or [], item.summary))
+        return [SealedPart(item.encrypted_content, item.id, tuple(filter(None, texts)))]
     is_complete = item.status != "incomplete"
     if item.content:
         return [ThinkingPart(c.text, complete=is_complete) for c in item.content if c.text]

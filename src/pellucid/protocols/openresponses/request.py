@@ -15,7 +15,7 @@ from ..decoding import PlainRequest, check_depth, convert, echoed_settings, inva
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .client_tools import OPENAI_WIRE, ClientTools, function_name, known_form, read_tools
-from .items import ReferenceContext, known_item, messages_of, with_type
+from .items import ReferenceContext, known_item, messages_of, with_content_parts, with_type
 
 
 class MCPServerSpec(NamedTuple):
@@ -98,7 +98,7 @@ class Request(PlainRequest, frozen=True):
         return [item.id for item in self.body.input or [] if isinstance(item, t.ItemReference)]
 
     def input_items(self, mint: Callable[[str], str]) -> list[dict[str, Any]]:
-        """Return the input as items, as it was received, each with an id.
+        """Return the input as items, as it was received, each with an id. A message's content is a list.
 
         Args:
             mint: Makes a new id with the given prefix.
@@ -107,7 +107,7 @@ class Request(PlainRequest, frozen=True):
             content = [{"type": "input_text", "text": self.raw_input}]
             return [{"id": mint("msg"), "type": "message", "role": "user", "content": content}]
         return [
-            item if item.get("id") else {**item, "id": mint(_ID_PREFIXES.get(item["type"], "item"))}
+            with_content_parts(item if item.get("id") else {**item, "id": mint(_ID_PREFIXES.get(item["type"], "item"))})
             for item in self.raw_input
         ]
 
@@ -229,6 +229,9 @@ def request_from(raw: dict[str, Any], headers: Mapping[str, str] = {}) -> Reques
             code="mutually_exclusive",
             param="previous_response_id",
         )
+    for name, alternative in _UNSUPPORTED_FIELDS.items():
+        if getattr(body, name) is not None:
+            raise invalid(name, f"not supported here; {alternative}", "unsupported_parameter", kind="unsupported")
     if body.background and body.store is False:
         raise invalid("background", "a background response must be stored; leave store out, or set it to true")
     for index, tool in enumerate(body.tools or []):
@@ -238,6 +241,12 @@ def request_from(raw: dict[str, Any], headers: Mapping[str, str] = {}) -> Reques
     _output_format(body.text)
     return Request(body, raw_input if raw_input is not None else [], tools, _wire_settings(raw, body, headers))
 
+
+_UNSUPPORTED_FIELDS = {
+    "prompt": "prompts are stored at their provider; send the instructions and the input themselves",
+    "context_management": "set truncation to 'auto', or compact the conversation with POST /v1/responses/compact",
+}
+"""Fields that change what a model gets and cannot be honoured, and what to do instead."""
 
 _ID_PREFIXES = {
     "message": "msg",

@@ -173,10 +173,12 @@ class InputTokensDetails(msgspec.Struct):
 
 class OutputTokensDetails(msgspec.Struct):
     reasoning_tokens: int
+    estimated: Literal[True] | UnsetType = UNSET
+    """Present if the model did not count its reasoning, and the number is estimated from its text."""
 
 
 class Usage(msgspec.Struct):
-    """Tokens. Where a model does not count reasoning separately, the schema permits nothing but 0."""
+    """Tokens. The schema requires every number."""
 
     input_tokens: int
     output_tokens: int
@@ -579,6 +581,9 @@ class CreateResponse(msgspec.Struct, kw_only=True):
     store: bool | None = None
     service_tier: Literal["auto", "default", "flex", "priority"] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    # Known, to refuse them.
+    prompt: Any = None
+    context_management: Any = None
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
