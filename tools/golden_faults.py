@@ -153,7 +153,7 @@ FAULTS = [
     ),
     Fault(
         "other words for a compaction",
-        "server/openresponses/routes.py",
+        "server/openresponses/compaction.py",
         "Keep every fact, decision,",
         "Keep facts, decision,",
         ("resources/responses/*",),

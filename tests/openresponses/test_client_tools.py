@@ -346,3 +346,10 @@ def test_reasoning_may_hold_plain_text() -> None:
     (message,) = request(item, {"role": "assistant", "content": "x"}).messages()
     assert [type(part).__name__ for part in message.parts] == ["ThinkingPart", "TextPart"]
     assert message.parts[1] == TextPart("x")
+
+
+def test_a_result_without_its_call_is_an_error_if_the_input_continues_a_response() -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": "42"}
+    with pytest.raises(RequestError) as caught:
+        request(item, previous_response_id="resp_1").messages(warnings=[])
+    assert caught.value.info.param == "input[0].call_id"

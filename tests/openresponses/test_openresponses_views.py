@@ -45,7 +45,7 @@ class EncodingCase(NamedTuple):
 cases = st.builds(
     EncodingCase,
     st.builds(Viewer, st.sampled_from(VIEWS), counts=st.booleans(), summaries=st.booleans()),
-    *[st.booleans(), st.sampled_from(["openresponses", "openai"]), st.sampled_from(["events", "lines"])],
+    *[st.booleans(), st.sampled_from(["openresponses", "openai", "summary"]), st.sampled_from(["events", "lines"])],
     *[st.booleans(), st.booleans()],
 )
 

@@ -59,8 +59,11 @@ def parse_and_build_call(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("read", "body"),
     [
-        (openresponses.parse_request, {**RESPONSES_BODY, "input": [{"type": LONG}]}),
-        (openresponses.parse_request, {**RESPONSES_BODY, "tools": [{"type": LONG}]}),
+        (openresponses.parse_request, {**RESPONSES_BODY, "input": [{"role": LONG, "content": "Hi"}]}),
+        (
+            openresponses.parse_request,
+            {**RESPONSES_BODY, "tools": [{"type": "namespace", "name": "n", "tools": [{"type": LONG}]}]},
+        ),
         (parse_and_build_call, {**RESPONSES_BODY, "tool_choice": {"type": "function", "name": LONG}}),
         (chat_completions.parse_request, {**CHAT_BODY, "tools": [{"type": LONG}]}),
         (chat_completions.parse_request, {**CHAT_BODY, "messages": [{"role": LONG, "content": "Hi"}]}),

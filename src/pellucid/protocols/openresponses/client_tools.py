@@ -294,8 +294,8 @@ class TextArgument:
     _MAX_OPENING: ClassVar = 100
     # Characters and complete escapes. Half a surrogate pair at the end is not complete.
     _TEXT: ClassVar = re.compile(
-        r'(?:[^"\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}'
-        r'|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\["\\/bfnrt])*+'
+        r'(?>(?:[^"\\]+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}'
+        r'|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\["\\/bfnrt])*)'
     )
 
     def __init__(self) -> None:

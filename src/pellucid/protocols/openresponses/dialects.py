@@ -19,7 +19,8 @@ PROTOCOL = "openresponses"
 Dialect: TypeAlias = Literal["openresponses", "openai", "summary"]
 """Whose names the events of raw reasoning have: the specification's, OpenAI's, or those of summaries.
 
-`summary` is for clients that read nothing else: the raw text is in the events and in the field of summaries.
+`summary` is for clients that show nothing else: raw text is in the events and in the field of summaries. In items it is
+also in `content`, so that a client that returns the whole item returns raw text as such.
 """
 
 
@@ -71,20 +72,24 @@ class ClientRow(NamedTuple):
     header: str
     """The header's name, in lower case."""
     pattern: str
-    """Regular expression that a part of its value matches."""
+    """Regular expression that the beginning of its value matches."""
     dialect: Dialect
 
 
 CLIENTS: tuple[ClientRow, ...] = (
-    ClientRow("originator", r"^codex", "openai"),
-    ClientRow("user-agent", r"\bai-sdk/open-responses/", "openai"),
-    ClientRow("user-agent", r"\bai-sdk/", "summary"),
-    ClientRow("user-agent", r"^litellm/", "summary"),
+    ClientRow("originator", r"codex", "summary"),
+    ClientRow("user-agent", r".*\bai-sdk[/-]open-responses/", "openai"),
+    ClientRow("user-agent", r"ai/|.*\bai-sdk[/-]", "summary"),
+    ClientRow("user-agent", r"litellm/", "summary"),
+    ClientRow("user-agent", r"Agents/|langchain", "summary"),
+    # LangChain, LlamaIndex and others send what OpenAI's own client for Python sends, which reads summaries, too.
+    ClientRow("x-stainless-lang", r"python", "summary"),
     ClientRow("x-stainless-lang", r"", "openai"),
 )
-"""Which dialect a client gets that neither its request nor its key names. The first row that matches counts.
+"""The dialect of clients if neither the request nor its key names one. The first row that matches counts.
 
-`docs/clients.md` has the clients, and `tests/clients` runs them.
+`summary` is for clients that show summaries and not raw reasoning. `tests/clients` runs them, and `docs/clients.md` has
+the result.
 """
 
 
@@ -96,6 +101,6 @@ def client_dialect(header: Callable[[str], str | None]) -> Dialect | None:
     """
     for row in CLIENTS:
         value = header(row.header)
-        if value is not None and re.search(row.pattern, value):
+        if value is not None and re.match(row.pattern, value, re.IGNORECASE):
             return row.dialect
     return None

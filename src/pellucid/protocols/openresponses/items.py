@@ -5,7 +5,8 @@ Items of every dialect are accepted: reasoning may come as raw text, as summarie
 id, a call by its `call_id`) is passed in as `ReferenceContext`.
 
 Nothing that a client has in its history is a reason to refuse it. An item or content of an unknown type goes to models
-of OpenAI's wire as it is, and to all others as readable text; so does the result of a call that is not in the history.
+of OpenAI's wire as it is, and to all others as readable text. In a whole history, the result of a call that is not there
+is kept as text, too; in an input that continues a stored response, it is an error.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def messages_of(
     Args:
         input: A text, or a list of items.
         context: The calls and items that items may refer to.
-        warnings: Is extended by a sentence for each item that is not used as what it is.
+        warnings: The input is a whole history, in which a result without its call is used as text: a sentence is added
+            for each. None: the input continues stored items, and such a result is an error.
 
     Raises:
         RequestError: The message names the item and says what would be valid.
@@ -102,9 +104,11 @@ def messages_of(
                 if name is not None:
                     append_part(messages, ToolReturnPart(name, _tool_output(item, path), _call_id(item)))
                     continue
+                problem = f"no call with call_id {_call_id(item)!r} comes before this output"
+                if warnings is None:
+                    _reject(path, problem, "call_id")
                 append_part(messages, _output_as_text(item, path))
-                if warnings is not None:
-                    warnings.append(f"{path}: no call with call_id {_call_id(item)!r} comes before it; sent as text")
+                warnings.append(f"{path}: {problem}; it is sent as text")
             case t.ItemReference():
                 for message in _referenced_messages(item, context, path):
                     for earlier_part in message.parts:
