@@ -17,7 +17,7 @@ POLICIES = st.builds(
     models=st.none() | st.lists(st.text(max_size=5)),
     view=st.sampled_from(["raw", "summary", "sealed", "hidden"]),
     counts=st.booleans(),
-    reasoning_events=st.sampled_from([None, "openai", "openresponses"]),
+    reasoning_events=st.sampled_from([None, "openai", "openresponses", "summary"]),
     store=st.booleans(),
     tools=st.none() | st.lists(st.text(max_size=5)),
     requests_per_minute=LIMITS,

@@ -46,7 +46,7 @@ def test_a_decoded_log_equals_the_original(event_batches: list[list[Event]]) -> 
     assert [decode_batch(encode_batch(entry)) for entry in again] == again
     # The sequence is legal, and its encoding for a client is the same to the byte.
     fold(events_of(again))
-    for dialect in ("openresponses", "openai"):
+    for dialect in ("openresponses", "openai", "summary"):
         live = encoded(event_batches, dialect=dialect)
         assert encoded([entry.events for entry in again], dialect=dialect) == live
         assert verify(live, dialect) == []

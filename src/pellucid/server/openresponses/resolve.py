@@ -179,15 +179,16 @@ async def resolve_request(
     principal, body = exchange.principal, request.body
     dialect = dialect_of(exchange, services)
     is_raw_distinct = DIALECTS[dialect].is_raw_distinct
+    # A client for which raw text and summaries are one thing gets a thought once: its summaries if the request asks for
+    # them and the operator has named a model that writes them, else the text.
+    only_summaries = not is_raw_distinct and request.wants_summaries and services.config.summaries.is_model_named
     prepared = await prepare(
         services,
         exchange,
         request,
         request.model,
         mint,
-        # A client for which raw text and summaries are one thing gets the text once: as summaries if it asks for them
-        # and the operator has named a model that writes them, else as it is.
-        default_view="summary" if request.wants_summaries and not is_raw_distinct and services.config.summaries.is_model_named else "raw",
+        default_view="summary" if only_summaries else "raw",
         with_summaries=request.wants_summaries and is_raw_distinct,
     )
     id = exchange.telemetry.response_id = mint("resp")
