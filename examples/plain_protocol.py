@@ -62,6 +62,8 @@ def error_body(error: ErrorInfo, /) -> dict[str, Any]:
 class PlainEncoder:
     """Encodes the events of one run."""
 
+    ping = b": ping\n\n"
+
     def start(self, *, queued: bool = False) -> bytes:
         """Return the bytes that open the stream."""
         return b": waiting for the model\n\n" if queued else b""

@@ -33,6 +33,8 @@ KIB = 1024
 class Encoder:
     """Encoder that writes each event as one line of the size in its value."""
 
+    ping = b""
+
     def start(self, *, queued: bool = False) -> bytes:
         return b"begin\n"
 

@@ -2,11 +2,16 @@
 
 The code is the same for all protocols (their encoders differ), for live, stored and replayed runs (their sources
 differ), for all viewers (their redactors differ), and for all servers (their writers differ).
+
+Long silence is normal: a model may think for minutes before its first token. The head of a stream is sent with the
+first event, or after `HEAD_SECONDS`; until then, an error is a status. Then `PING_SECONDS` of silence are followed by a
+ping, because proxies and clients close a connection on which nothing is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -20,6 +25,12 @@ from . import http
 
 FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
+
+HEAD_SECONDS = 5.0
+"""How long the head of a stream waits for the first event."""
+
+PING_SECONDS = 15.0
+"""After how much silence a ping is sent, at the earliest; at the latest after a third more."""
 
 MAX_BUFFERED = 64 * 1024
 """Bytes that may wait for a client until the run is paused, where ASGI's `send` is used."""
@@ -41,6 +52,9 @@ class Redactor(Protocol):
 
 class BodyWriter(Protocol):
     """Writes the body of one streamed response."""
+
+    writes: int
+    """How often something was written."""
 
     def start(self, source: RunSource) -> None:
         """Start to pause and resume `source` as the client reads."""
@@ -74,6 +88,7 @@ class ASGIWriter:
 
     def __init__(self, send: http.Send) -> None:
         self.send = send
+        self.writes = 0
         self._source: RunSource | None = None
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
@@ -85,11 +100,13 @@ class ASGIWriter:
 
     def start(self, source: RunSource) -> None:
         self._source = source
-        self._task = asyncio.create_task(self._write_pieces())
 
     def write(self, data: bytes) -> None:
         if self._failure is not None:
             raise self._failure
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_pieces())
+        self.writes += 1
         self._pieces.append(data)
         self._buffered_bytes += len(data)
         if self._buffered_bytes > MAX_BUFFERED and self._source is not None:
@@ -136,6 +153,8 @@ class ASGIWriter:
 
 class _NullWriter:
     """Writes nothing: for a response that is not streamed."""
+
+    writes = 0
 
     def start(self, source: RunSource) -> None:
         pass
@@ -233,6 +252,12 @@ class EncodedStream:
             return self._interrupted_end
         return self._encoder.feed(events, now)
 
+    async def fail(self, error: ErrorInfo) -> None:
+        """Write the stream of a run that could not be opened."""
+        opening = self._encoder.start()
+        end = self._redactor.feed([RunEndEvent("failed", error=error)])
+        await self._writer.end(opening + self._encoder.feed(end, clock_ms()))
+
     async def stop(self, error: ErrorInfo) -> None:
         """Stop the run and end the stream before its time, with everything closed that can be closed."""
         is_over = self._source.ended is not None
@@ -268,18 +293,95 @@ async def serve_stream(
         interrupted_end: See `EncodedStream`.
 
     Raises:
-        PellucidError: The run failed before its first event. Later errors are events of the stream.
+        PellucidError: The run failed before its first event, and before the head was sent. Later errors are events of
+            the stream.
     """
     async with http.Client(exchange) as client:
-        await open_source(source, client)
-        writer: BodyWriter | None = None
+        head = _Head(exchange, content_type, encoder.ping)
         try:
-            writer = await exchange.stream(content_type)
-            await EncodedStream(source, redactor, encoder, writer, interrupted_end=interrupted_end).run(client)
+            failure = await _open_after_head(source, client, head)
+            writer = await head.writer()
+            stream = EncodedStream(source, redactor, encoder, writer, interrupted_end=interrupted_end)
+            await (stream.run(client) if failure is None else stream.fail(failure))
         finally:
-            if writer is not None:
-                writer.close()
+            head.close()
             await stop_source(source)
+
+
+async def _open_after_head(source: RunSource, client: http.Client, head: _Head) -> ErrorInfo | None:
+    """Open a run.
+
+    Returns:
+        The error, if the run could not be opened and the head of the stream has been sent; else None.
+
+    Raises:
+        PellucidError: The run could not be opened, and nothing has been sent.
+    """
+    try:
+        await open_source(source, client)
+    except Exception as error:
+        if not head.is_sent:
+            raise
+        return error_for_client(error, "a fault before a stream")
+    return None
+
+
+class _Head:
+    """Sends the head of a stream, at the latest after `HEAD_SECONDS`, and pings whenever the stream is silent."""
+
+    def __init__(self, exchange: StreamExchange, content_type: str, ping: bytes) -> None:
+        self._exchange = exchange
+        self._content_type = content_type
+        self._ping = ping
+        self._writer: BodyWriter | None = None
+        self._sending: asyncio.Task[BodyWriter] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(HEAD_SECONDS, self._send_early)
+        self._seen_writes = 0
+        self._silent_ticks = 0
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the head has been sent, or is being sent."""
+        return self._sending is not None or self._writer is not None
+
+    async def writer(self) -> BodyWriter:
+        """Send the head, unless that was done, and return the writer of the body."""
+        if self._sending is not None:
+            return await self._sending
+        self._timer.cancel()
+        return await self._send()
+
+    def close(self) -> None:
+        """Release the writer. No ping is sent any more."""
+        self._timer.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _send_early(self) -> None:
+        self._sending = self._loop.create_task(self._send())
+
+    async def _send(self) -> BodyWriter:
+        writer = self._writer = await self._exchange.stream(self._content_type)
+        if self._ping:
+            if self._sending is not None:
+                writer.write(self._ping)
+            self._timer = self._loop.call_later(PING_SECONDS / 3, self._tick)
+        return writer
+
+    def _tick(self) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        self._silent_ticks = self._silent_ticks + 1 if writer.writes == self._seen_writes else 0
+        if self._silent_ticks == 3:
+            self._silent_ticks = 0
+            with contextlib.suppress(http.ClientGone, OSError):  # the run ends because of it, too
+                writer.write(self._ping)
+        self._seen_writes = writer.writes
+        self._timer = self._loop.call_later(PING_SECONDS / 3, self._tick)
 
 
 async def serve_response(

@@ -17,6 +17,11 @@ CAPTURED_PROMPT, CAPTURED_TIME = "(captured)", 0
 class Encoder(Protocol):
     """A client protocol's encoder: takes events, returns bytes for the client."""
 
+    @property
+    def ping(self) -> bytes:
+        """Bytes without meaning, which keep a silent connection open; empty where the form has none."""
+        ...
+
     def start(self, *, queued: bool = False) -> bytes:
         """Return the bytes that open the stream.
 

@@ -13,6 +13,8 @@ DONE = b"data: [DONE]\n\n"
 """The end of a stream, as OpenAI's clients expect it."""
 QUEUED = b": queued\n\n"
 """The comment of a stream whose request waits until the model is free."""
+PING = b": ping\n\n"
+"""The comment that keeps a silent stream of server-sent events open."""
 PARAGRAPH_BREAK = "\n\n"
 """Separates texts that become one."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..parts import (
     Audio,
     File,
@@ -16,6 +18,7 @@ from ..parts import (
     ModelResponsePart,
     SealedPart,
     Text,
+    ThinkingPart,
     UserContent,
     Video,
 )
@@ -29,6 +32,34 @@ def append_part(messages: list[ModelMessage], part: ModelRequestPart | ModelResp
         parts.append(part)
     else:
         messages.append(message_type([part]))
+
+
+def with_visible_texts(
+    parts: list[ModelResponsePart], item_id_of: Callable[[str], str] = lambda id: id
+) -> list[ModelResponsePart]:
+    """Return parts whose sealed tokens have the visible reasoning of their items.
+
+    The texts of an item that came back several times are divided equally among its tokens.
+
+    Args:
+        parts: The parts of one turn.
+        item_id_of: Returns the id of the item to which the id of a token belongs.
+    """
+    texts: dict[str, list[str]] = {}
+    tokens: dict[str, list[int]] = {}
+    for index, part in enumerate(parts):
+        if isinstance(part, ThinkingPart) and part.item_id is not None:
+            texts.setdefault(part.item_id, []).append(part.content)
+        elif isinstance(part, SealedPart) and part.item_id is not None:
+            tokens.setdefault(item_id_of(part.item_id), []).append(index)
+    parts = list(parts)
+    for id in texts.keys() & tokens.keys():
+        count = len(texts[id]) // len(tokens[id])
+        for number, index in enumerate(tokens[id], 1):
+            end = number * count if number < len(tokens[id]) else None
+            text = "\n\n".join(texts[id][(number - 1) * count : end])
+            parts[index] = replace(parts[index], visible_texts=(text,) if text else ())
+    return parts
 
 
 def joined_if_text(contents: list[UserContent]) -> str | list[UserContent]:

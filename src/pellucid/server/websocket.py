@@ -172,6 +172,9 @@ class WebSocket:
 class FrameWriter:
     """Writes a stream of lines directly to the transport, one message for each line. A `BodyWriter`."""
 
+    writes = 0
+    """Not counted: sockets have pings of their own."""
+
     def __init__(self, frames: FrameTransport) -> None:
         self._frames = frames
         self._source: RunSource | None = None

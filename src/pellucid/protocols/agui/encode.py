@@ -60,7 +60,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import CAPTURED_PROMPT
-from ..encoding import PARAGRAPH_BREAK, QUEUED, complete_arguments, to_json
+from ..encoding import PARAGRAPH_BREAK, PING, QUEUED, complete_arguments, to_json
 from . import events as e
 from .chunks import as_chunks
 from .client_messages import ClientMessages, adapt_messages
@@ -208,6 +208,11 @@ class Encoder:
         self._generated_ids = 0
         self._known_seals: dict[int, str] = {}
         """Tokens that are known when their item begins, by the index of its start event in the batch."""
+
+    @property
+    def ping(self) -> bytes:
+        """A comment; the binary form has none."""
+        return PING if self._frame is None else b""
 
     def start(self, *, queued: bool = False) -> bytes:
         """Return the bytes that open the stream.

@@ -42,7 +42,13 @@ from ...parts import (
     Video,
 )
 from ..decoding import invalid
-from ..message_parts import append_part, joined_if_text, media_content, without_trailing_reasoning
+from ..message_parts import (
+    append_part,
+    joined_if_text,
+    media_content,
+    with_visible_texts,
+    without_trailing_reasoning,
+)
 from . import messages as m
 from .metadata import form_of, is_complete, item_id_of
 
@@ -65,7 +71,10 @@ def history_of(
         conversation.add(message, f"messages[{index}]")
     conversation.resume(resume)
     trimmed = [
-        replace(message, parts=without_trailing_reasoning(message.parts, _is_content))
+        replace(
+            message,
+            parts=without_trailing_reasoning(with_visible_texts(message.parts, item_id_of), _is_content),
+        )
         if isinstance(message, ModelResponse)
         else message
         for message in conversation.messages
@@ -75,13 +84,18 @@ def history_of(
 
 
 def sealed_in(messages: Sequence[m.Message]) -> list[SealedPart]:
-    """Return the sealed tokens in these messages."""
+    """Return the sealed tokens in these messages, with the visible reasoning next to them."""
     conversation = _Conversation()
     for index, message in enumerate(messages):
         if isinstance(message, m.ReasoningMessage | m.AssistantMessage):
             conversation.add(message, f"messages[{index}]")
-    parts = (part for turn in conversation.messages if isinstance(turn, ModelResponse) for part in turn.parts)
-    return [part for part in parts if isinstance(part, SealedPart)]
+    return [
+        part
+        for turn in conversation.messages
+        if isinstance(turn, ModelResponse)
+        for part in with_visible_texts(turn.parts, item_id_of)
+        if isinstance(part, SealedPart)
+    ]
 
 
 def is_carrier_of(entity_id: str, item_id: str | None, call_ids: Collection[str] = ()) -> bool:

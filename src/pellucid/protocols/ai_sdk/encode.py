@@ -62,7 +62,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
-from ..encoding import DONE, QUEUED, safe_counts, to_json
+from ..encoding import DONE, PING, QUEUED, safe_counts, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
 
@@ -126,6 +126,8 @@ class Encoder:
         message_id: The id of the message for the client: that of the client's last message if the run continues it.
         model: The public name of the model.
     """
+
+    ping = PING
 
     def __init__(self, message_id: str, model: str) -> None:
         self.ended = False

@@ -47,7 +47,7 @@ from ...parts import (
 )
 from ...unicode import truncate
 from ..decoding import convert, invalid
-from ..message_parts import joined_if_text, media_content, without_trailing_reasoning
+from ..message_parts import joined_if_text, media_content, with_visible_texts, without_trailing_reasoning
 from .chunks import METADATA_KEY, PartMetadata, part_metadata
 
 SEAL_PART = f"data-{METADATA_KEY}"
@@ -242,16 +242,24 @@ class _AssistantMessage:
             self.messages += _user_messages(_convert_part(raw, SteeringUIPart, path).parts, f"{path}.parts")
 
     def _end_step(self) -> None:
-        parts, self._response_parts = without_trailing_reasoning(self._response_parts, _is_content), []
+        parts = without_trailing_reasoning(with_visible_texts(self._response_parts), _is_content)
+        self._response_parts = []
         results, self._results = self._results, []
         if parts:
             self.messages.append(ModelResponse(parts))
         if results:
             self.messages.append(ModelRequest(results))
 
-    def _add_seal(self, metadata: PartMetadata) -> bool:
+    def _add_seal(self, metadata: PartMetadata, thought: str = "") -> bool:
+        """Add the token of a part, if it has one.
+
+        Args:
+            metadata: The part's metadata.
+            thought: The reasoning in the part.
+        """
         if metadata.token is not None:
-            self._response_parts.append(SealedPart(metadata.token, metadata.item_id))
+            texts = (thought,) if thought and metadata.item_id is None else ()
+            self._response_parts.append(SealedPart(metadata.token, metadata.item_id, texts))
         return metadata.token is not None
 
     def _text(self, part: TextUIPart) -> None:
@@ -265,9 +273,9 @@ class _AssistantMessage:
 
     def _reasoning(self, part: TextUIPart) -> None:
         metadata = part_metadata(part.provider_metadata)
-        self._add_seal(metadata)
+        has_seal = self._add_seal(metadata, part.text)
         complete = metadata.is_complete and part.state != "streaming"
-        if part.text:
+        if part.text and not (has_seal and metadata.item_id is None):
             self._response_parts.append(
                 ThinkingPart(part.text, form=metadata.form, complete=complete, item_id=metadata.item_id)
             )

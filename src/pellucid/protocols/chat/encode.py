@@ -31,7 +31,7 @@ from ...events import Event, Mint, PartDeltaEvent, SideEvent
 from ...unicode import json_safe, replace_surrogates
 from ...view import View
 from .. import CAPTURED_TIME
-from ..encoding import QUEUED, to_json
+from ..encoding import PING, QUEUED, to_json
 from . import frames as f
 from . import types as t
 from .answer_builder import AnswerBuilder, OpenText
@@ -57,6 +57,8 @@ class Encoder:
         live: Whether the run is going on. A wait for its model is then shown, in a comment, which has no number and no
             place in the message.
     """
+
+    ping = PING
 
     def __init__(
         self,

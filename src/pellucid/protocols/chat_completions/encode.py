@@ -50,7 +50,7 @@ from ...events import (
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from ...unicode import json_safe, replace_surrogates
 from .. import CAPTURED_TIME, text_metadata
-from ..encoding import DONE, PARAGRAPH_BREAK, QUEUED, complete_arguments, or_unset, to_json
+from ..encoding import DONE, PARAGRAPH_BREAK, PING, QUEUED, complete_arguments, or_unset, to_json
 from . import types as t
 from .types import error_payload
 
@@ -117,6 +117,8 @@ class Encoder:
         obfuscate: Whether deltas are padded, so that their size does not show the length of the text.
         server_tools: The names of the functions whose calls the server answers.
     """
+
+    ping = PING
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ three fields; the same text in two of them is one piece of reasoning.
 Entries of `reasoning_details`:
 
 * A token that was sealed here (`reasoning.encrypted`, see `encode`) is a `SealedPart`. The token of a reasoning item
-  holds the reasoning itself, so the readable text next to it is not repeated.
+  holds the reasoning itself, so the readable text next to it is not repeated. Each field has the text of all items of
+  the message, which the last token gets (`SealedPart.visible_texts`).
 * Readable text and summaries, in fragments or whole, are kept. A signature by another provider is left out, because it
   could not go back to that provider from here.
 * Encrypted data from elsewhere is refused, because it cannot be opened here.
@@ -144,8 +145,14 @@ def _assistant_parts(
         function_names[call.id] = call.function.name
         calls.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
     parts: list[ModelResponsePart] = []
-    if not any(_is_token_of(part, "rs") for part, _ in sealed):
+    last_token = max((index for index, (part, _) in enumerate(sealed) if _is_token_of(part, "rs")), default=None)
+    if last_token is None:
         parts += _thinking_parts(readable, message.reasoning_content, message.reasoning)
+    else:
+        details = "\n\n".join(part.content for part in readable)
+        texts_of_fields = dict.fromkeys(filter(None, (details, message.reasoning_content, message.reasoning)))
+        part, position = sealed[last_token]
+        sealed[last_token] = replace(part, visible_texts=tuple(texts_of_fields)), position
     texts = _text_parts(message, [part.item_id for part, _ in sealed if _is_token_of(part, "msg")])
     text_offset = call_offset = 0
     for part, position in sealed:

@@ -173,7 +173,7 @@ class Conversation:
     def _reasoning(self, signature: str, text: str | None, path: str) -> list[ModelResponsePart]:
         if _is_token(signature):
             self.token_paths[signature] = path
-            return [SealedPart(signature, visible_text=text)]
+            return [SealedPart(signature, visible_texts=(text,) if text else ())]
         self._foreign_signatures += bool(signature)
         return [ThinkingPart(text)] if text else []
 

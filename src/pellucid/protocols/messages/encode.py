@@ -77,6 +77,11 @@ class Encoder:
     `start` and `feed` return bytes to send. `message` is the complete answer, once the run has ended.
     """
 
+    @property
+    def ping(self) -> bytes:
+        """The protocol's own event for silence."""
+        return PING
+
     def __init__(
         self,
         id: str,

@@ -56,7 +56,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import CAPTURED_PROMPT, CAPTURED_TIME, text_metadata
-from ..encoding import DONE, complete_arguments, to_json
+from ..encoding import DONE, PING, complete_arguments, to_json
 from ..errors import status_of
 from ..message_parts import joined_if_text
 from . import types as t
@@ -118,6 +118,11 @@ class Encoder:
         """The length of the raw reasoning that was shown."""
         self._pending_thinking: ThinkingPart | None = None
         """A thinking part that has started and has no text yet."""
+
+    @property
+    def ping(self) -> bytes:
+        """A comment; a socket has pings of its own."""
+        return PING if self._framing == "events" else b""
 
     def start(self, *, queued: bool = False) -> bytes:
         """Return the events that open the stream.

@@ -5,8 +5,8 @@ Items of every dialect are accepted: reasoning may come as raw text, as summarie
 id, a call by its `call_id`) is passed in as `ReferenceContext`.
 
 Nothing that a client has in its history is a reason to refuse it. An item or content of an unknown type goes to models
-of OpenAI's wire as it is, and to all others as readable text. In a whole history, the result of a call that is not there
-is kept as text, too; in an input that continues a stored response, it is an error.
+of OpenAI's wire as it is, and to all others as readable text. In a whole history, the result of a call that is not
+there is kept as text, too; in an input that continues a stored response, it is an error.
 """
 
 from __future__ import annotations

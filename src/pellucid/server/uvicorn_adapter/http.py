@@ -85,11 +85,12 @@ class CorkedTransport:
 class DirectWriter:
     """Writes a response's body to the transport of its connection, as uvicorn's `send` would. A `BodyWriter`."""
 
-    __slots__ = ("_cycle", "_source", "_transport")
+    __slots__ = ("_cycle", "_source", "_transport", "writes")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._transport = cycle.transport
+        self.writes = 0
         self._source: RunSource | None = None
 
     def start(self, source: RunSource) -> None:
@@ -98,7 +99,9 @@ class DirectWriter:
             source.pause()
 
     def write(self, data: bytes) -> None:
-        if not self._cycle.disconnected:
+        self.writes += 1
+        cycle = self._cycle
+        if not cycle.disconnected and not cycle.response_complete:
             write = self._transport.write
             write(b"%x\r\n%b\r\n" % (len(data), data))
 
