@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sized
 from contextlib import suppress
+from http import HTTPStatus
 from time import time_ns
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -263,6 +264,25 @@ class Model:
             call.settings.get("timeout"),
         )
 
+    async def served_models(self) -> list[ServedModel]:
+        """Ask the provider which models it serves. It does not depend on this model's name.
+
+        Returns:
+            The models; empty if the provider has no such list, or one in a form that is not known here.
+
+        Raises:
+            ModelError: The provider does not answer, or with an error status.
+        """
+        path = self.profile.models_path
+        if not (self._base_url and path) or self.profile.auth == "aws":
+            return []
+        headers = {**self._wire.headers(self.profile, self.api_key(), ModelCall("", [])), **self._headers}
+        transport = self._transport or await shared_pool()
+        status, body = await transport.get(self._base_url + path, headers)
+        if status != HTTPStatus.OK:
+            raise ModelError(ErrorInfo("model_error", f"the list of models was answered with {status}"))
+        return served_models(body)
+
     def warnings(self, call: ModelCall) -> list[str]:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
         settings = settings_for_wire(merge_settings(self.settings, call.settings), self.profile.native_wire)
@@ -276,6 +296,39 @@ class Model:
         return call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
             fields, self.profile, self.origin.model or self.profile.title, call.assumed_settings
         )
+
+
+class ServedModel(NamedTuple):
+    """A model that a provider lists."""
+
+    name: str
+    context_tokens: int | None = None
+    """The size of its context, if the list has it."""
+
+
+_CONTEXT_FIELDS = (
+    *("context_length", "context_window", "max_model_len", "max_context_length", "inputTokenLimit"),
+    "max_input_tokens",
+)
+"""The names of the size of a model's context, in the lists of several providers."""
+
+
+def served_models(body: bytes) -> list[ServedModel]:
+    """Read a provider's list of models, in the form of OpenAI, Anthropic, Google, Cohere, Mistral or Ollama."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    rows = document.get("data", document.get("models")) if isinstance(document, dict) else document
+    models: dict[str, ServedModel] = {}
+    for row in rows if isinstance(rows, list) else ():
+        name = (row.get("id") or row.get("name")) if isinstance(row, dict) else None
+        if isinstance(name, str):
+            name = name.removeprefix("models/")
+            sizes = (row.get(field) for field in _CONTEXT_FIELDS)
+            size = next((size for size in sizes if type(size) is int and size > 0), None)
+            models[name] = ServedModel(name, size)
+    return list(models.values())
 
 
 class TextWriter(NamedTuple):

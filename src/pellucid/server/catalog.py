@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 
 from ..egress import EgressPolicy
-from ..errors import RequestError
+from ..errors import ModelError, RequestError
 from ..local import LOCAL_PROVIDER
-from ..models import ChatModel, Model
+from ..models import ChatModel, Model, ServedModel
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
 from ..protocols.decoding import invalid
@@ -17,6 +20,12 @@ from ..storage.names import is_storable
 from ..upstream import UpstreamClient
 from ..view import View, stricter
 from .config import Config, ModelConfig, ProviderConfig, find_api_key
+
+SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
+"""For how long a provider's list of models is believed, and after how long one that did not answer is asked again."""
+
+MAX_SERVED_MODELS = 2000
+"""How many models of one provider's list are named."""
 
 MAX_NAME_CHARACTERS = 256
 """Names come from clients. They are compared, stored, and repeated in responses."""
@@ -66,12 +75,43 @@ class Catalog:
                 self._max_views_by_origin[origin_key] = stricter(
                     self._max_views[name], self._max_views_by_origin.get(origin_key, "raw")
                 )
+        self._served: dict[str, tuple[float, list[ServedModel]]] = {}
+        """The models of each provider that lists none here, and when that is asked again."""
+        self._asking = asyncio.Lock()
         self._unlisted_providers = [name for name, provider in config.providers.items() if not provider.models]
         self.default_name = config.server.default_model
 
     def names(self) -> list[str]:
         """Return the public names that are known. A provider that lists no models may serve others."""
         return list(self._models)
+
+    async def served_names(self) -> list[str]:
+        """Return the public names that are known, and those of the models that open-ended providers serve now.
+
+        The providers are asked, and their answers are kept for `SERVED_SECONDS`. One that does not answer serves none.
+        """
+        async with self._asking:
+            now = time.monotonic()
+            stale = [name for name in self._unlisted_providers if self._served.get(name, (0.0,))[0] <= now]
+            for name, models in zip(stale, await asyncio.gather(*map(self._ask_provider, stale)), strict=True):
+                self._served[name] = (now + (SERVED_SECONDS if models else RETRY_SECONDS), models)
+        names = dict.fromkeys(self._models)
+        for provider in self._unlisted_providers:
+            prefix = "" if len(self._unlisted_providers) == 1 else f"{provider}:"
+            for model in self._served[provider][1]:
+                name = f"{prefix}{model.name}"
+                names[name] = None
+                if model.context_tokens is not None:
+                    self._context_tokens.setdefault(name, model.context_tokens)
+        return list(names)
+
+    async def _ask_provider(self, name: str) -> list[ServedModel]:
+        try:
+            models = await self._connect(name, "").served_models()
+        except (ModelError, RequestError):
+            return []
+        usable = (model for model in models if len(model.name) < MAX_NAME_CHARACTERS and is_storable(model.name))
+        return list(islice(usable, MAX_SERVED_MODELS))
 
     def __contains__(self, name: object) -> bool:
         """Return whether the operator has named this model."""
@@ -98,7 +138,7 @@ class Catalog:
         return view if provider is None else stricter(view, provider.view)
 
     def context_tokens(self, name: str) -> int | None:
-        """Return the size of the model's context in tokens, if it is configured."""
+        """Return the size of the model's context in tokens, if it is configured, or its provider has said it."""
         return self._context_tokens.get(name)
 
     def _configured_view(self, entry: ModelConfig) -> View:
@@ -152,9 +192,13 @@ class Catalog:
         return opened
 
     def _create_model(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> ChatModel:
+        created = self._connect(provider_name, model, settings)
+        return MediaModel(created, self._media, inline=created.profile.media == "inline")
+
+    def _connect(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
         profile = self._profiles[provider.profile or provider_name]
-        created = Model(
+        return Model(
             model,
             profile,
             self._upstream_client,
@@ -166,4 +210,3 @@ class Catalog:
             headers=provider.headers,
             provider=provider_name,
         )
-        return MediaModel(created, self._media, inline=profile.media == "inline")

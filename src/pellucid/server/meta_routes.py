@@ -24,6 +24,8 @@ class Model(msgspec.Struct, kw_only=True):
     object: Literal["model"] = "model"
     created: int
     owned_by: str
+    context_length: int | UnsetType = UNSET
+    """The size of its context in tokens, if it is known."""
 
 
 class Models(msgspec.Struct, kw_only=True):
@@ -71,15 +73,20 @@ class MetaHandlers:
         self._page = page
 
     def _model_entry(self, name: str) -> Model:
-        origin = self._services.catalog.find(name)[1].origin
-        return Model(id=name, created=self._services.started_at, owned_by=origin.provider)
+        catalog = self._services.catalog
+        return Model(
+            id=name,
+            created=self._services.started_at,
+            owned_by=catalog.find(name)[1].origin.provider,
+            context_length=catalog.context_tokens(name) or UNSET,
+        )
 
     def _anthropic_entry(self, name: str) -> AnthropicModel:
         created_at = datetime.fromtimestamp(self._services.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return AnthropicModel(id=name, display_name=name, created_at=created_at)
 
     async def models(self, exchange: Exchange) -> None:
-        names = visible_models(exchange.principal, self._services.catalog.names())
+        names = visible_models(exchange.principal, await self._services.catalog.served_names())
         if exchange.recognised_protocol == "messages":
             entries = [self._anthropic_entry(name) for name in names]
             ends = (names[0], names[-1]) if names else (None, None)
@@ -90,7 +97,7 @@ class MetaHandlers:
     async def model(self, exchange: Exchange) -> None:
         name = exchange.path_params["id"]
         exchange.principal.policy.check_model(name)
-        if name not in self._services.catalog.names():
+        if name not in await self._services.catalog.served_names():
             raise RequestError(
                 f"there is no model named {name!r} here", kind="not_found", code="model_not_found", param="model"
             )
