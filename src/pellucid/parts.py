@@ -217,8 +217,8 @@ class SealedPart(_Part, tag="sealed", frozen=True):
     part_kind: ClassVar[Literal["sealed"]] = "sealed"
     token: str
     item_id: str | None = None
-    visible_text: str | None = None
-    """The text that came back with the token; None where the protocol has none with it."""
+    visible_texts: tuple[str, ...] = ()
+    """The readable reasoning that came back with the token, once for each field that has it (see `sealing`)."""
 
 
 class SystemPromptPart(_Part, tag="system-prompt", frozen=True):

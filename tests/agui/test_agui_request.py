@@ -76,7 +76,7 @@ def test_a_turn_is_one_response_in_its_order() -> None:
     assert first == ModelRequest([UserPromptPart("Why?")])
     assert turn == ModelResponse(
         [
-            SealedPart("first", "rs_1"),
+            SealedPart("first", "rs_1", ("hm",)),
             ThinkingPart("hm", form="summary", item_id="rs_1"),
             SealedPart("second", "msg_1"),
             TextPart("Let me see.", item_id="msg_1"),
@@ -98,7 +98,7 @@ def test_a_turn_is_one_response_in_its_order() -> None:
 def test_the_shapes_of_the_proposal_are_parsed() -> None:
     request = read(USER, thought(content=["one ", "two"], encryptedContent="it"), answer(content="So."), AGAIN)
     turn = request.messages()[1]
-    assert turn.parts[:2] == [SealedPart("it", "r1"), ThinkingPart("one two", item_id="r1")]
+    assert turn.parts[:2] == [SealedPart("it", "r1", ("one two",)), ThinkingPart("one two", item_id="r1")]
     assert request.token_path(SealedPart("it", "r1")) == "messages[1].encryptedContent"
 
 
@@ -122,7 +122,7 @@ def test_reasoning_that_led_to_nothing_goes_to_no_model(turn: list[Any]) -> None
 
 def test_sealed_reasoning_at_the_end_of_a_finished_turn_is_kept() -> None:
     turn = read(USER, answer(content="So."), thought(content="cut", encryptedValue="v"), AGAIN).messages()[1]
-    assert turn.parts == [TextPart("So.", item_id="a1"), SealedPart("v", "r1")]
+    assert turn.parts == [TextPart("So.", item_id="a1"), SealedPart("v", "r1", ("cut",))]
 
 
 def test_a_value_opens_only_for_its_thread_and_entity() -> None:

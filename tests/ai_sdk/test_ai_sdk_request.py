@@ -93,7 +93,7 @@ def test_an_answer_is_parsed_to_its_parts_in_order() -> None:
     assert response.parts == [
         ThinkingPart("Hm.", form="summary", item_id="rs_1"),
         TextPart("One."),
-        SealedPart("token", "rs_2"),
+        SealedPart("token", "rs_2", ("Ah.",)),
         ThinkingPart("Ah.", item_id="rs_2"),
         RefusalPart("No."),
         FilePart("aGk=", "image/png"),
@@ -158,7 +158,7 @@ def test_incomplete_or_unanswered_thoughts_are_dropped() -> None:
     assert parts_between_questions(thought) == []
     assert parts_between_questions({"type": "reasoning", "text": "Hm", "state": "streaming"}) == []
     [response] = parts_between_questions(text("One."), thought)
-    assert response.parts == [TextPart("One."), SealedPart("token", "rs_1")]
+    assert response.parts == [TextPart("One."), SealedPart("token", "rs_1", ("Hm.",))]
     [response] = parts_between_questions(
         {"type": "reasoning", "text": "Hm", **ours(complete=False)}, text("One", state="streaming")
     )

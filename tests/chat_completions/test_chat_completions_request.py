@@ -160,7 +160,7 @@ def test_sealed_tokens_are_sealed_parts_and_replace_the_readable_thought() -> No
         reasoning="Hm.", content="a", tool_calls=[call], reasoning_details=[text_detail("Hm."), *details]
     )
     assert parts == [
-        SealedPart("T1", "rs_1"),
+        SealedPart("T1", "rs_1", ("Hm.",)),
         SealedPart("T2", "msg_2"),
         TextPart("a", item_id="msg_2"),
         SealedPart("T3", "fc_3"),
@@ -175,7 +175,7 @@ def test_the_sealed_token_of_a_call_does_not_replace_the_thought() -> None:
 
 def test_a_token_without_an_id_belongs_to_the_thought() -> None:
     detail = {"type": "reasoning.encrypted", "data": "T"}
-    assert assistant_parts(reasoning="Hm.", reasoning_details=[detail]) == [SealedPart("T")]
+    assert assistant_parts(reasoning="Hm.", reasoning_details=[detail]) == [SealedPart("T", visible_texts=("Hm.",))]
 
 
 def test_foreign_encrypted_data_is_refused_and_unknown_details_are_ignored() -> None:

@@ -47,7 +47,8 @@ def optional(kind: type[msgspec.Struct], **known: st.SearchStrategy[Any]) -> st.
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     # What clients of one wire sent: Pydantic AI has no place for it.
-    **dict.fromkeys(("wire_fields", "wire", "visible_text"), st.none()),
+    **dict.fromkeys(("wire_fields", "wire"), st.none()),
+    "visible_texts": st.just(()),
     "content": words,
     "id": maybe,
     "signature": maybe,

@@ -155,7 +155,7 @@ def test_blocks_become_parts_in_their_order() -> None:
         {"type": "compaction", "content": "In short"},
     )
     assert parts == [
-        SealedPart("a.b.c.d.e", visible_text="One."),
+        SealedPart("a.b.c.d.e", visible_texts=("One.",)),
         TextPart("So"),
         SealedPart("f.g.h.i.j"),
         ToolCallPart("f", {}, "t"),

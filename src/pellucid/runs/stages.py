@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from ..events import ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseStartEvent
+from ..events import ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseStartEvent, SummaryEvent
 from ..parts import ModelResponsePart, Origin
 from ..sealing import Sealed, SealError, seal_item
 from ..telemetry import log
@@ -94,6 +94,7 @@ class SealStage(Stage):
         self._origin: Origin | None = None
         self._start: ItemStartEvent | None = None
         self._parts: list[ModelResponsePart] = []
+        self._summaries: list[str] = []
 
     def process(self, batch: Batch) -> Batch:
         events = batch.events
@@ -104,7 +105,9 @@ class SealStage(Stage):
             if isinstance(event, PartEndEvent):
                 self._parts.append(event.part)
             elif isinstance(event, ItemStartEvent):
-                self._start, self._parts = event, []
+                self._start, self._parts, self._summaries = event, [], []
+            elif isinstance(event, SummaryEvent):
+                self._summaries.append(event.text)
             elif isinstance(event, ItemEndEvent):
                 events[index] = self._seal_item_end(event)
             elif isinstance(event, ResponseStartEvent):
@@ -114,7 +117,7 @@ class SealStage(Stage):
     def _seal_item_end(self, end: ItemEndEvent) -> ItemEndEvent:
         assert self._start is not None
         assert self._origin is not None
-        sealed = seal_item(self._parts, self._start, end, self._origin, int(time.time()))
+        sealed = seal_item(self._parts, self._start, end, self._origin, int(time.time()), self._summaries)
         if sealed is None:
             return end
         try:

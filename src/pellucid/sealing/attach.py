@@ -2,7 +2,9 @@
 
 * A token is at the place of its item. The item's parts replace it, each with its own origin.
 * Visible reasoning next to its own seal is dropped in favour of the seal, because the visible text may be a summary, or
-  cut or changed.
+  cut or changed. Whether it was changed is reported (`AttachedHistory.edited`), for each token that comes with a text,
+  also a repeated one. A text on one token may be that of all tokens since the last text: some protocols have one field
+  for all reasoning of a message.
 * A part that was sealed without its text is merged into its visible part, wherever that is in the turn, if and only if
   the text is unchanged. Otherwise the visible part stays as it is, because no provider accepts a signature over a
   different text. A call is identified by its `tool_call_id`, a text by its `item_id` or, if a client left ids out, by
@@ -16,13 +18,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from ..parts import (
     PROVIDER_FIELDS,
+    Form,
     ModelMessage,
     ModelResponse,
     ModelResponsePart,
@@ -31,10 +34,10 @@ from ..parts import (
     ThinkingPart,
     same_origin,
 )
-from ..unicode import replace_surrogates
 from .items import VisiblePart, digest
 from .seal import Sealed
 from .token import SealError
+from .visible_text import ALL_FORMS, is_unchanged
 
 Opener: TypeAlias = Callable[[SealedPart], Sealed]
 """Opens a sealed part. Its exceptions are not caught."""
@@ -49,20 +52,14 @@ class AttachedHistory(NamedTuple):
     unclaimed: list[VisiblePart]
     """Parts with signatures whose visible text was changed or did not come back. They are dropped."""
     edited: list[Sealed]
-    """Values of reasoning that came back with another visible text. A client that never got the text (see `view`)
-    cannot have edited it."""
+    """Values that came back with another visible text than the client got."""
 
     def foreign(self, target: Origin) -> list[Sealed]:
         """Return the sealed values of other models, whose opaque data is not sent to `target`."""
         return [sealed for sealed in self.sealed if not same_origin(sealed.made_for, target)]
 
-    def warnings(self, target: Origin, *, has_raw_view: bool = False) -> list[str]:
-        """Return warnings for the client about what of its input does not reach `target`. They are not errors.
-
-        Args:
-            target: The model's origin.
-            has_raw_view: Whether the client gets reasoning as it was sealed, so that another text was edited.
-        """
+    def warnings(self, target: Origin) -> list[str]:
+        """Return warnings for the client about what of its input does not reach `target`. They are not errors."""
         warnings = []
         if foreign := self.foreign(target):
             warnings.append(
@@ -71,7 +68,7 @@ class AttachedHistory(NamedTuple):
             )
         if self.unclaimed:
             warnings.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
-        if has_raw_view and self.edited:
+        if self.edited:
             warnings.append(
                 f"the text of {len(self.edited)} sealed item(s) of reasoning was changed: the sealed text is used"
             )
@@ -106,12 +103,15 @@ def make_opener(
     return open_part
 
 
-def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
+def attach(
+    messages: Sequence[ModelMessage], opener: Opener, visible_forms: Collection[Form] = ALL_FORMS
+) -> AttachedHistory:
     """Replace the sealed parts of a conversation by the parts that they hold.
 
     Args:
         messages: The conversation. The responses between two requests are one turn, or pieces of one.
         opener: Opens a sealed part.
+        visible_forms: The forms of reasoning that the client may see.
 
     Returns:
         The conversation without sealed parts, and all opened values.
@@ -119,7 +119,7 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
     history = AttachedHistory([], [], [], [])
     for message in messages:
         if isinstance(message, ModelResponse) and any(isinstance(part, SealedPart) for part in message.parts):
-            turn = _Turn(message.parts, opener)
+            turn = _Turn(message.parts, opener, visible_forms)
             history.messages.append(replace(message, parts=turn.merged_parts()))
             history.sealed.extend(turn.sealed)
             history.unclaimed.extend(turn.unclaimed)
@@ -132,22 +132,32 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
 class _Turn:
     """The parts of one turn, and the values of its sealed parts."""
 
-    def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener) -> None:
+    def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener, visible_forms: Collection[Form]) -> None:
         self.sealed: list[Sealed] = []
         self.unclaimed: list[VisiblePart] = []
         self.edited: list[Sealed] = []
         self._opened: dict[int, Sealed] = {}
         """The opened value of the sealed part at each index."""
         self._parts = list(parts)
-        tokens: set[str] = set()
+        values: dict[str, Sealed] = {}
+        without_text: dict[str, Sealed] = {}
+        """The values since the last text, by token."""
         for index, part in enumerate(parts):
-            if isinstance(part, SealedPart) and part.token not in tokens:
-                tokens.add(part.token)
-                opened = opener(part)
-                self._opened[index] = opened
-                self.sealed.append(opened)
-                if part.visible_text and not _shows(part.visible_text, opened):
-                    self.edited.append(opened)
+            if not isinstance(part, SealedPart):
+                continue
+            if part.token not in values:
+                values[part.token] = self._opened[index] = opener(part)
+                self.sealed.append(self._opened[index])
+            value = values[part.token]
+            without_text[part.token] = value
+            if part.visible_texts:
+                if not all(
+                    is_unchanged(text, [value], visible_forms)
+                    or is_unchanged(text, [*without_text.values()], visible_forms)
+                    for text in part.visible_texts
+                ):
+                    self.edited.append(value)
+                without_text = {}
         self._claimed: set[int] = set()
         self._digests = {index: digest(part) for index, part in enumerate(parts) if isinstance(part, VisiblePart)}
 
@@ -188,13 +198,16 @@ class _Turn:
         return next(named, None) if name == "tool_call_id" else next(named, next(nameless, None))
 
     def _duplicated_indexes(self) -> set[int]:
-        """Return the indexes of visible reasoning that is also sealed."""
+        """Return the indexes of visible reasoning that is also sealed, or that a client added to a seal."""
         ids: set[str] = set()
         texts: set[str] = set()
         for index, sealed in self._opened.items():
+            token = self._parts[index]
+            assert isinstance(token, SealedPart)
             thoughts = [part.content for part in sealed.parts if isinstance(part, ThinkingPart)]
+            if thoughts or token.visible_texts:
+                ids |= {id for id in (sealed.item_id, token.item_id) if id is not None}
             if thoughts:
-                ids |= {id for id in (sealed.item_id, getattr(self._parts[index], "item_id", None)) if id is not None}
                 texts |= {*thoughts, "".join(thoughts), "\n\n".join(thoughts)}
         return {
             index
@@ -202,15 +215,6 @@ class _Turn:
             if isinstance(part, ThinkingPart)
             and (part.item_id in ids or (part.item_id is None and part.origin is None and part.content in texts))
         }
-
-
-def _shows(text: str, sealed: Sealed) -> bool:
-    """Whether a text is what clients get of sealed reasoning: all of its texts, or those of one form."""
-    parts = [part for part in sealed.parts if isinstance(part, ThinkingPart) and part.content]
-    texts = [[part.content for part in parts if form in (None, part.form)] for form in (None, "raw", "summary")]
-    return not parts or any(
-        replace_surrogates(separator.join(some)) == text for some in texts for separator in ("\n\n", "")
-    )
 
 
 def _merge_part(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:

@@ -5,12 +5,14 @@
   a signature or details is sealed without its text, with a digest of the text in its place. When it comes back, the
   signature goes to exactly the text that it signs, and to no other.
 * Parts that no client protocol shows (provider's own tools, files, compactions, unknown blocks) are sealed whole.
+* Of summaries that the gateway wrote, only a digest is sealed: they show whether the client changed their text.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from ..parts import (
     has_opaque_data,
 )
 from .seal import Sealed
+from .visible_text import digest_of_texts
 
 VisiblePart: TypeAlias = TextPart | RefusalPart | ToolCallPart
 """Parts that every client protocol shows."""
@@ -41,7 +44,12 @@ _OMITTED_FIELDS: dict[type[VisiblePart], dict[str, Any]] = {
 
 
 def seal_item(
-    parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent, origin: Origin, now_seconds: int
+    parts: list[ModelResponsePart],
+    start: ItemStartEvent,
+    end: ItemEndEvent,
+    origin: Origin,
+    now_seconds: int,
+    summaries: Sequence[str] = (),
 ) -> Sealed | None:
     """Return what to seal of one item.
 
@@ -51,6 +59,7 @@ def seal_item(
         end: The item's end.
         origin: The turn's origin.
         now_seconds: The time in whole seconds since 1970.
+        summaries: The gateway's summaries of the item.
 
     Returns:
         The value to seal; None if the client has everything.
@@ -73,7 +82,9 @@ def seal_item(
         sealed_parts.append(part if part.origin is not None else replace(part, origin=maker))
     if not sealed_parts:
         return None
-    return Sealed(sealed_parts, maker, start.id, now_seconds, digests if any(digests) else [])
+    return Sealed(
+        sealed_parts, maker, start.id, now_seconds, digests if any(digests) else [], digest_of_texts(summaries)
+    )
 
 
 def has_sealable_data(part: ModelResponsePart) -> bool:

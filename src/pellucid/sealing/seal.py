@@ -25,6 +25,14 @@ MAX_DEPTH = 500
 _PURPOSE = "item"
 
 
+class TextDigest(NamedTuple):
+    """What a seal has of a text that it does not contain (see `visible_text`)."""
+
+    characters: int
+    """The number of characters, without white space."""
+    digest: str
+
+
 class Sealed(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One item, or the part of it that a client cannot see."""
 
@@ -39,6 +47,8 @@ class Sealed(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults
     digests: list[str | None] = []
     """For each part, the digest of the text that was left out because the client has it; None: the part is whole.
     Empty: all parts are whole."""
+    summaries: TextDigest | None = None
+    """The gateway's summaries of the item. Readers may have them, but no model needs them back."""
 
 
 class Sealer:

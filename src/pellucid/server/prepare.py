@@ -125,8 +125,11 @@ class PreparedRequest:
         ):
             return list(messages)
         sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
-        history = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part))
-        self.warnings += history.warnings(self.model.origin, has_raw_view=self.viewer.rule.is_full)
+        # Of the key and the model, not of this request, which may ask for less than the one before.
+        max_view = self._services.catalog.max_view(self.model_name)
+        forms = self._exchange.principal.policy.viewer.limited_to(max_view).rule.forms
+        history = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part), forms)
+        self.warnings += history.warnings(self.model.origin)
         return history.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:

@@ -298,12 +298,12 @@ class Services:
             return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
 
         all_stages = list(stages)
-        if with_seals:
-            all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
         if with_summaries and self.summary_writer is not None:
             all_stages.append(
                 SummaryStage(self.summary_writer, self.config.summaries.seconds, self._summary_charge(principal))
             )
+        if with_seals:  # after the summaries of an item
+            all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
         all_stages.append(MeterStage(self.guard, principal, run_telemetry))
         if stored_as is not None:
             all_stages.append(StoreStage(stored_as, self.store))

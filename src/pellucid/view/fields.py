@@ -52,7 +52,7 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.FilePart: FieldRules("data media_type thought item_id", "origin", withheld=_OPAQUE_NAMES),
     pt.CompactionPart: FieldRules(withheld=f"content item_id origin {_OPAQUE_NAMES}"),
     pt.OpaquePart: FieldRules(withheld=f"type native wire text item_id origin {_OPAQUE_NAMES}"),
-    pt.SealedPart: FieldRules("token item_id", withheld="visible_text"),
+    pt.SealedPart: FieldRules("token item_id", withheld="visible_texts"),
     # --- input of a model: a viewer who may read a conversation may read its prompts
     pt.SystemPromptPart: FieldRules("content role wire_fields"),
     pt.UserPromptPart: FieldRules("name", "content"),

@@ -1,0 +1,79 @@
+"""Compares the reasoning that a client sent back next to a seal with what is sealed.
+
+* White space does not count: protocols join the parts of an item in different ways, and clients trim texts.
+* Readers get all parts of an item, or those of some forms, depending on their view and on the field of the protocol.
+* The gateway's summaries are not sealed: a seal has only their digest. They come before or after the other text.
+* A text is compared only with forms that the reader may see. Otherwise a reader could find out whether it guessed the
+  rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, combinations
+from typing import get_args
+
+from ..parts import Form, ThinkingPart
+from ..unicode import replace_surrogates
+from .seal import Sealed, TextDigest
+
+ALL_FORMS: frozenset[Form] = frozenset(get_args(Form))
+
+
+def digest_of_texts(texts: Iterable[str]) -> TextDigest | None:
+    """Return the digest of texts that a reader gets one after the other; None if there is no text."""
+    text = "".join(map(_without_space, texts))
+    return TextDigest(len(text), _digest(text)) if text else None
+
+
+def is_unchanged(text: str, items: Sequence[Sealed], forms: Collection[Form]) -> bool:
+    """Whether a text is what a reader gets of the reasoning of these items, one after the other.
+
+    Args:
+        text: The text.
+        items: The items.
+        forms: The forms of reasoning that the reader may see.
+    """
+    thoughts = [[part for part in item.parts if isinstance(part, ThinkingPart) and part.content] for item in items]
+    present = {part.form for part in chain.from_iterable(thoughts)}.intersection(forms)
+    if len(present) == 1 and text == "\n\n".join(
+        part.content for part in chain.from_iterable(thoughts) if part.form in present
+    ):
+        return True  # as most protocols write it
+    text = _without_space(text)
+    contents = [[(part.form, _without_space(part.content)) for part in parts] for parts in thoughts]
+    summaries = [item.summaries if "summary" in forms else None for item in items]
+    return any(
+        _consists_of(
+            text, ["".join(content for form, content in parts if form in shown) for parts in contents], summaries
+        )
+        for count in range(len(present) + 1)
+        for shown in combinations(present, count)
+    )
+
+
+def _consists_of(text: str, thoughts: list[str], summaries: list[TextDigest | None]) -> bool:
+    """Whether a text consists of the thoughts of items, each with or without its summaries."""
+    ends = {0}
+    for thought, summary in zip(thoughts, summaries, strict=True):
+        starts = ends | {end for start in ends for end in _ends_of(summary, text, start)}
+        ends = {start + len(thought) for start in starts if text.startswith(thought, start)}
+        ends |= {end for start in ends for end in _ends_of(summary, text, start)}
+    return len(text) in ends
+
+
+def _ends_of(summary: TextDigest | None, text: str, start: int) -> Iterator[int]:
+    """Yield the end of the summaries that begin at a place of the text, if they do."""
+    if summary is not None:
+        end = start + summary.characters
+        if _digest(text[start:end]) == summary.digest:
+            yield end
+
+
+def _without_space(text: str) -> str:
+    return "".join(replace_surrogates(text).split())
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
