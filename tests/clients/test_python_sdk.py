@@ -269,6 +269,21 @@ def test_a_conversation_is_compacted(client: openai.OpenAI, upstream: Upstream) 
 # --- Chat Completions -------------------------------------------------------------------------------------------------
 
 
+def test_input_tokens_are_estimated(client: openai.OpenAI, upstream: Upstream) -> None:
+    model = upstream.plays(thinks)
+    short = client.responses.input_tokens.count(model=model, input="one two")
+    text = "one two three four " * 100
+    long = client.responses.input_tokens.count(model=model, input=[{"role": "user", "content": text}])
+    assert 0 < short.input_tokens < long.input_tokens
+    assert abs(long.input_tokens - len(text) / 4) < 20
+    assert upstream.calls(model) == []
+
+
+def test_a_model_is_retrieved(client: openai.OpenAI) -> None:
+    first = next(iter(client.models.list()))
+    assert client.models.retrieve(first.id) == first
+
+
 def test_chat_completions_with_reasoning(client: openai.OpenAI, upstream: Upstream) -> None:
     ask: Any = {"model": upstream.plays(thinks), "messages": [{"role": "user", "content": "Why?"}]}
     message: Any = client.chat.completions.create(**ask).choices[0].message

@@ -232,10 +232,14 @@ def answer_roots() -> dict[str, dict[str, Struct]]:
     from pellucid.protocols.chat.types import Answer, Question
     from pellucid.protocols.chat_completions.types import ChatCompletion, ChatCompletionChunk
     from pellucid.protocols.messages.types import Message, TokenCount
-    from pellucid.protocols.openresponses.types import CompactedResponse, Response
+    from pellucid.protocols.openresponses.types import CompactedResponse, InputTokens, Response
 
     written: dict[str, dict[str, Struct]] = {
-        "openresponses": {"response": Response, "response.compaction": CompactedResponse},
+        "openresponses": {
+            "response": Response,
+            "response.compaction": CompactedResponse,
+            "response.input_tokens": InputTokens,
+        },
         "chat_completions": {"chat.completion": ChatCompletion, "chat.completion.chunk": ChatCompletionChunk},
         "chat": {"question": Question, "answer": Answer},
         "messages": {"message": Message, "token count": TokenCount},

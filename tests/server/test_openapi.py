@@ -102,6 +102,7 @@ MESSAGE = {"type": "message", "role": "user", "content": "Hi"}
 RUN = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hi"}]}
 BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/responses": {"input": "Why?"},
+    "POST /v1/responses/input_tokens": {"input": "Why?", "model": "any"},
     "POST /v1/responses/compact": {"input": "Why?", "model": "any"},
     "POST /v1/conversations": {"items": [MESSAGE]},
     "POST /v1/conversations/{id}": {"metadata": {"a": "b"}},

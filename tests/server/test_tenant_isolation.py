@@ -82,6 +82,9 @@ ENDPOINTS: dict[str, Ask] = {
     "previous, compact": lambda c, t, m: c.do(
         "POST", "/v1/responses/compact", _asks(m, previous_response_id=t.response)
     ),
+    "previous, input_tokens": lambda c, t, m: c.do(
+        "POST", "/v1/responses/input_tokens", _asks(m, previous_response_id=t.response)
+    ),
     "reference": lambda c, t, m: c.do(
         "POST", "/v1/responses", {**_asks(m), "input": [{"type": "item_reference", "id": t.item}]}
     ),

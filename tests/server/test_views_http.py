@@ -91,6 +91,8 @@ def test_token_counts_are_hidden_by_their_own_switch(keyed: Keys, upstream: Upst
         head = {"Content-Type": "application/json", **keyed.headers(key)}
         usage = keyed.gateway.request("POST", "/v1/responses/compact", compact, head).json["usage"]
         assert (usage["total_tokens"] > 0) is counted
+        estimate = keyed.gateway.request("POST", "/v1/responses/input_tokens", compact, head)
+        assert estimate.status == (200 if counted else 403)
     assert "usage" not in keyed.chat("uncounted", model).json or keyed.chat("uncounted", model).json["usage"] is None
 
 

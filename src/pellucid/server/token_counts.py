@@ -1,4 +1,4 @@
-"""`POST /v1/messages/count_tokens`: the input tokens of a request, without an answer.
+"""The input tokens of a request, without an answer: `POST /v1/messages/count_tokens` and what other protocols share.
 
 The number is an estimate from the text that would be sent to the model: most providers count only what they answer.
 The answer says that it is one.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import msgspec
 from starlette.routing import BaseRoute
 
+from ..errors import RequestError
+from ..models import ChatModel
 from ..protocols import messages
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.messages import types as messages_types
+from ..settings import ModelCall
+from ..view import Viewer
 from .exchange import Exchange, endpoint_maker, new_minter
 from .prepare import prepare
 from .routing import Operation, Table, error_statuses_of
@@ -29,10 +33,21 @@ class TokenCountHandlers:
         request = messages.parse_request(body)
         prepared = await prepare(self._services, exchange, request, request.model, new_minter())
         call = prepared.model_call(prepared.unseal(request.messages))
-        call = call.for_wire(prepared.model.origin.api)
-        content = msgspec.to_builtins([call.messages, call.tools, [tool.native for tool in call.native_tools]])
         prepared.add_warning_headers()
-        await exchange.send_json(messages_types.TokenCount(messages.estimate_tokens(content)))
+        await exchange.send_json(messages_types.TokenCount(estimate_input_tokens(prepared.model, call, exchange.viewer)))
+
+
+def estimate_input_tokens(model: ChatModel, call: ModelCall, viewer: Viewer) -> int:
+    """Return an estimate of the tokens that a model would read for a call.
+
+    Raises:
+        RequestError: The viewer may not see token counts, which tell the length of sealed reasoning.
+    """
+    if not viewer.counts:
+        raise RequestError("your key may not see token counts", kind="forbidden", code="counts_hidden")
+    call = call.for_wire(model.origin.api)
+    content = msgspec.to_builtins([call.messages, call.tools, [tool.native for tool in call.native_tools]])
+    return messages.estimate_tokens(content)
 
 
 _MESSAGES = CLIENT_PROTOCOLS["messages"]

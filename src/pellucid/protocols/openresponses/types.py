@@ -258,6 +258,15 @@ class CompactedResponse(msgspec.Struct, kw_only=True):
     usage: Usage
 
 
+class InputTokens(msgspec.Struct, kw_only=True):
+    """The answer of `POST /v1/responses/input_tokens`."""
+
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
+    estimated: Literal[True] = True
+    """The number is estimated from the text."""
+
+
 # --- the request -------------------------------------------------------------------------------------------------
 
 Text10M = Annotated[str, Meta(max_length=10_485_760)]

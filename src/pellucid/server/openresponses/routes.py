@@ -1,4 +1,4 @@
-"""Routes of OpenResponses, with the handlers of `POST /v1/responses` and `POST /v1/responses/compact`.
+"""Routes of OpenResponses, with the handlers of `POST /v1/responses` and of what is not stored.
 
 A response is streamed, whole, or made in the background.
 """
@@ -23,6 +23,7 @@ from ...view import Redactor
 from ..exchange import Exchange, endpoint_maker, new_minter
 from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
+from ..token_counts import estimate_input_tokens
 from .conversations import (
     AddItems,
     Conversation,
@@ -78,6 +79,22 @@ class CompactHandler:
 def _with_trigger(input: Any) -> Any:
     items = [{"role": "user", "content": input}] if isinstance(input, str) else input
     return [*items, {"type": "compaction_trigger"}] if isinstance(items, list | None) and items else items
+
+
+class InputTokensHandler:
+    """Handler of `POST /v1/responses/input_tokens`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, exchange: Exchange) -> None:
+        raw = read_json(await exchange.read_body(self._services.config.server))
+        request = request_from({**raw, "store": False, "background": None})
+        resolved = await resolve_request(self._services, exchange, request, new_minter())
+        call = resolved.call or resolved.prepared.model_call([*resolved.previous_messages, *resolved.new_messages])
+        resolved.prepared.add_warning_headers()
+        tokens = estimate_input_tokens(resolved.model, call, exchange.viewer)
+        await exchange.send_json(t.InputTokens(input_tokens=tokens))
 
 
 class CreateResponseHandler:
@@ -160,6 +177,15 @@ RESPONSES = Table(
             parameters=[_EVENTS, VIEW],
             request_body=t.CreateResponse,
             description=_CREATED,
+        ),
+        Operation(
+            "POST",
+            f"{_CREATE}/input_tokens",
+            InputTokensHandler.__call__,
+            "countInputTokens",
+            "Estimate the input tokens of a response",
+            response_body=t.InputTokens,
+            request_body=t.CreateResponse,
         ),
         Operation(
             "POST",
@@ -293,7 +319,13 @@ def routes(services: Services) -> list[BaseRoute]:
     return [
         *(WebSocketRoute(socket.path, ResponsesSocket(services)) for socket in RESPONSES.sockets),
         *RESPONSES.routes(
-            [CreateResponseHandler(services), CompactHandler(services), ResponseHandlers(services)], make_endpoint
+            [
+                CreateResponseHandler(services),
+                InputTokensHandler(services),
+                CompactHandler(services),
+                ResponseHandlers(services),
+            ],
+            make_endpoint,
         ),
         *CONVERSATIONS.routes([ConversationHandlers(services)], make_endpoint),
     ]
