@@ -472,16 +472,17 @@ def usage_of(usage: Usage, reasoning_characters: int = 0) -> t.Usage | None:
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
-    details = t.OutputTokensDetails(usage.output_reasoning_tokens or 0)
-    if usage.output_reasoning_tokens is None and usage.output_tokens is not None and reasoning_characters:
-        estimate = -(-reasoning_characters // CHARACTERS_PER_TOKEN)
-        details = t.OutputTokensDetails(min(estimate, output_tokens), estimated=True)
+    reasoning_tokens = usage.output_reasoning_tokens or 0
+    is_estimated = usage.output_reasoning_tokens is None and usage.output_tokens is not None and reasoning_characters > 0
+    if is_estimated:
+        reasoning_tokens = min(-(-reasoning_characters // CHARACTERS_PER_TOKEN), output_tokens)
     return t.Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens,
         input_tokens_details=t.InputTokensDetails(usage.cache_read_tokens or 0),
-        output_tokens_details=details,
+        output_tokens_details=t.OutputTokensDetails(reasoning_tokens),
+        reasoning_tokens_estimated=True if is_estimated else msgspec.UNSET,
     )
 
 

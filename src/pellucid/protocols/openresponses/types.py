@@ -173,8 +173,6 @@ class InputTokensDetails(msgspec.Struct):
 
 class OutputTokensDetails(msgspec.Struct):
     reasoning_tokens: int
-    estimated: Literal[True] | UnsetType = UNSET
-    """Present if the model did not count its reasoning, and the number is estimated from its text."""
 
 
 class Usage(msgspec.Struct):
@@ -185,6 +183,11 @@ class Usage(msgspec.Struct):
     total_tokens: int
     input_tokens_details: InputTokensDetails
     output_tokens_details: OutputTokensDetails
+    reasoning_tokens_estimated: Literal[True] | UnsetType = UNSET
+    """Present if the model did not count its reasoning, and the number is estimated from its text.
+
+    Not in the details: clients accept only numbers there.
+    """
 
 
 class IncompleteDetails(msgspec.Struct):
