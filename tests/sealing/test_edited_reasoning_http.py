@@ -23,6 +23,7 @@ from tests.sealing.test_edited_reasoning import (
 )
 
 WARNING = "the text of 1 sealed item(s) of reasoning was changed: the sealed text is used"
+JSON = {"Content-Type": "application/json"}
 ASK, ON = {"role": "user", "content": "Why?"}, {"role": "user", "content": "And?"}
 
 
@@ -43,8 +44,7 @@ class Client:
         self._gateway, self._model, self._view = gateway, model, view
 
     def _post(self, path: str, body: dict[str, Any]) -> Reply:
-        headers = {"Content-Type": "application/json", "Pellucid-View": self._view}
-        reply = self._gateway.request("POST", path, json.dumps(body).encode(), headers)
+        reply = self._gateway.request("POST", path, json.dumps(body).encode(), {**JSON, "Pellucid-View": self._view})
         assert reply.status == 200, reply.body
         return reply
 
@@ -122,3 +122,12 @@ def test_a_changed_text_causes_the_warning(
         where[name] = str(where[name]).replace(shown, "No.")
     changed, _ = client.ask(answer, ON)
     assert changed.headers["pellucid-warning"] == WARNING
+
+
+def test_a_changed_text_in_a_conversation_causes_the_warning(gateway: Served, upstream: Upstream) -> None:
+    client = Responses(gateway, f"vllm:{upstream.plays(say())}", "raw")
+    _, [thought, *_] = client.ask()
+    for text, expected in (("Let me see.", None), ("No.", WARNING)):
+        item = {**thought, "content": [{"type": "reasoning_text", "text": text}]}
+        reply = gateway.request("POST", "/v1/conversations", json.dumps({"items": [ASK, item]}).encode(), JSON)
+        assert (reply.status, reply.headers.get("pellucid-warning")) == (200, expected), reply.body

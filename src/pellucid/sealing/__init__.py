@@ -5,7 +5,7 @@ of an item is sealed, `attach` restores the items that came back. `encrypt` and 
 text. Only `keyfile` accesses the disk.
 """
 
-from .attach import AttachedHistory, Opener, attach, make_opener
+from .attach import AttachedHistory, Opener, attach, edited_warnings, make_opener
 from .encryption import decrypt, decrypt_text, encrypt
 from .items import seal_item
 from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
@@ -28,6 +28,7 @@ __all__ = [
     "change_keys",
     "decrypt",
     "decrypt_text",
+    "edited_warnings",
     "encrypt",
     "ensure_keys",
     "env_keys",

@@ -68,11 +68,14 @@ class AttachedHistory(NamedTuple):
             )
         if self.unclaimed:
             warnings.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
-        if self.edited:
-            warnings.append(
-                f"the text of {len(self.edited)} sealed item(s) of reasoning was changed: the sealed text is used"
-            )
-        return warnings
+        return warnings + edited_warnings(self.edited)
+
+
+def edited_warnings(edited: Sequence[Sealed]) -> list[str]:
+    """Return the warning about values of reasoning that came back with another text; empty if there are none."""
+    if not edited:
+        return []
+    return [f"the text of {len(edited)} sealed item(s) of reasoning was changed: the sealed text is used"]
 
 
 def make_opener(

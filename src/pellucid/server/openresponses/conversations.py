@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ...asgi.http import warning_headers
 from ...emit import part_events
 from ...errors import RequestError
 from ...events import (
@@ -23,12 +24,12 @@ from ...events import (
     ResponseEndEvent,
     ResponseStartEvent,
 )
-from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, SealedPart, messages_from_json
+from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, messages_from_json
 from ...protocols.decoding import invalid
 from ...protocols.openresponses import Encoder, KnownCall, ReferenceContext, item_messages, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...run import Minter
-from ...sealing import Sealed, SealError
+from ...sealing import Sealed, SealError, attach, edited_warnings
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, new_minter
@@ -189,10 +190,18 @@ class ConversationHandlers:
     def _entries(
         self, exchange: Exchange, body: dict[str, Any], mint: Minter, *, required: bool
     ) -> list[ConversationEntry]:
-        owner = exchange.principal.owner
-        return _parse_entries(
-            body, mint, lambda token: self._services.sealer.open(token, tenant=owner), required=required
-        )
+        """Return the items of a request; a warning tells whether the text of sealed reasoning was changed."""
+        principal, edited = exchange.principal, list[Sealed]()
+
+        def open_seals(messages: list[ModelMessage]) -> None:
+            sealer = self._services.sealer.for_tenant(principal.owner)
+            edited.extend(
+                attach(messages, lambda part: sealer.open(part.token), principal.policy.viewer.rule.forms).edited
+            )
+
+        entries = _parse_entries(body, mint, open_seals, required=required)
+        exchange.response_headers += warning_headers(edited_warnings(edited))
+        return entries
 
     async def _append(self, exchange: Exchange, id: str, entries: list[ConversationEntry]) -> None:
         expires_at = self._services.expires_at(exchange.principal)
@@ -233,7 +242,7 @@ def _item_events(messages: list[ModelMessage], id: str) -> list[Event]:
 
 
 def _parse_entries(
-    body: dict[str, Any], mint: Minter, opener: Callable[[str], Sealed], *, required: bool
+    body: dict[str, Any], mint: Minter, open_seals: Callable[[list[ModelMessage]], None], *, required: bool
 ) -> list[ConversationEntry]:
     value = body.get("items")
     if value in (None, []) and not required:
@@ -247,22 +256,20 @@ def _parse_entries(
     seen: set[str] = set()
     for index, item in enumerate(items):
         path = f"items[{index}]"
-        _check_item(item, path, opener)
+        _check_item(item, path, open_seals)
         if item["id"] in seen:
             raise invalid(f"{path}.id", f"another of these items has the id {item['id']!r}", "already_exists")
         seen.add(item["id"])
     return [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
 
 
-def _check_item(item: dict[str, Any], path: str, opener: Callable[[str], Sealed]) -> None:
+def _check_item(item: dict[str, Any], path: str, open_seals: Callable[[list[ModelMessage]], None]) -> None:
     """Check that the item can be sent to a model: a mistake that shows later would make the conversation unusable."""
     if item["type"] == "item_reference":
         raise RequestError(f"{path}: a conversation holds items themselves", code="invalid_value", param=f"{path}.type")
     try:
         # The call of a result may be in the conversation already; a result without a call is not sent to a model.
-        messages = item_messages(msgspec.json.encode(item), ReferenceContext({item.get("call_id", ""): KnownCall("")}))
-        for part in (part for message in messages for part in message.parts if isinstance(part, SealedPart)):
-            opener(part.token)
+        open_seals(item_messages(msgspec.json.encode(item), ReferenceContext({item.get("call_id", ""): KnownCall("")})))
     except SealError as error:
         raise error.at(f"{path}.encrypted_content") from None
     except RequestError as error:
