@@ -62,7 +62,7 @@ class DialectRow(NamedTuple):
 DIALECTS: dict[Dialect, DialectRow] = {
     "openresponses": DialectRow(ContentKind("response.reasoning", t.ReasoningText)),
     "openai": DialectRow(ContentKind("response.reasoning_text", t.ReasoningText), has_error_object=False),
-    "summary": DialectRow(SUMMARY, has_error_object=False),
+    "summary": DialectRow(SUMMARY),
 }
 
 
@@ -78,7 +78,6 @@ class ClientRow(NamedTuple):
 
 CLIENTS: tuple[ClientRow, ...] = (
     ClientRow("originator", r"codex", "summary"),
-    ClientRow("user-agent", r".*\bai-sdk[/-]open-responses/", "openai"),
     ClientRow("user-agent", r"ai/|.*\bai-sdk[/-]", "summary"),
     ClientRow("user-agent", r"litellm/", "summary"),
     ClientRow("user-agent", r"Agents/|langchain", "summary"),
