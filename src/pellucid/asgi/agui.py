@@ -29,7 +29,7 @@ from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_st
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, RequestError
 from ..models.connection_pool import close_shared_pool
-from ..parts import Origin, SealedPart, ToolCallPart
+from ..parts import Origin
 from ..protocols import agui
 from ..protocols.agui import DialectName, Request, dialect_of, parse_input
 from ..protocols.agui.history import history_of, is_carrier_of
@@ -214,15 +214,9 @@ def _open_history(request: Request, open_token: Callable[[str], Sealed]) -> Atta
     """
     messages = request.messages()
     attached = attach(
-        [*messages, *request.unused_seals(messages)], make_opener(open_token, request.token_path, is_bound_to_carrier)
+        [*messages, *request.unused_seals(messages)], make_opener(open_token, request.token_path, is_carrier_of)
     )
     return attached._replace(messages=attached.messages[: len(messages)])
-
-
-def is_bound_to_carrier(part: SealedPart, sealed: Sealed) -> bool:
-    """Return whether a token was sealed for the message or the call on which it came back."""
-    call_ids = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
-    return part.item_id is not None and is_carrier_of(part.item_id, sealed.item_id, call_ids)
 
 
 async def _run_lifespan(receive: http.Receive, send: http.Send) -> None:

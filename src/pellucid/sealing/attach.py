@@ -32,6 +32,7 @@ from ..parts import (
     Origin,
     SealedPart,
     ThinkingPart,
+    ToolCallPart,
     same_origin,
 )
 from .items import VisiblePart, digest
@@ -81,14 +82,15 @@ def edited_warnings(edited: Sequence[Sealed]) -> list[str]:
 def make_opener(
     open_token: Callable[[str], Sealed],
     location_of: Callable[[SealedPart], str],
-    is_for_entity: Callable[[SealedPart, Sealed], bool] | None = None,
+    is_carrier: Callable[[str, str | None, Collection[str]], bool] | None = None,
 ) -> Opener:
     """Make the opener of the sealed parts of one request.
 
     Args:
         open_token: Opens a token; raises `SealError`.
         location_of: Returns the path of a part in the request, for errors.
-        is_for_entity: Whether a value was sealed for the entity with which it came back; None if any is accepted.
+        is_carrier: Whether a value may come back on an entity, by the entity's id, and the ids of the sealed item and
+            of the calls in it; None if any entity is accepted.
 
     Returns:
         An opener. It raises `SealError` with the path of the part.
@@ -97,7 +99,10 @@ def make_opener(
     def open_part(part: SealedPart) -> Sealed:
         try:
             sealed = open_token(part.token)
-            if is_for_entity is not None and not is_for_entity(part, sealed):
+            call_ids = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
+            if is_carrier is not None and (
+                part.item_id is None or not is_carrier(part.item_id, sealed.item_id, call_ids)
+            ):
                 raise SealError("seal_foreign", "this value was sealed for another message or call")
         except SealError as error:
             raise error.at(location_of(part)) from None

@@ -17,7 +17,6 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from ..asgi import http
-from ..asgi.agui import is_bound_to_carrier
 from ..asgi.streaming import serve_stream
 from ..errors import PellucidError, RequestError
 from ..parts import messages_to_json
@@ -25,6 +24,7 @@ from ..protocols import agui
 from ..protocols.agui import DialectName, Message, parse_input
 from ..protocols.agui.client_messages import redact_messages
 from ..protocols.agui.events import AGUIEvent
+from ..protocols.agui.history import is_carrier_of
 from ..protocols.agui.messages import RunAgentInput
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options
@@ -78,7 +78,7 @@ class AGUIHandlers:
         is_stored = principal.policy.may_store(bool(options.store))
         messages = request.messages()
         opened = prepared.unseal(
-            [*messages, *request.unused_seals(messages)], thread_id=thread_id, matches_part=is_bound_to_carrier
+            [*messages, *request.unused_seals(messages)], thread_id=thread_id, is_carrier=is_carrier_of
         )[: len(messages)]
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
         header = request.run_header(

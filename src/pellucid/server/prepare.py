@@ -16,7 +16,7 @@ provider made is left unchanged: only that provider knows what it contains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -37,7 +37,7 @@ from ..protocols.client_protocols import ClientRequest
 from ..runs import RunSource
 from ..runs.server_tools import RequestServers
 from ..runs.stages import Stage
-from ..sealing import Sealed, attach, make_opener
+from ..sealing import attach, make_opener
 from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
@@ -105,14 +105,14 @@ class PreparedRequest:
         messages: Sequence[ModelMessage],
         *,
         thread_id: str | None = None,
-        matches_part: Callable[[SealedPart, Sealed], bool] | None = None,
+        is_carrier: Callable[[str, str | None, Collection[str]], bool] | None = None,
     ) -> list[ModelMessage]:
         """Return the messages with sealed parts opened.
 
         Args:
             messages: The messages of the request.
             thread_id: The thread to which the tokens are bound, if any.
-            matches_part: Whether an opened token belongs to the part in which it was sent.
+            is_carrier: Whether a token may come back on an entity (see `make_opener`).
 
         Raises:
             SealError: A token is not valid. The error names its place in the request.
@@ -128,7 +128,7 @@ class PreparedRequest:
         # Of the key and the model, not of this request, which may ask for less than the one before.
         max_view = self._services.catalog.max_view(self.model_name)
         forms = self._exchange.principal.policy.viewer.limited_to(max_view).rule.forms
-        history = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part), forms)
+        history = attach(messages, make_opener(sealer.open, self._request.token_path, is_carrier), forms)
         self.warnings += history.warnings(self.model.origin)
         return history.messages
 
