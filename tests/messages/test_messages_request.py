@@ -27,6 +27,8 @@ SEARCH_RESULTS = {
     "tool_use_id": "srvtoolu_1",
     "content": [{"type": "web_search_result", "url": "https://e.org", "title": "E", "encrypted_content": "x"}],
 }
+PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+TEXT = {"type": "text", "media_type": "text/plain", "data": "Text."}
 WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 FUNCTION = {"name": "f", "input_schema": {"type": "object"}, "cache_control": CACHE, "defer_loading": True}
 BODY: dict[str, Any] = {
@@ -55,7 +57,7 @@ BODY: dict[str, Any] = {
                 },
                 {
                     "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "Text."},
+                    "source": TEXT,
                     "title": "T",
                     "citations": {"enabled": True},
                 },
@@ -153,14 +155,18 @@ def test_blocks_become_parts_in_their_order() -> None:
         {"type": "tool_use", "id": "t", "name": "f", "input": {}},
         {"type": "new_kind", "x": 1},
         {"type": "compaction", "content": "In short"},
+        {"type": "image", "source": PNG},
+        {"type": "document", "source": TEXT, "title": "T"},
     )
     assert parts == [
         SealedPart("a.b.c.d.e", visible_texts=("One.",)),
         TextPart("So"),
         SealedPart("f.g.h.i.j"),
         ToolCallPart("f", {}, "t"),
-        OpaquePart("new_kind", {"type": "new_kind", "x": 1}, wire="anthropic"),
+        OpaquePart("new_kind", {"type": "new_kind", "x": 1}, wire="anthropic", text='[new_kind] {"x":1}'),
         OpaquePart("compaction", {"type": "compaction", "content": "In short"}, wire="anthropic", text="In short"),
+        OpaquePart("image", {"type": "image", "source": PNG}, wire="anthropic", text="[image]"),
+        OpaquePart("document", {"type": "document", "source": TEXT, "title": "T"}, wire="anthropic", text="T\nText."),
     ]
     assert warnings == []
 
@@ -179,6 +185,8 @@ def test_bad_requests_name_the_place() -> None:
     user = {"role": "user", "content": "Hi"}
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "r"}
+    used = [user, {"role": "assistant", "content": [use]}]
+    schema = {"type": "json_schema", "schema": {"type": "object"}}
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("messages", {"messages": []}),
         ("messages", {}),
@@ -196,6 +204,11 @@ def test_bad_requests_name_the_place() -> None:
                 ]
             },
         ),
+        ("messages[1].content[1].id", {"messages": [user, {"role": "assistant", "content": [use] * 2}]}),
+        (
+            "messages[4].content[0].tool_use_id",
+            {"messages": [*used, user, {"role": "assistant", "content": "So."}, {"role": "user", "content": [result]}]},
+        ),
         ("messages[0].content", {"messages": [{"role": "user", "content": []}]}),
         ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [use]}]}),
         ("messages[1].content[0].type", {"messages": [user, {"role": "assistant", "content": [result]}]}),
@@ -203,10 +216,70 @@ def test_bad_requests_name_the_place() -> None:
         ("system[0].type", {"messages": [user], "system": [{"type": "image"}]}),
         ("tools[0].name", {"messages": [user], "tools": [{"input_schema": {}}]}),
         ("tool_choice", {"messages": [user], "tool_choice": {"type": "tool", "name": "g"}}),
+        ("tools[1].name", {"messages": [user], "tools": [FUNCTION, FUNCTION]}),
+        ("tools[1].name", {"messages": [user], "tools": [{"name": "web_search"}, WEB_SEARCH]}),
         ("temperature", {"messages": [user], "temperature": "hot"}),
+        ("thinking.type", {"messages": [user], "thinking": {"type": "always"}}),
+        ("output_config.effort", {"messages": [user], "output_config": {"effort": "most"}}),
+        ("output_format.type", {"messages": [user], "output_format": {"type": "text"}}),
+        ("output_format", {"messages": [user], "output_format": schema, "output_config": {"format": schema}}),
     ]
     with Cases() as case:
         for param, body in bodies:
             with case(param), pytest.raises(RequestError) as raised:
                 parse_request(json.dumps({"model": "m"} | body).encode()).call()
             assert (raised.value.info.param or "").startswith(param), raised.value.info
+
+
+def test_wrong_words_are_answered_with_the_right_ones() -> None:
+    user = {"role": "user", "content": "Hi"}
+    with Cases() as case:
+        for fields, right in [
+            ({"thinking": {"type": "always"}}, "'adaptive', 'enabled', 'disabled', 'between_tools'"),
+            ({"output_config": {"effort": "most"}}, "'low', 'medium', 'high', 'xhigh', 'max'"),
+            ({"output_format": {"type": "text"}}, "'json_schema'"),
+        ]:
+            with case(right), pytest.raises(RequestError) as raised:
+                parse_request(json.dumps({"messages": [user], **fields}).encode())
+            sorted_words = sorted(right.split(", "))
+            assert [word for word in sorted_words if word not in raised.value.info.message] == []
+
+
+def test_the_older_name_of_the_output_format_means_the_same() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    format = {"type": "json_schema", "schema": schema}
+    user = {"role": "user", "content": "Hi"}
+    with Cases() as case:
+        for name in ("anthropic:claude-opus-4-8", "openai-responses:gpt-5", "vllm:m"):
+            with case(name):
+                body = {"max_tokens": 9, "messages": [user]}
+                _, old, old_warnings = request_of(name, {**body, "output_format": format})
+                _, new, new_warnings = request_of(name, {**body, "output_config": {"format": format}})
+                assert (old, old_warnings) == (new, new_warnings)
+                assert "city" in json.dumps(old)
+
+
+def test_blocks_with_unknown_fields_and_blank_blocks_are_unchanged_for_anthropics_models() -> None:
+    blank = {"type": "text", "text": " ", "cache_control": CACHE}
+    image = {"type": "image", "source": {"type": "url", "url": "https://e.org/i.png", "tokens": {"max": 9}}}
+    document = {"type": "document", "source": {**TEXT, "pages": [1]}, "title": "T", "citations": {"enabled": True}}
+    messages = [
+        {"role": "user", "content": [image, document, blank]},
+        {"role": "assistant", "content": [{"type": "text", "text": "So."}, blank]},
+        {"role": "user", "content": [{"type": "text", "text": "And?"}]},
+    ]
+    _, body, _ = request_of("anthropic:claude-opus-4-8", {"max_tokens": 9, "messages": messages})
+    assert body["messages"] == messages
+    _, body, _ = request_of("google:gemini-3-pro", {"max_tokens": 9, "messages": messages})
+    assert not [name for name in ("pages", "tokens", "cache_control") if f'"{name}"' in json.dumps(body)]
+
+
+def test_files_of_an_assistant_stay_readable_for_other_models() -> None:
+    link = {"type": "image", "source": {"type": "url", "url": "https://e.org/i.png"}}
+    blocks = [{"type": "image", "source": PNG}, link, {"type": "document", "source": TEXT, "title": "T"}]
+    user = {"role": "user", "content": "Hi"}
+    messages = [user, {"role": "assistant", "content": blocks}, user]
+    for name in ("openai-responses:gpt-5", "vllm:m", "google:gemini-3-pro", "mistral:magistral-medium"):
+        _, body, _ = request_of(name, {"max_tokens": 9, "messages": messages})
+        sent = json.dumps(body)
+        assert [text for text in ("[image]", "https://e.org/i.png", "Text.") if text not in sent] == []

@@ -12,7 +12,6 @@ tools, search results, container uploads) as `OpaquePart`, and as text whose fie
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -34,6 +33,7 @@ from ...parts import (
     UserContent,
     UserPromptPart,
     WireFields,
+    json_text,
 )
 from ...server_tool_blocks import WIRE
 from ...unicode import describe_validation_error, truncate
@@ -60,9 +60,10 @@ class Conversation:
         """Blocks that are left out."""
         self.token_paths: dict[str, str] = {}
         """The path of each sealed token in the request."""
-        self._function_names: dict[str, str] = {}
-        """Names of the functions that were called, by call id."""
-        self._pending_results: Counter[str] = Counter()
+        self._call_ids: set[str] = set()
+        """The ids of all calls."""
+        self._pending_calls: dict[str, str] = {}
+        """Names of the functions that the last assistant message called and whose result is missing, by call id."""
         self._foreign_signatures = 0
         if body.system:
             self._add_system(body.system, "system")
@@ -73,6 +74,8 @@ class Conversation:
             elif message.role == "user":
                 self._add_user(message.content, path)
             else:
+                if index and body.messages[index - 1].role != "assistant":
+                    self._pending_calls.clear()
                 self._add_assistant(message.content, path)
         if self._foreign_signatures:
             self.warnings.append(
@@ -123,17 +126,20 @@ class Conversation:
     def _tool_result(self, block: Block, path: str) -> ToolReturnPart:
         result = convert_block(block, t.ToolResultParam, path)
         id = result.tool_use_id
-        if id not in self._function_names:
-            raise invalid(f"{path}.tool_use_id", f"no tool_use with the id {truncate(id)!r} comes before this result")
-        if not self._pending_results[id]:
-            raise invalid(f"{path}.tool_use_id", f"the tool_use with the id {truncate(id)!r} has its result already")
-        self._pending_results[id] -= 1
+        name = self._pending_calls.pop(id, None)
+        if name is None:
+            problem = (
+                f"the tool_use with the id {truncate(id)!r} has its result already, or is not in the message before"
+                if id in self._call_ids
+                else f"no tool_use with the id {truncate(id)!r} comes before this result"
+            )
+            raise invalid(f"{path}.tool_use_id", f"{problem}; each tool_use has one tool_result, in the next message")
         content: Any = result.content
         if isinstance(content, list):
             contents = [_content(entry, f"{path}.content[{index}]") for index, entry in enumerate(content)]
             content = _simplified(contents)
         return ToolReturnPart(
-            self._function_names[id],
+            name,
             content or "",
             id,
             outcome="failed" if result.is_error else "success",
@@ -162,13 +168,17 @@ class Conversation:
                 return self._reasoning(convert_block(block, t.RedactedThinkingParam, path).data, None, f"{path}.data")
             case "tool_use":
                 call = convert_block(block, t.ToolUseParam, path)
-                self._function_names[call.id] = call.name
-                self._pending_results[call.id] += 1
+                if call.id in self._call_ids:
+                    raise invalid(
+                        f"{path}.id", f"another tool_use has the id {truncate(call.id)!r}; ids must be unique"
+                    )
+                self._call_ids.add(call.id)
+                self._pending_calls[call.id] = call.name
                 return [ToolCallPart(call.name, call.input, call.id, wire_fields=wire_fields(block, t.ToolUseParam))]
             case "tool_result":
                 raise invalid(f"{path}.type", "a tool_result belongs in a user message")
             case type:
-                return [OpaquePart(type, block, wire=WIRE, text="\n".join(_readable_texts(block)))]
+                return [OpaquePart(type, block, wire=WIRE, text=_readable(block))]
 
     def _reasoning(self, signature: str, text: str | None, path: str) -> list[ModelResponsePart]:
         if _is_token(signature):
@@ -198,7 +208,7 @@ def _content(block: Block, path: str) -> UserContent:
             text = convert_block(block, t.TextParam, path).text
             return Text(text, wire_fields=wire_fields(block, t.TextParam))
         case "image":
-            source, fields = convert_block(block, t.ImageParam, path).source, wire_fields(block, t.ImageParam)
+            source, fields = convert_block(block, t.ImageParam, path).source, _source_fields(block, t.ImageParam)
             match source:
                 case t.SourceParam(type="base64", data=str(data)):
                     return Image(data=data, media_type=source.media_type, wire_fields=fields)
@@ -207,7 +217,7 @@ def _content(block: Block, path: str) -> UserContent:
                 case t.SourceParam(type="file", file_id=str(id)):
                     return Image(file_id=id, wire_fields=fields)
         case "document":
-            document, fields = convert_block(block, t.DocumentParam, path), wire_fields(block, t.DocumentParam)
+            document, fields = convert_block(block, t.DocumentParam, path), _source_fields(block, t.DocumentParam)
             source, name = document.source, document.title
             match source:
                 case t.SourceParam(type="base64", data=str(data)):
@@ -219,10 +229,22 @@ def _content(block: Block, path: str) -> UserContent:
                 case t.SourceParam(type="text", data=str(text)):
                     data = b64encode(text.encode("utf-8", "replace")).decode()
                     return File(data=data, media_type="text/plain", filename=name, wire_fields=fields)
-    text = "\n".join(_readable_texts(block)) or f"(content of the type {block['type']!r}, which this model cannot read)"
-    return Text(text, wire_fields={WIRE: block})
+    return Text(_readable(block), wire_fields={WIRE: block})
 
 
+def _readable(block: Block) -> str:
+    """Return what models of other wires get of a block of a type that they do not have.
+
+    Nothing of a call of a provider's own tool: they could not know its result.
+    """
+    texts = "\n".join(_readable_texts(block))
+    if texts or block["type"].endswith("_tool_use"):
+        return texts
+    fields = {name: value for name, value in block.items() if name not in _NOT_READABLE}
+    return f"[{block['type']}] {json_text(fields)}" if fields else f"[{block['type']}]"
+
+
+_NOT_READABLE = ("type", "id", "tool_use_id", "source", "cache_control", "data", "signature")
 _READABLE_FIELDS = ("title", "source", "text", "context", "content", "url")
 
 
@@ -232,6 +254,8 @@ def _readable_texts(value: Any, depth: int = 5) -> Iterator[str]:
         for entry in value:
             yield from _readable_texts(entry, depth - 1)
     elif isinstance(value, dict) and depth:
+        if value.get("type") == "text" and isinstance(value.get("data"), str):
+            yield value["data"]  # the source of a document
         for name in _READABLE_FIELDS:
             inner = value.get(name)
             if isinstance(inner, str) and inner:
@@ -254,6 +278,14 @@ def wire_fields(block: Block, struct: type[msgspec.Struct]) -> WireFields | None
     known = struct.__struct_fields__
     extra = {name: value for name, value in block.items() if name not in known and name != "type"}
     return {WIRE: extra} if extra else None
+
+
+def _source_fields(block: Block, struct: type[t.ImageParam | t.DocumentParam]) -> WireFields | None:
+    """Return the `wire_fields` of a block with a source: the source as it is if it has fields that are not known."""
+    source = block["source"]
+    if not source.keys() - set(t.SourceParam.__struct_fields__):
+        return wire_fields(block, struct)
+    return {WIRE: {**(wire_fields(block, struct) or {}).get(WIRE, {}), "source": source}}
 
 
 def _type_of(block: Block, path: str) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart
 from ...server_tool_blocks import WIRE
-from ...settings import EFFORTS, ModelCall, ModelSettings, NativeTool, OutputFormat, ToolChoice, ToolDefinition
+from ...settings import ModelCall, ModelSettings, NativeTool, OutputFormat, ToolChoice, ToolDefinition
+from ...unicode import truncate
 from ...view import View
-from ..decoding import PlainRequest, check_depth, convert, read_json, requested_settings
+from ..decoding import PlainRequest, check_depth, convert, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, require_tool
 from . import types as t
 from .content import Conversation, convert_block, wire_fields
@@ -109,7 +110,7 @@ class Request(PlainRequest, frozen=True):
             tools=tools,
             native_tools=self.native_tools,
             tool_choice=choice,
-            output=_output_format(body.output_config),
+            output=_output_format(body),
             stream=True,
             # A client that does not say otherwise shows what it gets.
             assumed_settings=frozenset({"thinking_summary"}),
@@ -141,7 +142,7 @@ def parse_request(data: bytes | dict[str, Any], headers: Mapping[str, str] = {})
             param="thread",
         )
     functions, native_tools = _tools(body.tools or [])
-    _output_format(body.output_config)
+    _output_format(body)
     return Request(body, Conversation(body), functions, native_tools, _wire_settings(raw, body, headers))
 
 
@@ -174,13 +175,12 @@ def _settings(body: t.CreateMessage, wire_settings: dict[str, Any], has_tools: b
 def _thinking(body: t.CountTokens) -> dict[str, Any]:
     """Return the reasoning settings, in the unified form."""
     thinking, effort = body.thinking, body.output_config.effort if body.output_config is not None else None
-    level = effort if effort in EFFORTS else None
     if thinking is None:
-        return {"thinking": level}
+        return {"thinking": effort}
     if thinking.type == "disabled":
         return {"thinking": False}
     return {
-        "thinking": level or True,
+        "thinking": effort or True,
         "thinking_budget": thinking.budget_tokens,
         # A client that does not say otherwise shows what it gets.
         "thinking_summary": None if thinking.display == "omitted" else "auto",
@@ -209,11 +209,21 @@ def _wire_settings(raw: dict[str, Any], body: t.CreateMessage, headers: Mapping[
     return settings
 
 
-def _output_format(config: t.OutputConfigParam | None) -> OutputFormat:
-    if config is None or config.format is None:
+def _output_format(body: t.CountTokens) -> OutputFormat:
+    """Return the format of the answer.
+
+    Raises:
+        RequestError: It is invalid, or given twice.
+    """
+    path, format = "output_config.format", body.output_config.format if body.output_config is not None else None
+    if body.output_format is not None:
+        if format is not None:
+            raise invalid("output_format", "output_config.format is its new name; send only one of them")
+        path, format = "output_format", body.output_format
+    if format is None:
         return OutputFormat()
-    check_depth(config.format.schema, "output_config.format.schema")
-    return OutputFormat("json_schema", "output", config.format.schema)
+    check_depth(format.schema, f"{path}.schema")
+    return OutputFormat("json_schema", "output", format.schema)
 
 
 # --- tools -------------------------------------------------------------------------------------------------------
@@ -223,9 +233,13 @@ def _tools(raw: list[dict[str, Any]]) -> tuple[tuple[ToolDefinition, ...], tuple
     """Return the client's functions, and the tools that Anthropic defines."""
     functions: list[ToolDefinition] = []
     native: list[NativeTool] = []
+    names: set[str] = set()
     for index, entry in enumerate(raw):
         path = f"tools[{index}]"
         tool = convert_block(entry, t.ToolParam, path)
+        if tool.name is not None and tool.name in names:
+            raise invalid(f"{path}.name", f"another tool has the name {truncate(tool.name)!r}; names must be unique")
+        names.add(tool.name or "")
         if tool.type not in (None, "custom"):
             native.append(NativeTool(WIRE, tool.name or tool.type, path, entry))
             continue

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
+from ...settings import Effort
 from ..errors import KIND_NAMES
 
 StopReason = Literal[
@@ -173,7 +174,7 @@ class MessageParam(msgspec.Struct):
 
 
 class ThinkingParam(msgspec.Struct):
-    type: str
+    type: Literal["adaptive", "enabled", "disabled", "between_tools"]
     budget_tokens: Annotated[int, Meta(ge=0)] | None = None
     display: str | None = None
 
@@ -184,7 +185,7 @@ class OutputFormatParam(msgspec.Struct):
 
 
 class OutputConfigParam(msgspec.Struct):
-    effort: str | None = None
+    effort: Effort | None = None
     format: OutputFormatParam | None = None
 
 
@@ -218,6 +219,8 @@ class CountTokens(msgspec.Struct, kw_only=True):
     tool_choice: ToolChoiceParam | None = None
     thinking: ThinkingParam | None = None
     output_config: OutputConfigParam | None = None
+    output_format: OutputFormatParam | None = None
+    """The older name of `output_config.format`."""
 
 
 class CreateMessage(CountTokens, kw_only=True):

@@ -211,7 +211,10 @@ def _content_block(content: UserContent | str) -> list[Body]:
             return [{"type": "text", "text": content}] if content.strip() else []
         case Text():
             fields = wire_fields(content)
-            return [fields] if "type" in fields else [block | fields for block in _content_block(content.text)]
+            if "type" in fields:
+                return [fields]
+            # A blank text is rejected. With fields of its own it is the client's block: the provider answers for it.
+            return [{"type": "text", "text": content.text} | fields] if content.text.strip() or fields else []
         case Image() if content.file_id or content.data or content.url:
             return [{"type": "image", "source": _source(content, "image/png")} | wire_fields(content)]
         case File() if content.file_id or content.data or content.url:
@@ -286,7 +289,7 @@ def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
         case ThinkingPart():
             body: Body = {"type": "thinking", "thinking": part.content, "signature": part.signature or ""}
             return body | (part.provider_details or {})
-        case TextPart() if part.content.strip():
+        case TextPart() if part.content.strip() or wire_fields(part):
             # The model often writes a line break between thinking and a call; the provider rejects it as blank text.
             return {"type": "text", "text": part.content} | _citations_field(part.provider_details) | wire_fields(part)
         case RefusalPart() if part.content.strip():
