@@ -105,7 +105,7 @@ class ResolvedRequest(NamedTuple):
             self.viewer.summaries,
             self.request.obfuscate,
             max_view=self.services.catalog.max_view(self.prepared.model_name),
-            tools=self.request.tools.by_function or None,
+            tools=self.request.tools.by_function or msgspec.UNSET,
         )
 
     def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:

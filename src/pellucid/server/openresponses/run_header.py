@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ...errors import RequestError
 from ...protocols.openresponses import DIALECTS, PROTOCOL, ClientTool, Dialect, Encoder, Framing, client_dialect
@@ -27,7 +28,7 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
     protocol: str = PROTOCOL
     max_view: View = msgspec.field(default="raw", name="most")
     """The fullest view that its model allowed to anyone."""
-    tools: dict[str, ClientTool] | None = None
+    tools: dict[str, ClientTool] | UnsetType = UNSET
     """The client's tools that are not plain functions, by the name of their function."""
 
     def encoder(
@@ -55,7 +56,7 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
             seals=(self.seals if seals is None else seals) or viewer.rule.only_seals,
             after=after,
             framing=framing,
-            tools=self.tools or {},
+            tools={} if self.tools is UNSET else self.tools,
         )
 
 
