@@ -207,7 +207,7 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
     native_tools: tuple[NativeTool, ...] = ()
     """Tools that a provider defines, for the models of its wire."""
     assumed_settings: frozenset[str] = frozenset()
-    """Names of settings that nobody asked for, so that there is no warning if the model does not support them."""
+    """Names of settings that the caller did not set itself, so that it gets no warning about them."""
 
     def for_wire(self, wire: str | None) -> ModelCall:
         """Return the call as models of a wire get it: without what only other wires know.
