@@ -12,7 +12,7 @@ from typing import Any
 from tests.node_packages import installed
 
 HERE = Path(__file__).parent
-MODULES = ("run.mjs", "openai_sdk.mjs", "ai_sdk.mjs")
+MODULES = ("run.mjs", "openai_sdk.mjs", "ai_sdk.mjs", "anthropic_sdk.mjs")
 SECONDS = 110
 
 

@@ -72,6 +72,26 @@ def test_tools_over_three_turns(client: anthropic.Anthropic, upstream: Upstream,
     assert reasoning_of(upstream, model, 2) == ["First Oslo.", "Then Rome."]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_tool_runner(client: anthropic.Anthropic, upstream: Upstream, stream: bool) -> None:
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"rain in {city}"
+
+    model = upstream.plays(calls("Oslo", "First Oslo."), calls("Rome", "Then Rome.", "call_2"), thinks)
+    run: Any = client.beta.messages.tool_runner(
+        model=model, max_tokens=999, messages=[USER], tools=[get_weather], stream=stream
+    )
+    messages = [turn.get_final_message() if stream else turn for turn in run]
+    assert [message.stop_reason for message in messages] == ["tool_use", "tool_use", "end_turn"]
+    assert [message.content[0].thinking for message in messages] == ["First Oslo.", "Then Rome.", THOUGHT]
+    assert messages[-1].content[1].text == ANSWER
+    last = upstream.calls(model)[2].body["messages"]
+    assert [entry["content"] for entry in last if entry["role"] == "tool"] == ["rain in Oslo", "rain in Rome"]
+    assert reasoning_of(upstream, model, 2) == ["First Oslo.", "Then Rome."]
+
+
 def test_a_client_that_sends_no_thinking_back_is_served(client: anthropic.Anthropic, upstream: Upstream) -> None:
     model = upstream.plays(calls("Oslo"), thinks)
     message = client.messages.create(model=model, max_tokens=999, messages=[USER], tools=TOOLS)
