@@ -8,10 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from ..events import Event
+from ..view import View
 
 CAPTURED_PROMPT, CAPTURED_TIME = "(captured)", 0
 """The prompt and the time of an answer that was captured (`pellucid translate`)."""
+
+
+class StoredRunHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run was requested: what is stored of it, so that it can be encoded again for any viewer.
+
+    Each protocol that stores runs adds what else its encoding depends on.
+    """
+
+    protocol: str
+    view: View
+    """The view that was requested."""
+    max_view: View = msgspec.field(default="raw", name="most")
+    """The fullest view that its model allowed to anyone."""
 
 
 class Encoder(Protocol):

@@ -1,7 +1,7 @@
 """The rows of stored runs. One table has the runs of all protocols; each protocol has a header of its own in the row.
 
-A header is what a protocol needs to encode the run again: `protocols.agui.run_header`, `chat.answers`,
-`openresponses.run_header`.
+A header (`StoredRunHeader`) is what a protocol needs to encode the run again: `protocols.agui.run_header`,
+`chat.answers`, `openresponses.run_header`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,13 @@ from typing import Any
 import msgspec
 
 from ..errors import RequestError
+from ..protocols import StoredRunHeader
 from ..storage import StoredResponse
 from ..view import View, stricter
 from .access.policy import Principal
 from .services import Services
 
-
-class _CommonHeader(msgspec.Struct):
-    """The fields that the headers of all protocols have."""
-
-    protocol: str
-    max_view: View = msgspec.field(default="raw", name="most")
-    """The fullest view that the model of the run allowed to anyone when it was made."""
-
-
-_header_decoder = msgspec.json.Decoder(_CommonHeader)
+_header_decoder = msgspec.json.Decoder(StoredRunHeader)
 
 
 def protocol_of(row: StoredResponse) -> str:
@@ -39,7 +31,7 @@ def max_view_of(services: Services, row: StoredResponse) -> View:
 
 
 def make_row(
-    services: Services, principal: Principal, header: msgspec.Struct, *, created_at: float, **fields: Any
+    services: Services, principal: Principal, header: StoredRunHeader, *, created_at: float, **fields: Any
 ) -> StoredResponse:
     """Return the row of a run that is about to start.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from ...view import View
+from .. import StoredRunHeader
 from .dialects import DialectName
 from .encode import Encoder
 from .messages import Message
@@ -16,15 +14,13 @@ PROTOCOL = "agui"
 """The protocol's name, in stored runs and in the options of the command line."""
 
 
-class RunHeader(msgspec.Struct, frozen=True):
-    """How a run was requested: what is stored of it, so that it can be streamed again."""
+class RunHeader(StoredRunHeader, frozen=True, kw_only=True):
+    """How a run was requested."""
 
+    protocol: str = PROTOCOL
     thread_id: str
     run_id: str
     dialect: DialectName
-    view: View
-    max_view: View = msgspec.field(name="most")
-    """The fullest view that its model allowed to anyone."""
     model: str
     parent_run_id: str | None = None
     reasoning: bool = True
@@ -33,7 +29,6 @@ class RunHeader(msgspec.Struct, frozen=True):
     stored: bool = False
     history: list[Message] = []
     """The messages before the run, if the run ends with a snapshot of all messages."""
-    protocol: str = PROTOCOL
 
     def is_binary(self, accept: str | None) -> bool:
         """Return whether events are sent as protobuf frames.

@@ -14,32 +14,29 @@ import msgspec
 
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
+from ...protocols import StoredRunHeader
 from ...protocols.chat import PROTOCOL, Answer, Encoder, build_answer
 from ...protocols.decoding import invalid
 from ...runs.replay import FinishedLog, LiveLog
 from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
-from ...view import Redactor, View, Viewer
+from ...view import Redactor, Viewer
 from ..exchange import Exchange, parse_int
 from ..services import Services
 from ..stored_runs import find_row, max_view_of
 from .response_types import Status
 
 
-class ChatRunHeader(msgspec.Struct, frozen=True):
-    """How an answer was requested: what is stored of it."""
+class ChatRunHeader(StoredRunHeader, frozen=True, kw_only=True):
+    """How an answer was requested."""
 
+    protocol: str = PROTOCOL
     conversation_id: str
     model: str
     """The model's public name."""
-    view: View
-    """The view that was requested."""
-    max_view: View = msgspec.field(name="most")
-    """The fullest view that its model allowed to anyone."""
     created_at: int
     """In milliseconds since 1970."""
     effort: str | None = None
-    protocol: str = PROTOCOL
 
 
 decode_header = msgspec.json.Decoder(ChatRunHeader).decode

@@ -98,12 +98,12 @@ class ResolvedRequest(NamedTuple):
         response.previous_response_id = body.previous_response_id
         response.max_output_tokens = self.principal.policy.output_token_limit(body.max_output_tokens)
         return ResponseRunHeader(
-            response,
-            self.dialect,
-            self.viewer.view,
-            self.has_seals,
-            self.viewer.summaries,
-            self.request.obfuscate,
+            response=response,
+            dialect=self.dialect,
+            view=self.viewer.view,
+            seals=self.has_seals,
+            summaries=self.viewer.summaries,
+            obfuscate=self.request.obfuscate,
             max_view=self.services.catalog.max_view(self.prepared.model_name),
             tools=self.request.tools.by_function or msgspec.UNSET,
         )

@@ -6,28 +6,26 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...errors import RequestError
+from ...protocols import StoredRunHeader
 from ...protocols.openresponses import DIALECTS, PROTOCOL, ClientTool, Dialect, Encoder, Framing, client_dialect
 from ...protocols.openresponses import types as t
-from ...view import View, Viewer
+from ...view import Viewer
 from ..exchange import Exchange
 from ..services import Services
 
 EVENTS_HEADER = "openresponses-reasoning-events"
 
 
-class ResponseRunHeader(msgspec.Struct, frozen=True):
-    """How a response was requested: what is stored of it, so that it can be encoded again."""
+class ResponseRunHeader(StoredRunHeader, frozen=True, kw_only=True):
+    """How a response was requested."""
 
+    protocol: str = PROTOCOL
     response: t.Response
     """The response as it was before any output."""
     dialect: Dialect
-    view: View
     seals: bool = False
     summaries: bool = False
     obfuscate: bool = False
-    protocol: str = PROTOCOL
-    max_view: View = msgspec.field(default="raw", name="most")
-    """The fullest view that its model allowed to anyone."""
     tools: dict[str, ClientTool] | UnsetType = UNSET
     """The client's tools that are not plain functions, by the name of their function."""
 
