@@ -2,7 +2,7 @@
 
     1.0        @ag-ui/client from 1.0.0
     0.x        accepted by every client from 0.0.45, also by 1.0.0; for clients that do not send a version
-    thinking   clients up to 0.0.39, which have THINKING_* events and no reasoning messages
+    thinking   clients before 0.0.45, which have THINKING_* events and no reasoning messages
     proposal   the proposal of 2025, as written
 
 A client must not receive what its version does not define: older clients end the run at an unknown event and at an
