@@ -12,6 +12,7 @@ from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
 from .keys import Key, Keys
 from .seal import Sealed, Sealer
 from .token import MAX_TOKEN, SealCode, SealError
+from .visible_text import VisibleForms
 
 __all__ = [
     "MAX_TOKEN",
@@ -24,6 +25,7 @@ __all__ = [
     "SealError",
     "Sealed",
     "Sealer",
+    "VisibleForms",
     "attach",
     "change_keys",
     "decrypt",

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from ..parts import (
     PROVIDER_FIELDS,
-    Form,
     ModelMessage,
     ModelResponse,
     ModelResponsePart,
@@ -38,7 +37,7 @@ from ..parts import (
 from .items import VisiblePart, digest
 from .seal import Sealed
 from .token import SealError
-from .visible_text import ALL_FORMS, is_unchanged
+from .visible_text import VisibleForms, all_forms, is_unchanged
 
 Opener: TypeAlias = Callable[[SealedPart], Sealed]
 """Opens a sealed part. Its exceptions are not caught."""
@@ -112,14 +111,14 @@ def make_opener(
 
 
 def attach(
-    messages: Sequence[ModelMessage], opener: Opener, visible_forms: Collection[Form] = ALL_FORMS
+    messages: Sequence[ModelMessage], opener: Opener, visible_forms: VisibleForms = all_forms
 ) -> AttachedHistory:
     """Replace the sealed parts of a conversation by the parts that they hold.
 
     Args:
         messages: The conversation. The responses between two requests are one turn, or pieces of one.
         opener: Opens a sealed part.
-        visible_forms: The forms of reasoning that the client may see.
+        visible_forms: The forms of an item's reasoning that the client may see.
 
     Returns:
         The conversation without sealed parts, and all opened values.
@@ -140,7 +139,7 @@ def attach(
 class _Turn:
     """The parts of one turn, and the values of its sealed parts."""
 
-    def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener, visible_forms: Collection[Form]) -> None:
+    def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener, visible_forms: VisibleForms) -> None:
         self.sealed: list[Sealed] = []
         self.unclaimed: list[VisiblePart] = []
         self.edited: list[Sealed] = []

@@ -10,15 +10,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, combinations
-from typing import get_args
+from typing import TypeAlias, get_args
 
 from ..parts import Form, ThinkingPart
 from ..unicode import replace_surrogates
 from .seal import Sealed, TextDigest
 
-ALL_FORMS: frozenset[Form] = frozenset(get_args(Form))
+VisibleForms: TypeAlias = Callable[[Sealed], Collection[Form]]
+"""Returns the forms of an item's reasoning that the reader may see."""
+
+_ALL_FORMS: frozenset[Form] = frozenset(get_args(Form))
+
+
+def all_forms(item: Sealed) -> Collection[Form]:
+    """Return all forms, for a reader who may see the reasoning of every item."""
+    return _ALL_FORMS
 
 
 def digest_of_texts(texts: Iterable[str]) -> TextDigest | None:
@@ -27,23 +35,26 @@ def digest_of_texts(texts: Iterable[str]) -> TextDigest | None:
     return TextDigest(len(text), _digest(text)) if text else None
 
 
-def is_unchanged(text: str, items: Sequence[Sealed], forms: Collection[Form]) -> bool:
+def is_unchanged(text: str, items: Sequence[Sealed], visible_forms: VisibleForms) -> bool:
     """Whether a text is what a reader gets of the reasoning of these items, one after the other.
 
     Args:
         text: The text.
         items: The items.
-        forms: The forms of reasoning that the reader may see.
+        visible_forms: The forms that the reader may see.
     """
-    thoughts = [[part for part in item.parts if isinstance(part, ThinkingPart) and part.content] for item in items]
-    present = {part.form for part in chain.from_iterable(thoughts)}.intersection(forms)
-    if len(present) == 1 and text == "\n\n".join(
-        part.content for part in chain.from_iterable(thoughts) if part.form in present
-    ):
+    forms = [visible_forms(item) for item in items]
+    thoughts = [
+        [part for part in item.parts if isinstance(part, ThinkingPart) and part.content and part.form in visible]
+        for item, visible in zip(items, forms, strict=True)
+    ]
+    all_thoughts = list(chain.from_iterable(thoughts))
+    if text == "\n\n".join(part.content for part in all_thoughts):
         return True  # as most protocols write it
     text = _without_space(text)
     contents = [[(part.form, _without_space(part.content)) for part in parts] for parts in thoughts]
-    summaries = [item.summaries if "summary" in forms else None for item in items]
+    summaries = [item.summaries if "summary" in visible else None for item, visible in zip(items, forms, strict=True)]
+    present = {part.form for part in all_thoughts}
     return any(
         _consists_of(
             text, ["".join(content for form, content in parts if form in shown) for parts in contents], summaries

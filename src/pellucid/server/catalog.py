@@ -15,10 +15,11 @@ from ..models import ChatModel, Model, ServedModel
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
 from ..protocols.decoding import invalid
+from ..sealing import VisibleForms
 from ..settings import ModelSettings
 from ..storage.names import is_storable
 from ..upstream import UpstreamClient
-from ..view import View, stricter
+from ..view import View, Viewer, stricter
 from .config import Config, ModelConfig, ProviderConfig, find_api_key
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
@@ -136,6 +137,10 @@ class Catalog:
         provider = self._providers.get(origin.provider)
         view = self._max_views_by_origin.get((origin.provider, origin.model), "raw")
         return view if provider is None else stricter(view, provider.view)
+
+    def visible_forms(self, viewer: Viewer) -> VisibleForms:
+        """Return which forms of a sealed item's reasoning a viewer may see, of the model that made it."""
+        return lambda item: viewer.limited_to(self.max_view_of_origin(item.made_for)).rule.forms
 
     def context_tokens(self, name: str) -> int | None:
         """Return the size of the model's context in tokens, if it is configured, or its provider has said it."""

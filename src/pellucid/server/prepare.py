@@ -125,10 +125,12 @@ class PreparedRequest:
         ):
             return list(messages)
         sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
-        # Of the key and the model, not of this request, which may ask for less than the one before.
-        max_view = self._services.catalog.max_view(self.model_name)
-        forms = self._exchange.principal.policy.viewer.limited_to(max_view).rule.forms
-        history = attach(messages, make_opener(sealer.open, self._request.token_path, is_carrier), forms)
+        history = attach(
+            messages,
+            make_opener(sealer.open, self._request.token_path, is_carrier),
+            # Of the key, not of this request, which may ask for less than the one before.
+            self._services.catalog.visible_forms(self._exchange.principal.policy.viewer),
+        )
         self.warnings += history.warnings(self.model.origin)
         return history.messages
 

@@ -193,11 +193,11 @@ class ConversationHandlers:
         """Return the items of a request; a warning tells whether the text of sealed reasoning was changed."""
         principal, edited = exchange.principal, list[Sealed]()
 
+        visible_forms = self._services.catalog.visible_forms(principal.policy.viewer)
+
         def open_seals(messages: list[ModelMessage]) -> None:
             sealer = self._services.sealer.for_tenant(principal.owner)
-            edited.extend(
-                attach(messages, lambda part: sealer.open(part.token), principal.policy.viewer.rule.forms).edited
-            )
+            edited.extend(attach(messages, lambda part: sealer.open(part.token), visible_forms).edited)
 
         entries = _parse_entries(body, mint, open_seals, required=required)
         exchange.response_headers += warning_headers(edited_warnings(edited))
