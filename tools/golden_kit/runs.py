@@ -235,7 +235,7 @@ _COUNTED = frozenset({"texts.number"})
 """Columns with a number over all rows of a table: recorded by order of appearance."""
 
 
-_STRUCTS = frozenset({"response_bodies.messages", "response_bodies.log"})
+_STRUCTS = frozenset({"response_bodies.header", "response_bodies.messages", "response_bodies.log"})
 """Columns that hold structs as JSON: the order of their members is that of declarations, and means nothing."""
 
 
