@@ -30,7 +30,7 @@ from ..parts import (
     Video,
 )
 from ..settings import ModelCall
-from .model import ChatModel, ModelStream
+from .model import ChatModel, Model, ModelStream
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 """Limit of one file."""
@@ -149,11 +149,21 @@ class MediaModel:
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn. Raises `EgressError` for a URL that may not or cannot be fetched, and what the model raises."""
+        return await self._inner.open(await self._with_media(call))
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """Ask the provider for the number of tokens; see `Model.count_tokens`. Raises `EgressError`, as `open` does."""
+        if not isinstance(self._inner, Model) or not self._inner.counts_tokens:
+            return None
+        return await self._inner.count_tokens(await self._with_media(call))
+
+    async def _with_media(self, call: ModelCall) -> ModelCall:
+        """Return the call with URLs checked, and replaced where `inline` says so."""
         if self._inline and any(_has_urls(part) for message in call.messages for part in message.parts):
             call = replace(call, messages=await _Inliner(self._media).inline_messages(call.messages))
         if urls := _forwarded_urls(call.messages):
             await self._media.check_urls(urls)
-        return await self._inner.open(call)
+        return call
 
 
 class _Inliner:

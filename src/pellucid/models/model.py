@@ -13,10 +13,11 @@ from collections.abc import Callable, Sized
 from contextlib import suppress
 from http import HTTPStatus
 from time import time_ns
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, ModelError, RequestError
@@ -214,9 +215,7 @@ class Model:
             RequestError: The model has no key or base URL, or its wire cannot carry the call.
         """
         api_key = self.api_key()
-        call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
-        call = call.for_wire(self.profile.native_wire)
-        url, headers, body, timeout_seconds = self.request(call, api_key)
+        url, headers, body, timeout_seconds = self.request(self._with_settings(call), api_key)
         data = msgspec.json.encode(body)
         if self.profile.auth == "aws" and api_key is None:
             # In a thread, because a request may be needed to get the credentials.
@@ -226,6 +225,42 @@ class Model:
         if not 200 <= response.status < 300 or response.status in _NO_CONTENT_STATUSES:
             raise ModelError(await _response_error(response, self.name), _request_id(response))
         return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
+
+    def _with_settings(self, call: ModelCall) -> ModelCall:
+        """Return the call with the model's name and settings, as its wire gets it."""
+        call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
+        return call.for_wire(self.profile.native_wire)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the provider counts the tokens of requests."""
+        return bool(self.profile.count_path)
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """Ask a provider that counts how many tokens the model would read for a call.
+
+        Returns:
+            The number; None if the answer is not a count.
+
+        Raises:
+            ModelError: There was no answer in time.
+            RequestError: The model has no key or base URL, or its wire cannot carry the call.
+        """
+        _, headers, body, _ = self.request(self._with_settings(call), self.api_key())
+        counted = {name: value for name, value in body.items() if name in self._wire.count_fields}
+        transport = self._transport or await shared_pool()
+        response = await transport.open(
+            self._base_url + self.profile.count_path,
+            headers,
+            msgspec.json.encode(counted),
+            self._limits,
+            COUNT_SECONDS,
+        )
+        data = await response.read_all(MAX_COUNT_BYTES)
+        try:
+            return _decode_count(data).input_tokens if response.status == HTTPStatus.OK else None
+        except msgspec.DecodeError:
+            return None
 
     @property
     def address(self) -> tuple[str | None, int | None]:
@@ -296,6 +331,17 @@ class Model:
         return call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
             fields, self.profile, self.origin.model or self.profile.title, call.assumed_settings
         )
+
+
+COUNT_SECONDS, MAX_COUNT_BYTES = 10.0, 64 * 1024
+"""Limits of the answer of a provider that counts tokens."""
+
+
+class _TokenCount(msgspec.Struct):
+    input_tokens: Annotated[int, Meta(ge=0)]
+
+
+_decode_count = msgspec.json.Decoder(_TokenCount).decode
 
 
 class ServedModel(NamedTuple):

@@ -72,9 +72,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     form: Literal["raw", "summary"] = "raw"
     """The form of readable reasoning, if the wire does not report it."""
 
-    # Lists of models.
+    # Lists of models, and counts of tokens.
     models_path: str = "/models"
     """The path of the provider's list of models; empty: it has none."""
+    count_path: str = ""
+    """The path at which the provider counts the tokens of a request; empty: it has none."""
 
     # Encoding of requests.
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"

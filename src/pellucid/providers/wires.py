@@ -90,6 +90,8 @@ class Wire(NamedTuple):
     """Returns the request's headers: the credentials, and other headers that the API requires."""
     thinking: frozenset[str] | None = None
     """The values of a profile's `thinking` that `encode` can write; None for all of them."""
+    count_fields: frozenset[str] = frozenset()
+    """The fields of the body that are sent to have the tokens of a request counted (`Profile.count_path`)."""
 
 
 WIRES = {
@@ -104,6 +106,7 @@ WIRES = {
             anthropic.setting_fields,
             anthropic.path,
             anthropic.headers,
+            count_fields=anthropic.COUNT_FIELDS,
         ),
         Wire("google", google.encode, google.decoder, google.setting_fields, google.path, google.headers),
         Wire("mistral", mistral.encode, mistral.decoder, mistral.setting_fields, thinking=mistral.THINKING),

@@ -1,16 +1,20 @@
 """The input tokens of a request, without an answer: `POST /v1/messages/count_tokens` and what other protocols share.
 
-The number is an estimate from the text that would be sent to the model: most providers count only what they answer.
-The answer says that it is one.
+A provider that counts the tokens of requests (`Profile.count_path`) is asked. Otherwise, and if it does not answer with
+a number, it is an estimate from the text that would be sent to the model, and the answer says so.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+from msgspec import UNSET
 from starlette.routing import BaseRoute
 
-from ..errors import RequestError
+from ..errors import ModelError, RequestError
 from ..models import ChatModel
+from ..models.media import MediaModel
 from ..protocols import messages
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.messages import types as messages_types
@@ -30,21 +34,42 @@ class TokenCountHandlers:
 
     async def messages(self, exchange: Exchange) -> None:
         body = await exchange.read_body(self._services.config.server)
-        request = messages.parse_request(body)
+        names = messages.FORWARDED_HEADERS
+        headers = {name: value for name in names if (value := exchange.request_header_lines(name))}
+        request = messages.parse_request(body, headers)
         prepared = await prepare(self._services, exchange, request, request.model, new_minter())
         call = prepared.model_call(prepared.unseal(request.messages))
         prepared.add_warning_headers()
-        await exchange.send_json(messages_types.TokenCount(estimate_input_tokens(prepared.model, call, exchange.viewer)))
+        count = await count_input_tokens(prepared.model, call, exchange.viewer)
+        await exchange.send_json(messages_types.TokenCount(count.tokens, True if count.is_estimate else UNSET))
 
 
-def estimate_input_tokens(model: ChatModel, call: ModelCall, viewer: Viewer) -> int:
-    """Return an estimate of the tokens that a model would read for a call.
+class TokenCount(NamedTuple):
+    """The number of tokens of a request."""
+
+    tokens: int
+    is_estimate: bool
+
+
+async def count_input_tokens(model: ChatModel, call: ModelCall, viewer: Viewer) -> TokenCount:
+    """Count or estimate the tokens that a model would read for a call.
 
     Raises:
         RequestError: The viewer may not see token counts, which tell the length of sealed reasoning.
     """
     if not viewer.counts:
         raise RequestError("your key may not see token counts", kind="forbidden", code="counts_hidden")
+    if isinstance(model, MediaModel):
+        try:
+            counted = await model.count_tokens(call)
+        except ModelError:
+            counted = None
+        if counted is not None:
+            return TokenCount(counted, is_estimate=False)
+    return TokenCount(_estimate_input_tokens(model, call), is_estimate=True)
+
+
+def _estimate_input_tokens(model: ChatModel, call: ModelCall) -> int:
     call = call.for_wire(model.origin.api)
     content = msgspec.to_builtins([call.messages, call.tools, [tool.native for tool in call.native_tools]])
     return messages.estimate_tokens(content)
@@ -60,7 +85,7 @@ TABLE = Table(
             _PATH,
             TokenCountHandlers.messages,
             "countMessageTokens",
-            "Estimate the input tokens of a message",
+            "Count or estimate the input tokens of a message",
             messages_types.TokenCount,
             request_body=messages_types.CountTokens,
             error_statuses=error_statuses_of(_MESSAGES.error_format),

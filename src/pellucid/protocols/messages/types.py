@@ -60,11 +60,11 @@ class Message(msgspec.Struct, kw_only=True):
 
 
 class TokenCount(msgspec.Struct):
-    """The answer of `count_tokens`. The number is an estimate from the text."""
+    """The answer of `count_tokens`."""
 
     input_tokens: int
-    estimated: Literal[True] = True
-    """An extension by Pellucid."""
+    estimated: Literal[True] | UnsetType = UNSET
+    """An extension by Pellucid: the provider did not count, and the number is estimated from the text."""
 
 
 # --- events ------------------------------------------------------------------------------------------------------

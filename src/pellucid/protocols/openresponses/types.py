@@ -266,8 +266,8 @@ class InputTokens(msgspec.Struct, kw_only=True):
 
     object: Literal["response.input_tokens"] = "response.input_tokens"
     input_tokens: int
-    estimated: Literal[True] = True
-    """The number is estimated from the text."""
+    estimated: Literal[True] | UnsetType = UNSET
+    """Present if the provider did not count, and the number is estimated from the text."""
 
 
 # --- the request -------------------------------------------------------------------------------------------------

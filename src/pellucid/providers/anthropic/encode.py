@@ -84,6 +84,15 @@ def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
     return fields
 
 
+COUNT_FIELDS = frozenset(
+    {
+        *("model", "system", "messages", "tools", "tool_choice", "thinking", "output_config", "cache_control"),
+        *("context_management", "mcp_servers", "speed"),
+    }
+)
+"""The fields of `POST /v1/messages/count_tokens`. It rejects others."""
+
+
 class _CallFields(NamedTuple):
     """Fields of the body that depend on more than settings."""
 

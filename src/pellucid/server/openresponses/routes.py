@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from ...asgi.http import warning_headers
@@ -23,7 +23,7 @@ from ...view import Redactor
 from ..exchange import Exchange, endpoint_maker, new_minter
 from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
-from ..token_counts import estimate_input_tokens
+from ..token_counts import count_input_tokens
 from .conversations import (
     AddItems,
     Conversation,
@@ -93,8 +93,10 @@ class InputTokensHandler:
         resolved = await resolve_request(self._services, exchange, request, new_minter())
         call = resolved.call or resolved.prepared.model_call([*resolved.previous_messages, *resolved.new_messages])
         resolved.prepared.add_warning_headers()
-        tokens = estimate_input_tokens(resolved.model, call, exchange.viewer)
-        await exchange.send_json(t.InputTokens(input_tokens=tokens))
+        count = await count_input_tokens(resolved.model, call, exchange.viewer)
+        await exchange.send_json(
+            t.InputTokens(input_tokens=count.tokens, estimated=True if count.is_estimate else UNSET)
+        )
 
 
 class CreateResponseHandler:
