@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from .. import StoredRunHeader
 from .dialects import DialectName
 from .encode import Encoder
@@ -27,7 +29,7 @@ class RunHeader(StoredRunHeader, frozen=True, kw_only=True):
     chunks: bool = False
     snapshot: bool | None = None
     stored: bool = False
-    history: list[Message] = []
+    history: list[Message] = msgspec.field(default_factory=list)
     """The messages before the run, if the run ends with a snapshot of all messages."""
 
     def is_binary(self, accept: str | None) -> bool:
