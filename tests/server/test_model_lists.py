@@ -78,7 +78,7 @@ def test_the_models_of_several_providers_have_their_prefix(upstream: Upstream) -
         assert list(entries(gateway)) == ["mine", "one:a", "two:a"]
 
 
-def test_a_provider_is_asked_once_for_many_lists(upstream: Upstream) -> None:
+def test_many_lists_need_one_request_to_a_provider(upstream: Upstream) -> None:
     with gateway_of(upstream, one=lists("a")) as gateway:
         for _ in range(5):
             assert list(entries(gateway)) == ["mine", "a"]

@@ -473,7 +473,8 @@ def usage_of(usage: Usage, reasoning_characters: int = 0) -> t.Usage | None:
         return None
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
     reasoning_tokens = usage.output_reasoning_tokens or 0
-    is_estimated = usage.output_reasoning_tokens is None and usage.output_tokens is not None and reasoning_characters > 0
+    is_counted = usage.output_reasoning_tokens is not None or usage.output_tokens is None
+    is_estimated = not is_counted and reasoning_characters > 0
     if is_estimated:
         reasoning_tokens = min(-(-reasoning_characters // CHARACTERS_PER_TOKEN), output_tokens)
     return t.Usage(

@@ -132,8 +132,8 @@ class Request(PlainRequest, frozen=True):
             RequestError: The input is not valid.
         """
         is_whole_history = self.body.previous_response_id is None and self.body.conversation is None
-        found = [] if warnings is None else warnings
-        return messages_of(self.body.input or [], context, found if is_whole_history else None)
+        collected = [] if warnings is None else warnings
+        return messages_of(self.body.input or [], context, collected if is_whole_history else None)
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
         """Return the call of the model, with the model's public name.
