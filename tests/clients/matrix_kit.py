@@ -71,7 +71,15 @@ NODE: dict[str, Row] = {
     "ag-ui-0.0.45": Row("AG-UI", "`http://HOST/ag-ui`", _AGUI),
     "ag-ui-0.0.39": Row("AG-UI before 0.0.45", "`http://HOST/ag-ui?dialect=thinking`", _AGUI),
 }
-ROWS: dict[str, Row] = {**PYTHON, **NODE}
+AGENTS: dict[str, Row] = {
+    "codex": Row("Codex CLI"),
+    "claude-code": Row("Claude Code", _ROOT),
+    "qwen-code": Row("Qwen Code"),
+    "opencode-openai-compatible": Row("opencode, `@ai-sdk/openai-compatible`"),
+    "opencode-openai": Row("opencode, `@ai-sdk/openai`"),
+    "opencode-anthropic": Row("opencode, `@ai-sdk/anthropic`"),
+}
+ROWS: dict[str, Row] = {**PYTHON, **NODE, **AGENTS}
 
 
 async def breaks_off(call: Call) -> None:
@@ -136,7 +144,10 @@ def measure(command: Sequence[str], rows: Mapping[str, Row], upstream: Upstream,
             measured[message["client"]] = Measured(message["versions"], {})
         else:
             measured[message["client"]].values[message["scenario"]] = message["value"]
-    return {name: table_line(row, measured[name], upstream, models[name]) for name, row in rows.items()}
+    return {
+        name: table_line(row, _cells(measured[name].values, upstream, models[name]), measured[name].versions)
+        for name, row in rows.items()
+    }
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -144,20 +155,27 @@ def measure(command: Sequence[str], rows: Mapping[str, Row], upstream: Upstream,
 COLUMNS = ("client", "address", "streamed", "whole", "tools", "sent back", "an error", "a cut", "checked with")
 
 
-def table_line(row: Row, measured: Measured, upstream: Upstream, models: Mapping[str, str]) -> str:
-    values = measured.values
-    cells = [
-        row.client,
-        row.setting,
+def table_line(row: Row, cells: Sequence[str], versions: Mapping[str, str]) -> str:
+    """Return the line of a client.
+
+    Args:
+        row: The client.
+        cells: What it did, by the columns.
+        versions: The versions of its packages.
+    """
+    checked_with = ", ".join(f"{package} {version}" for package, version in versions.items())
+    return f"| {' | '.join([row.client, row.setting, *cells, checked_with])} |"
+
+
+def _cells(values: Mapping[str, Any], upstream: Upstream, models: Mapping[str, str]) -> list[str]:
+    return [
         _shown(values.get("streamed")),
         _shown(values.get("whole")),
         _tools(values["tools"], upstream, models["tools"]),
         _sent_back(values, upstream, models),
         _failure(values["error"]),
         _failure(values["cut"]),
-        ", ".join(f"{package} {version}" for package, version in measured.versions.items()),
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _shown(value: Any) -> str:
@@ -168,24 +186,27 @@ def _shown(value: Any) -> str:
     return "no" if value == {"thought": "", "text": ANSWER} else f"wrong: {value}"
 
 
-def _messages(upstream: Upstream, model: str, role: str) -> list[dict[str, Any]]:
+def messages_of(upstream: Upstream, model: str, role: str) -> list[dict[str, Any]]:
     """Return the messages of this role in the last request that the model received."""
     received = upstream.calls(model)
     return [message for message in received[-1].body["messages"] if message["role"] == role] if received else []
 
 
+def thoughts_of(upstream: Upstream, model: str) -> list[str | None]:
+    """Return the reasoning of each answer in the last request that the model received."""
+    answers = messages_of(upstream, model, "assistant")
+    return [answer.get("reasoning_content") or answer.get("reasoning") for answer in answers]
+
+
 def _tools(value: Any, upstream: Upstream, model: str) -> str:
-    results = [message["content"] for message in _messages(upstream, model, "tool")]
+    results = [message["content"] for message in messages_of(upstream, model, "tool")]
     return "yes" if (value, results) == (ANSWER, ["rain in Oslo", "rain in Rome"]) else f"wrong: {value!r}, {results}"
 
 
 def _sent_back(values: Mapping[str, Any], upstream: Upstream, models: Mapping[str, str]) -> str:
     if values["next_turn"] != ANSWER:
         return f"wrong: {values['next_turn']!r}"
-    returned = [
-        [message.get("reasoning_content") or message.get("reasoning") for message in messages]
-        for messages in (_messages(upstream, models[name], "assistant") for name in ("tools", "next_turn"))
-    ]
+    returned = [thoughts_of(upstream, models[name]) for name in ("tools", "next_turn")]
     if returned == [["First Oslo.", "Then Rome."], [THOUGHT]]:
         return "yes"
     return "no" if not any(any(texts) for texts in returned) else f"wrong: {returned}"
@@ -202,9 +223,13 @@ def documented_lines() -> dict[str, str]:
     return dict(zip(ROWS, table[: len(ROWS)], strict=True))
 
 
-def write_lines(lines: Mapping[str, str]) -> None:
-    """Write the lines of these clients into the documentation."""
-    text = PAGE.read_text()
-    for name, old in documented_lines().items():
-        text = text.replace(f"{old}\n", f"{lines.get(name, old)}\n", 1)
-    PAGE.write_text(text)
+def check(lines: Mapping[str, str]) -> None:
+    """Compare the lines of these clients with those of the documentation, or write them there."""
+    documented = documented_lines()
+    if os.environ.get(WRITE):
+        text = PAGE.read_text()
+        for name, line in lines.items():
+            text = text.replace(f"{documented[name]}\n", f"{line}\n", 1)
+        PAGE.write_text(text)
+    else:
+        assert lines == {name: documented[name] for name in lines}
