@@ -28,8 +28,8 @@ _PURPOSE = "item"
 class TextDigest(NamedTuple):
     """What a seal has of a text that it does not contain (see `visible_text`)."""
 
-    characters: int
-    """The number of characters, without white space."""
+    length: int
+    """In bytes of UTF-8, without white space."""
     digest: str
 
 

@@ -31,8 +31,8 @@ def all_forms(item: Sealed) -> Collection[Form]:
 
 def digest_of_texts(texts: Iterable[str]) -> TextDigest | None:
     """Return the digest of texts that a reader gets one after the other; None if there is no text."""
-    text = "".join(map(_without_space, texts))
-    return TextDigest(len(text), _digest(text)) if text else None
+    data = b"".join(map(_without_space, texts))
+    return TextDigest(len(data), _digest(data)) if data else None
 
 
 def is_unchanged(text: str, items: Sequence[Sealed], visible_forms: VisibleForms) -> bool:
@@ -51,40 +51,40 @@ def is_unchanged(text: str, items: Sequence[Sealed], visible_forms: VisibleForms
     all_thoughts = list(chain.from_iterable(thoughts))
     if text == "\n\n".join(part.content for part in all_thoughts):
         return True  # as most protocols write it
-    text = _without_space(text)
+    data = _without_space(text)
     contents = [[(part.form, _without_space(part.content)) for part in parts] for parts in thoughts]
     summaries = [item.summaries if "summary" in visible else None for item, visible in zip(items, forms, strict=True)]
     present = {part.form for part in all_thoughts}
     return any(
         _consists_of(
-            text, ["".join(content for form, content in parts if form in shown) for parts in contents], summaries
+            data, [b"".join(content for form, content in parts if form in shown) for parts in contents], summaries
         )
         for count in range(len(present) + 1)
         for shown in combinations(present, count)
     )
 
 
-def _consists_of(text: str, thoughts: list[str], summaries: list[TextDigest | None]) -> bool:
+def _consists_of(data: bytes, thoughts: list[bytes], summaries: list[TextDigest | None]) -> bool:
     """Whether a text consists of the thoughts of items, each with or without its summaries."""
     ends = {0}
     for thought, summary in zip(thoughts, summaries, strict=True):
-        starts = ends | {end for start in ends for end in _ends_of(summary, text, start)}
-        ends = {start + len(thought) for start in starts if text.startswith(thought, start)}
-        ends |= {end for start in ends for end in _ends_of(summary, text, start)}
-    return len(text) in ends
+        starts = ends | {end for start in ends for end in _ends_of(summary, data, start)}
+        ends = {start + len(thought) for start in starts if data.startswith(thought, start)}
+        ends |= {end for start in ends for end in _ends_of(summary, data, start)}
+    return len(data) in ends
 
 
-def _ends_of(summary: TextDigest | None, text: str, start: int) -> Iterator[int]:
+def _ends_of(summary: TextDigest | None, data: bytes, start: int) -> Iterator[int]:
     """Yield the end of the summaries that begin at a place of the text, if they do."""
     if summary is not None:
-        end = start + summary.characters
-        if _digest(text[start:end]) == summary.digest:
+        end = start + summary.length
+        if _digest(data[start:end]) == summary.digest:
             yield end
 
 
-def _without_space(text: str) -> str:
-    return "".join(replace_surrogates(text).split())
+def _without_space(text: str) -> bytes:
+    return replace_surrogates(text).encode().translate(None, b" \t\n\r\v\f")
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
