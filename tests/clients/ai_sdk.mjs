@@ -1,5 +1,4 @@
-// The AI SDK with its providers for OpenResponses (which reads raw reasoning only under OpenAI's event names) and for
-// Anthropic's API.
+// The AI SDK with its providers for OpenResponses and for Anthropic's API.
 import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenResponses } from '@ai-sdk/open-responses';
 import { APICallError, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
@@ -12,7 +11,6 @@ const PROVIDERS = {
     createOpenResponses({
       name: 'pellucid',
       url: `${url}/responses`,
-      headers: { 'OpenResponses-Reasoning-Events': 'openai' },
       ...options,
     }),
   messages: ({ url, ...options }) => createAnthropic({ baseURL: url, ...options }),

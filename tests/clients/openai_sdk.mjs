@@ -6,7 +6,7 @@ const client = (options) =>
     baseURL: options.url,
     apiKey: options.key ?? 'any',
     maxRetries: 0,
-    defaultHeaders: { 'OpenResponses-Reasoning-Events': 'openai', ...options.headers },
+    defaultHeaders: options.headers,
   });
 
 const deltas = (events, kind) =>
@@ -97,7 +97,7 @@ export async function lists_and_deletes({ model, ...options }) {
   for await (const item of openai.responses.inputItems.list(response.id, { limit: 2, order: 'asc' })) listed.push(item);
   await openai.responses.delete(response.id);
   const missing = await openai.responses.retrieve(response.id).catch((error) => error.status);
-  return { listed: listed.map((item) => item.content), missing };
+  return { listed: listed.map((item) => item.content[0].text), missing };
 }
 
 export async function converses({ model, ...options }) {

@@ -7,22 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.matrix_kit import NODE, PYTHON, SECONDS, check, measure
+from tests.clients.matrix_kit import NODE, PYTHON, ROWS, SECONDS, check, documented_lines, measure
 from tests.node_packages import installed
 from tests.python_packages import environment
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served
 
 HERE = Path(__file__).parent
-pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.needs("long")]
 
 
+def test_the_page_has_a_line_for_each_client() -> None:
+    for name, line in documented_lines().items():
+        assert line.startswith(f"| {ROWS[name].client} | {ROWS[name].setting} | ")
+
+
+@pytest.mark.timeout(3 * SECONDS)
+@pytest.mark.needs("long")
 def test_python_clients(gateway: Served, upstream: Upstream) -> None:
     python = environment(HERE / "requirements.txt")
     check(measure([str(python), "python_clients.py"], PYTHON, upstream, gateway.url, HERE))
 
 
-@pytest.mark.needs("node")
+@pytest.mark.timeout(3 * SECONDS)
+@pytest.mark.needs("node", "long")
 def test_node_clients(gateway: Served, upstream: Upstream, tmp_path: Path) -> None:
     (tmp_path / "node_modules").symlink_to(installed(HERE) / "node_modules")
     shutil.copy(HERE / "node_clients.mjs", tmp_path)
