@@ -300,12 +300,15 @@ async def serve_stream(
         head = _Head(exchange, content_type, encoder.ping)
         try:
             failure = await _open_after_head(source, client, head)
-            writer = await head.writer()
-            stream = EncodedStream(source, redactor, encoder, writer, interrupted_end=interrupted_end)
-            await (stream.run(client) if failure is None else stream.fail(failure))
+            try:
+                writer = await head.writer()
+                stream = EncodedStream(source, redactor, encoder, writer, interrupted_end=interrupted_end)
+                await (stream.run(client) if failure is None else stream.fail(failure))
+            finally:
+                if failure is None:
+                    await stop_source(source)
         finally:
             head.close()
-            await stop_source(source)
 
 
 async def _open_after_head(source: RunSource, client: http.Client, head: _Head) -> ErrorInfo | None:
