@@ -177,7 +177,8 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
             kind("k", text[at : at + size])
     chunks = chunks_of(encode([run_events(emitter.end())]))
     for name in ("reasoning", "reasoning_content", "content"):
-        assert (join_deltas(chunks, name) or "") == text
+        is_nothing = name != "content" and not text.strip()
+        assert (join_deltas(chunks, name) or "") == ("" if is_nothing else text)
 
 
 # --- single cases -------------------------------------------------------------------------------------------------

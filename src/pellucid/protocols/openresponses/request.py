@@ -232,7 +232,7 @@ def request_from(raw: dict[str, Any], headers: Mapping[str, str] = {}) -> Reques
             param="previous_response_id",
         )
     for name, alternative in _UNSUPPORTED_FIELDS.items():
-        if getattr(body, name) is not None:
+        if raw.get(name) is not None:
             raise invalid(name, f"not supported here; {alternative}", "unsupported_parameter", kind="unsupported")
     if body.background and body.store is False:
         raise invalid("background", "a background response must be stored; leave store out, or set it to true")

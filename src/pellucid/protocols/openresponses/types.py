@@ -593,9 +593,6 @@ class CreateResponse(msgspec.Struct, kw_only=True):
     store: bool | None = None
     service_tier: Literal["auto", "default", "flex", "priority"] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    # Known, to refuse them.
-    prompt: Any = None
-    context_management: Any = None
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
