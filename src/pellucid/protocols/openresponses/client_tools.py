@@ -16,7 +16,6 @@ input: with `additional_tools`, and as the result of a search.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -29,15 +28,13 @@ from ...settings import NativeTool, ToolDefinition
 from ...unicode import replace_surrogates, truncate
 from ..decoding import check_depth, invalid
 from . import types as t
+from .grammars import MAX_WORK, NotDecided, read_grammar
 
 OPENAI_WIRE = "openai_responses"
 """The name of the wire whose form these tools and items have."""
 
 MAX_NAME_CHARS = 64
 """The maximum length of a function's name at every provider."""
-
-MAX_CHECKED_CHARS = 32_000
-"""The maximum length of a text that is checked against a grammar. Longer texts would take too long."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _KNOWN_TOOLS = frozenset(str(tool.__struct_config__.tag) for tool in get_args(t.ToolParam)) - {"native"}
@@ -90,10 +87,12 @@ class ClientTool(msgspec.Struct, frozen=True, omit_defaults=True):
                 return t.FunctionCallItem(id, call_id, self.name, arguments or "", status, namespace)
 
     def permits(self, text: str) -> bool:
-        """Return whether the tool's grammar permits a text. Long texts are not checked."""
-        if self.syntax is None or len(text) > MAX_CHECKED_CHARS:
+        """Return whether the tool's grammar permits a text; true if that cannot be decided in a short time."""
+        grammar = None if self.syntax is None else read_grammar(self.syntax, self.grammar).grammar
+        try:
+            return grammar is None or grammar.permits(text)
+        except NotDecided:
             return True
-        return _matches(self.syntax, self.grammar, text)
 
 
 def _object(arguments: str | None) -> dict[str, Any]:
@@ -135,6 +134,7 @@ def read_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam] = ()) 
     functions: dict[str, ToolDefinition] = {}
     by_function: dict[str, ClientTool] = {}
     native: list[NativeTool] = []
+    added: list[tuple[str, ClientTool]] = []
     for path, tool in _all_tools(tools, items):
         match tool:
             case t.NativeToolParam():
@@ -143,11 +143,12 @@ def read_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam] = ()) 
                 )
             case t.NamespaceToolParam():
                 for index, inner in enumerate(tool.tools):
-                    _add(functions, by_function, *_function_of(inner, tool, f"{path}.tools[{index}]"))
+                    added.append(_add(functions, by_function, *_function_of(inner, tool, f"{path}.tools[{index}]")))
             case t.McpToolParam():
                 pass
             case _:
-                _add(functions, by_function, *_function_of(tool, None, path))
+                added.append(_add(functions, by_function, *_function_of(tool, None, path)))
+    _check_grammars(added)
     return ClientTools(tuple(functions.values()), tuple(native), by_function)
 
 
@@ -166,7 +167,7 @@ def _add(
     function: ToolDefinition,
     tool: ClientTool,
     path: str,
-) -> None:
+) -> tuple[str, ClientTool]:
     earlier = by_function.get(function.name, ClientTool("function", function.name))
     if function.name in functions and (earlier.namespace, earlier.name) != (tool.namespace, tool.name):
         raise invalid(f"{path}.name", f"another tool is called {function.name!r}, too; give one another name")
@@ -174,6 +175,7 @@ def _add(
     by_function.pop(function.name, None)
     if tool != ClientTool("function", function.name):
         by_function[function.name] = tool
+    return path, tool
 
 
 _FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam | t.LocalShellToolParam
@@ -201,7 +203,7 @@ def _function_of(
     if namespace is not None and namespace.description:
         description = f"{namespace.description}\n\n{description or ''}".rstrip()
     if isinstance(tool, t.CustomToolParam):
-        function, grammar = _text_function(tool, name, description, path)
+        function, grammar = _text_function(tool, name, description)
         syntax, definition = (grammar.syntax, grammar.definition) if grammar is not None else (None, "")
         kind: Literal["custom", "function"] = "custom"
     else:
@@ -230,7 +232,7 @@ def function_name(namespace: str | None, name: str) -> str:
 
 
 def _text_function(
-    tool: t.CustomToolParam, name: str, description: str | None, path: str
+    tool: t.CustomToolParam, name: str, description: str | None
 ) -> tuple[ToolDefinition, t.ToolFormatGrammar | None]:
     grammar = tool.format if isinstance(tool.format, t.ToolFormatGrammar) else None
     native = {"type": "custom", "name": name, "description": description}
@@ -238,8 +240,6 @@ def _text_function(
         native["format"] = msgspec.to_builtins(tool.format)
     words = f"The argument {INPUT!r} is plain text, not JSON."
     if grammar is not None:
-        if problem := _grammar_problem(grammar.syntax, grammar.definition):
-            raise invalid(f"{path}.format.definition", f"not a valid {_SYNTAX_NAMES[grammar.syntax]}: {problem}")
         words += f" It must match this {_SYNTAX_NAMES[grammar.syntax]}:\n{grammar.definition}"
     definition = ToolDefinition(
         name,
@@ -253,35 +253,16 @@ def _text_function(
 _SYNTAX_NAMES = {"lark": "Lark grammar", "regex": "regular expression"}
 
 
-def _grammar_problem(syntax: str, definition: str) -> str:
-    """Return what is wrong with a grammar; empty if it is valid."""
-    try:
-        problem = str(_engine().LLMatcher.validate_grammar(_grammar(syntax, definition), _tokenizer()))
-    except Exception as error:
-        problem = str(error)
-    return str(truncate(problem.partition("\n")[0]))
-
-
-def _matches(syntax: str, definition: str, text: str) -> bool:
-    matcher = _engine().LLMatcher(_tokenizer(), _grammar(syntax, definition))
-    data = text.encode(errors="replace")
-    return bool(matcher.try_consume_tokens(list(data)) == len(data) and matcher.is_accepting())
-
-
-def _grammar(syntax: str, definition: str) -> str:
-    return str(_engine().grammar_from(syntax, definition))
-
-
-def _engine() -> Any:
-    import llguidance
-
-    return llguidance
-
-
-@functools.cache
-def _tokenizer() -> Any:
-    """Return a tokenizer whose tokens are bytes."""
-    return _engine().LLTokenizer("byte")
+def _check_grammars(tools: Iterable[tuple[str, ClientTool]]) -> None:
+    """Raise `RequestError` for a grammar that is not valid. Those for which no time is left are not checked."""
+    work = 0
+    for path, tool in tools:
+        if tool.syntax is not None and work < MAX_WORK:
+            grammar = read_grammar(tool.syntax, tool.grammar)
+            work += grammar.work
+            if grammar.problem:
+                problem = f"not a valid {_SYNTAX_NAMES[tool.syntax]}: {truncate(grammar.problem)}"
+                raise invalid(f"{path}.format.definition", problem)
 
 
 class TextArgument:
