@@ -1,6 +1,7 @@
 """Any body is a request or an error; accepted fields take effect and are echoed in the response."""
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -693,3 +694,11 @@ def test_reasoning_tokens_are_estimated_only_if_the_model_does_not_count_them() 
 def test_fields_that_cannot_be_honoured_are_refused(body: dict[str, Any]) -> None:
     info = error_info({"input": "Hi", **body})
     assert (info.param, info.code) == (*body, "unsupported_parameter")
+
+
+def test_a_long_text_is_not_read_character_by_character() -> None:
+    parsed = parse_request(json.dumps({"input": "x" * 10_000_000}).encode())
+    began = time.thread_time()
+    assert not parsed.is_compaction
+    assert parsed.references == []
+    assert time.thread_time() - began < 0.01

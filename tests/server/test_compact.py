@@ -87,7 +87,10 @@ def test_a_missing_conversation_is_refused(gateway: Served, body: dict[str, Any]
 def test_a_stored_conversation_is_compacted_from_its_last_response(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(ANSWERS, COMPACTS)
     response = gateway.ask(model, store=True).json
-    compacted_items(gateway, model, input=None, previous_response_id=response["id"])
+    for more in ({"input": None}, {"input": []}):
+        [item] = compacted_items(gateway, model, **more, previous_response_id=response["id"])
+        assert item["type"] == "compaction"
+        assert sent(upstream, model)[-1][1].startswith("Write a summary")
     assert sent(upstream, model)[:2] == [("user", "Why?"), ("assistant", "It is 42. ")]
     reply = compact(gateway, model, previous_response_id="resp_never")
     assert (reply.status, reply.error["code"]) == (400, "previous_response_not_found")

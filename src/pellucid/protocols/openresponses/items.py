@@ -165,7 +165,7 @@ def known_item(item: Any) -> Any:
     if kind == "compaction_summary" and isinstance(item.get("encrypted_content"), str):
         return {**item, "type": "compaction"}
     if kind not in _ITEM_TYPES or (kind in _CLIENT_CALLS and not item.get("call_id")):
-        return {"type": "other", "native": item}
+        return {"type": "other", "native": item, "id": item.get("id")}
     for name in ("content", "output"):
         if isinstance(item.get(name), list) and kind != "reasoning":
             item = {**item, name: [_known_content(content) for content in item[name]]}

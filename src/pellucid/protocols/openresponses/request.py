@@ -74,7 +74,7 @@ class Request(PlainRequest, frozen=True):
     @property
     def is_compaction(self) -> bool:
         """Whether a compaction of the conversation is requested instead of an answer."""
-        return any(isinstance(item, t.CompactionTriggerParam) for item in self.body.input or [])
+        return any(isinstance(item, t.CompactionTriggerParam) for item in self._items)
 
     @property
     def max_tool_calls(self) -> int | None:
@@ -95,7 +95,12 @@ class Request(PlainRequest, frozen=True):
     @property
     def references(self) -> list[str]:
         """The ids of earlier items that the input refers to."""
-        return [item.id for item in self.body.input or [] if isinstance(item, t.ItemReference)]
+        return [item.id for item in self._items if isinstance(item, t.ItemReference)]
+
+    @property
+    def _items(self) -> Sequence[t.ItemParam]:
+        """The items of the input; empty if it is a text."""
+        return self.body.input if isinstance(self.body.input, list) else ()
 
     def input_items(self, mint: Callable[[str], str]) -> list[dict[str, Any]]:
         """Return the input as items, as it was received, each with an id. A message's content is a list.

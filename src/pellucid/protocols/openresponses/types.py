@@ -423,6 +423,7 @@ class OtherItemParam(_Typed, tag="other"):
     """An item of a type that is not known here, as it was received (`items.known_form`)."""
 
     native: dict[str, Any]
+    id: str | None = None
 
 
 CallOutputParam = FunctionCallOutputParam | CustomToolCallOutputParam | LocalShellCallOutputParam

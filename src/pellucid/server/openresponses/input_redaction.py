@@ -50,15 +50,17 @@ def redact_input_items(items: Iterable[dict[str, Any]], viewer: Viewer) -> list[
     for item in items:
         if item.get("type") != "reasoning":
             fields = _FIELDS_OF_TYPE.get(str(item.get("type")), _COMMON_FIELDS)
-            redacted.append({name: _redact_content(value) for name, value in item.items() if name in fields})
+            redacted.append({name: _redact_field(name, value) for name, value in item.items() if name in fields})
         elif rule.items:
             redacted.append({"summary": [], **{name: value for name, value in item.items() if name in visible_fields}})
     return redacted
 
 
-def _redact_content(value: Any) -> Any:
-    if not isinstance(value, list):
+def _redact_field(name: str, value: Any) -> Any:
+    if name == "arguments":
         return value
+    if name not in ("content", "output") or not isinstance(value, list):
+        return value if isinstance(value, str) else None
     return [
         {
             name: _redact_nested(_NESTED_FIELDS[name], one) if name in _NESTED_FIELDS else one
@@ -66,6 +68,7 @@ def _redact_content(value: Any) -> Any:
             if name in (_CONTENT_FIELDS if part.get("type") in CONTENT_TYPES else ("type",))
         }
         for part in value
+        if isinstance(part, dict) and isinstance(part.get("type"), str)
     ]
 
 

@@ -59,7 +59,7 @@ class CompactHandler:
         if not isinstance(raw.get("model"), str):
             raise invalid("model", "required: the model that writes the compaction", "missing")
         fields = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
-        request = request_from({**fields, "store": False, "input": _with_trigger(fields.get("input"))})
+        request = request_from({**fields, "store": False, "input": _with_trigger(fields)})
         resolved = await resolve_request(self._services, exchange, request, new_minter())
         encoder = resolved.run_header.encoder(resolved.viewer)
         error = await serve_response(exchange, resolved.create_run(), Redactor(resolved.viewer), encoder)
@@ -76,9 +76,13 @@ class CompactHandler:
         )
 
 
-def _with_trigger(input: Any) -> Any:
-    items = [{"role": "user", "content": input}] if isinstance(input, str) else input
-    return [*items, {"type": "compaction_trigger"}] if isinstance(items, list | None) and items else items
+def _with_trigger(fields: dict[str, Any]) -> Any:
+    """Return the input of a request with a trigger at its end; unchanged if nothing could be compacted."""
+    input = fields.get("input")
+    items = [{"role": "user", "content": input}] if isinstance(input, str) else input or []
+    if not isinstance(items, list) or not (items or "previous_response_id" in fields):
+        return input
+    return [*items, {"type": "compaction_trigger"}]
 
 
 class InputTokensHandler:
