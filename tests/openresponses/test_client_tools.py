@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from typing import Any
 
 import pytest
@@ -177,6 +178,25 @@ def test_a_tool_can_be_required(choice: dict[str, Any], function: str) -> None:
     parsed = request(tool_choice=choice)
     assert parsed.call(()).tool_choice == ToolChoice("required", (function,))
     assert parsed.response("r", "m", NOW).tool_choice == choice
+
+
+def test_the_echo_of_allowed_tools_names_each_of_them() -> None:
+    entries = [
+        {"type": "local_shell"},
+        {"type": "custom", "name": "patch"},
+        {"type": "function", "name": "read", "namespace": "mcp__files"},
+    ]
+    parsed = request(tool_choice={"type": "allowed_tools", "tools": entries})
+    assert [tool.name for tool in parsed.call(()).tools] == ["mcp__files__read", "patch", "local_shell"]
+    assert parsed.response("r", "m", NOW).tool_choice == {"type": "allowed_tools", "tools": entries, "mode": "auto"}
+
+
+def test_ten_thousand_allowed_tools_are_looked_up_once() -> None:
+    tools = [{"type": "function", "name": f"f{i}"} for i in range(10_000)]
+    parsed = request(tools=tools, tool_choice={"type": "allowed_tools", "tools": tools})
+    began = time.thread_time()
+    assert len(parsed.call(()).tools) == 10_000
+    assert time.thread_time() - began < 0.5
 
 
 # --- the text of a custom tool ---------------------------------------------------------------------------------------

@@ -87,8 +87,9 @@ def test_a_missing_conversation_is_refused(gateway: Served, body: dict[str, Any]
 def test_a_stored_conversation_is_compacted_from_its_last_response(gateway: Served, upstream: Upstream) -> None:
     model = upstream.plays(ANSWERS, COMPACTS)
     response = gateway.ask(model, store=True).json
-    for more in ({"input": None}, {"input": []}):
-        [item] = compacted_items(gateway, model, **more, previous_response_id=response["id"])
+    inputs: list[Any] = [None, []]
+    for input in inputs:
+        [item] = compacted_items(gateway, model, input=input, previous_response_id=response["id"])
         assert item["type"] == "compaction"
         assert sent(upstream, model)[-1][1].startswith("Write a summary")
     assert sent(upstream, model)[:2] == [("user", "Why?"), ("assistant", "It is 42. ")]

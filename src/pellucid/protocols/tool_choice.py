@@ -6,7 +6,7 @@ by offering no others to the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Literal, NoReturn
 
 from ..settings import ToolChoice, ToolDefinition
@@ -34,7 +34,7 @@ def choose_from_all(tools: tuple[ToolDefinition, ...], mode: Any) -> tuple[tuple
 
 def require_tool(tools: tuple[ToolDefinition, ...], name: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """Require a call of this function. Raises `RequestError`."""
-    return tools, ToolChoice("required", (_checked_name(tools, name),))
+    return tools, ToolChoice("required", (_checked_name({tool.name for tool in tools}, name),))
 
 
 def restrict_tools(
@@ -52,7 +52,8 @@ def restrict_tools(
         RequestError: A name or the mode is unknown.
     """
     checked_mode = _checked_mode(mode, f"{field}.mode")
-    chosen = {_checked_name(tools, name) for name in names}
+    known = {tool.name for tool in tools}
+    chosen = {_checked_name(known, name) for name in names}
     return tuple(tool for tool in tools if tool.name in chosen), ToolChoice(checked_mode)
 
 
@@ -68,8 +69,7 @@ def _checked_mode(mode: Any, field: str) -> Mode:
     return known
 
 
-def _checked_name(tools: tuple[ToolDefinition, ...], name: Any) -> str:
-    names = {tool.name for tool in tools}
+def _checked_name(names: Set[str], name: Any) -> str:
     if not isinstance(name, str) or name not in names:
         available = ", ".join(sorted(names)) or "none"
         reject_choice(f"there is no tool named {truncate(name)!r} in tools (there are: {available})")

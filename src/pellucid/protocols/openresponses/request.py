@@ -379,13 +379,17 @@ def _tool_name(entry: Any) -> Any:
 def _choice_echo(choice: Any) -> Any:
     """Return the choice in the form of the response, which leaves nothing out. It was checked before."""
     match choice:
-        case {"type": "function" | "custom" | "tool_search" | "local_shell" as kind}:
-            return {"type": kind, **{name: choice[name] for name in ("name", "namespace") if name in choice}}
+        case {"type": "function" | "custom" | "tool_search" | "local_shell"}:
+            return _named_tool(choice)
         case {"type": "allowed_tools", "tools": tools}:
-            names = [{"type": "function", "name": tool.get("name")} for tool in tools]
-            return {"type": "allowed_tools", "tools": names, "mode": _value_or(choice.get("mode"), "auto")}
+            mode = _value_or(choice.get("mode"), "auto")
+            return {"type": "allowed_tools", "tools": [_named_tool(tool) for tool in tools], "mode": mode}
         case _:
             return _value_or(choice, "auto")
+
+
+def _named_tool(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", **{name: entry[name] for name in ("type", "name", "namespace") if name in entry}}
 
 
 _ECHOED_EFFORTS = ("none", "low", "medium", "high", "xhigh")
