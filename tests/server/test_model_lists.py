@@ -11,6 +11,7 @@ import pytest
 
 from pellucid.models import ServedModel
 from pellucid.models.model import served_models
+from pellucid.upstream.client import MAX_LIST_BYTES
 from tests.scripted import Call, Script, Upstream
 from tests.scripted.gateway import Served, serve
 
@@ -22,7 +23,7 @@ FORMS: dict[str, tuple[Any, list[ServedModel]]] = {
     "ollama": ({"models": [{"name": "q:8b", "model": "q:8b", "size": 5}]}, [ServedModel("q:8b")]),
     "together": ([{"id": "t", "context_length": None}], [ServedModel("t")]),
     "twice": ({"data": [{"id": "a"}, {"id": "a"}]}, [ServedModel("a")]),
-    "other": ({"data": [None, {"id": 5}, {"no": "id"}, "x"]}, []),
+    "other": ({"data": [None, {"id": 5}, {"no": "id"}, "x", {"id": ""}, {"name": "models/"}]}, []),
     "no list": ({"data": "x"}, []),
     "text": ("x", []),
 }
@@ -35,7 +36,8 @@ def test_the_lists_of_many_providers_are_read(form: str) -> None:
 
 
 def test_what_is_no_json_lists_nothing() -> None:
-    assert served_models(b"<html>") == served_models(b"[" * 100_000) == []
+    for body in (b"<html>", b"[" * 100_000, b'{"data": [{"id": "\xff"}]}', b""):
+        assert served_models(body) == []
 
 
 def lists(*names: str, status: int = 200) -> Script:
@@ -84,3 +86,35 @@ def test_many_lists_need_one_request_to_a_provider(upstream: Upstream) -> None:
             assert list(entries(gateway)) == ["mine", "a"]
         name = next(reversed(upstream._scripts))
         assert len(upstream.calls(name)) == 1
+
+
+def answers(body: bytes, status: int = 200, **headers: str) -> Script:
+    async def script(call: Call) -> None:
+        await call.answer(status, body, "application/json", **headers)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        answers(b'{"data": [{"id": "\xff"}]}'),
+        answers(b'{"data": [{"id": "x"}]' + b" " * MAX_LIST_BYTES + b"}"),
+        answers(b"", status=302, Location="/elsewhere"),
+    ],
+    ids=["no UTF-8", "too large", "redirect"],
+)
+def test_a_list_that_cannot_be_used_lists_nothing(upstream: Upstream, script: Script) -> None:
+    upstream._scripts[""] = lists("elsewhere")
+    with gateway_of(upstream, one=script) as gateway:
+        assert list(entries(gateway)) == ["mine"]
+    del upstream._scripts[""]
+
+
+def test_a_provider_says_nothing_about_the_models_of_others(upstream: Upstream) -> None:
+    url = f"{upstream.url}/{upstream.plays(lists('theirs', 'own'))}"
+    providers = {"open": {"profile": "vllm", "base_url": url}, "closed": {"base_url": url, "profile": "vllm"}}
+    providers["closed"]["models"] = ["theirs"]  # type: ignore[assignment]
+    with serve({"providers": providers, "limits": {"retries": 0}}) as gateway:
+        listed = entries(gateway)
+        assert ["context_length" in listed[name] for name in ("theirs", "own")] == [False, True]

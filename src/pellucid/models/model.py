@@ -363,14 +363,13 @@ def served_models(body: bytes) -> list[ServedModel]:
     """Read a provider's list of models, in the form of OpenAI, Anthropic, Google, Cohere, Mistral or Ollama."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return []
     rows = document.get("data", document.get("models")) if isinstance(document, dict) else document
     models: dict[str, ServedModel] = {}
     for row in rows if isinstance(rows, list) else ():
         name = (row.get("id") or row.get("name")) if isinstance(row, dict) else None
-        if isinstance(name, str):
-            name = name.removeprefix("models/")
+        if isinstance(name, str) and (name := name.removeprefix("models/")):
             sizes = (row.get(field) for field in _CONTEXT_FIELDS)
             size = next((size for size in sizes if type(size) is int and size > 0), None)
             models[name] = ServedModel(name, size)

@@ -102,8 +102,8 @@ class Catalog:
             for model in self._served[provider][1]:
                 name = f"{prefix}{model.name}"
                 names[name] = None
-                if model.context_tokens is not None:
-                    self._context_tokens.setdefault(name, model.context_tokens)
+                if model.context_tokens is not None and name not in self._models:
+                    self._context_tokens[name] = model.context_tokens
         return list(names)
 
     async def _ask_provider(self, name: str) -> list[ServedModel]:

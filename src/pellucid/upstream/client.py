@@ -39,6 +39,9 @@ from .response import UpstreamResponse
 if TYPE_CHECKING:
     import aiohttp
 
+MAX_LIST_BYTES = 16 * 1024 * 1024
+"""The size of a response to a GET request, for example a list of models."""
+
 RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
 
 
@@ -108,16 +111,22 @@ class UpstreamClient:
             The status and the body.
 
         Raises:
-            ModelError: No response arrived within `limits.connect`.
+            ModelError: No response arrived within `limits.connect`, or one larger than `MAX_LIST_BYTES`.
         """
         import aiohttp  # imported here because it is large, and many gateways never use it
 
         try:
             async with (
                 asyncio.timeout(self.limits.connect),
-                self._aiohttp_session().get(url, headers=headers) as response,
+                # A redirect could take the headers, and the keys in them, to another server.
+                self._aiohttp_session().get(url, headers=headers, allow_redirects=False) as response,
             ):
-                return response.status, await response.read()
+                body = bytearray()
+                async for piece in response.content.iter_any():
+                    body += piece
+                    if len(body) > MAX_LIST_BYTES:
+                        raise ModelError(ErrorInfo("model_error", "the response is too large"), address=origin_of(url))
+                return response.status, bytes(body)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ModelError(unreachable_error(error), address=origin_of(url)) from error
 
