@@ -19,7 +19,7 @@ from typing import Any
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.reasoning import ContextPlace
-from pellucid.record import Line, Recording, Signer, TrustedKeys, Verifier
+from pellucid.record import Recording, Signer, Verifier
 from pellucid.storage import Append, Store, StoredEnvelope, StoredResponse, StoredSpace, open_store
 
 ROUNDS = 7
@@ -92,14 +92,10 @@ async def main(urls: list[str]) -> None:
     recorded = stores["with"].record
     begun = time.perf_counter()
     done = await recorded.sign()
-    print(f"signed: {(time.perf_counter() - begun) / done.signed * 1e6:.0f} µs for each of {done.signed} chains")
-    verifier = Verifier(TrustedKeys([signer.public]), sealing)
+    print(f"signed: {(time.perf_counter() - begun) / done.done * 1e6:.0f} µs for each of {done.done} chains")
+    verifier = Verifier({signer.id: signer.public}, sealing)
     begun = time.perf_counter()
-
-    def feed(line: Line) -> None:
-        verifier.feed(line)
-
-    await recorded.export(feed)
+    await recorded.export(verifier.feed)
     report = verifier.end()
     assert report.is_ok
     print(

@@ -6,7 +6,7 @@ from typing import Any
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.reasoning import ContextPlace
-from pellucid.record import Line, Recording, Report, ScopeReport, Signer, TrustedKeys, Verifier
+from pellucid.record import Line, Recording, Report, ScopeReport, Signer, Verifier
 from pellucid.storage import Append, ConversationEntry, Store, StoredEnvelope, StoredResponse, StoredSpace
 
 SIGNER = Signer.generate()
@@ -57,9 +57,9 @@ async def lines_of(store: Store, **which: Any) -> list[Line]:
 def verify_lines(lines: list[Line], sealed: bool = True, **more: Any) -> tuple[Report, dict[str, ScopeReport]]:
     """Verify lines with the key of the tests; return the report and those of the scopes."""
     recording = Recording(signers=[SIGNER]) if sealed else None
-    verifier = Verifier(TrustedKeys([SIGNER.public]), recording, **more)
-    through = [report for line in lines for report in verifier.feed(line)]
-    return verifier.end(), {report.scope: report for report in through}
+    verifier = Verifier({SIGNER.id: SIGNER.public}, recording, **more)
+    through = [verifier.feed(line) for line in lines]
+    return verifier.end(), {report.scope: report for report in through if report is not None}
 
 
 async def check_record(store: Store, **which: Any) -> dict[str, ScopeReport]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
 
-from pellucid.record import Entry, content_digest, entry_hash, genesis_hash
-from pellucid.storage.record_write import decode_more
+from pellucid.record.chain import EntryLine, content_digest, entry_hash, genesis_hash
+from pellucid.storage.record_export import decode_more
 
 Row: TypeAlias = dict[str, Any]
 Tables: TypeAlias = dict[str, list[Row]]
@@ -144,11 +144,12 @@ def rechain(head: Row, chain: list[Row]) -> None:
     for number, row in enumerate(chain, 1):
         row["number"] = number
         digest = row["digest"]
-        entry = Entry(
+        entry = EntryLine(
             number=number,
             at=row["at"],
             kind=row["kind"],
             subject=row["subject"],
+            hash="",
             digest=None if digest is None else digest.hex(),
             more=decode_more(row["more"]),
         )

@@ -85,11 +85,12 @@ async def test_two_replicas_write_to_one_scope(url: str) -> None:
 WRITER = """
 import asyncio, sys
 from tests.record.record_kit import OWNER, append_of, entry, response
-from pellucid.record import Recording, read_record_keys
+from pathlib import Path
+from pellucid.record import read_recording
 from pellucid.storage import open_store
 
 async def main():
-    store = await open_store(sys.argv[1], recording=Recording(signers=read_record_keys(sys.argv[2]).signers))
+    store = await open_store(sys.argv[1], recording=read_recording(Path(sys.argv[2])))
 
     async def respond(name):
         number = 0
@@ -178,7 +179,7 @@ async def test_another_replica_signs_what_a_dead_one_wrote(url: str) -> None:
     one, other = await open_store(url, recording=recording()), await open_store(url, recording=recording())
     await one.responses.put(response("r"))
     await one.aclose()
-    assert (await other.record.sign()).signed == 1
+    assert (await other.record.sign()).done == 1
     await check_record(other)
     await other.aclose()
 
@@ -190,7 +191,7 @@ async def test_entries_written_without_the_key_are_not_signed(url: str) -> None:
     await store.responses.put(response("mine"))
     await store_without_key.responses.put(response("forged"))
     done = await store.record.sign()
-    assert (done.signed, done.refused) == (1, 1)
+    assert (done.done, done.refused) == (1, 1)
     report, _ = verify_lines(await lines_of(store))
     assert [(finding.what, finding.scope) for finding in report.findings] == [("seal", "response:forged")]
     for one in (store_without_key, store):
@@ -207,13 +208,13 @@ async def test_a_scope_with_an_unsealed_entry_is_not_signed_until_accepted(url: 
     await store_without_key.spaces.append(append_of(1, "forged"))
     await store.spaces.append(append_of(2, "three"))
     done = await store.record.sign()
-    assert (done.signed, done.refused) == (0, 1)
+    assert (done.done, done.refused) == (0, 1)
     report, _ = verify_lines(await lines_of(store))
     assert [(finding.what, finding.scope) for finding in report.findings] == [("seal", "space:room")]
     assert await store.record.accept(owner="bob") == 0
     assert await store.record.accept(scope="space:room") == 1
     assert await store.record.accept() == 0
-    assert (await store.record.sign()).signed == 1
+    assert (await store.record.sign()).done == 1
     scope = (await check_record(store))["space:room"]
     assert (scope.entries, scope.contents, scope.signed) == (4, 3, 4)
     for one in (store_without_key, store):

@@ -255,13 +255,13 @@ async def test_checkpoints_sign_the_scopes_of_each_owner(store: Store, clock: Cl
     await store.responses.put(response("a"))
     await store.responses.put(response("b", "bob"))
     assert store.record.recording.unsigned_count == 2
-    assert (await store.record.sign()).signed == 2
+    assert (await store.record.sign()).done == 2
     before = store.transactions
-    assert (await store.record.sign()).signed == 0
+    assert (await store.record.sign()).done == 0
     assert (store.transactions, store.record.recording.unsigned_count) == (before, 0)
     clock.now += 60
     await store.responses.delete(OWNER, "a")
-    assert (await store.record.sign()).signed == 1
+    assert (await store.record.sign()).done == 1
     scopes = await check_record(store)
     assert {scope: (one.signed, one.checkpoint) for scope, one in scopes.items()} == {
         "response:a": (2, 2),
@@ -282,6 +282,6 @@ async def test_checkpoints_sign_the_scopes_of_each_owner(store: Store, clock: Cl
 async def test_many_chains_are_signed_in_steps(store: Store) -> None:
     await asyncio.gather(*(store.responses.put(response(f"r{number}", f"o{number % 3}")) for number in range(450)))
     done = await store.record.sign()
-    assert (done.signed, done.refused) == (450, 0)
+    assert (done.done, done.refused) == (450, 0)
     scopes = await check_record(store)
     assert all(one.signed == 1 for one in scopes.values())

@@ -223,6 +223,22 @@ def test_a_salt_is_deleted_with_its_content(steps: list[int], seed: int) -> None
     run_in_memory(steps, seed, check)
 
 
+def test_a_value_of_a_type_that_is_never_stored_is_found() -> None:
+    """SQLite stores any value in any column."""
+
+    async def run() -> None:
+        store = await open_store("sqlite://", recording=Recording(signers=[SIGNER]))
+        await store.responses.put(response("r"))
+        for column, value in (("model", b"m"), ("updated_at", "now")):
+            before = _read(store)
+            _write(store, {"responses": [{**before["responses"][0], column: value}]})
+            assert [finding.what for finding in (await verify_store(store)).findings] == ["content"]
+            _write(store, before)
+        await store.aclose()
+
+    asyncio.run(run())
+
+
 def test_an_erased_salt_is_not_in_the_files(tmp_path: Any) -> None:
     """After erasure neither the database file nor its WAL has the salt."""
     path = tmp_path / "store.db"

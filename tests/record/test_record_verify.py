@@ -14,29 +14,19 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from pellucid.errors import ConfigError, RequestError
-from pellucid.record import (
+from pellucid.record import CheckpointLine, EntryLine, KeyLine, Line, Recording, ScopeLine, Signer, Verifier
+from pellucid.record.chain import (
     Begin,
     ChainHead,
     Checkpoint,
-    CheckpointLine,
-    Entry,
-    EntryLine,
-    KeyLine,
-    Line,
-    Recording,
-    ScopeLine,
-    Signer,
-    TrustedKeys,
-    Verifier,
     canonical_json,
     content_digest,
+    decode_line,
     entry_hash,
     frame_content,
     genesis_hash,
-    sign_checkpoint,
 )
-from pellucid.record.keys import SignedCheckpoint, key_id, parse_pem_keys, public_pem
-from pellucid.record.lines import decode_line, encode_line
+from pellucid.record.keys import key_id, parse_pem_keys, public_pem
 from pellucid.storage import open_store
 from tests.examples import costly
 from tests.record.record_kit import OWNER, SIGNER, Clock, append_of, lines_of, response, space, verify_lines
@@ -152,7 +142,7 @@ def rehash(lines: list[Line], scope: str = ROOM) -> list[Line]:
     hash = genesis_hash(OWNER, scope)
     new: dict[int, EntryLine] = {}
     for number, old in enumerate(entries, 1):
-        hash = entry_hash(hash, replace(old, number=number).entry)
+        hash = entry_hash(hash, replace(old, number=number))
         new[id(old)] = replace(old, number=number, hash=hash.hex())
     for line in lines:
         if isinstance(line, ScopeLine) and line.scope == scope:
@@ -211,7 +201,7 @@ def test_changed_and_missing_checkpoints_are_found() -> None:
 
 
 def test_another_key_is_not_trusted_and_the_export_key_is_reported_as_such() -> None:
-    verifier = Verifier(TrustedKeys([Signer.generate().public]))
+    verifier = Verifier({(other := Signer.generate()).id: other.public})
     for line in full_export():
         verifier.feed(line)
     assert {finding.what for finding in verifier.end().findings} >= {"key"}
@@ -223,13 +213,11 @@ def test_another_key_is_not_trusted_and_the_export_key_is_reported_as_such() -> 
 
 
 def test_known_checkpoints_must_be_present() -> None:
-    known = [
-        SignedCheckpoint(line.checkpoint, line.signature)
-        for line in full_export()
-        if isinstance(line, CheckpointLine) and line.checkpoint is not None
-    ]
+    known = [line for line in full_export() if isinstance(line, CheckpointLine)]
     assert verify_lines(list(full_export()), known=known)[0].findings == ()
-    other = sign_checkpoint(SIGNER, replace(known[1].checkpoint, at=5))
+    assert known[1].checkpoint is not None
+    checkpoint = replace(known[1].checkpoint, at=5)
+    other = replace(known[1], checkpoint=checkpoint, signature=SIGNER.sign(checkpoint.body()))
     report, _ = verify_lines(list(full_export()), known=[other])
     assert [(finding.what, finding.owner, finding.checkpoint) for finding in report.findings] == [("known", "ann", 2)]
 
@@ -256,7 +244,7 @@ def test_absurd_entry_numbers_are_found() -> None:
 
 @cache
 def encoded_export() -> bytes:
-    return b"".join(encode_line(line) for line in full_export())
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in full_export())
 
 
 @given(st.data())
@@ -307,15 +295,15 @@ def test_the_hash_of_an_entry_is_that_of_its_canonical_json(
 ) -> None:
     from hashlib import sha256
 
-    entry = Entry(number=number, at=at, kind=kind, subject=subject, digest=digest, more=more)
-    fields = {name: value for name, value in asdict(entry).items() if value not in (None, {})}
+    entry = EntryLine(number=number, at=at, kind=kind, subject=subject, hash="", digest=digest, more=more)
+    fields = {name: value for name, value in asdict(entry).items() if name != "hash" and value not in (None, {})}
     assert entry_hash(b"before", entry) == sha256(b"before" + canonical_json(fields)).digest()
 
 
 def test_hashes_are_as_documented() -> None:
     """These values never change, so that other implementations of a verifier agree."""
     assert genesis_hash("ann", "space:room").hex() == "b1c8b3dcb017a00408dda1371f283bee3b63c4cb18d58988f3fa029dfc508ae9"
-    entry = Entry(number=1, at=5, kind="envelope", subject="1", digest="ab" * 32, more={"redacted": ["é"]})
+    entry = EntryLine(number=1, at=5, kind="envelope", subject="1", hash="", digest="ab" * 32, more={"redacted": ["é"]})
     assert (
         entry_hash(genesis_hash("ann", "space:room"), entry).hex()
         == "ebef655124810d792a3a5e543286c533515698858a01bd5a23823863d44796c7"
@@ -343,16 +331,15 @@ def test_invalid_keys_are_refused(text: bytes) -> None:
 def test_the_first_key_signs_and_older_keys_verify() -> None:
     """The first key signs and seals; signatures and seals of the previous key are still valid."""
     old, new = Signer.generate(), Signer.generate()
-    signers, publics = parse_pem_keys(new.pem() + old.pem(), "here")
+    signers, trusted = parse_pem_keys(new.pem() + old.pem(), "here")
     assert [signer.id for signer in signers] == [new.id, old.id]
-    assert publics == [new.public, old.public]
-    _, publics = parse_pem_keys(new.pem() + public_pem(old.public).encode(), "here")
-    assert publics == [new.public, old.public]
+    assert trusted == {new.id: new.public, old.id: old.public}
+    assert parse_pem_keys(new.pem() + public_pem(old.public).encode(), "here")[1] == trusted
     before, after = Recording(signers=[old]), Recording(signers=signers)
-    head = (OWNER, "s", ChainHead(1, b"hash"), 0)
-    sealed = before.seal(*head)
-    assert after.is_sealed(*head, sealed)
-    assert after.seal(*head) != sealed
-    assert not before.is_sealed(*head, after.seal(*head))
+    head = ChainHead(OWNER, "s", 1, b"hash", 0)
+    sealed = before.seal(head)
+    assert after.is_sealed(sealed)
+    assert after.seal(head) != sealed
+    assert not before.is_sealed(after.seal(head))
     assert "PRIVATE" not in repr(new)
     assert msgspec.json.encode(public_pem(new.public))

@@ -19,7 +19,6 @@ from pellucid.storage import (
     conversations,
     envelopes,
     keys,
-    record_content,
     record_export,
     record_store,
     record_write,
@@ -43,13 +42,13 @@ MODULES = (
     *(appends, chats, conversations, envelopes, keys),
     *(responses, space_rows, search, store, space_log),
 )
-RECORD = (record_content, record_write, record_export, record_store)
+RECORD = (record_write, record_export, record_store)
 TABLES = set(tables.metadata.tables)
 READS_ALL = {"keys._ALL", "space_rows._ALL", "space_rows._REMOVED"}  # tables with few rows
 SKIPS = {
     # By the whole primary key, where another index that holds it costs the same while the table is empty. They
     # erase or prove one row at a time.
-    *("envelopes._GET_LOCKED", "envelopes._ERASE", "envelopes._DELETE", "record_content._READ"),
+    *("envelopes._GET_LOCKED", "envelopes._ERASE", "envelopes._DELETE", "record_export._CONTENTS"),
     # All of a kind in one scope, where the index has the subject before the kind; once for each scope.
     *("record_write._DELETE_ALL_SALTS", "record_export._SCANS"),
     # The owners of one scope.

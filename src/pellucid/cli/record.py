@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from ..errors import RequestError
-from ..record import (
-    CheckpointLine,
-    KeyLine,
-    Line,
-    Recording,
-    ScopeReport,
-    Verifier,
-    ensure_record_keys,
-    read_public_keys,
-)
-from ..record.keys import SignedCheckpoint, public_pem
-from ..record.lines import decode_line, encode_line
+from ..record import CheckpointLine, KeyLine, Line, Recording, Report, ScopeReport, Verifier
+from ..record.chain import decode_line
+from ..record.keys import public_pem, read_public_keys, read_recording
 from ..storage import AlreadyStored, Store
-from .store_access import (
-    json_option,
-    load_configuration,
-    load_record_keys,
-    print_json,
-    recording_of,
-    store_options,
-    with_store,
-)
+from .store_access import json_option, load_configuration, print_json, recording_of, store_options, with_store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,62 +57,65 @@ def verify(
 ) -> None:
     """Verify that the record is complete, and that the stored contents are those that were recorded. Checks the store,
     or only an export (FILE). If anything is wrong, it prints the entry, and the exit status is 1."""
+    trusted = read_public_keys(public_key) if public_key is not None else {}
+    known_lines = _read_lines(str(known)) if known is not None else ()
+    known_checkpoints = [line for line in known_lines if isinstance(line, CheckpointLine)]
     scopes: list[ScopeReport] = []
 
-    def report_scopes(finished: list[ScopeReport]) -> None:
-        for one in finished:
+    def feed(line: Line) -> None:
+        if (chain := verifier.feed(line)) is not None:
             if as_json:
-                scopes.append(one)
+                scopes.append(chain)
             else:
-                click.echo(_scope_line(one))
+                click.echo(_describe(chain))
 
-    trusted = read_public_keys(public_key) if public_key is not None else None
-    known_checkpoints = list(_read_checkpoints(known)) if known is not None else []
     if exported is not None:
         if owner is not None or scope is not None:
             raise RequestError("--owner and --scope select a part of a store; an export is always checked completely")
         verifier = Verifier(trusted, known=known_checkpoints)
         for line in _read_lines(exported):
-            report_scopes(verifier.feed(line))
+            feed(line)
     else:
-        keys = load_record_keys(load_configuration(file))
-        recording = Recording(signers=keys.signers) if keys is not None else None
-        verifier = Verifier(trusted if trusted is not None else keys and keys.trusted, recording, known_checkpoints)
-        with_store(
-            file,
-            store,
-            lambda opened_store: opened_store.record.export(
-                lambda line: report_scopes(verifier.feed(line)), owner=owner, scope=scope
-            ),
-            must_exist=True,
-        )
+        recording = _read_recording(file)
+        verifier = Verifier(trusted or recording.trusted, recording, known_checkpoints)
+        with_store(file, store, lambda opened: opened.record.export(feed, owner=owner, scope=scope), must_exist=True)
     report = verifier.end()
     if not report.scopes and report.is_ok and (owner or scope):
         scope_name = " of ".join(one for one in (scope, owner) if one)
-        raise RequestError(
-            f"the record has nothing of {scope_name}; `verify` without it lists what there is", kind="not_found"
-        )
+        message = f"the record has nothing of {scope_name}; `verify` without it lists what there is"
+        raise RequestError(message, kind="not_found")
     if as_json:
         print_json({"right": report.is_ok, **msgspec.to_builtins(report), "chains": scopes})
     else:
-        click.echo(
-            f"{_count_of(report.scopes, 'chain')} with {_count_of(report.entries, 'entry', 'entries')}: "
-            f"{_count_of(report.contents, 'content')} as recorded, {report.gone} gone; "
-            f"{_count_of(report.checkpoints, 'checkpoint')}."
-        )
-        if report.before:
-            click.echo(f"{report.before} stored before the record began.")
-        if report.checkpoints and report.keys == "own":
-            click.echo(
-                "The signatures were checked with the key in the export; use --public-key to check whose key it is."
-            )
-        if report.is_ok:
-            click.echo("The record is complete, and everything is as it was recorded.")
-        else:
-            click.echo(f"{_count_of(len(report.findings), 'problem')} found:")
-        for finding in report.findings:
-            click.echo(f"  {finding}")
+        _print_report(report)
     ctx.exit(0 if report.is_ok else 1)
+
+
+def _describe(chain: ScopeReport) -> str:
+    entries, contents = _count_of(chain.entries, "entry", "entries"), _count_of(chain.contents, "content")
+    gone, signed = f", {chain.gone} gone" if chain.gone else "", "not signed yet"
+    if chain.signed_at is not None:
+        signed_at = datetime.fromtimestamp(chain.signed_at / 1000, UTC).isoformat(timespec="seconds")
+        signed = f"signed up to {chain.signed} (checkpoint {chain.checkpoint}, {signed_at})"
+    return f"{chain.owner} {chain.scope}: {entries}, {contents} there{gone}; {signed}"
+
+
+def _print_report(report: Report) -> None:
+    click.echo(
+        f"{_count_of(report.scopes, 'chain')} with {_count_of(report.entries, 'entry', 'entries')}: "
+        f"{_count_of(report.contents, 'content')} as recorded, {report.gone} gone; "
+        f"{_count_of(report.checkpoints, 'checkpoint')}."
+    )
+    if report.before:
+        click.echo(f"{report.before} stored before the record began.")
+    if report.checkpoints and report.keys == "own":
+        click.echo("The signatures were checked with the key in the export; use --public-key to check whose key it is.")
+    if report.is_ok:
+        click.echo("The record is complete, and everything is as it was recorded.")
+    else:
+        click.echo(f"{_count_of(len(report.findings), 'problem')} found:")
+    for finding in report.findings:
+        click.echo(f"  {finding}")
 
 
 @record.command()
@@ -139,16 +125,19 @@ def verify(
 def export(owner: str | None, scope: str | None, output: Path | None, file: Path | None, store: str | None) -> None:
     """Write the record as lines of JSON: checkpoints, entries, and the contents that are still stored. Entries that are
     not signed yet are signed first. `pellucid record verify FILE` checks the export on any machine."""
-    keys = ensure_record_keys(load_configuration(file).record_key_path())
-    lines = [KeyLine(id=id, pem=public_pem(public)) for id, public in keys.trusted.items()]
+    recording = _read_recording(file, create=True)
+    keys = [KeyLine(id=id, pem=public_pem(public)) for id, public in recording.trusted.items()]
 
-    async def write(opened_store: Store) -> None:
+    async def write(opened: Store) -> None:
         with suppress(AlreadyStored):  # the gateway is signing at this moment
-            await opened_store.record.sign()
-        with _open_output(output) as out:
-            await opened_store.record.export(lambda line: _write_line(out, line), owner=owner, scope=scope, keys=lines)
+            await opened.record.sign()
+        with _file_errors(output), output.open("wb") if output else nullcontext(sys.stdout.buffer) as out:
+            await opened.record.export(
+                lambda line: out.write(msgspec.json.encode(line) + b"\n"), owner=owner, scope=scope, keys=keys
+            )
+            out.flush()
 
-    with_store(file, store, write, Recording(signers=keys.signers), must_exist=True)
+    with_store(file, store, write, recording, must_exist=True)
 
 
 @record.command()
@@ -161,15 +150,14 @@ def erase(owner: str | None, file: Path | None, store: str | None, scope: str, s
     the id of a response or an item, or the number of an envelope. The record notes that they were erased, and stays
     verifiable. The digests that remain in it cannot be used to test a guess of the contents."""
 
-    async def erase_contents(opened_store: Store) -> int:
-        owners = await opened_store.record.owners_of(scope)
+    async def erase_contents(opened: Store) -> int:
+        owners = await opened.record.owners_of(scope)
         if owner is None and len(owners) > 1:
             raise RequestError(f"{scope} exists for several owners; choose one with --owner ({', '.join(owners)})")
-        if not owners or (owner is not None and owner not in owners):
-            raise RequestError(
-                f"the record has no {scope}; `pellucid record verify` lists what it has", kind="not_found"
-            )
-        return await opened_store.record.erase(owner or owners[0], scope, subjects)
+        if not owners or owner not in (None, *owners):
+            message = f"the record has no {scope}; `pellucid record verify` lists what it has"
+            raise RequestError(message, kind="not_found")
+        return await opened.record.erase(owner or owners[0], scope, subjects)
 
     count = with_store(file, store, erase_contents, recording_of(load_configuration(file)), must_exist=True)
     if not count and subjects:
@@ -186,15 +174,9 @@ def accept(owner: str | None, scope: str | None, everything: bool, file: Path | 
     signed from then on, and each chain notes that it was accepted. Until then, `verify` lists them."""
     if not (owner or scope or everything):
         raise click.UsageError("Select the chains with --scope, --owner, or --all")
-    keys = load_record_keys(load_configuration(file))
-    if keys is None:
-        raise RequestError("there is no key here to sign them with; `pellucid serve` creates it once", kind="not_found")
+    recording = _read_recording(file, missing="there is no key here to sign them with")
     count = with_store(
-        file,
-        store,
-        lambda opened_store: opened_store.record.accept(owner=owner, scope=scope),
-        Recording(signers=keys.signers),
-        must_exist=True,
+        file, store, lambda opened: opened.record.accept(owner=owner, scope=scope), recording, must_exist=True
     )
     click.echo(f"{_count_of(count, 'chain')} accepted.")
 
@@ -203,11 +185,16 @@ def accept(owner: str | None, scope: str | None, everything: bool, file: Path | 
 @store_options
 def key(file: Path | None, store: str | None) -> None:
     """Print the public key, which others need to check the record without this gateway."""
-    keys = load_record_keys(load_configuration(file))
-    if keys is None:
-        raise RequestError("there is no key yet; `pellucid serve` creates it once", kind="not_found")
-    for public in keys.trusted.values():
+    for public in _read_recording(file, missing="there is no key yet").trusted.values():
         click.echo(public_pem(public), nl=False)
+
+
+def _read_recording(file: Path | None, *, create: bool = False, missing: str | None = None) -> Recording:
+    """Return the gateway's keys. If there are none, raise an error with the message `missing`, if it is not None."""
+    recording = read_recording(load_configuration(file).record_key_path(), create=create)
+    if missing is not None and not recording.signers:
+        raise RequestError(f"{missing}; `pellucid serve` creates it once", kind="not_found")
+    return recording
 
 
 @contextmanager
@@ -216,6 +203,8 @@ def _file_errors(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if path is None:
+            raise
         raise RequestError(f"{path}: {error.strerror or error}") from None
 
 
@@ -224,36 +213,6 @@ def _read_lines(path: str) -> Iterator[Line]:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 yield decode_line(line, number)
-
-
-def _read_checkpoints(path: Path) -> Iterator[SignedCheckpoint]:
-    for line in _read_lines(str(path)):
-        if isinstance(line, CheckpointLine) and line.checkpoint is not None:
-            yield SignedCheckpoint(line.checkpoint, line.signature)
-
-
-@contextmanager
-def _open_output(path: Path | None) -> Iterator[IO[bytes]]:
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    with _file_errors(path), path.open("wb") as out:
-        yield out
-
-
-def _write_line(out: IO[bytes], line: Line) -> None:
-    out.write(encode_line(line))
-
-
-def _scope_line(report: ScopeReport) -> str:
-    gone = f", {report.gone} gone" if report.gone else ""
-    signed = "not signed yet"
-    if report.checkpoint is not None and report.signed_at is not None:
-        signed_at = datetime.fromtimestamp(report.signed_at / 1000, UTC).isoformat(timespec="seconds")
-        signed = f"signed up to {report.signed} (checkpoint {report.checkpoint}, {signed_at})"
-    entries = _count_of(report.entries, "entry", "entries")
-    return f"{report.owner} {report.scope}: {entries}, {_count_of(report.contents, 'content')} there{gone}; {signed}"
 
 
 def _count_of(number: int, one: str, more: str | None = None) -> str:

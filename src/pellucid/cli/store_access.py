@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import RequestError
-from ..record import Recording, RecordKeys, find_record_keys
+from ..record import Recording, read_recording
 from ..server.config import Config, read_storage_config
 from ..storage import Store, check_store_url, open_store
 from .options import DEFAULT_FILE
@@ -94,15 +94,9 @@ def _require_existing(url: str) -> None:
         raise RequestError(f"there is no store at {parsed.database or url}", kind="not_found")
 
 
-def load_record_keys(config: Config) -> RecordKeys | None:
-    """Return the gateway's record keys if they exist. No keys are created."""
-    return find_record_keys(config.record_key_path())
-
-
 def recording_of(config: Config) -> Recording:
     """Return the gateway's recording, for a command that changes stored data."""
-    keys = load_record_keys(config)
-    return Recording(config.record.enabled, keys.signers if keys is not None else ())
+    return read_recording(config.record_key_path(), is_enabled=config.record.enabled)
 
 
 def print_json(value: Any) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, PellucidError
 from ..models import ChatModel
-from ..record import Recording, ensure_record_keys, find_record_keys
+from ..record import Recording, read_recording
 from ..relay import check_relay_url
 from ..runs.summaries import ModelSummaryWriter, SummaryWriter
 from ..sealing import KeyFile, Keys, env_keys, read_keys
@@ -79,8 +79,8 @@ def create_seal_key_source(config: Config) -> Callable[[], Keys]:
 def load_recording(config: Config) -> Recording:
     """Return whether stored data is recorded, and with which keys. Raises `ConfigError`."""
     # Also where recording is off now, entries of earlier data may be deleted, and their chains must record that.
-    keys = (ensure_record_keys if config.record.enabled else find_record_keys)(config.record_key_path())
-    return Recording(config.record.enabled, keys.signers if keys is not None else ())
+    is_enabled = config.record.enabled
+    return read_recording(config.record_key_path(), is_enabled=is_enabled, create=is_enabled)
 
 
 def check_startup(config: Config, local: ChatModel | None) -> list[str]:
@@ -115,7 +115,7 @@ def check_startup(config: Config, local: ChatModel | None) -> list[str]:
             read_keys(path)
     with collect_mistakes("record.key_file: "):
         if config.record.enabled:
-            find_record_keys(config.record_key_path())
+            read_recording(config.record_key_path())
     with collect_mistakes():
         if config.access.keys is not False:
             pepper = config.access.pepper_file

@@ -15,9 +15,9 @@ The rules:
 `tables` defines the tables, and `migrations` updates older databases. `responses`, `conversations`, `chats`, `spaces`
 (with `space_rows`, `appends`, `envelopes`, `space_log`), `keys`, `store` and the record modules define the operations.
 An operation is a generator that yields statements and is sent rows, so it is written once and does not depend on a
-driver (`statement`; `database` combines many writes into one transaction). `record_write` writes and signs the record,
-`record_export` exports it, `record_store` erases recorded content, and `record_content` defines the content that its
-digests cover. Only the drivers, `sqlite` and `postgres`, do I/O.
+driver (`statement`; `database` combines many writes into one transaction). `record_write` defines the content of the
+record and writes its entries, `record_store` signs and erases, and `record_export` exports it. Only the drivers,
+`sqlite` and `postgres`, do I/O.
 """
 
 from .appends import Append, SpaceHead

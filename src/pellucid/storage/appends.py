@@ -22,11 +22,11 @@ import msgspec
 import sqlalchemy as sa
 
 from ..record import Recording
-from . import record_content, record_write, search, space_rows, tables
-from .envelopes import INSERT, INSERT_LINKS, StoredEnvelope, link_rows, row_of, search_text
+from . import record_write, search, space_rows, tables
+from .envelopes import INSERT, INSERT_LINKS, StoredEnvelope, link_rows, read_note, row_of, search_text
 from .errors import AppendConflict, SpaceNotFound
 from .names import check_names
-from .record_content import ENVELOPE
+from .record_write import ENVELOPE
 from .space_rows import StoredParticipant, space_params
 from .statement import NAME, OWNER, Execute, Operation, Params, Statement, param, read_first
 
@@ -172,10 +172,11 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
 
 
 def _record_entries(prepared: PreparedAppend) -> Iterator[record_write.NewEntry]:
-    owner, scope = prepared.append.owner, record_content.space_scope(prepared.append.space)
+    owner, scope = prepared.append.owner, record_write.space_scope(prepared.append.space)
     for row in prepared.rows:
-        content, extra = record_content.build_content(ENVELOPE, row), record_content.entry_extra(row["note"])
-        yield record_write.NewEntry(owner, scope, ENVELOPE, str(row["seq"]), content, extra)
+        redacted = sorted(set(read_note(row["note"]).redacted))
+        content, more = record_write.build_content(ENVELOPE, row), {"redacted": redacted} if redacted else {}
+        yield record_write.NewEntry(owner, scope, ENVELOPE, str(row["seq"]), content, more)
 
 
 def _head_params(key: tuple[str, str], position: _Position) -> Params:

@@ -29,11 +29,11 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ..errors import RequestError
-from . import record_content, record_write, search, tables
+from . import record_write, search, tables
 from .database import StoreOperations
 from .errors import ChatBusy, ChatMoved, ChatNotFound
 from .names import check_names, return_if_unstorable
-from .record_content import RESPONSE
+from .record_write import RESPONSE
 from .responses import (
     DELETE_DEPENDENTS,
     RESPONSE_COLUMNS,
@@ -272,7 +272,7 @@ def delete(params: Params) -> Operation[list[StoredResponse] | None]:
         for statement in DELETE_DEPENDENTS:
             yield Execute(statement, turn_keys)
     yield from search.delete_texts_of(params["for_owner"], search.CHATS, params["for_id"])
-    scope = record_content.conversation_scope(params["for_id"])
+    scope = record_write.conversation_scope(params["for_id"])
     removed = record_write.RemovedContent(params["for_owner"], scope, RESPONSE, None)
     yield from record_write.record_removals_of(params, [removed])
     return deleted_turns

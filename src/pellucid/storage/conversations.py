@@ -19,10 +19,10 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import asdict, replace
 
-from . import record_content, record_write, tables
+from . import record_write, tables
 from .database import StoreOperations
 from .names import check_names, return_if_unstorable
-from .record_content import ITEM
+from .record_write import ITEM
 from .statement import (
     ID,
     LIMIT,
@@ -149,7 +149,7 @@ def delete_entry(params: Params) -> Operation[bool]:
 
 
 def _record_removal(params: Params, entry_id: str | None) -> Operation[None]:
-    scope = record_content.conversation_scope(params["for_id"])
+    scope = record_write.conversation_scope(params["for_id"])
     removed = record_write.RemovedContent(params["for_owner"], scope, ITEM, entry_id)
     yield from record_write.record_removals_of(params, [removed])
 
@@ -194,12 +194,10 @@ def add_entries(params: Params) -> Operation[list[record_write.NewEntry]]:
 
 def _insert_entries(params: Params, placed: list[ConversationEntry]) -> Operation[list[record_write.NewEntry]]:
     """Insert entries; return their record entries."""
-    owner, scope = params["for_owner"], record_content.conversation_scope(params["for_id"])
+    owner, scope = params["for_owner"], record_write.conversation_scope(params["for_id"])
     rows: list[Params] = [{"owner": owner, **asdict(entry)} for entry in placed]
     yield Execute(_INSERT_ENTRY, rows)
-    return [
-        record_write.NewEntry(owner, scope, ITEM, row["id"], record_content.build_content(ITEM, row)) for row in rows
-    ]
+    return [record_write.NewEntry(owner, scope, ITEM, row["id"], record_write.build_content(ITEM, row)) for row in rows]
 
 
 def append_params(

@@ -15,6 +15,7 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 import sqlalchemy as sa
@@ -23,9 +24,9 @@ from msgspec.structs import replace
 from ..envelopes import ERASED, Envelope, Flag, context, searched_text
 from ..envelopes.reasoning import ContextPlace
 from ..record import Recording
-from . import record_content, record_write, search, tables
+from . import record_write, search, tables
 from .names import is_storable
-from .record_content import ENVELOPE
+from .record_write import ENVELOPE
 from .statement import LIMIT, NAME, OWNER, Execute, Operation, Params, Row, Statement, for_each, has_rows, param
 
 
@@ -43,29 +44,29 @@ class StoredEnvelope(msgspec.Struct, frozen=True):
     @property
     def with_flags(self) -> Envelope:
         """The envelope as participants receive it: with the flags of its note."""
-        flags = _flags_in(self.note)
+        flags = read_note(self.note).flags
         return replace(self.envelope, flags=flags) if flags else self.envelope
 
 
-class _NoteFlags(msgspec.Struct):
+class _Note(msgspec.Struct):
     flags: tuple[Flag, ...] = ()
+    redacted: tuple[str, ...] = ()
 
 
-_note_flags_decoder = msgspec.json.Decoder(_NoteFlags)
+_note_decoder = msgspec.json.Decoder(_Note)
 
 
-def _flags_in(note: bytes) -> tuple[Flag, ...]:
-    if b'"flags"' not in note:
-        return ()
-    try:
-        return _note_flags_decoder.decode(note).flags
-    except msgspec.DecodeError:
-        return ()
+def read_note(note: bytes) -> _Note:
+    """Read the flags of an envelope, and the names of the patterns that redacted it, from its note."""
+    if b'"flags"' in note or b'"redacted"' in note:
+        with suppress(msgspec.DecodeError):
+            return _note_decoder.decode(note)
+    return _Note()
 
 
 def _without_flags(note: bytes) -> bytes:
     """Return the note without its flags, because they quote the content."""
-    if not _flags_in(note):
+    if not read_note(note).flags:
         return note
     fields: dict[str, msgspec.Raw] = msgspec.json.decode(note, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({name: value for name, value in fields.items() if name != "flags"})
@@ -107,7 +108,7 @@ MAX_SEQ: int = 10**SEQ_DIGITS - 1
 # ---------------------------------------------------------------------------------------------- rows
 
 
-space_scope = record_content.space_scope
+space_scope = record_write.space_scope
 
 
 def row_of(owner: str, name: str, stored: StoredEnvelope) -> Params:
@@ -201,7 +202,7 @@ def erase_envelopes(erasure: Erasure) -> Operation[int]:
     params = {"for_owner": erasure.owner, "for_name": erasure.name}
     scope = space_scope(erasure.name)
     bodies: list[Params] = []
-    remaining: dict[tuple[str, str, str], list[bytes]] = {}
+    remaining: dict[str, list[bytes]] = {}
     for seq in erasure.seqs:
         rows = yield Execute(_GET_LOCKED, {**params, "seq": seq})
         if not rows:
@@ -213,12 +214,12 @@ def erase_envelopes(erasure: Erasure) -> Operation[int]:
             stored = replace(stored, envelope=erased, note=_without_flags(stored.note))
             row = row_of(erasure.owner, erasure.name, stored)
             bodies.append({**params, "seq": seq, "to_body": row["body"], "to_note": row["note"]})
-            remaining[erasure.owner, scope, str(seq)] = record_content.build_content(ENVELOPE, row)
+            remaining[str(seq)] = record_write.build_content(ENVELOPE, row)
     if bodies:
         yield Execute(_BUMP_VERSION, params)
         yield Execute(_ERASE, bodies)
         yield from search.delete_texts(erasure.owner, scope, [text_id(body["seq"]) for body in bodies])
-        removed = [record_write.RemovedContent(owner, scope, ENVELOPE, subject) for owner, scope, subject in remaining]
+        removed = [record_write.RemovedContent(erasure.owner, scope, ENVELOPE, subject) for subject in remaining]
         yield from record_write.record_removals(erasure.recording, erasure.time_ms, "erased", removed, remaining)
     return len(bodies)
 

@@ -1,322 +1,282 @@
-"""Export of the record from a store, as lines (`pellucid.record.lines`), with the state of one moment.
+"""Export of the record from a store, as lines (`pellucid.record.chain`), with the state of one moment.
 
-Everything is read in one transaction with a snapshot, and passed on line by line, because the record may be larger than
-memory. Values that were changed in the store are exported as they are now, without a check.
-
-Stored contents without a record entry are exported too. They may be older than the record, or were stored while
-recording was disabled, or were inserted by other means. All rows are scanned for them, page by page.
+Everything is read in one transaction with a snapshot, page by page, and passed on line by line, because the record may
+be larger than memory. Values that were changed in the store are exported as they are now, without a check. All rows are
+scanned for contents without an entry, which are exported too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeVar
 
-import sqlalchemy as sa
+import msgspec
 
-from ..record import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
-from ..record.keys import decode_checkpoint
-from ..record.lines import content_fields
-from . import record_content, tables
+from ..record import chain
+from ..record.chain import CheckpointLine, EntryLine, Line, ScopeLine, UnrecordedLine, canonical_json
 from .database import COMMIT, SNAPSHOT
-from .record_content import ENVELOPE, ITEM, RESPONSE, as_bytes
-from .record_write import decode_more, is_of_owner, is_selected
+from .errors import StoreError
+from .record_write import ENVELOPE, ITEM, RECORDED_COLUMNS, RESPONSE, as_bytes, build_content
 from .responses import UNFINISHED
-from .statement import LIMIT, Execute, Operation, Params, Row, Statement, param
+from .statement import Execute, Operation, Params, Row, Statement, over_json_rows, raw_sql
 
-ENTRIES_PER_PAGE = 200
-"""Number of record entries that are read with one query, with their contents."""
-ROWS_PER_SCAN = 1_000
-"""Number of stored rows that one query scans for contents without an entry."""
+T = TypeVar("T")
+L = TypeVar("L", bound=Line)
 
-_S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
-
-_LOWEST = -(2**62)
-_number = param("after_number", sa.BigInteger)
-_after = (param("after_owner"), param("after_scope"), _number)
-_START: Params = {"after_owner": "", "after_scope": "", "after_number": _LOWEST}
-
-LineWriter: TypeAlias = Callable[[Line], None]
+ROWS_PER_PAGE = 200
+_LEAST = -(2**62)
 
 
-class Export(NamedTuple):
-    """Parameters of an export."""
+class Pages:
+    """Rows of `source` in the order of a key, page by page.
 
-    write_line: LineWriter
-    begin: Begin
-    keys: tuple[KeyLine, ...]
-
-
-def export(request: Export) -> Operation[None]:
-    """Export the record as of one moment (see the module)."""
-    yield SNAPSHOT
-    try:
-        yield from _export_lines(request)
-    finally:
-        yield COMMIT  # nothing was written: this ends the snapshot
-
-
-def _export_lines(request: Export) -> Operation[None]:
-    lines = 0
-
-    def write_line(line: Line) -> None:
-        nonlocal lines
-        request.write_line(line)
-        lines += 1
-
-    write_line(request.begin)
-    for key in request.keys:
-        write_line(key)
-    selection: Params = {"only_owner": request.begin.owner, "only_scope": request.begin.scope}
-    yield from _write_checkpoints(selection, write_line)
-    yield from _write_chains(selection, write_line)
-    yield from _write_empty_chains(selection, write_line)
-    yield from _write_unrecorded(selection, write_line)
-    yield from _write_orphan_salts(selection, write_line)
-    write_line(End(lines=lines))
-
-
-# ----------------------------------------------------------------------------------------------- the record
-
-
-_CHECKPOINTS = Statement(
-    sa.select(_C.c.owner, _C.c.number, _C.c.serial, _C.c.body, _C.c.signature)
-    .where(is_of_owner(_C.c.owner), _C.c.serial > _number)
-    .order_by(_C.c.serial)
-    .limit(LIMIT)
-)
-_as_stored = sa.case((_E.c.kind == "erased", ENVELOPE), else_=_E.c.kind)
-"""The kind of the content of an entry."""
-_ENTRY_COLUMNS = ("owner", "scope", "number", "at", "kind", "subject", "digest", "more", "hash")
-_ENTRY_WIDTH = len(_ENTRY_COLUMNS) + 1  # and the salt
-_HEAD_COLUMNS = [_S.c[name] for name in ("number", "hash", "signed", "since", "seal")]
-_ENTRIES = Statement(
-    sa.select(*(_E.c[name] for name in _ENTRY_COLUMNS), _K.c.salt, *_HEAD_COLUMNS)
-    .select_from(
-        _E.outerjoin(_S, sa.and_(_S.c.owner == _E.c.owner, _S.c.scope == _E.c.scope)).outerjoin(
-            _K,
-            sa.and_(
-                *(_K.c[name] == _E.c[name] for name in ("owner", "scope", "subject", "number")),
-                _K.c.kind == _as_stored,
-            ),
-        )
-    )
-    .where(is_selected(_E), sa.tuple_(_E.c.owner, _E.c.scope, _E.c.number) > sa.tuple_(*_after))
-    .order_by(_E.c.owner, _E.c.scope, _E.c.number)
-    .limit(LIMIT)
-)
-_has_entry = sa.exists().where(_E.c.owner == _S.c.owner, _E.c.scope == _S.c.scope)
-_SCOPES = Statement(
-    sa.select(_S.c.owner, _S.c.scope, _has_entry, *_HEAD_COLUMNS)
-    .where(is_selected(_S), sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(*_after[:2]))
-    .order_by(_S.c.owner, _S.c.scope)
-    .limit(LIMIT)
-)
-
-
-def _write_checkpoints(selection: Params, write_line: LineWriter) -> Operation[None]:
-    after, scope = _LOWEST, selection["only_scope"]
-    while rows := (yield Execute(_CHECKPOINTS, {**selection, "after_number": after, "most": ENTRIES_PER_PAGE})):
-        for owner, number, serial, body, signature in rows:
-            checkpoint, signature = decode_checkpoint(as_bytes(body)), as_bytes(signature)
-            if scope is None or (checkpoint is not None and scope in checkpoint.heads):
-                numbers = {"number": _int_or_invalid(number), "serial": _int_or_invalid(serial)}
-                write_line(CheckpointLine(owner=str(owner), **numbers, checkpoint=checkpoint, signature=signature))
-        after = rows[-1][2]
-
-
-def _write_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
-    """Write the lines of all chains with entries, also of chains without a row in `record_scopes`."""
-    after, last = _START, None
-    while rows := (yield Execute(_ENTRIES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
-        entry_contents = yield from record_content.read_contents([row[:_ENTRY_WIDTH] for row in rows])
-        for row, content in zip(rows, entry_contents, strict=True):
-            if row[:2] != last:
-                last = row[:2]
-                write_line(_scope_line(row[0], row[1], row[_ENTRY_WIDTH:]))
-            write_line(_entry_line(row, content))
-        after = dict(zip(after, rows[-1], strict=False))
-
-
-def _write_empty_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
-    """Write the lines of chains that have a row in `record_scopes`, but no entries."""
-    after = _START
-    while rows := (yield Execute(_SCOPES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
-        for owner, scope, has_entries, *head in rows:
-            if not has_entries:
-                write_line(_scope_line(owner, scope, head))
-        after = {"after_owner": rows[-1][0], "after_scope": rows[-1][1]}
-
-
-def _scope_line(owner: Any, scope: Any, head: Sequence[Any]) -> ScopeLine:
-    number, hash, signed, since, seal = head
-    return ScopeLine(
-        owner=str(owner),
-        scope=str(scope),
-        number=_int_or_invalid(number),
-        hash=as_bytes(hash).hex(),
-        signed=_int_or_invalid(signed),
-        since=_int_or_invalid(since),
-        seal=_hex_or_none(seal),
-    )
-
-
-def _entry_line(row: Row, content: bytes | None) -> EntryLine:
-    _, _, number, at, kind, subject, digest, more, hash, salt = row[:_ENTRY_WIDTH]
-    return EntryLine(
-        number=_int_or_invalid(number),
-        at=_int_or_invalid(at),
-        kind=str(kind),
-        subject=str(subject),
-        hash=as_bytes(hash).hex(),
-        digest=_hex_or_none(digest),
-        more=decode_more(None if more is None else as_bytes(more)),
-        salt=_hex_or_none(salt),
-        **({} if content is None else content_fields(content)),
-    )
-
-
-def _hex_or_none(value: Any) -> str | None:
-    return None if value is None else as_bytes(value).hex()
-
-
-def _int_or_invalid(value: Any) -> int:
-    return value if isinstance(value, int) else -1
-
-
-# ------------------------------------------------------------------------------------------- unrecorded contents
-
-_R, _T, _I, _V = tables.responses, tables.conversations, tables.entries, tables.envelopes
-_AFTER_KEY = [param("after_owner"), param("after_id"), _number]
-_NO_NUMBER = sa.literal_column("0", sa.BigInteger)
-_NULL = sa.null()
-
-_SINCE = Statement(sa.select(_S.c.owner, sa.func.min(_S.c.since)).where(is_of_owner(_S.c.owner)).group_by(_S.c.owner))
-
-
-def _next_rows(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnElement[Any], *more: Any) -> Any:
-    """Return a subquery of the next rows of a table, in the order of its key."""
-    key = [owner, id] if number is _NO_NUMBER else [owner, id, number]
-    after = sa.tuple_(*key) > sa.tuple_(*_AFTER_KEY[: len(key)])
-    return (
-        sa.select(owner, id.label("id"), number.label("number"), *more)
-        .where(is_of_owner(owner), after)
-        .order_by(*key)
-        .limit(LIMIT)
-        .subquery()
-    )
-
-
-def _is_recorded(rows: Any, scope: Any, subject: Any, kind: str) -> sa.ColumnElement[bool]:
-    return sa.exists().where(
-        _K.c.owner == rows.c.owner, _K.c.scope == scope, _K.c.subject == subject, _K.c.kind == kind
-    )
-
-
-def _scan_statement(
-    rows: Any, scope: Any, subject: Any, is_recorded: Any, stored_at: Any = _NULL, first_recorded: Any = _NULL
-) -> Statement:
-    """Build a statement that scans stored rows for contents without a record entry.
-
-    Args:
-        rows: The next rows of the table.
-        scope: Scope of each row in the record.
-        subject: Subject of each row in the record.
-        is_recorded: Whether the record contains the row.
-        stored_at: Time in the row, in milliseconds since 1970.
-        first_recorded: Number of the first recorded row of the same conversation or space.
+    A row has the columns of the key (given with values before the first row), `columns`, and `flags`, which are
+    expressions over the rows of a page (`found`).
     """
-    first_recorded = sa.case((is_recorded, sa.null()), else_=first_recorded)
-    chosen = sa.select(rows.c.owner, rows.c.id, rows.c.number, scope, subject, is_recorded, stored_at, first_recorded)
-    return Statement(chosen.order_by(rows.c.owner, rows.c.id, rows.c.number))
+
+    def __init__(self, key: dict[str, str | int], columns: str, source: str, flags: str | None = None) -> None:
+        self.start: Params = {f"after_{column.rpartition('.')[2]}": least for column, least in key.items()}
+        names, after = ", ".join(key), ", ".join(f":{name}" for name in self.start)
+        text = (
+            f"SELECT {names}, {columns} FROM {source} AND ({names}) > ({after}) ORDER BY {names} LIMIT {ROWS_PER_PAGE}"
+        )
+        if flags is not None:
+            places = ", ".join(str(place + 1) for place in range(len(key)))
+            text = f"SELECT found.*, {flags} FROM ({text}) AS found ORDER BY {places}"
+        self.statement = Statement(raw_sql(text))
 
 
-def _scope_of(prefix: str, id: Any) -> Any:
-    return sa.literal_column(f"'{prefix}:'", sa.Text).concat(id)
+_OF_OWNER = "owner = coalesce(:only_owner, owner)"
+_SELECTED = "e.owner = coalesce(:only_owner, e.owner) AND e.scope = coalesce(:only_scope, e.scope)"
+_CONTENT_KIND = "CASE e.kind WHEN 'erased' THEN 'envelope' ELSE e.kind END"
+_CHECKPOINTS = Pages({"serial": _LEAST}, "owner, number, body, signature", f"record_checkpoints WHERE {_OF_OWNER}")
+_ENTRIES = Pages(
+    {"e.owner": "", "e.scope": "", "e.number": _LEAST},
+    "e.at, e.kind, e.subject, e.hash, e.digest, e.more, s.salt, "
+    "c.number, coalesce(c.hash, ''), c.signed, c.since, c.seal",
+    "record_entries AS e LEFT JOIN record_scopes AS c ON (c.owner, c.scope) = (e.owner, e.scope) "
+    "LEFT JOIN record_salts AS s ON (s.owner, s.scope, s.subject, s.kind, s.number) "
+    f"= (e.owner, e.scope, e.subject, {_CONTENT_KIND}, e.number) WHERE {_SELECTED}",
+)
+SCOPES = Pages(
+    {"e.owner": "", "e.scope": ""},
+    "e.number, e.hash, e.signed, e.since, e.seal",
+    f"record_scopes AS e WHERE {_SELECTED}",
+    "EXISTS (SELECT 1 FROM record_entries AS e WHERE (e.owner, e.scope) = (found.owner, found.scope))",
+)
+_SINCE = Statement(raw_sql(f"SELECT owner, min(since) FROM record_scopes WHERE {_OF_OWNER} GROUP BY owner"))
 
 
-def _scan_responses() -> Statement:
-    rows = _next_rows(_R.c.owner, _R.c.id, _NO_NUMBER, _R.c.conversation_id, _R.c.updated_at, _R.c.status)
-    is_alone = rows.c.conversation_id.is_(None)
-    scope = sa.case(
-        (is_alone, _scope_of("response", rows.c.id)), else_=_scope_of("conversation", rows.c.conversation_id)
+def _scan(key: dict[str, str | int], columns: str, source: str, entry: str, first: str = "NULL") -> Pages:
+    """Return stored rows, with the scope and the subject of the entry, the time (ms), and whether there is an entry.
+
+    If there is none, `first` is the number of the first recorded row of the same conversation or space.
+    """
+    has_entry = f"EXISTS (SELECT 1 FROM {entry})"
+    flags = f"{has_entry}, CASE WHEN {has_entry} THEN NULL ELSE {first} END"
+    return Pages(key, columns, f"{source} AND {_OF_OWNER}", flags)
+
+
+_SALT = "salt"
+_has_salt = (
+    "record_salts AS s WHERE (s.owner, s.scope, s.subject, s.kind) = (found.owner, found.in_scope, found.named, '{}')"
+)
+_SCANS = {
+    RESPONSE: _scan(
+        {"owner": "", "id": ""},
+        "coalesce('conversation:' || conversation_id, 'response:' || id) AS in_scope, id AS named, updated_at * 1000.0",
+        f"responses WHERE status NOT IN {UNFINISHED}",
+        _has_salt.format(RESPONSE),
+    ),
+    ITEM: _scan(
+        {"owner": "", "conversation_id": "", "position": _LEAST},
+        "'conversation:' || conversation_id AS in_scope, id AS named, (SELECT c.created_at * 1000.0 "
+        "FROM conversations AS c WHERE (c.owner, c.id) = (conversation_entries.owner, conversation_id))",
+        "conversation_entries WHERE true",
+        _has_salt.format(ITEM),
+        "(SELECT min(i.position) FROM record_salts AS s JOIN conversation_entries AS i "
+        "ON (i.owner, i.conversation_id, i.id) = (s.owner, found.conversation_id, s.subject) "
+        "WHERE (s.owner, s.scope, s.kind) = (found.owner, found.in_scope, 'item'))",
+    ),
+    ENVELOPE: _scan(
+        {"owner": "", "space": "", "seq": _LEAST},
+        "'space:' || space AS in_scope, CAST(seq AS text) AS named, NULL",
+        "space_envelopes WHERE true",
+        _has_salt.format(ENVELOPE),
+        "(SELECT subject FROM record_entries AS e WHERE (e.owner, scope, number) = (found.owner, found.in_scope, 1))",
+    ),
+    _SALT: _scan(
+        {"owner": "", "scope": "", "subject": "", "kind": "", "number": _LEAST},
+        "scope AS in_scope, subject AS named, NULL",
+        "record_salts WHERE true",
+        "record_entries AS e WHERE e.digest IS NOT NULL AND "
+        f"(e.owner, e.scope, e.subject, {_CONTENT_KIND}, e.number) "
+        "= (found.owner, found.scope, found.subject, found.kind, found.number)",
+    ),
+}
+_PLACES = {
+    RESPONSE: (
+        "(SELECT r.*, b.header, b.input, b.messages, b.error, b.log FROM responses AS r "
+        "JOIN response_bodies AS b ON (b.owner, b.response_id) = (r.owner, r.id)) AS stored",
+        "stored.id = {subject}",
+    ),
+    ITEM: ("conversation_entries AS stored", "stored.conversation_id = {parent} AND stored.id = {subject}"),
+    ENVELOPE: ("space_envelopes AS stored", "stored.space = {parent} AND stored.seq = {seq}"),
+}
+_COLUMNS = {kind: [*values, *pieces] for kind, (values, pieces) in RECORDED_COLUMNS.items()}
+_CONTENTS = {
+    kind: over_json_rows(
+        ", ".join(["SELECT {place}", *(f'stored."{name}"' for name in _COLUMNS[kind])])
+        + f" FROM {{requested}}, {table} WHERE stored.owner = {{owner}} AND {where}",
+        {"place": "integer", "owner": "text", "parent": "text", "subject": "text", "seq": "bigint"},
     )
-    is_recorded = sa.or_(rows.c.status.in_(UNFINISHED), _is_recorded(rows, scope, rows.c.id, RESPONSE))
-    return _scan_statement(rows, scope, rows.c.id, is_recorded, rows.c.updated_at * 1000.0)
+    for kind, (table, where) in _PLACES.items()
+}
 
 
-def _scan_items() -> Statement:
-    rows = _next_rows(_I.c.owner, _I.c.conversation_id, _I.c.position, _I.c.id.label("item"))
-    scope = _scope_of("conversation", rows.c.id)
-    created_at = sa.select(_T.c.created_at).where(_T.c.owner == rows.c.owner, _T.c.id == rows.c.id).scalar_subquery()
-    same_item = sa.and_(_I.c.owner == _K.c.owner, _I.c.conversation_id == rows.c.id, _I.c.id == _K.c.subject)
-    recorded = [_K.c.owner == rows.c.owner, _K.c.scope == scope, _K.c.kind == ITEM]
-    first = sa.select(sa.func.min(_I.c.position)).select_from(_K.join(_I, same_item)).where(*recorded).scalar_subquery()
-    return _scan_statement(
-        rows, scope, rows.c.item, _is_recorded(rows, scope, rows.c.item, ITEM), created_at * 1000.0, first
-    )
+def _with_contents(rows: list[Row]) -> Operation[list[Row]]:
+    """Add to each row of `_ENTRIES` the fields of its line that have the content as it is stored now, if it is."""
+    fields: list[dict[str, Any]] = [{} for _ in rows]
+    requested: dict[str, list[Params]] = {}
+    for place, (owner, scope, _, _, kind, subject, _, _, _, salt, *_) in enumerate(rows):
+        scope_kind, _, parent = str(scope).partition(":")
+        kind = ENVELOPE if scope_kind == "space" else kind
+        if salt is not None and kind in _CONTENTS and isinstance(subject, str):
+            seq = int(subject) if subject.isdecimal() and len(subject) < 19 else -1
+            # Other spellings are not the number of an envelope, for example `07`.
+            key = {"owner": owner, "parent": parent, "subject": subject, "seq": seq if str(seq) == subject else -1}
+            requested.setdefault(kind, []).append({"place": place, **key})
+    for kind, keys in requested.items():
+        text = canonical_json(keys).decode("utf-8", "replace")
+        for place, *stored in (yield Execute(_CONTENTS[kind], {"requested": text})):
+            row = dict(zip(_COLUMNS[kind], stored, strict=True))
+            row |= {name: as_bytes(row[name]) for name in RECORDED_COLUMNS[kind][1] if row[name] is not None}
+            if row.get("background") in (0, 1):
+                row["background"] = bool(row["background"])
+            try:
+                content = b"".join(build_content(kind, row))
+            except (TypeError, ValueError):  # values of types that are never stored
+                content = repr(row).encode()
+            try:
+                fields[place] = {"content": content.decode()}
+            except UnicodeDecodeError:
+                fields[place] = {"content_base64": content}
+    return [(*row, content) for row, content in zip(rows, fields, strict=True)]
 
 
-def _scan_envelopes() -> Statement:
-    rows = _next_rows(_V.c.owner, _V.c.space, _V.c.seq, _V.c.at)
-    scope, subject = _scope_of("space", rows.c.id), sa.cast(rows.c.number, sa.Text)
-    first = sa.select(_E.c.subject).where(_E.c.owner == rows.c.owner, _E.c.scope == scope, _E.c.number == 1)
-    return _scan_statement(
-        rows, scope, subject, _is_recorded(rows, scope, subject, ENVELOPE), first_recorded=first.scalar_subquery()
-    )
+class ExportStopped(Exception):
+    """Ends an export whose receiver of lines failed. The cause is that failure, which is not an error of the store."""
 
 
-def _scan_salts() -> Statement:
-    rows = (
-        sa.select(*_K.c)
-        .where(is_of_owner(_K.c.owner), sa.tuple_(*_SALT_KEY) > sa.tuple_(*_AFTER_SALT_KEY))
-        .order_by(*_SALT_KEY)
-        .limit(LIMIT)
-        .subquery()
-    )
-    entry = [_E.c.owner == rows.c.owner, _E.c.scope == rows.c.scope, _E.c.number == rows.c.number]
-    same = [_E.c.subject == rows.c.subject, _as_stored == rows.c.kind]
-    has_entry = sa.exists().where(*entry, *same, _E.c.digest.is_not(None))
-    key = [rows.c[column.name] for column in _SALT_KEY]
-    return Statement(sa.select(*key, has_entry).order_by(*key))
+class Export:
+    """An export of the record, which can be run once. `begin` selects an owner and a scope."""
+
+    def __init__(self, write_line: Callable[[Line], object], begin: chain.Begin, keys: Sequence[chain.KeyLine]) -> None:
+        self._write_line, self._begin, self._keys = write_line, begin, keys
+        self._lines = 0
+        self._chain: Row | None = None
+        self._since: dict[Any, Any] = {}
+
+    def run(self) -> Operation[None]:
+        """Export the record as of one moment (see the module)."""
+        if self._lines:  # the store repeats the read
+            raise StoreError
+        yield SNAPSHOT
+        try:
+            yield from self._run()
+        finally:
+            yield COMMIT  # nothing was written: this ends the snapshot
+
+    def _run(self) -> Operation[None]:
+        self._write(self._begin)
+        for key in self._keys:
+            self._write(key)
+        selection: Params = {"only_owner": self._begin.owner, "only_scope": self._begin.scope}
+        self._since = dict(row[:2] for row in (yield Execute(_SINCE, selection)))
+        sections: list[tuple[Pages, Callable[..., None]]] = [
+            (_CHECKPOINTS, self._add_checkpoint),
+            (_ENTRIES, self._add_entry),
+            (SCOPES, self._add_empty_chain),
+            *((pages, partial(self._add_unrecorded, kind)) for kind, pages in _SCANS.items()),
+        ]
+        for pages, add_row in sections:
+            after = pages.start
+            while rows := (yield Execute(pages.statement, {**selection, **after})):
+                after = dict(zip(after, rows[-1], strict=False))
+                for row in (yield from _with_contents(rows)) if pages is _ENTRIES else rows:
+                    add_row(*row)
+        self._write(chain.End(lines=self._lines))
+
+    def _add_checkpoint(self, serial: Any, owner: Any, number: Any, body: Any, signature: Any) -> None:
+        checkpoint = _decode_canonical(as_bytes(body), chain.Checkpoint)
+        if self._begin.scope is None or (checkpoint is not None and self._begin.scope in checkpoint.heads):
+            signature = as_bytes(signature)
+            self._add(CheckpointLine, owner, number, serial, checkpoint=checkpoint, signature=signature)
+
+    def _add_entry(self, *row: Any) -> None:
+        if row[:2] != self._chain:  # a chain may have no row in `record_scopes`
+            self._chain = row[:2]
+            self._add(ScopeLine, *row[:2], *row[10:15])
+        self._add(EntryLine, *row[2:10], **row[15])
+
+    def _add_empty_chain(self, *row: Any) -> None:
+        if not row[-1]:
+            self._add(ScopeLine, *row[:-1])
+
+    def _add_unrecorded(self, kind: str, *row: Any) -> None:
+        *key, scope, subject, stored_at, has_entry, first = row
+        if has_entry or self._begin.scope not in (None, scope):
+            return
+        if first is not None:
+            is_older = str(first).isdecimal() and key[-1] < int(first)
+        elif kind == ENVELOPE:
+            is_older = True  # a space without any record entry is not recorded on purpose
+        else:
+            since = self._since.get(key[0])
+            is_older = kind != _SALT and (since is None or (stored_at is not None and stored_at < since))
+        self._add(UnrecordedLine, key[0], scope, kind, subject, before=is_older)
+
+    def _add(self, struct: type[L], *values: Any, **fields: Any) -> None:
+        """Write a line with stored values, in the order of its fields, and `fields`.
+
+        After tampering, a SQLite column may contain a value of any type.
+        """
+        named = zip(struct.__struct_fields__, values, strict=False)
+        self._write(struct(**{name: _CONVERT.get(name, str)(value) for name, value in named}, **fields))
+
+    def _write(self, line: Line) -> None:
+        self._lines += 1
+        try:
+            self._write_line(line)
+        except Exception as error:
+            raise ExportStopped from error
 
 
-_SALT_KEY = [_K.c.owner, _K.c.scope, _K.c.subject, _K.c.kind, _K.c.number]
-_AFTER_SALT_KEY = [param(f"after_{column.name}", type(column.type)) for column in _SALT_KEY]
-_SALTS = _scan_salts()
-_SCANS = {RESPONSE: _scan_responses(), ITEM: _scan_items(), ENVELOPE: _scan_envelopes()}
+def decode_more(value: Any) -> dict[str, Any]:
+    """Decode the extra members of an entry.
+
+    A value that is not canonical JSON was not written by Pellucid. It is returned as `{"unreadable": <hexadecimal>}`,
+    which does not match the hash of the entry.
+    """
+    data = as_bytes(value)
+    return {} if value is None else _decode_canonical(data, dict[str, Any]) or {"unreadable": data.hex()}
 
 
-def _write_unrecorded(selection: Params, write_line: LineWriter) -> Operation[None]:
-    rows = yield Execute(_SINCE, selection)
-    since: dict[Any, Any] = {owner: at for owner, at in rows}  # noqa: C416 (rows are tuples of any length)
-    for kind, statement in _SCANS.items():
-        after: Params = {"after_owner": "", "after_id": "", "after_number": -1}
-        while rows := (yield Execute(statement, {**selection, **after, "most": ROWS_PER_SCAN})):
-            for owner, _, number, scope, subject, is_recorded, at, first_recorded in rows:
-                if is_recorded or selection["only_scope"] not in (None, scope):
-                    continue
-                if first_recorded is not None:
-                    is_older = str(first_recorded).isdecimal() and number < int(first_recorded)
-                else:
-                    # A space without any record entry is not recorded on purpose.
-                    is_older = kind == ENVELOPE or _is_older(at, since.get(owner))
-                write_line(UnrecordedLine(owner=owner, scope=scope, kind=kind, subject=subject, before=is_older))
-            after = dict(zip(after, rows[-1], strict=False))
+def _decode_canonical(data: bytes, type: type[T]) -> T | None:
+    """Decode canonical JSON; None for other data, which Pellucid did not write."""
+    try:
+        value = msgspec.json.decode(data, type=type)
+        return value if canonical_json(msgspec.to_builtins(value)) == data else None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
 
 
-def _write_orphan_salts(selection: Params, write_line: LineWriter) -> Operation[None]:
-    """Write a line for each salt that does not belong to an entry."""
-    after: Params = {**dict.fromkeys((f"after_{column.name}" for column in _SALT_KEY), ""), "after_number": -1}
-    while rows := (yield Execute(_SALTS, {**selection, **after, "most": ROWS_PER_SCAN})):
-        for owner, scope, subject, _, _, has_entry in rows:
-            if not has_entry and selection["only_scope"] in (None, scope):
-                write_line(
-                    UnrecordedLine(owner=str(owner), scope=str(scope), kind="salt", subject=str(subject), before=False)
-                )
-        after = dict(zip(after, rows[-1], strict=False))
-
-
-def _is_older(stored_at_ms: float | None, record_began_ms: int | None) -> bool:
-    """Return whether a row is older than the record of its owner, by the time in the row or in its conversation."""
-    return record_began_ms is None or (stored_at_ms is not None and stored_at_ms < record_began_ms)
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(
+        ("number", "at", "signed", "since", "serial"), lambda value: value if isinstance(value, int) else -1
+    ),
+    **dict.fromkeys(("hash", "digest", "salt", "seal"), lambda value: None if value is None else as_bytes(value).hex()),
+    "more": decode_more,
+}
+"""How a stored value becomes a field of a line, by its name. Others are texts."""

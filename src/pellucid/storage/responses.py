@@ -28,12 +28,12 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..record import Recording
-from . import record_content, record_write, search, tables
+from . import record_write, search, tables
 from .conversations import ConversationEntry, add_entries, append_params
 from .database import StoreOperations
 from .errors import AlreadyStored, PreviousResponseGone
 from .names import check_names, return_if_unstorable
-from .record_content import RESPONSE
+from .record_write import RESPONSE
 from .statement import (
     ID,
     LIMIT,
@@ -258,7 +258,7 @@ _FIND_ITEM = Statement(
 # ---------------------------------------------------------------------------------------------- rows
 
 _FIELDS = [*RESPONSE_COLUMNS, *_BODY_COLUMNS, "log"]
-_RECORDED = [name for names in record_content.RECORDED_COLUMNS[RESPONSE] for name in names]
+_RECORDED = [name for names in record_write.RECORDED_COLUMNS[RESPONSE] for name in names]
 _IMMUTABLE_FIELDS = [name for name in _FIELDS if name != "expires_at"]
 """Fields that do not change after `put`."""
 _END_FIELDS = ["status", "updated_at", "model", *_BODY_COLUMNS, "log"]
@@ -342,8 +342,8 @@ def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
 
 
 def _record_entry(response: StoredResponse) -> record_write.NewEntry:
-    scope = record_content.response_scope(response.id, response.conversation_id)
-    content = record_content.build_content(RESPONSE, _values(response, _RECORDED))
+    scope = record_write.response_scope(response.id, response.conversation_id)
+    content = record_write.build_content(RESPONSE, _values(response, _RECORDED))
     return record_write.NewEntry(response.owner, scope, RESPONSE, response.id, content)
 
 
@@ -417,7 +417,7 @@ def delete(params: Params) -> Operation[bool]:
     if (chat := rows[0][0]) is not None:
         for statement in DELETE_EMPTY_CHAT:
             yield Execute(statement, {**params, "for_id": chat})
-    scope = record_content.response_scope(params["for_id"], chat)
+    scope = record_write.response_scope(params["for_id"], chat)
     removed = record_write.RemovedContent(params["for_owner"], scope, RESPONSE, params["for_id"])
     yield from record_write.record_removals_of(params, [removed])
     return True

@@ -16,14 +16,14 @@ from sqlalchemy.exc import ArgumentError
 
 from ..errors import ConfigError
 from ..record import Recording
-from . import record_content, record_write, search, tables
+from . import record_write, search, tables
 from .chats import Chats
 from .conversations import Conversations
 from .database import Database
 from .keys import Keys
 from .names import return_if_unstorable
-from .record_content import ITEM, RESPONSE
 from .record_store import RecordStore
+from .record_write import ITEM, RESPONSE
 from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, Responses
 from .spaces import Spaces
 from .sqlite import SqliteDatabase
@@ -89,9 +89,9 @@ def _delete(params: Params) -> Operation[int]:
 def _removed_contents(table: sa.Table, rows: list[Row]) -> Iterator[record_write.RemovedContent]:
     for owner, id, chat in rows:
         if table is _R:
-            yield record_write.RemovedContent(owner, record_content.response_scope(id, chat), RESPONSE, id)
+            yield record_write.RemovedContent(owner, record_write.response_scope(id, chat), RESPONSE, id)
         elif table is _C:
-            yield record_write.RemovedContent(owner, record_content.conversation_scope(id), ITEM, None)
+            yield record_write.RemovedContent(owner, record_write.conversation_scope(id), ITEM, None)
 
 
 _merge_index, _ping = for_each(search.merge_index), has_rows(_PING)
