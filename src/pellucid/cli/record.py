@@ -23,12 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _scope_options(command: F) -> F:
-    for name, metavar, help in (
-        ("--scope", "S", "Only this scope: conversation:ID, response:ID or space:NAME."),
-        ("--owner", "O", "Only this tenant's."),
-    ):
-        command = click.option(name, metavar=metavar, help=help)(command)
-    return command
+    scope_help = "Only this scope: conversation:ID, response:ID or space:NAME."
+    command = click.option("--scope", metavar="S", help=scope_help)(command)
+    return click.option("--owner", metavar="O", help="Only this tenant's.")(command)
 
 
 @click.group()

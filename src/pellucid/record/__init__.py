@@ -9,14 +9,13 @@ lines (docs/record.md). This package does no I/O, except for the key file. Time 
 """
 
 from .chain import ChainHead, CheckpointLine, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
-from .keys import Recording, Signer, read_public_keys, read_recording
-from .verify import Finding, Report, ScopeReport, Verifier
+from .keys import Recording, Signer, read_recording
+from .verify import Report, ScopeReport, Verifier
 
 __all__ = [
     "ChainHead",
     "CheckpointLine",
     "EntryLine",
-    "Finding",
     "KeyLine",
     "Line",
     "Recording",
@@ -26,6 +25,5 @@ __all__ = [
     "Signer",
     "UnrecordedLine",
     "Verifier",
-    "read_public_keys",
     "read_recording",
 ]
