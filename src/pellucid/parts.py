@@ -457,6 +457,11 @@ CHARACTERS_PER_TOKEN = 4
 """For estimates where a provider reports no tokens."""
 
 
+def estimated_tokens(characters: int) -> int:
+    """Return an estimate of the tokens of a text with this length."""
+    return -(-characters // CHARACTERS_PER_TOKEN)
+
+
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Token counts. A count that a provider does not report is None, never 0 and never a guess.
 

@@ -34,6 +34,11 @@ class Answer(NamedTuple):
     """What an application appends to its history."""
 
 
+def calls_of(output: list[Any]) -> list[tuple[str, str]]:
+    """Return the id and the city of each call in the output of a response."""
+    return [(item.call_id, json.loads(item.arguments)["city"]) for item in output if item.type == "function_call"]
+
+
 class Client:
     """One client. `ask` and `results` are enough for those that leave the loop over calls to the application."""
 
@@ -136,12 +141,9 @@ class OpenAIResponses(Client):
     def _answer(self, response: Any, thought: str) -> Answer:
         if response.status != "completed":
             raise Failed(f"status {response.status}")
-        calls = [
-            (item.call_id, json.loads(item.arguments)["city"])
-            for item in response.output
-            if item.type == "function_call"
-        ]
-        return Answer(thought, response.output_text, calls, [item.to_dict() for item in response.output])
+        return Answer(
+            thought, response.output_text, calls_of(response.output), [item.to_dict() for item in response.output]
+        )
 
     def results(self, calls: list[tuple[str, str]]) -> list[Any]:
         return [{"type": "function_call_output", "call_id": id, "output": weather(city)} for id, city in calls]
@@ -349,14 +351,8 @@ class LiteLLMResponses(OpenAIResponses):
         assert response is not None
         if response.status != "completed":
             raise Failed(f"status {response.status}")
-        calls = [
-            (item.call_id, json.loads(item.arguments)["city"])
-            for item in response.output
-            if item.type == "function_call"
-        ]
-        return Answer(
-            thought, response.output_text, calls, [item.model_dump(exclude_none=True) for item in response.output]
-        )
+        history = [item.model_dump(exclude_none=True) for item in response.output]
+        return Answer(thought, response.output_text, calls_of(response.output), history)
 
 
 # --- Anthropic --------------------------------------------------------------------------------------------------------

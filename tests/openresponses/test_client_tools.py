@@ -308,7 +308,7 @@ FOREIGN = st.dictionaries(
     st.none() | st.text(max_size=5),
     st.sampled_from(["web_search_call", "x_output", "agent_message", "other", "reasoning_v2", ""]),
 )
-def test_an_item_of_an_unknown_type_is_kept(fields: dict[str, Any], id: str | None, kind: str) -> None:
+def test_an_unknown_item_type_becomes_an_opaque_part_or_text(fields: dict[str, Any], id: str | None, kind: str) -> None:
     item = {**fields, "id": id, "type": kind}
     (message,) = request(item).messages()
     (part,) = message.parts
@@ -324,7 +324,7 @@ def test_an_item_of_an_unknown_type_is_kept(fields: dict[str, Any], id: str | No
         assert kind in text.text
 
 
-def test_content_of_an_unknown_type_is_kept_as_text() -> None:
+def test_an_unknown_content_type_becomes_readable_text() -> None:
     item = {
         "role": "user",
         "content": [{"type": "screenshot", "caption": "a cat"}, {"type": "input_text", "text": "x"}],
@@ -349,7 +349,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
     ],
     ids=str,
 )
-def test_a_result_without_its_call_is_kept_as_text(item: dict[str, Any], content: Any) -> None:
+def test_a_result_without_its_call_becomes_a_user_message(item: dict[str, Any], content: Any) -> None:
     warnings: list[str] = []
     assert request(item).messages(warnings=warnings) == [ModelRequest([UserPromptPart(content)])]
     assert len(warnings) == 1

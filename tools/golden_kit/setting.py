@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from .captures import Case
@@ -53,9 +54,14 @@ def record_reply(case: Case, label: str, reply: Reply) -> None:
 
 
 def record_requests(case: Case, upstream: Upstream, label: str = "upstream") -> None:
-    """What reached the upstream since the last `play`."""
+    """What reached the upstream since the last `play`.
+
+    The lists of models of all providers are requested at once, and come in any order: they are sorted.
+    """
     unimportant = ("host", "content-length", "user-agent", "connection")
-    for n, request in enumerate(upstream.requests()):
+    runs = groupby(upstream.requests(), lambda request: request.line.endswith(("/models HTTP/1.1", "/tags HTTP/1.1")))
+    in_order = [one for is_list, run in runs for one in (sorted(run, key=lambda got: got.line) if is_list else run)]
+    for n, request in enumerate(in_order):
         head = sorted(f"{name}: {value}" for name, value in request.headers if name not in unimportant)
         case.add(f"{label} {n}: head", "\n".join([request.line, *head]))
         case.add(f"{label} {n}: body", request.body)

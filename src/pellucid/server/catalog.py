@@ -94,8 +94,7 @@ class Catalog:
         async with self._asking:
             now = time.monotonic()
             stale = [name for name in self._unlisted_providers if self._served.get(name, (0.0,))[0] <= now]
-            for name in stale:  # one after another, so that a list of models is the same requests each time
-                models = await self._ask_provider(name)
+            for name, models in zip(stale, await asyncio.gather(*map(self._ask_provider, stale)), strict=True):
                 self._served[name] = (now + (SERVED_SECONDS if models else RETRY_SECONDS), models)
         names = dict.fromkeys(self._models)
         for provider in self._unlisted_providers:

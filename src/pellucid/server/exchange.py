@@ -66,6 +66,10 @@ class Exchange(HTTPExchange):
         wanted = name.encode()
         return ", ".join(value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted)
 
+    def request_headers(self, names: Iterable[str]) -> dict[str, str]:
+        """Return those of the named request headers that are there."""
+        return {name: value for name in names if (value := self.request_header_lines(name))}
+
     def query_param(self, name: str) -> str | None:
         """Return the first query parameter with this name, or None."""
         return next((value for key, value in self.query if key == name), None)

@@ -45,7 +45,7 @@ class StatelessHandler:
             body: The bytes of the body, or the JSON that was decoded from them.
         """
         exchange.telemetry.protocol = self._protocol
-        headers = {name: value for name in self._row.headers if (value := exchange.request_header_lines(name))}
+        headers = exchange.request_headers(self._row.headers)
         request = self._row.parse(body, headers) if headers else self._row.parse(body)
         mint = new_minter()
         prepared = await prepare(self._services, exchange, request, request.model, mint)

@@ -34,9 +34,7 @@ class TokenCountHandlers:
 
     async def messages(self, exchange: Exchange) -> None:
         body = await exchange.read_body(self._services.config.server)
-        names = messages.FORWARDED_HEADERS
-        headers = {name: value for name in names if (value := exchange.request_header_lines(name))}
-        request = messages.parse_request(body, headers)
+        request = messages.parse_request(body, exchange.request_headers(messages.FORWARDED_HEADERS))
         prepared = await prepare(self._services, exchange, request, request.model, new_minter())
         call = prepared.model_call(prepared.unseal(request.messages))
         prepared.add_warning_headers()

@@ -42,7 +42,6 @@ from ...events import (
 )
 from ...framing import sse_event
 from ...parts import (
-    CHARACTERS_PER_TOKEN,
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
     ModelResponsePart,
@@ -52,6 +51,7 @@ from ...parts import (
     ThinkingPart,
     ToolCallPart,
     Usage,
+    estimated_tokens,
 )
 from ...server_tool_blocks import WIRE, call_block, result_block
 from ...unicode import json_safe, replace_surrogates
@@ -401,7 +401,7 @@ def estimate_tokens(value: Any) -> int:
             values += [inner for name, inner in value.items() if name not in _NOT_ESTIMATED]
         elif isinstance(value, list | tuple):
             values += value
-    return -(-characters // CHARACTERS_PER_TOKEN)
+    return estimated_tokens(characters)
 
 
 _NOT_ESTIMATED = frozenset(

@@ -143,11 +143,12 @@ def read_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam] = ()) 
                 )
             case t.NamespaceToolParam():
                 for index, inner in enumerate(tool.tools):
-                    added.append(_add(functions, by_function, *_function_of(inner, tool, f"{path}.tools[{index}]")))
+                    inner_path = f"{path}.tools[{index}]"
+                    added.append((inner_path, _add(functions, by_function, inner, tool, inner_path)))
             case t.McpToolParam():
                 pass
             case _:
-                added.append(_add(functions, by_function, *_function_of(tool, None, path)))
+                added.append((path, _add(functions, by_function, tool, None, path)))
     _check_grammars(added)
     return ClientTools(tuple(functions.values()), tuple(native), by_function)
 
@@ -161,13 +162,17 @@ def _all_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam]) -> It
                 yield f"input[{item_index}].tools[{index}]", tool
 
 
+_FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam | t.LocalShellToolParam
+
+
 def _add(
     functions: dict[str, ToolDefinition],
     by_function: dict[str, ClientTool],
-    function: ToolDefinition,
-    tool: ClientTool,
+    param: _FunctionLike,
+    namespace: t.NamespaceToolParam | None,
     path: str,
-) -> tuple[str, ClientTool]:
+) -> ClientTool:
+    function, tool = _function_of(param, namespace, path)
     earlier = by_function.get(function.name, ClientTool("function", function.name))
     if function.name in functions and (earlier.namespace, earlier.name) != (tool.namespace, tool.name):
         raise invalid(f"{path}.name", f"another tool is called {function.name!r}, too; give one another name")
@@ -175,46 +180,32 @@ def _add(
     by_function.pop(function.name, None)
     if tool != ClientTool("function", function.name):
         by_function[function.name] = tool
-    return path, tool
-
-
-_FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam | t.LocalShellToolParam
+    return tool
 
 
 def _function_of(
     tool: _FunctionLike, namespace: t.NamespaceToolParam | None, path: str
-) -> tuple[ToolDefinition, ClientTool, str]:
-    """Return the function that stands for a tool, the tool, and the path."""
+) -> tuple[ToolDefinition, ClientTool]:
+    """Return the function that stands for a tool, and what a call of it becomes."""
     match tool:
         case t.ToolSearchToolParam():
             check_depth(tool.parameters, f"{path}.parameters")
             function = ToolDefinition(
                 "tool_search", tool.parameters or _SEARCH_SCHEMA, tool.description or _SEARCH_DESCRIPTION
             )
-            return function, ClientTool("tool_search", "tool_search"), path
+            return function, ClientTool("tool_search", "tool_search")
         case t.LocalShellToolParam():
-            return (
-                ToolDefinition("local_shell", _SHELL_SCHEMA, _SHELL_DESCRIPTION),
-                ClientTool("local_shell", "local_shell"),
-                path,
-            )
-    name = function_name(namespace.name if namespace is not None else None, tool.name)
-    description = tool.description
+            function = ToolDefinition("local_shell", _SHELL_SCHEMA, _SHELL_DESCRIPTION)
+            return function, ClientTool("local_shell", "local_shell")
+    space = namespace.name if namespace is not None else None
+    name, description = function_name(space, tool.name), tool.description
     if namespace is not None and namespace.description:
         description = f"{namespace.description}\n\n{description or ''}".rstrip()
     if isinstance(tool, t.CustomToolParam):
-        function, grammar = _text_function(tool, name, description)
-        syntax, definition = (grammar.syntax, grammar.definition) if grammar is not None else (None, "")
-        kind: Literal["custom", "function"] = "custom"
-    else:
-        check_depth(tool.parameters, f"{path}.parameters")
-        function = ToolDefinition(name, tool.parameters or {}, description, tool.strict)
-        kind, syntax, definition = "function", None, ""
-    return (
-        function,
-        ClientTool(kind, tool.name, namespace.name if namespace is not None else None, syntax, definition),
-        path,
-    )
+        return _text_function(tool, name, space, description)
+    check_depth(tool.parameters, f"{path}.parameters")
+    function = ToolDefinition(name, tool.parameters or {}, description, tool.strict)
+    return function, ClientTool("function", tool.name, space)
 
 
 def function_name(namespace: str | None, name: str) -> str:
@@ -232,22 +223,23 @@ def function_name(namespace: str | None, name: str) -> str:
 
 
 def _text_function(
-    tool: t.CustomToolParam, name: str, description: str | None
-) -> tuple[ToolDefinition, t.ToolFormatGrammar | None]:
-    grammar = tool.format if isinstance(tool.format, t.ToolFormatGrammar) else None
+    tool: t.CustomToolParam, name: str, namespace: str | None, description: str | None
+) -> tuple[ToolDefinition, ClientTool]:
     native = {"type": "custom", "name": name, "description": description}
     if tool.format is not None:
         native["format"] = msgspec.to_builtins(tool.format)
     words = f"The argument {INPUT!r} is plain text, not JSON."
-    if grammar is not None:
+    client_tool = ClientTool("custom", tool.name, namespace)
+    if isinstance(grammar := tool.format, t.ToolFormatGrammar):
         words += f" It must match this {_SYNTAX_NAMES[grammar.syntax]}:\n{grammar.definition}"
+        client_tool = ClientTool("custom", tool.name, namespace, grammar.syntax, grammar.definition)
     definition = ToolDefinition(
         name,
         _INPUT_SCHEMA,
         f"{description}\n\n{words}" if description else words,
         wire_fields={OPENAI_WIRE: {key: value for key, value in native.items() if value is not None}},
     )
-    return definition, grammar
+    return definition, client_tool
 
 
 _SYNTAX_NAMES = {"lark": "Lark grammar", "regex": "regular expression"}

@@ -41,7 +41,6 @@ from ...events import (
 )
 from ...framing import sse_event
 from ...parts import (
-    CHARACTERS_PER_TOKEN,
     DEFAULT_MEDIA_TYPES,
     Image,
     RefusalPart,
@@ -53,6 +52,7 @@ from ...parts import (
     ToolReturnPart,
     Usage,
     UserContent,
+    estimated_tokens,
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import CAPTURED_PROMPT, CAPTURED_TIME, text_metadata
@@ -476,7 +476,7 @@ def usage_of(usage: Usage, reasoning_characters: int = 0) -> t.Usage | None:
     is_counted = usage.output_reasoning_tokens is not None or usage.output_tokens is None
     is_estimated = not is_counted and reasoning_characters > 0
     if is_estimated:
-        reasoning_tokens = min(-(-reasoning_characters // CHARACTERS_PER_TOKEN), output_tokens)
+        reasoning_tokens = min(estimated_tokens(reasoning_characters), output_tokens)
     return t.Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,

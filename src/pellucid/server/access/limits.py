@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Protocol
 
-from ...parts import CHARACTERS_PER_TOKEN, Usage
+from ...parts import Usage, estimated_tokens
 from ...relay import LimitResult
 from ...telemetry import error_location, log
 from .errors import AccessError, BackendUnavailable, HTTPHeader, call_backend, unavailable
@@ -78,12 +78,12 @@ def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int 
     """
     reasoning = usage.output_reasoning_tokens
     if reasoning is None:
-        reasoning = math.ceil(reasoning_characters / CHARACTERS_PER_TOKEN)
+        reasoning = estimated_tokens(reasoning_characters)
         if usage.output_tokens is not None:
             reasoning = min(reasoning, usage.output_tokens)
     output = usage.output_tokens
     if output is None:
-        output = max(math.ceil(characters / CHARACTERS_PER_TOKEN), reasoning)
+        output = max(estimated_tokens(characters), reasoning)
     return {"tokens": float((usage.input_tokens or 0) + output), "reasoning_tokens": float(reasoning)}
 
 

@@ -18,7 +18,7 @@ from ...models import ChatModel
 from ...models.truncation import TruncatingModel
 from ...parts import ModelMessage, messages_to_json
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import DIALECTS, FORWARDED_HEADERS, Dialect, MCPServerSpec, ReferenceContext, Request
+from ...protocols.openresponses import DIALECTS, Dialect, MCPServerSpec, ReferenceContext, Request
 from ...protocols.openresponses import types as t
 from ...runs import RunSource
 from ...runs.server_tools import RequestServers
@@ -153,11 +153,6 @@ class ResolvedRequest(NamedTuple):
                 list(self.new_messages) if self.is_chained else join_messages(self.previous_messages, self.new_messages)
             ),
         )
-
-
-def forwarded_headers(exchange: Exchange) -> dict[str, str]:
-    """Return the headers of a request that go to models of OpenAI's wire."""
-    return {name: value for name in FORWARDED_HEADERS if (value := exchange.request_header(name))}
 
 
 async def resolve_request(

@@ -17,7 +17,7 @@ from ...errors import PellucidError
 from ...protocols import openresponses
 from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_from
+from ...protocols.openresponses import FORWARDED_HEADERS, Dialect, openapi, parse_request, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...view import Redactor
 from ..exchange import Exchange, endpoint_maker, new_minter
@@ -32,7 +32,7 @@ from .conversations import (
     DeletedConversation,
     UpdateConversation,
 )
-from .resolve import ResolvedRequest, forwarded_headers, resolve_request
+from .resolve import ResolvedRequest, resolve_request
 from .run_header import ResponseRunHeader
 from .socket import ResponsesSocket
 from .stored_responses import DeletedResponse, ItemList, KeptItem, ResponseHandlers
@@ -111,7 +111,8 @@ class CreateResponseHandler:
 
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
-        request = parse_request(await exchange.read_body(services.config.server), forwarded_headers(exchange))
+        body = await exchange.read_body(services.config.server)
+        request = parse_request(body, exchange.request_headers(FORWARDED_HEADERS))
         resolved = await resolve_request(services, exchange, request, new_minter())
         resolved.prepared.add_warning_headers()
         header = resolved.run_header

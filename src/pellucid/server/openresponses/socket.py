@@ -28,7 +28,7 @@ from ...protocols import Encoder, openresponses
 from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.decoding import invalid
 from ...protocols.errors import status_of
-from ...protocols.openresponses import PROTOCOL, read_json, request_from
+from ...protocols.openresponses import FORWARDED_HEADERS, PROTOCOL, read_json, request_from
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
 from ...runs.stored_run import not_stored_error, store_run
@@ -39,7 +39,7 @@ from ..exchange import Exchange, new_minter
 from ..services import Services
 from ..websocket import CLOSE_NORMAL, CLOSE_RESTARTING, EndReason, WebSocket
 from .previous_context import CachedResponse
-from .resolve import ResolvedRequest, forwarded_headers, resolve_request
+from .resolve import ResolvedRequest, resolve_request
 
 MAX_QUEUED_MESSAGES = 8
 """Maximum number of queued messages; together they may be as large as one message."""
@@ -178,7 +178,7 @@ class _ResponsesConnection:
             resolved = await resolve_request(
                 self._services,
                 exchange,
-                request_from(raw, forwarded_headers(exchange)),
+                request_from(raw, exchange.request_headers(FORWARDED_HEADERS)),
                 new_minter(),
                 self._cached_response,
             )
