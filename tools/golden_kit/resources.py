@@ -190,6 +190,8 @@ def _token_counts(on: Setting, case: Case) -> None:
     talk("POST", "/v1/messages/count_tokens", body)
     talk("POST", "/v1/messages/count_tokens", {**body, "system": [{"type": "text", "text": NEXT}]})
     talk("POST", "/v1/messages/count_tokens", {"model": MODEL, "messages": []})
+    talk("POST", "/v1/responses/input_tokens", {"model": MODEL, "input": NEXT, "instructions": "Be brief"})
+    talk("POST", "/v1/responses/input_tokens", {"model": MODEL, "input": []})
 
 
 # --- chats --------------------------------------------------------------------------------------------------------
