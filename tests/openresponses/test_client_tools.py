@@ -196,7 +196,7 @@ def test_ten_thousand_allowed_tools_are_looked_up_once() -> None:
     parsed = request(tools=tools, tool_choice={"type": "allowed_tools", "tools": tools})
     began = time.thread_time()
     assert len(parsed.call(()).tools) == 10_000
-    assert time.thread_time() - began < 0.5
+    assert time.thread_time() - began < 5, "CPU seconds of this thread; it is some 0.02"
 
 
 # --- the text of a custom tool ---------------------------------------------------------------------------------------

@@ -27,8 +27,6 @@ add_line: "+" /(.*)/ LF -> line
 %import common.LF
 """
 SUM = 'start: sum\n?sum: sum "+" sum | NUMBER\nNUMBER: "0".."9"+\n%ignore " "'
-SECONDS = 2 * MAX_WORK / 1e9
-"""What one grammar or text may take on a slow machine."""
 
 
 def permits(definition: str, text: str, syntax: str = "lark") -> bool | None:
@@ -119,7 +117,7 @@ def test_a_hostile_grammar_takes_a_bounded_time(name: str) -> None:
     for text in ("a" * 30_000, "ab" * 15_000, "a" * 50):
         with contextlib.suppress(NotDecided):
             assert grammar is None or grammar.permits(text) in (True, False)
-    assert time.thread_time() - began < 5 * SECONDS
+    assert time.thread_time() - began < 5, "CPU seconds of this thread; it is some 0.1"
 
 
 @given(st.text(alphabet='startabAB:|()[]?*+~"/\\.%\n 12', max_size=60))
@@ -130,7 +128,7 @@ def test_any_text_is_a_grammar_or_an_error(definition: str) -> None:
             assert grammar.permits("aab") in (True, False)
 
 
-def test_ten_thousand_grammars_take_a_bounded_time() -> None:
+def test_ten_thousand_grammars_take_as_much_work_as_one() -> None:
     tools = [
         {
             "type": "custom",
@@ -139,13 +137,10 @@ def test_ten_thousand_grammars_take_a_bounded_time() -> None:
         }
         for i in range(10_000)
     ]
-    read_grammar("regex", "imported")
-    plain = [{"type": "custom", "name": tool["name"]} for tool in tools]
-    began = time.thread_time()
-    request(tools=plain)
-    without = time.thread_time() - began
+    already_read = read_grammar.cache_info().misses
     request(tools=tools)
-    assert time.thread_time() - began - without < 3 * without + 4 * SECONDS
+    work_of_one = read_grammar("regex", "a0.*" * 99).work
+    assert 1 < read_grammar.cache_info().misses - already_read <= MAX_WORK / work_of_one + 2
     broken = {"type": "grammar", "syntax": "regex", "definition": "("}
     with pytest.raises(RequestError):
         request(tools=[{"type": "custom", "name": "x", "format": broken}, *tools])

@@ -701,4 +701,4 @@ def test_a_long_text_is_not_read_character_by_character() -> None:
     began = time.thread_time()
     assert not parsed.is_compaction
     assert parsed.references == []
-    assert time.thread_time() - began < 0.01
+    assert time.thread_time() - began < 2, "CPU seconds of this thread; character by character it is 9"
