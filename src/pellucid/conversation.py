@@ -10,7 +10,7 @@ all prompts of the system or a developer, wherever they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, pairwise
 from typing import cast
 
@@ -82,17 +82,24 @@ def drop_oldest_turns(messages: Sequence[ModelMessage], count: int) -> list[Mode
     if count == 0:
         return list(messages)
     start = _turn_starts(messages)[count]
-    system_parts: list[ModelRequestPart] = []
+    calls = {
+        call.tool_call_id
+        for message in messages[:start]
+        if isinstance(message, ModelResponse)
+        for call in message.tool_calls
+    }
+    return join_messages(system_prompts(messages[:start]), _without_results(messages[start:], calls))
+
+
+def system_prompts(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return what stays of messages that are dropped: the prompts of the system or a developer, in one request."""
+    parts: list[ModelRequestPart] = []
     instructions = None
-    calls: set[str] = set()
-    for message in messages[:start]:
-        if isinstance(message, ModelResponse):
-            calls.update(call.tool_call_id for call in message.tool_calls)
-        else:
-            system_parts += [part for part in message.parts if isinstance(part, SystemPromptPart)]
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            parts += [part for part in message.parts if isinstance(part, SystemPromptPart)]
             instructions = message.instructions or instructions
-    out = [ModelRequest(system_parts, instructions)] if system_parts or instructions else []
-    return join_messages(out, _without_results(messages[start:], calls))
+    return [ModelRequest(parts, instructions)] if parts or instructions else []
 
 
 def turn_lengths(messages: Sequence[ModelMessage]) -> list[int]:

@@ -18,6 +18,7 @@ from pellucid.parts import (
     ModelRequest,
     ModelResponse,
     OpaquePart,
+    Origin,
     Text,
     TextPart,
     ToolCallPart,
@@ -27,6 +28,9 @@ from pellucid.parts import (
 from pellucid.protocols.openresponses import Encoder, Request, parse_request
 from pellucid.protocols.openresponses.client_tools import MAX_NAME_CHARS, TextArgument, function_name, text_of_arguments
 from pellucid.protocols.openresponses.verify import verify
+from pellucid.providers.openai_responses.encode import encode
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.tool_schema import check_tool_choice
 from pellucid.settings import NativeTool, ToolChoice
 from tests.openresponses.openresponses_kit import NOW, call_chunks, decoded_events, events_of, final_chunks
 
@@ -104,6 +108,20 @@ def test_a_call_is_returned_as_a_call_of_the_clients_tool(
     assert ("namespace" in item) == ("namespace" in expected)
 
 
+@pytest.mark.parametrize("size", [5, 12, 15, len(json.dumps({"input": TEXT})) - 1])
+def test_a_custom_call_that_was_cut_off_is_not_done(size: int) -> None:
+    """A client runs what is done, and half a text looks like a whole one."""
+    arguments = json.dumps({"input": TEXT})[:size]
+    events = answer(request(), [decoded_events(*call_chunks("patch", arguments), *final_chunks("length"))])
+    kinds = [event["type"] for event in events]
+    assert kinds.count("response.output_item.added") == 1
+    assert not [kind for kind in kinds if kind.endswith("input.done") or kind == "response.output_item.done"]
+    deltas = [event["delta"] for event in events if event["type"] == "response.custom_tool_call_input.delta"]
+    (item,) = events[-1]["response"]["output"]
+    assert (item["type"], item["status"], item["input"]) == ("custom_tool_call", "incomplete", "".join(deltas))
+    assert kinds[-1] == "response.incomplete"
+
+
 @pytest.mark.parametrize(("function", "arguments", "expected"), CALLS, ids=[call[0] for call in CALLS])
 def test_a_call_that_is_sent_back_is_a_call_of_the_same_function(
     function: str, arguments: str, expected: dict[str, Any]
@@ -178,6 +196,38 @@ def test_a_tool_can_be_required(choice: dict[str, Any], function: str) -> None:
     parsed = request(tool_choice=choice)
     assert parsed.call(()).tool_choice == ToolChoice("required", (function,))
     assert parsed.response("r", "m", NOW).tool_choice == choice
+
+
+WEB, FILES = {"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["vs_1"]}
+PLAIN = {"type": "function", "name": "f"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "sent"),
+    [
+        (WEB, [PLAIN, WEB, FILES], WEB),
+        ({"type": "function", "name": "f"}, [PLAIN, WEB, FILES], {"type": "function", "name": "f"}),
+        ({"type": "allowed_tools", "tools": [WEB]}, [WEB], None),
+        ({"type": "allowed_tools", "tools": [FILES, PLAIN], "mode": "required"}, [PLAIN, FILES], "required"),
+        ({"type": "allowed_tools", "tools": [PLAIN]}, [PLAIN], None),
+    ],
+)
+def test_tools_that_openai_runs_can_be_chosen(choice: Any, offered: list[Any], sent: Any) -> None:
+    profile = builtin_profiles()["openai-responses"]
+    call = request(tools=[PLAIN, WEB, FILES], tool_choice=choice).call(()).for_wire("openai_responses")
+    body = encode(call, profile, Origin("openai", "openai_responses", "m"))
+    assert [
+        {key: tool[key] for key in tool if key not in ("parameters", "strict")} for tool in body["tools"]
+    ] == offered
+    assert body.get("tool_choice") == sent
+
+
+def test_a_tool_that_is_not_offered_cannot_be_chosen() -> None:
+    call = request(tools=[PLAIN, WEB], tool_choice=WEB).call(()).for_wire("openai_chat")
+    with pytest.raises(RequestError, match="web_search"):
+        check_tool_choice(call)
+    with pytest.raises(RequestError, match="of one of the tools"):
+        request(tools=[PLAIN], tool_choice=WEB).call(())
 
 
 def test_the_echo_of_allowed_tools_names_each_of_them() -> None:

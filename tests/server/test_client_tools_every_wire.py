@@ -1,4 +1,4 @@
-"""Tools of coding agents, on every wire: the model's own data of a call comes back with the call."""
+"""Tools of coding agents, on every wire and over several turns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.scripted import Upstream
+from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served
 from tests.server.seal_kit import CANARIES, Canary, configured, name_of, sent, serving
+from tests.server.sockets_kit import opened
 
 USER = {"type": "message", "role": "user", "content": "Why?"}
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -56,3 +57,46 @@ def test_a_call_in_a_namespace_is_returned_with_its_data(gateway: Served, upstre
         if item.get("type") == "function_call":
             del item["id"]  # the only field without a carrier
     assert got == expected
+
+
+# --- tools that the input adds ---------------------------------------------------------------------------------------
+
+ADDED = {"type": "additional_tools", "tools": [TOOL]}
+SEARCHED = [
+    {"type": "tool_search_call", "call_id": "c1", "arguments": {"query": "x"}},
+    {"type": "tool_search_output", "call_id": "c1", "tools": [{"type": "function", "name": "later"}]},
+]
+
+
+def offered(upstream: Upstream, model: str) -> list[str]:
+    """The functions of the last call of a model."""
+    return [tool["function"]["name"] for tool in upstream.calls(model)[-1].body.get("tools", [])]
+
+
+def test_tools_that_the_input_adds_stay_in_a_chain_of_responses(gateway: Served, upstream: Upstream) -> None:
+    model = f"vllm:{upstream.plays(say('', 'Yes.'), say('', 'Yes.'), say('', 'Yes.'))}"
+    first = gateway.post({"model": model, "input": [ADDED, USER], "store": True}).json
+    second = gateway.post({"model": model, "input": SEARCHED, "previous_response_id": first["id"]}).json
+    redefined = {"type": "function", "name": "later", "description": "of this request"}
+    body = {"model": model, "input": "Go on.", "tools": [redefined], "previous_response_id": second["id"]}
+    assert gateway.post(body).status == 200
+    assert offered(upstream, model[5:]) == ["mcp__w__weather", "later"]
+    assert upstream.calls(model[5:])[-1].body["tools"][1]["function"]["description"] == "of this request"
+
+
+def test_tools_that_the_input_adds_stay_in_a_conversation(gateway: Served, upstream: Upstream) -> None:
+    model = f"vllm:{upstream.plays(say('', 'Yes.'), say('', 'Yes.'))}"
+    conversation = gateway.request("POST", "/v1/conversations", b"{}").json["id"]
+    gateway.post({"model": model, "input": [ADDED, USER], "conversation": conversation})
+    gateway.post({"model": model, "input": "Go on.", "conversation": conversation})
+    assert offered(upstream, model[5:]) == ["mcp__w__weather"]
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_tools_that_the_input_adds_stay_on_a_socket(gateway: Served, upstream: Upstream, store: bool) -> None:
+    model = f"vllm:{upstream.plays(say('', 'Yes.'), say('', 'Yes.'), say('', 'Yes.'))}"
+    with opened(gateway, model) as socket:
+        turn = socket.ask(input=[ADDED, USER], store=store)
+        for text in ("Go on.", "And on."):
+            turn = socket.ask(input=text, previous_response_id=turn.id, store=store)
+    assert offered(upstream, model[5:]) == ["mcp__w__weather"]

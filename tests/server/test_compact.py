@@ -13,6 +13,7 @@ from pellucid.server.prepare import COMPACTION_PREAMBLE
 from tests.openresponses.openresponses_kit import schemas
 from tests.scripted import Call, Script, Upstream, delta, say, serve
 from tests.scripted.gateway import Gateway, Reply, Served
+from tests.server.sockets_kit import opened
 
 SUMMARY = "They launch on Tuesday and tell support first. "
 COMPACTS = say("What matters here?", SUMMARY.strip())
@@ -281,3 +282,68 @@ def test_an_incomplete_compaction_is_an_error(
     assert reply.status == status
     assert code is None or reply.error["code"] == code
     gateway.idle()
+
+
+# --- a compaction as a response --------------------------------------------------------------------------------------
+
+TRIGGER = {"type": "compaction_trigger"}
+PINNED = {"type": "message", "role": "developer", "content": "Speak plainly."}
+
+
+def continues(model: str, upstream: Upstream) -> None:
+    """Check that the model got the compaction in place of the conversation, and the prompts of developers."""
+    assert sent(upstream, model) == [
+        ("system", PINNED["content"]),
+        ("user", f"{COMPACTION_PREAMBLE}{SUMMARY}"),
+        ("user", "When?"),
+    ]
+
+
+def test_a_stored_compaction_replaces_what_it_continues(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(ANSWERS, COMPACTS, ANSWERS, ANSWERS)
+    first = gateway.ask(model, input=[PINNED, *LAUNCH], store=True).json
+    second = gateway.ask(model, input=[TRIGGER], previous_response_id=first["id"], store=True).json
+    assert [item["type"] for item in second["output"]] == ["compaction"]
+    third = gateway.ask(model, input="When?", previous_response_id=second["id"], store=True).json
+    continues(model, upstream)
+    gateway.ask(model, input="Really?", previous_response_id=third["id"])
+    assert [text for _, text in sent(upstream, model)[2:]] == ["When?", "It is 42. ", "Really?"]
+
+
+def test_a_compaction_that_failed_replaces_nothing(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(ANSWERS, writes("They", "length"), ANSWERS)
+    first = gateway.ask(model, input=LAUNCH, store=True).json
+    second = gateway.ask(model, input=[TRIGGER], previous_response_id=first["id"], store=True, stream=True)
+    id = second.events[-1]["response"]["id"]
+    gateway.ask(model, input="When?", previous_response_id=id)
+    assert sent(upstream, model)[0] == ("user", LAUNCH[0]["content"])
+
+
+def test_a_compaction_replaces_what_its_conversation_had(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(ANSWERS, COMPACTS, ANSWERS)
+    conversation = gateway.request("POST", "/v1/conversations", b"{}").json["id"]
+    gateway.ask(model, input=[PINNED, *LAUNCH], conversation=conversation)
+    gateway.ask(model, input=[TRIGGER], conversation=conversation)
+    gateway.ask(model, input="When?", conversation=conversation)
+    continues(model, upstream)
+    # The items are all there.
+    items = gateway.request("GET", f"/v1/conversations/{conversation}/items?order=asc").json["data"]
+    assert [item["type"] for item in items].count("message") == 6
+
+
+def test_messages_that_a_client_sends_before_a_compaction_stay(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(ANSWERS, ANSWERS)
+    compaction = compacted_items(gateway, upstream.plays(COMPACTS))
+    first = gateway.ask(model, input=[LAUNCH[0], *compaction, {"role": "user", "content": "When?"}], store=True).json
+    gateway.ask(model, input="Really?", previous_response_id=first["id"])
+    assert sent(upstream, model)[0] == ("user", LAUNCH[0]["content"])
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_a_socket_continues_from_a_compaction(gateway: Served, upstream: Upstream, store: bool) -> None:
+    model = upstream.plays(ANSWERS, COMPACTS, ANSWERS)
+    with opened(gateway, model) as socket:
+        first = socket.ask(input=[PINNED, *LAUNCH], store=store)
+        second = socket.ask(input=[TRIGGER], previous_response_id=first.id, store=store)
+        socket.ask(input="When?", previous_response_id=second.id, store=store)
+    continues(model, upstream)

@@ -92,9 +92,10 @@ class PreparedRequest:
         """The server's tools that this key may use."""
         self.warnings: list[str] = list(request.warnings)
         """Settings and parts of the request that cannot be honoured."""
+        self.request = request
+        """The decoded request. It is replaced if what it continues adds to it."""
         self._services = services
         self._exchange = exchange
-        self._request = request
 
     @property
     def viewer(self) -> Viewer:
@@ -127,7 +128,7 @@ class PreparedRequest:
         sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
         history = attach(
             messages,
-            make_opener(sealer.open, self._request.token_path, is_carrier),
+            make_opener(sealer.open, self.request.token_path, is_carrier),
             # Of the key, not of this request, which may ask for less than the one before.
             self._services.catalog.visible_forms(self._exchange.principal.policy.viewer),
         )
@@ -141,7 +142,7 @@ class PreparedRequest:
             messages: The conversation.
             tools: Tools in addition to the caller's own; by default the server's.
         """
-        call = self._request.call(
+        call = self.request.call(
             compactions_as_user_messages(messages), tool_definitions(self.tools if tools is None else tools)
         )
         limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
@@ -155,7 +156,7 @@ class PreparedRequest:
         """Return those of the tools that the server executes if the model calls them."""
         # A model may call a tool although the choice was "none"; such a call is not executed.
         names = {tool.name for tool in call.tools} if call.tool_choice.mode != "none" else set()
-        names -= set(self._request.client_tools)
+        names -= set(self.request.client_tools)
         return [tool for tool in (self.tools if tools is None else tools) if tool.name in names]
 
     def create_run(
@@ -193,11 +194,11 @@ class PreparedRequest:
             with_seals=with_seals,
             thread_id=thread_id,
             with_summaries=(
-                self._request.wants_summaries and viewer.summaries
+                self.request.wants_summaries and viewer.summaries
                 if viewer.rule.is_full
                 else "summary" in viewer.rule.forms
             ),
-            max_tool_calls=self._request.max_tool_calls,
+            max_tool_calls=self.request.max_tool_calls,
             stored_as=stored_as,
             stages=stages,
             telemetry=self._exchange.telemetry,

@@ -8,7 +8,7 @@ from ..decoding import read_json
 from .client_tools import ClientTool
 from .dialects import DIALECTS, PROTOCOL, Dialect, client_dialect
 from .encode import Encoder, Framing
-from .items import KnownCall, ReferenceContext, item_messages
+from .items import KnownCall, ReferenceContext, item_messages, tool_items
 from .request import FORWARDED_HEADERS, MCPServerSpec, Request, parse_request, request_from
 from .types import error_body, error_payload
 
@@ -31,4 +31,5 @@ __all__ = [
     "parse_request",
     "read_json",
     "request_from",
+    "tool_items",
 ]

@@ -11,7 +11,7 @@ Every type of tool that a client itself executes becomes a function:
 * `tool_search` and `local_shell` become functions with the arguments that the client expects.
 
 Tools that OpenAI runs (for example `web_search`) are offered to models of its wire alone. Tools may also come in the
-input: with `additional_tools`, and as the result of a search.
+input: with `additional_tools`, and as the result of a search. Those of earlier turns can still be called.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
@@ -35,6 +36,9 @@ OPENAI_WIRE = "openai_responses"
 
 MAX_NAME_CHARS = 64
 """The maximum length of a function's name at every provider."""
+
+TOOL_ITEMS = (t.AdditionalToolsParam, t.ToolSearchOutputParam)
+"""The items that add tools."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _KNOWN_TOOLS = frozenset(str(tool.__struct_config__.tag) for tool in get_args(t.ToolParam)) - {"native"}
@@ -121,26 +125,28 @@ def known_form(tool: Any) -> Any:
     return {"type": "native", "native": tool}
 
 
-def read_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam] = ()) -> ClientTools:
+def read_tools(
+    tools: Sequence[t.ToolParam], items: Sequence[t.ItemParam] = (), earlier_items: Sequence[t.ItemParam] = ()
+) -> ClientTools:
     """Return the tools of a request as functions.
 
     Args:
         tools: The tools of the request. MCP servers are left out.
         items: The input, which may add tools. A tool that is defined again replaces the earlier one.
+        earlier_items: The input of the turns before, which may have added tools, too.
 
     Raises:
         RequestError: A tool is not valid, or two have the same name.
     """
     functions: dict[str, ToolDefinition] = {}
     by_function: dict[str, ClientTool] = {}
-    native: list[NativeTool] = []
+    native: dict[bytes, NativeTool] = {}
     added: list[tuple[str, ClientTool]] = []
-    for path, tool in _all_tools(tools, items):
+    for path, tool in chain(_tools_of_items(earlier_items, "previous input"), _all_tools(tools, items)):
         match tool:
             case t.NativeToolParam():
-                native.append(
-                    NativeTool(OPENAI_WIRE, str(tool.native.get("name") or tool.native["type"]), path, tool.native)
-                )
+                key = msgspec.json.encode(tool.native)
+                native[key] = NativeTool(OPENAI_WIRE, native_name(tool.native), path, tool.native)
             case t.NamespaceToolParam():
                 for index, inner in enumerate(tool.tools):
                     inner_path = f"{path}.tools[{index}]"
@@ -150,16 +156,20 @@ def read_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam] = ()) 
             case _:
                 added.append((path, _add(functions, by_function, tool, None, path)))
     _check_grammars(added)
-    return ClientTools(tuple(functions.values()), tuple(native), by_function)
+    return ClientTools(tuple(functions.values()), tuple(native.values()), by_function)
 
 
-def _all_tools(tools: Sequence[t.ToolParam], items: Iterable[t.ItemParam]) -> Iterator[tuple[str, t.ToolParam]]:
+def _all_tools(tools: Sequence[t.ToolParam], items: Sequence[t.ItemParam]) -> Iterator[tuple[str, t.ToolParam]]:
     for index, tool in enumerate(tools):
         yield f"tools[{index}]", tool
+    yield from _tools_of_items(items, "input")
+
+
+def _tools_of_items(items: Sequence[t.ItemParam], path: str) -> Iterator[tuple[str, t.ToolParam]]:
     for item_index, item in enumerate(items):
-        if isinstance(item, t.AdditionalToolsParam | t.ToolSearchOutputParam):
+        if isinstance(item, TOOL_ITEMS):
             for index, tool in enumerate(item.tools):
-                yield f"input[{item_index}].tools[{index}]", tool
+                yield f"{path}[{item_index}].tools[{index}]", tool
 
 
 _FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam | t.LocalShellToolParam
@@ -206,6 +216,11 @@ def _function_of(
     check_depth(tool.parameters, f"{path}.parameters")
     function = ToolDefinition(name, tool.parameters or {}, description, tool.strict)
     return function, ClientTool("function", tool.name, space)
+
+
+def native_name(tool: dict[str, Any]) -> str:
+    """Return the name by which a tool that OpenAI runs is chosen."""
+    return str(tool.get("name") or tool["type"])
 
 
 def function_name(namespace: str | None, name: str) -> str:

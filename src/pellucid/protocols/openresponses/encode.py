@@ -15,7 +15,8 @@ calls (for example a signature), is in the `encrypted_content` of a reasoning it
 directly after the item or in its place, if the reader receives seals. A compaction is an item that holds its seal.
 
 A call of one of the client's tools that are not plain functions is an item of OpenAI's type for that tool
-(`client_tools`).
+(`client_tools`). Clients run a call when its item is done. The text of a custom tool that was cut off looks
+like a complete one, so such an item has no `done` events; it is in the `output` of the response, as incomplete.
 """
 
 from __future__ import annotations
@@ -238,7 +239,10 @@ class Encoder:
         done = item.output_item(event.status)
         if isinstance(done, t.ReasoningItem) and seal is not None:
             done.encrypted_content = seal
-        self._finish_item(done)
+        if isinstance(done, t.CustomToolCallItem) and done.status == "incomplete":
+            self.response.output = [*self.response.output, done]
+        else:
+            self._finish_item(done)
         if seal is not None and not isinstance(done, t.ReasoningItem):
             self._write_carrier(_carrier_id(item.id), seal)
 
@@ -313,11 +317,12 @@ class Encoder:
             field = "arguments"
             if open_part.argument is not None:
                 field, (text, unsent) = "input", open_part.argument.rest(text)
-                if not item.tool.permits(text):
+                if part.complete and not item.tool.permits(text):
                     self._warn(f"the input of the call {item.id} does not match the grammar of its tool")
             if unsent:
                 self._write(f"{open_part.name}.delta", **open_part.location, delta=unsent)
-            self._write(f"{open_part.name}.done", **open_part.location, **{field: text})
+            if part.complete or open_part.argument is None:
+                self._write(f"{open_part.name}.done", **open_part.location, **{field: text})
         item.call = item.tool.call_item(item.id, part.tool_call_id, text, "in_progress")
 
     # --- the run -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ there is kept as text, too; in an input that continues a stored response, it is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, get_args
 
 import msgspec
@@ -40,7 +40,7 @@ from ...parts import (
 )
 from ..message_parts import append_part, joined_if_text, split_file_data
 from . import types as t
-from .client_tools import INPUT, OPENAI_WIRE, function_name, known_form
+from .client_tools import INPUT, OPENAI_WIRE, TOOL_ITEMS, function_name, known_form
 
 
 class KnownCall(NamedTuple):
@@ -124,9 +124,22 @@ def messages_of(
     return messages
 
 
-def item_messages(item: bytes, context: ReferenceContext) -> list[ModelMessage]:
-    """Convert one item that was stored as it was received."""
-    return messages_of([msgspec.convert(known_item(msgspec.json.decode(item)), t.ItemParam)], context)
+def item_messages(item: bytes, context: ReferenceContext, warnings: list[str] | None = None) -> list[ModelMessage]:
+    """Convert one item that was stored as it was received; see `messages_of`."""
+    return messages_of([_stored_item(msgspec.json.decode(item))], context, warnings)
+
+
+def tool_items(items: Iterable[dict[str, Any]]) -> list[t.ItemParam]:
+    """Return those of stored items that add tools."""
+    return [_stored_item(item) for item in items if item["type"] in _TOOL_ITEM_TYPES]
+
+
+def _stored_item(item: dict[str, Any]) -> t.ItemParam:
+    stored: t.ItemParam = msgspec.convert(known_item(item), t.ItemParam)
+    return stored
+
+
+_TOOL_ITEM_TYPES = tuple(item.__struct_config__.tag for item in TOOL_ITEMS)
 
 
 # --- items of every type -----------------------------------------------------------------------------------------

@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
-from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
+from ...settings import (
+    ModelCall,
+    ModelSettings,
+    NativeTool,
+    OutputFormat,
+    ToolChoice,
+    ToolDefinition,
+    nearest_effort,
+)
 from ..decoding import PlainRequest, check_depth, convert, echoed_settings, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
-from .client_tools import OPENAI_WIRE, ClientTools, function_name, known_form, read_tools
+from .client_tools import OPENAI_WIRE, TOOL_ITEMS, ClientTools, function_name, known_form, native_name, read_tools
 from .items import ReferenceContext, known_item, messages_of, with_content_parts, with_type
 
 
@@ -39,6 +49,8 @@ class Request(PlainRequest, frozen=True):
     """The client's tools, as functions."""
     wire_settings: dict[str, Any]
     """Settings for the models of OpenAI's wire alone."""
+    earlier_tool_items: tuple[t.ItemParam, ...] = ()
+    """The items of earlier turns that added tools."""
 
     @property
     def model(self) -> str | None:
@@ -102,6 +114,18 @@ class Request(PlainRequest, frozen=True):
         """The items of the input; empty if it is a text."""
         return self.body.input if isinstance(self.body.input, list) else ()
 
+    @property
+    def tool_items(self) -> tuple[t.ItemParam, ...]:
+        """The items that added tools, up to this turn."""
+        return (*self.earlier_tool_items, *(item for item in self._items if isinstance(item, TOOL_ITEMS)))
+
+    def after(self, tool_items: Sequence[t.ItemParam]) -> Request:
+        """Return the request with the tools that earlier turns added. Raises `RequestError`."""
+        if not tool_items:
+            return self
+        tools = read_tools(self.body.tools or [], self._items, tool_items)
+        return replace(self, tools=tools, earlier_tool_items=tuple(tool_items))
+
     def input_items(self, mint: Callable[[str], str]) -> list[dict[str, Any]]:
         """Return the input as items, as it was received, each with an id. A message's content is a list.
 
@@ -151,7 +175,7 @@ class Request(PlainRequest, frozen=True):
             RequestError: `tool_choice` is invalid for these functions.
         """
         body = self.body
-        tools, choice = _tools_and_choice(body, self.tools, server_tools)
+        tools, native_tools, choice = _tools_and_choice(body, self.tools, server_tools)
         conversation = list(messages)
         if body.instructions:
             system = SystemPromptPart(body.instructions)
@@ -164,7 +188,7 @@ class Request(PlainRequest, frozen=True):
             messages=conversation,
             settings=_settings(body, self.wire_settings, bool(tools)),
             tools=tools,
-            native_tools=self.tools.native,
+            native_tools=native_tools,
             tool_choice=choice,
             output=_output_format(body.text),
             stream=True,
@@ -347,31 +371,46 @@ def _settings(body: t.CreateResponse, wire_settings: dict[str, Any], has_tools: 
 
 def _tools_and_choice(
     body: t.CreateResponse, client_tools: ClientTools, server_tools: Sequence[ToolDefinition]
-) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """Return the functions that the model may call, and the choice among them."""
-    tools = merge_tools(client_tools.functions, server_tools)
+) -> tuple[tuple[ToolDefinition, ...], tuple[NativeTool, ...], ToolChoice]:
+    """Return the functions that the model may call, the tools that OpenAI runs, and the choice among them."""
+    tools, native = merge_tools(client_tools.functions, server_tools), client_tools.native
+    native_names = {tool.name for tool in native}
+
+    def is_native(entry: Any) -> bool:
+        return isinstance(entry, dict) and entry.get("type") not in _NAMED_TYPES and _tool_name(entry) in native_names
+
     match body.tool_choice:
-        case "required" if client_tools.native:
-            return tools, ToolChoice("required")
+        case "required" if native:
+            return tools, native, ToolChoice("required")
         case None | str():
-            return choose_from_all(tools, body.tool_choice)
-        case {"type": "function" | "custom" | "tool_search" | "local_shell"} as choice:
-            return require_tool(tools, _tool_name(choice))
+            tools, choice = choose_from_all(tools, body.tool_choice)
+            return tools, native, choice
         case {"type": "allowed_tools", "tools": [_, *_] as entries, **more}:
-            return restrict_tools(tools, [_tool_name(entry) for entry in entries], more.get("mode"))
+            names = [_tool_name(entry) for entry in entries if not is_native(entry)]
+            native_names = {_tool_name(entry) for entry in entries if is_native(entry)}
+            tools, choice = restrict_tools(tools, names, more.get("mode"))
+            return tools, tuple(tool for tool in native if tool.name in native_names), choice
+        case {"type": str()} as entry if is_native(entry):
+            return tools, native, ToolChoice("required", (_tool_name(entry),))
+        case {"type": "function" | "custom" | "tool_search" | "local_shell"} as entry:
+            tools, choice = require_tool(tools, _tool_name(entry))
+            return tools, native, choice
         case _:
             reject_choice(
-                "must be 'auto', 'none', 'required', {type: function, name} or "
-                "{type: allowed_tools, mode, tools} with at least one tool"
+                "must be 'auto', 'none', 'required', {type: function, name}, {type} of one of the tools without a name, "
+                "or {type: allowed_tools, mode, tools} with at least one tool"
             )
 
 
+_NAMED_TYPES = ("function", "custom")
+
+
 def _tool_name(entry: Any) -> Any:
-    """Return the name of the function that an entry of `tool_choice` means."""
+    """Return the name of the tool that an entry of `tool_choice` means."""
     if not isinstance(entry, dict):
         return None
-    if entry.get("type") in ("tool_search", "local_shell"):
-        return entry["type"]
+    if isinstance(entry.get("type"), str) and entry["type"] not in _NAMED_TYPES:
+        return native_name(entry)
     name, namespace = entry.get("name"), entry.get("namespace")
     return function_name(namespace, name) if isinstance(name, str) and isinstance(namespace, str) else name
 
@@ -379,11 +418,11 @@ def _tool_name(entry: Any) -> Any:
 def _choice_echo(choice: Any) -> Any:
     """Return the choice in the form of the response, which leaves nothing out. It was checked before."""
     match choice:
-        case {"type": "function" | "custom" | "tool_search" | "local_shell"}:
-            return _named_tool(choice)
         case {"type": "allowed_tools", "tools": tools}:
             mode = _value_or(choice.get("mode"), "auto")
             return {"type": "allowed_tools", "tools": [_named_tool(tool) for tool in tools], "mode": mode}
+        case {"type": str()}:
+            return _named_tool(choice)
         case _:
             return _value_or(choice, "auto")
 

@@ -9,7 +9,8 @@ life         `response.created` comes first and once, then `queued` or `in_progr
              `response.failed`
 item         `output_item.added` before any other event of an item, `.done` after; one open at a time; `output_index`
              counts up from 0; no two items have the same id; an item is added empty, and is done with the content of
-             its parts; sealed data comes when the item is done, in reasoning items only (a compaction is nothing else)
+             its parts; sealed data comes when the item is done, in reasoning items only (a compaction is nothing else);
+             a call of a custom tool that was cut off is not done, and is incomplete in the terminal event
 part         a part is of its item's kind, is added empty, gets its deltas, its own `done` once, and then its
              `…_part.done`; indices count up in the item
 text         the `done` text is the sum of the deltas, and no delta is empty
@@ -88,6 +89,7 @@ class _Item:
     """The open item, and its parts as they were done."""
 
     def __init__(self, item: dict[str, Any], index: int) -> None:
+        self.opened = item
         self.id = item["id"]
         self.kind = item["type"]
         self.index = index
@@ -169,6 +171,7 @@ class _Check:
 
     def _terminal_event(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
         response = self._terminal = event["response"]
+        self._end_cut_call()
         if self._item is not None:
             yield f"item: {kind} while an item is open"
         if response["output"] != self._finished_items:
@@ -203,7 +206,15 @@ class _Check:
             else:
                 yield from violations
 
+    def _end_cut_call(self) -> None:
+        """Note the open call of a custom tool, which was cut off, as an item of the output."""
+        item, part = self._item, self._part
+        if item is not None and part is not None and item.kind == "custom_tool_call" and not part.has_done:
+            self._finished_items.append({**item.opened, "input": part.text, "status": "incomplete"})
+            self._item = self._part = None
+
     def _item_added(self, event: dict[str, Any]) -> Iterator[str]:
+        self._end_cut_call()
         item, index = event["item"], event["output_index"]
         if self._item is not None:
             yield "item: an item is added while another is open"

@@ -11,7 +11,7 @@ from ...settings import ModelCall, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, accepts_sampling, effort_paths, requested_effort
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampling_suppressors
-from ..tool_schema import offered_tools
+from ..tool_schema import check_tool_choice
 from .history_items import WIRE, history_items
 
 # Settings that every server knows, and their fields.
@@ -88,7 +88,6 @@ def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     if call.stream:
         body["stream"] = True
     builtin = [tool for name in _BUILTIN for tool in settings.get(name) or ()]
-    builtin += [tool.native for tool in call.native_tools]
     _write_settings(SettingFields(settings, body), profile, _tools(call, builtin, profile), _text_format(call.output))
     return body
 
@@ -265,11 +264,15 @@ def _tools(call: ModelCall, builtin: list[Body], profile: Profile) -> Body:
     To limit a choice to some tools, only those are sent, because not all servers have another way.
     """
     choice, narrowed = call.tool_choice, bool(call.tool_choice.names) and call.tool_choice.mode != "none"
-    tools = offered_tools(call)
-    if narrowed and len(tools) == 1 and choice.mode == "required":
-        one: Body = {"type": _tool(tools[0], profile)["type"], "name": tools[0].name}
-        return {"tools": [*(_tool(tool, profile) for tool in call.tools), *builtin], "tool_choice": one}
-    listed = [_tool(tool, profile) for tool in tools] + ([] if narrowed else builtin)
+    if call.tools or call.native_tools:
+        check_tool_choice(call)
+    functions = [(tool.name, _tool(tool, profile)) for tool in call.tools]
+    native = [(tool.name, tool.native) for tool in call.native_tools]
+    tools = [*(body for _, body in functions), *builtin, *(body for _, body in native)]
+    chosen = [body for name, body in functions + native if name in choice.names]
+    if narrowed and len(chosen) == 1 and choice.mode == "required":
+        return {"tools": tools, "tool_choice": {key: chosen[0][key] for key in ("type", "name") if key in chosen[0]}}
+    listed = chosen if narrowed else tools
     if not listed:
         return {}
     return {"tools": listed} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})

@@ -2,6 +2,7 @@
 
 * All of it belongs to the owner; data of other owners is not found.
 * A context that is incomplete is not continued: a missing part is an error that names it.
+* A compaction stands for all before it, except for prompts of the system or a developer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ...conversation import join_messages
+from ...conversation import join_messages, system_prompts
 from ...errors import RequestError
 from ...events import FunctionToolResultEvent
 from ...parts import (
+    CompactionPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -26,7 +28,8 @@ from ...parts import (
     messages_from_json,
 )
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import PROTOCOL, KnownCall, ReferenceContext, item_messages
+from ...protocols.openresponses import PROTOCOL, KnownCall, ReferenceContext, item_messages, tool_items
+from ...protocols.openresponses import types as t
 from ...runs.run_log import events_of, unpack_log
 from ...sealing import Sealed, SealError, attach
 from ...storage import ConversationEntry, PreviousResponseGone, Store, StoredResponse
@@ -47,6 +50,8 @@ class CachedResponse(msgspec.Struct):
     id: str
     messages: list[ModelMessage]
     """The whole conversation, with this response."""
+    tool_items: Sequence[t.ItemParam] = ()
+    """The items of its input that added tools."""
     is_stored: bool = False
     """Whether it is also in the store, which knows if it was deleted since."""
 
@@ -55,6 +60,8 @@ class PreviousContext(NamedTuple):
     """The conversation before the request."""
 
     messages: Sequence[ModelMessage] = ()
+    tool_items: Sequence[t.ItemParam] = ()
+    """The items of its input that added tools."""
     item_ids: frozenset[str] = frozenset()
     """Ids of the conversation's items, which cannot be added to it again."""
 
@@ -78,7 +85,25 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
             f"the response {id!r} is still in progress; wait for its end, or cancel it",
             "previous_response_not_finished",
         )
-    return PreviousContext(join_messages(*(messages_from_json(row.messages) for row in rows)))
+    messages: list[ModelMessage] = []
+    added_tools: list[t.ItemParam] = []
+    for row in rows:
+        messages += messages_from_json(row.messages)
+        # Hardly any input has such items, so most are not decoded.
+        if b'"compaction_trigger"' in row.input:
+            messages = since_compaction(messages)
+        if b'"additional_tools"' in row.input or b'"tool_search_output"' in row.input:
+            added_tools += tool_items(msgspec.json.decode(row.input))
+    return PreviousContext(join_messages(messages), added_tools)
+
+
+def since_compaction(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Return what the output of a response leaves of the conversation, of which it may be a compaction."""
+    return [*system_prompts(messages[:-1]), messages[-1]] if _is_compaction(messages[-1:]) else messages
+
+
+def _is_compaction(messages: Sequence[ModelMessage]) -> bool:
+    return any(isinstance(part, CompactionPart) and part.is_own for message in messages for part in message.parts)
 
 
 def _previous_response_not_found(reason: str) -> RequestError:
@@ -119,7 +144,9 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
             raise error.at(f"conversation: its item {part.item_id!r}") from None
 
     return PreviousContext(
-        attach(messages_of_entries(entries), unseal).messages, frozenset(entry.id for entry in entries)
+        attach(messages_of_entries(entries), unseal).messages,
+        [item for entry in entries if entry.message is None for item in tool_items([msgspec.json.decode(entry.item)])],
+        frozenset(entry.id for entry in entries),
     )
 
 
@@ -129,6 +156,8 @@ def messages_of_entries(entries: Sequence[ConversationEntry]) -> list[ModelMessa
     messages: list[ModelMessage] = []
     for entry in entries:
         entry_messages = _messages_of_entry(entry, calls)
+        if entry.message is not None and _is_compaction(entry_messages):
+            messages, calls = system_prompts(messages), {}
         calls |= calls_of(entry_messages)
         for message in entry_messages:
             last = messages[-1] if messages else None
@@ -142,10 +171,9 @@ def messages_of_entries(entries: Sequence[ConversationEntry]) -> list[ModelMessa
 def _messages_of_entry(entry: ConversationEntry, calls: dict[str, KnownCall]) -> list[ModelMessage]:
     if entry.message is not None:
         return messages_from_json(entry.message)
-    item = msgspec.json.decode(entry.item)
-    if item["type"] == "function_call_output" and item["call_id"] not in calls:
-        return []
-    return item_messages(entry.item, ReferenceContext(calls))
+    results_without_call: list[str] = []
+    messages = item_messages(entry.item, ReferenceContext(calls), results_without_call)
+    return [] if results_without_call else messages
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> dict[str, KnownCall]:

@@ -63,7 +63,7 @@ class ResolvedRequest(NamedTuple):
     conversation_id: str | None
     input_items: list[dict[str, Any]]
     """The items of the input, as they were received."""
-    previous_messages: Sequence[ModelMessage]
+    previous: PreviousContext
     """The conversation before this request."""
     new_messages: Sequence[ModelMessage]
     """The messages of the input."""
@@ -123,7 +123,7 @@ class ResolvedRequest(NamedTuple):
                 stored_as=stored_as,
                 stages=[CompactionStage(self.prepared.mint)] if is_compaction else (),
             )
-        messages = [*self.previous_messages, *self.new_messages]
+        messages = [*self.previous.messages, *self.new_messages]
 
         def plan(tools: list[AnyTool]) -> tuple[ModelCall, Sequence[AnyTool]]:
             call = self.prepared.model_call(messages, tools)
@@ -150,7 +150,7 @@ class ResolvedRequest(NamedTuple):
             input=msgspec.json.encode(self.input_items),
             # A context that only the socket holds is stored here, too: it can be found nowhere else.
             messages=messages_to_json(
-                list(self.new_messages) if self.is_chained else join_messages(self.previous_messages, self.new_messages)
+                list(self.new_messages) if self.is_chained else join_messages(self.previous.messages, self.new_messages)
             ),
         )
 
@@ -199,6 +199,7 @@ async def resolve_request(
     }
     is_chained = cached is None or cached.is_stored or cached.id != body.previous_response_id
     previous = await _load_previous(services, principal.owner, request, conversation_id, None if is_chained else cached)
+    prepared.request = request = request.after(previous.tool_items)
     if is_stored and conversation_id is not None:
         _check_new_items(input_items, previous.item_ids)
     known = ReferenceContext(
@@ -220,7 +221,7 @@ async def resolve_request(
         is_stored,
         conversation_id,
         input_items,
-        previous.messages,
+        previous,
         new_messages,
         is_chained,
         mcp_servers,
@@ -273,7 +274,7 @@ async def _load_previous(
     services: Services, owner: str, request: Request, conversation_id: str | None, cached: CachedResponse | None
 ) -> PreviousContext:
     if cached is not None:
-        return PreviousContext(cached.messages)
+        return PreviousContext(cached.messages, cached.tool_items)
     previous_id = request.body.previous_response_id
     if previous_id is not None:
         return await load_response_chain(services.store, owner, previous_id)

@@ -95,7 +95,7 @@ class InputTokensHandler:
         raw = read_json(await exchange.read_body(self._services.config.server))
         request = request_from({**raw, "store": False, "background": None})
         resolved = await resolve_request(self._services, exchange, request, new_minter())
-        call = resolved.call or resolved.prepared.model_call([*resolved.previous_messages, *resolved.new_messages])
+        call = resolved.call or resolved.prepared.model_call([*resolved.previous.messages, *resolved.new_messages])
         resolved.prepared.add_warning_headers()
         count = await count_input_tokens(resolved.model, call, exchange.viewer)
         await exchange.send_json(

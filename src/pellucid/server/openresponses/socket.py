@@ -38,7 +38,7 @@ from ...view import Redactor, redact_error
 from ..exchange import Exchange, new_minter
 from ..services import Services
 from ..websocket import CLOSE_NORMAL, CLOSE_RESTARTING, EndReason, WebSocket
-from .previous_context import CachedResponse
+from .previous_context import CachedResponse, since_compaction
 from .resolve import ResolvedRequest, resolve_request
 
 MAX_QUEUED_MESSAGES = 8
@@ -281,9 +281,11 @@ class _ResponsesConnection:
 
     def _cache_response(self, resolved: ResolvedRequest, fold: Fold, end: RunEndEvent | None) -> None:
         if end is not None and end.status in ("completed", "incomplete"):
+            messages = join_messages(resolved.previous.messages, resolved.new_messages, fold.messages)
             self._cached_response = CachedResponse(
                 resolved.id,
-                join_messages(resolved.previous_messages, resolved.new_messages, fold.messages),
+                since_compaction(messages) if resolved.request.is_compaction else messages,
+                resolved.request.tool_items,
                 is_stored=resolved.is_stored,
             )
 
