@@ -73,6 +73,7 @@ NODE: dict[str, Row] = {
 }
 AGENTS: dict[str, Row] = {
     "codex": Row("Codex CLI"),
+    "codex-websocket": Row("Codex CLI, `supports_websockets = true`"),
     "claude-code": Row("Claude Code", _ROOT),
     "qwen-code": Row("Qwen Code"),
     "opencode-openai-compatible": Row("opencode, `@ai-sdk/openai-compatible`"),

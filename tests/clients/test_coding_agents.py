@@ -98,12 +98,12 @@ Ask = Callable[[str, bool], str]
 """Gives the agent a task for a model, in a new conversation or in the last one; returns what the agent shows."""
 
 
-def codex(place: Place) -> Ask:
+def codex(place: Place, setting: str = "") -> Ask:
     home = place.home / "codex"
     home.mkdir(parents=True)
     (home / "config.toml").write_text(
         'model_provider = "pellucid"\n[model_providers.pellucid]\nname = "Pellucid"\nwire_api = "responses"\n'
-        f'base_url = "{place.url}/v1"\n'
+        f'base_url = "{place.url}/v1"\n{setting}\n'
     )
 
     def ask(model: str, resume: bool) -> str:
@@ -112,6 +112,10 @@ def codex(place: Place) -> Ask:
         return place.run(command, CODEX_HOME=str(home))
 
     return ask
+
+
+def codex_websocket(place: Place) -> Ask:
+    return codex(place, "supports_websockets = true")
 
 
 def claude_code(place: Place) -> Ask:
@@ -250,6 +254,7 @@ def line_of(name: str, ask: Ask, upstream: Upstream, models: Models, packages: P
 
 AGENT_MAKERS: dict[str, tuple[Callable[[Place], Ask], str]] = {
     "codex": (codex, "@openai/codex"),
+    "codex-websocket": (codex_websocket, "@openai/codex"),
     "claude-code": (claude_code, "@anthropic-ai/claude-code"),
     "qwen-code": (qwen_code, "@qwen-code/qwen-code"),
 }

@@ -67,13 +67,26 @@ def test_sequence_numbers_begin_at_0_in_each_response(socket: Socket) -> None:
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
-@pytest.mark.parametrize("field", ["stream", "stream_options", "background"])
-@pytest.mark.parametrize("value", [True, False, None, {}])
-def test_fields_of_http_requests_are_refused(socket: Socket, field: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("stream", False),
+        ("stream", {}),
+        ("background", True),
+        ("background", "no"),
+        ("stream_options", 5),
+    ],
+)
+def test_a_response_is_streamed_and_in_the_foreground(socket: Socket, field: str, value: object) -> None:
     turn = socket.ask(**{field: value})
     assert turn.error is not None
     assert (turn.error["status"], turn.error["error"]["param"]) == (400, field)
     assert socket.ask().text == "It is 42. "
+
+
+@pytest.mark.parametrize("fields", [{"stream": True}, {"background": False}, {"stream": None, "stream_options": {}}])
+def test_fields_that_say_how_it_is_are_accepted(socket: Socket, fields: dict[str, object]) -> None:
+    assert socket.ask(**fields).text == "It is 42. "
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """`GET /v1/responses` as a WebSocket: one response after another over one connection (specification of 2026-04-24).
 
-* A message is `{"type": "response.create", …}` with the body of a request, without `stream`, `stream_options` and
-  `background`. Events are sent as one message each, numbered from 0 for each response, without `[DONE]`.
+* A message is `{"type": "response.create", …}` with the body of a request. Every response is streamed, and none is in
+  the background: `stream` and `background` may only say so. (The specification forbids both; clients send them.) Events
+  are sent as one message each, numbered from 0 for each response, without `[DONE]`.
 * Responses are made one at a time. Messages that come meanwhile are queued, up to a limit.
 * `generate: false` calls no model: it gives a response without output, which the next request can continue.
 * The socket remembers its last response, so that a request can continue it also with `store: false`. If a request that
@@ -44,7 +45,8 @@ from .resolve import ResolvedRequest, resolve_request
 MAX_QUEUED_MESSAGES = 8
 """Maximum number of queued messages; together they may be as large as one message."""
 
-_UNSUPPORTED_FIELDS = ("stream", "stream_options", "background")
+_FIXED_FIELDS = {"stream": True, "background": False}
+"""The fields that have only one value on a socket, and that value."""
 
 
 class _FoldingRedactor:
@@ -203,11 +205,11 @@ class _ResponsesConnection:
         raw = read_json(data)
         if raw.pop("type", None) != "response.create":
             raise invalid("type", "must be 'response.create'")
-        for name in _UNSUPPORTED_FIELDS:
-            if name in raw:
+        for name, value in _FIXED_FIELDS.items():
+            if raw.get(name) not in (value, None):
                 raise invalid(
                     name,
-                    "not supported over a socket, where every response is streamed; leave it out",
+                    "over a socket, every response is streamed, and none is made in the background; leave it out",
                     "unsupported_parameter",
                 )
         return raw
