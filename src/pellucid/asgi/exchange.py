@@ -33,8 +33,17 @@ class HTTPExchange:
         self.response_started = False
 
     def request_header(self, name: str) -> str | None:
-        """Return the value of a request header, or None."""
-        return http.header(self.scope, name)
+        """Return the value of a request header, the last one if there are several; None if there is none."""
+        lines = self.header_lines.get(name.encode())
+        return lines[-1].decode("latin-1").strip() if lines is not None else None
+
+    @cached_property
+    def header_lines(self) -> dict[bytes, list[bytes]]:
+        """The lines of the request's headers, by name. Many rules look for a header that is not there."""
+        lines: dict[bytes, list[bytes]] = {}
+        for name, value in self.scope["headers"]:
+            lines.setdefault(name, []).append(value)
+        return lines
 
     @cached_property
     def query(self) -> list[tuple[str, str]]:

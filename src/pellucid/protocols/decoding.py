@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -148,9 +149,18 @@ def echoed_settings(
         response_type: The type of the response. A setting is echoed if both have a field for it.
         field_names: Names of fields for settings that have another name in this protocol.
     """
-    fields = {field_names.get(name, name) for name in SETTINGS}
-    echoed = [field for field in body.__struct_fields__ if field in fields and field in response_type.__struct_fields__]
+    echoed = _echoed_fields(type(body), response_type, tuple(field_names.items()))
     return {field: value for field in echoed if (value := getattr(body, field)) is not None}
+
+
+@cache
+def _echoed_fields(
+    body_type: type[msgspec.Struct], response_type: type[msgspec.Struct], field_names: tuple[tuple[str, str], ...]
+) -> list[str]:
+    fields = {dict(field_names).get(name, name) for name in SETTINGS}
+    return [
+        field for field in body_type.__struct_fields__ if field in fields and field in response_type.__struct_fields__
+    ]
 
 
 def _allowed_values(into: type[Any], path: str, raw: Any) -> list[str]:

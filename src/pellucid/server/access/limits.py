@@ -65,7 +65,12 @@ def limits_of(policy: Policy) -> dict[str, float]:
 
 def has_limits(policy: Policy) -> bool:
     """Return whether a policy limits runs in any way."""
-    return policy.streams is not None or bool(limits_of(policy))
+    return (
+        policy.streams is not None
+        or policy.requests_per_minute is not None
+        or policy.tokens_per_minute is not None
+        or policy.reasoning_tokens_per_minute is not None
+    )
 
 
 def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int = 0) -> dict[str, float]:
@@ -115,6 +120,8 @@ class RateLimiter:
         Raises:
             AccessError: `too_many_requests`; or unavailable when the relay does not answer.
         """
+        if not has_limits(principal.policy):
+            return []
         limits = limits_of(principal.policy)
         if not limits:
             return []

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -129,6 +130,7 @@ class Cors:
         return self._allows_all or origin in self._origins
 
 
+@lru_cache(maxsize=64)
 def _cannot_be_rebound(host: bytes) -> bool:
     """Return whether a Host is an address or localhost: their owner cannot point them at another machine."""
     match = _HOST.fullmatch(host.decode("latin-1").lower())
