@@ -11,7 +11,8 @@ The rules:
   which its provider gave no id gets one.
 * A turn that calls tools which the driver executes (`server_tools`) is followed by CallTools and then another turn.
   Each turn's reasoning is an item of its own. A call of a tool of the caller ends the run.
-* A provider that pauses (`finish_reason: pause`) is called again with its output so far.
+* A provider that pauses (`finish_reason: pause`) is called again with its output so far. So is another deployment of
+  the model, if the first broke off in a thought (`server/deployments`).
 * With `checks_output`, an answer ends the run only when the driver accepts it (CheckOutput). Otherwise the model
   receives the reason and is called again.
 * A tool choice that forces a call applies only until a call was made, or it would force calls for ever; unless the
@@ -329,10 +330,10 @@ class Run:
             self._end("incomplete", out, reason="max_output_tokens")
         elif end.finish_reason == "content_filter":
             self._end("incomplete", out, reason="content_filter")
-        elif self._item_is_cut_off:
-            self._end("failed", out, error=ErrorInfo("model_error", "the model broke off in the middle of an item"))
         elif end.finish_reason == "pause":
             effects += self._call_model_again(out)
+        elif self._item_is_cut_off:
+            self._end("failed", out, error=ErrorInfo("model_error", "the model broke off in the middle of an item"))
         else:
             self._call_tools(response, out, effects)
 

@@ -76,7 +76,7 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
             {"providers": {"vllm": {**VLLM, "api_key_env": "MY_KEY"}}},
             "providers.vllm.api_key_env: the environment has no MY_KEY",
         ),
-        ({"providers": {"vllm": VLLM}, "models": {"m": {}}}, "models.m.provider: required"),
+        ({"providers": {"vllm": VLLM}, "models": {"m": {}}}, "models.m: needs a provider or deployments"),
         ({"providers": {"vllm": VLLM}, "models": {"m": {"provider": "vlm"}}}, "did you mean 'vllm'?"),
         ({"providers": {"vllm": VLLM}, "models": {"m": {"provider": "local"}}}, "set local.enabled = true"),
         (

@@ -14,7 +14,11 @@ from pellucid.server.config import Config
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md", "record.md")
-ELSEWHERE = {("models", "*", "settings"), ("providers", "*", "limits")}
+ELSEWHERE = {
+    ("models", "*", "settings"),
+    ("models", "*", "deployments", "settings"),
+    ("providers", "*", "limits"),
+}
 """Tables whose keys are documented elsewhere: in agents.md, and at [limits]."""
 
 
@@ -37,7 +41,7 @@ def documented_paths() -> Iterator[tuple[str, ...]]:
         for example in re.findall(r"^```toml\n(.*?)^```", (DOCS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE):
             at: tuple[str, ...] = ()
             for line in example.splitlines():
-                if table := re.match(r"\[([\w.-]+)\]", line):
+                if table := re.match(r"""\[\[?([\w."/*-]+)\]""", line):
                     at = tuple(table[1].split("."))
                     yield at
                 elif entry := re.match(r"(?:# )?(\w+ = .+)", line):

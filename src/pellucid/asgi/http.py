@@ -149,12 +149,14 @@ def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
     texts = list(dict.fromkeys(warnings))
     if len(texts) > MAX_WARNINGS:
         texts[MAX_WARNINGS - 1 :] = [f"{len(texts) - MAX_WARNINGS + 1} more warnings"]
-    lines = (" ".join(text.split()).encode("ascii", "backslashreplace") for text in texts)
-    escaped = (_CONTROL.sub(lambda match: b"\\x%02x" % match[0][0], line) for line in lines)
-    return [
-        (WARNING_HEADER, line if len(line) <= MAX_WARNING_BYTES else line[: MAX_WARNING_BYTES - 3] + b"...")
-        for line in escaped
-    ]
+    return [(WARNING_HEADER, header_text(text)) for text in texts]
+
+
+def header_text(text: str) -> bytes:
+    """Return a text as the value of a header, with what a header cannot hold escaped, and not longer than allowed."""
+    line = " ".join(text.split()).encode("ascii", "backslashreplace")
+    line = _CONTROL.sub(lambda match: b"\\x%02x" % match[0][0], line)
+    return line if len(line) <= MAX_WARNING_BYTES else line[: MAX_WARNING_BYTES - 3] + b"..."
 
 
 MAX_WARNINGS, MAX_WARNING_BYTES = 16, 512

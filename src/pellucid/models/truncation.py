@@ -11,16 +11,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from ..conversation import count_droppable_turns, drop_oldest_turns, turn_lengths
-from ..errors import ErrorInfo, ModelError, PellucidError
-from ..events import ErrorEvent, ModelEvent, ResponseStartEvent, SideEvent
+from ..errors import ErrorInfo, ModelError
 from ..providers.errors import CONTEXT_LENGTH_EXCEEDED
 from ..settings import ModelCall
-from .model import ChatModel, ModelEventReceiver, ModelRead, ModelStream, TextReceiver
+from .model import ChatModel, ModelStream
+from .retrying import RetryingStream
 
 MAX_ATTEMPTS = 8
 DROP_SHARE = 1 / 3
@@ -53,9 +51,12 @@ class TruncatingModel:
         self._attempts_left = MAX_ATTEMPTS
         if self._context_tokens is not None:
             self._fit_context(call, self._context_tokens)
-        return _TruncatingStream(self, call, await self.open_truncated(call))
+        return RetryingStream(
+            await self._open(call),
+            lambda error: self._open(call) if self._drop_more(call, error) else None,
+        )
 
-    async def open_truncated(self, call: ModelCall) -> ModelStream:
+    async def _open(self, call: ModelCall) -> ModelStream:
         while True:
             self._attempts_left -= 1
             try:
@@ -63,10 +64,10 @@ class TruncatingModel:
                     replace(call, messages=drop_oldest_turns(call.messages, self.dropped_turns))
                 )
             except ModelError as error:
-                if not self.drop_more(call, error.info):
+                if not self._drop_more(call, error.info):
                     raise
 
-    def drop_more(self, call: ModelCall, error: ErrorInfo) -> bool:
+    def _drop_more(self, call: ModelCall, error: ErrorInfo) -> bool:
         """Drop more turns, if the error is that the conversation is too long. Returns whether turns were dropped."""
         droppable_turns = count_droppable_turns(call.messages)
         if error.code != CONTEXT_LENGTH_EXCEEDED or self.dropped_turns >= droppable_turns or self._attempts_left <= 0:
@@ -86,93 +87,3 @@ class TruncatingModel:
         turn_weights, droppable_turns = turn_lengths(call.messages), count_droppable_turns(call.messages)
         while self.dropped_turns < droppable_turns and sum(turn_weights[self.dropped_turns :]) > max_characters:
             self.dropped_turns += 1
-
-
-class _TruncatingStream:
-    """A stream that is replaced by a shorter conversation's, if its first content is the error that it is too long."""
-
-    def __init__(self, model: TruncatingModel, call: ModelCall, stream: ModelStream) -> None:
-        self._model = model
-        self._call = call
-        self._stream = stream
-        self._receive: ModelEventReceiver | None = None
-        self._has_begun = False
-        self._held_events: list[ModelEvent] = []
-        """Events at the start of the turn, held back until its first content."""
-        self._retry_task: asyncio.Task[None] | None = None
-        self._paused = False
-
-    @property
-    def queued(self) -> bool:
-        return self._stream.queued
-
-    @property
-    def request_id(self) -> str | None:
-        return getattr(self._stream, "request_id", None)
-
-    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
-        self._receive = receive
-        self._stream.start(self._on_first_events)
-
-    def pause(self) -> None:
-        self._paused = True
-        self._stream.pause()
-
-    def resume(self) -> None:
-        self._paused = False
-        self._stream.resume()
-
-    def _on_first_events(self, events: ModelRead) -> None:
-        receive = self._receive
-        assert receive is not None
-        if self._has_begun or isinstance(events, Exception):
-            receive(events)
-            return
-        if events is not None and all(type(event) in _PREAMBLE_EVENTS for event in events):
-            self._held_events += [event for event in events if type(event) is not SideEvent]
-            if side := [event for event in events if type(event) is SideEvent]:
-                receive([*side])
-            return
-        content_events = [event for event in events or [] if type(event) not in _PREAMBLE_EVENTS]
-        if (
-            content_events
-            and isinstance(content_events[0], ErrorEvent)
-            and self._model.drop_more(self._call, content_events[0].error)
-        ):
-            self._stream.cancel()
-            self._retry_task = asyncio.create_task(self._retry_open(events))
-            return
-        self._begin(events)
-
-    def _begin(self, events: list[ModelEvent] | None) -> None:
-        self._has_begun = True
-        held_events, self._held_events = self._held_events, []
-        assert self._receive is not None
-        if events is not None or held_events:
-            self._receive([*held_events, *(events or [])])
-        if events is None:
-            self._receive(None)
-
-    async def _retry_open(self, events: list[ModelEvent] | None) -> None:
-        try:
-            stream = await self._model.open_truncated(self._call)
-        except PellucidError:
-            self._begin(events)  # the error that it was too long is delivered
-            return
-        except Exception as error:
-            if self._receive is not None:
-                self._receive(error)
-            return
-        self._stream, self._held_events = stream, []
-        if self._paused:
-            stream.pause()
-        stream.start(self._on_first_events)
-
-    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        if self._retry_task is not None and not self._has_begun:
-            self._retry_task.cancel()
-        held_events, self._held_events, self._has_begun = self._held_events, [], True
-        return [*held_events, *self._stream.cancel(error)]
-
-
-_PREAMBLE_EVENTS = (ResponseStartEvent, SideEvent)

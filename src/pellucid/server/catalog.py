@@ -6,7 +6,11 @@ import asyncio
 import time
 from collections.abc import Iterable
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from itertools import islice
+from typing import get_args
+
+from msgspec.structs import replace
 
 from ..egress import EgressPolicy
 from ..errors import ModelError, RequestError
@@ -16,11 +20,14 @@ from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
 from ..protocols.decoding import invalid
 from ..sealing import VisibleForms
-from ..settings import ModelSettings
+from ..settings import ModelSettings, merge_settings
 from ..storage.names import is_storable
-from ..upstream import UpstreamClient
+from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
-from .config import Config, ModelConfig, ProviderConfig, find_api_key
+from .access.limits import has_limits
+from .access.policy import Policy
+from .config import Config, DeploymentConfig, ModelConfig, ProviderConfig, find_api_key
+from .deployments import Cause, Cooldowns, DeployedModel, Deployment
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
 """For how long a provider's list of models is believed, and after how long one that did not answer is asked again."""
@@ -35,8 +42,8 @@ MAX_NAME_CHARACTERS = 256
 class Catalog:
     """Finds the model for a public name.
 
-    A name is resolved in this order: a configured model; a model that a provider lists; `PROVIDER:MODEL`; and, if
-    exactly one provider lists no models, any name as a model of that provider.
+    A name is resolved in this order: a configured model; a model that a provider lists; a configured name with `*`;
+    `PROVIDER:MODEL`; and, if exactly one provider lists no models, any name as a model of that provider.
     """
 
     def __init__(
@@ -51,13 +58,16 @@ class Catalog:
         self._providers = config.providers
         self._media = MediaFetcher(EgressPolicy(config.egress.allow))
         self._models: dict[str, ChatModel] = {}
-        self._open_models: dict[tuple[str, str], ChatModel] = {}
+        self._open_models: dict[tuple[str, str, str], ChatModel] = {}
+        self.cooldowns = Cooldowns()
+        self.deployed_models: list[DeployedModel] = []
+        """The models that have several deployments, or fallbacks."""
+        self._limits = config.limits
+        self._local = local
+        self._wildcards = {name: entry for name, entry in config.models.items() if name.endswith("*")}
         for name, entry in config.models.items():
-            if entry.provider == LOCAL_PROVIDER:
-                if local is not None:
-                    self._models[name] = local
-            else:
-                self._models[name] = self._create_model(entry.provider, entry.model or name, entry.settings)
+            if name not in self._wildcards and (created := self._create_named(name, entry)) is not None:
+                self._models[name] = created
         for provider_name, provider in config.providers.items():
             for name in provider.models:
                 self._models.setdefault(name, self._create_model(provider_name, name))
@@ -71,8 +81,8 @@ class Catalog:
         self._max_views = {name: self._configured_view(entry) for name, entry in config.models.items()}
         self._max_views_by_origin: dict[tuple[str, str], View] = {}
         for name in config.models:
-            if (configured := self._models.get(name)) is not None:
-                origin_key = (configured.origin.provider, configured.origin.model)
+            for origin in self._origins_of(self._models.get(name)):
+                origin_key = (origin.provider, origin.model)
                 self._max_views_by_origin[origin_key] = stricter(
                     self._max_views[name], self._max_views_by_origin.get(origin_key, "raw")
                 )
@@ -123,8 +133,9 @@ class Catalog:
 
         `raw` for a model that does not exist any more: the view of its time is stored with its output.
         """
-        if name in self._max_views:
-            return self._max_views[name]
+        configured = name if name in self._max_views else self._wildcard_of(name)
+        if configured is not None:
+            return self._max_views[configured]
         try:
             return self.max_view_of_origin(self.find(name)[1].origin)
         except RequestError:
@@ -136,6 +147,9 @@ class Catalog:
             return "raw"
         provider = self._providers.get(origin.provider)
         view = self._max_views_by_origin.get((origin.provider, origin.model), "raw")
+        for name, entry in self._wildcards.items():
+            if entry.provider == origin.provider and fnmatchcase(origin.model or "", entry.model or "*"):
+                view = stricter(view, self._max_views[name])
         return view if provider is None else stricter(view, provider.view)
 
     def visible_forms(self, viewer: Viewer) -> VisibleForms:
@@ -147,8 +161,17 @@ class Catalog:
         return self._context_tokens.get(name)
 
     def _configured_view(self, entry: ModelConfig) -> View:
-        provider = self._providers.get(entry.provider)
-        return entry.view if provider is None else stricter(entry.view, provider.view)
+        view = entry.view
+        for row in _deployments_of(entry):
+            provider = self._providers.get(row.provider)
+            view = view if provider is None else stricter(view, provider.view)
+        return view
+
+    @staticmethod
+    def _origins_of(model: ChatModel | None) -> list[Origin]:
+        if isinstance(model, DeployedModel):
+            return [deployment.model.origin for deployment in model.deployments]
+        return [model.origin] if model is not None else []
 
     def find(self, name: str | None) -> tuple[str, ChatModel]:
         """Return the public name and the model. None is the default model.
@@ -172,12 +195,29 @@ class Catalog:
                 "model_not_found",
                 kind="not_found",
             )
-        model = self._models.get(name) or (self._find_by_provider(name) if name else None)
+        model = (
+            self._models.get(name) or self._find_by_wildcard(name) or (self._find_by_provider(name) if name else None)
+        )
         if model is None:
             near = get_close_matches(name, self._models, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._models) or 'none by name'}"
             raise invalid("model", f"no model {name!r} here; {hint}", "model_not_found", kind="not_found")
         return name, model
+
+    def _find_by_wildcard(self, name: str) -> ChatModel | None:
+        pattern = self._wildcard_of(name)
+        if pattern is None:
+            return None
+        entry = self._wildcards[pattern]
+        assert entry.provider is not None  # `config` checks it
+        model = (entry.model or "*").replace("*", name[len(pattern) - 1 :])
+        return self._open_model(entry.provider, model, pattern, entry.settings)
+
+    def _wildcard_of(self, name: str) -> str | None:
+        """Return the longest configured name with `*` that matches a name."""
+        return max(
+            (p for p in self._wildcards if name.startswith(p[:-1]) and len(name) >= len(p)), key=len, default=None
+        )
 
     def _find_by_provider(self, name: str) -> ChatModel | None:
         provider, colon, model = name.partition(":")
@@ -187,20 +227,81 @@ class Catalog:
             return self._open_model(self._unlisted_providers[0], name)
         return None
 
-    def _open_model(self, provider: str, model: str) -> ChatModel:
-        key = (provider, model)
+    def _open_model(
+        self, provider: str, model: str, pattern: str = "", settings: ModelSettings | None = None
+    ) -> ChatModel:
+        key = (provider, model, pattern)
         opened = self._open_models.get(key)
         if opened is None:
             if len(self._open_models) >= 1024:  # a bound, because names come from clients
                 self._open_models.clear()
-            opened = self._open_models[key] = self._create_model(provider, model)
+            opened = self._open_models[key] = self._create_model(provider, model, settings)
         return opened
 
-    def _create_model(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> ChatModel:
-        created = self._connect(provider_name, model, settings)
+    def _create_named(self, name: str, entry: ModelConfig) -> ChatModel | None:
+        """Return the model with a public name; None if it is the embedded one and that is off."""
+        rows = _deployments_of(entry)
+        fallbacks: dict[Cause, list[str]] = {
+            cause: others for cause in get_args(Cause) if (others := getattr(entry.fallbacks, cause))
+        }
+        limits = [self._limits_of(row.provider) for row in rows]
+        has_others = len(rows) > 1 or bool(fallbacks)
+        deployments = [
+            Deployment(
+                f"{row.provider}/{row.model or name}",
+                model,
+                row.order,
+                row.weight,
+                Policy(
+                    requests_per_minute=row.requests_per_minute,
+                    tokens_per_minute=row.tokens_per_minute,
+                    streams=row.streams,
+                ),
+            )
+            for row, own in zip(rows, limits, strict=True)
+            if (
+                model := self._local
+                if row.provider == LOCAL_PROVIDER
+                # Other deployments are tried at once, in place of the same one again.
+                else self._create_model(
+                    row.provider,
+                    row.model or name,
+                    merge_settings(entry.settings, row.settings),
+                    replace(own, retries=0) if has_others else None,
+                )
+            )
+            is not None
+        ]
+        if not deployments:
+            return None
+        if not has_others and not has_limits(deployments[0].limits):
+            return deployments[0].model
+        deployed = DeployedModel(
+            name,
+            deployments,
+            self.cooldowns,
+            retries=max(own.retries for own in limits),
+            retry_wait=max(own.retry_wait for own in limits),
+            retry_thoughts=entry.retry_thoughts,
+            fallbacks=fallbacks,
+            find=lambda other: self.find(other)[1],
+        )
+        self.deployed_models.append(deployed)
+        return deployed
+
+    def _limits_of(self, provider: str) -> Limits:
+        row = self._providers.get(provider)
+        return self._limits if row is None or row.limits is None else row.limits
+
+    def _create_model(
+        self, provider_name: str, model: str, settings: ModelSettings | None = None, limits: Limits | None = None
+    ) -> ChatModel:
+        created = self._connect(provider_name, model, settings, limits)
         return MediaModel(created, self._media, inline=created.profile.media == "inline")
 
-    def _connect(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> Model:
+    def _connect(
+        self, provider_name: str, model: str, settings: ModelSettings | None = None, limits: Limits | None = None
+    ) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
         profile = self._profiles[provider.profile or provider_name]
         return Model(
@@ -211,7 +312,14 @@ class Catalog:
             api_key=find_api_key(provider, profile),
             account=provider.account,
             settings=settings,
-            limits=provider.limits,
+            limits=limits or provider.limits,
             headers=provider.headers,
             provider=provider_name,
         )
+
+
+def _deployments_of(entry: ModelConfig) -> list[DeploymentConfig]:
+    """Return the deployments of a model; a model with one provider has one."""
+    if entry.provider is not None:
+        return [DeploymentConfig(provider=entry.provider, model=entry.model)]
+    return entry.deployments

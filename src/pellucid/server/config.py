@@ -83,12 +83,47 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fullest view that anyone gets of the reasoning of its models."""
 
 
-class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[models.NAME]`: a model with a public name."""
+class DeploymentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[[models.NAME.deployments]]`: one of several models that serve a public name."""
 
     provider: str
     model: str | None = None
     """The provider's name for it; by default the public name."""
+    order: int = 1
+    """Those of a higher order are called if none of a lower order answers."""
+    weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    """Its share of the calls, relative to others of its order."""
+    settings: ModelSettings = {}
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    streams: Count | None = None
+    """Maximum of concurrent calls."""
+
+
+class FallbacksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[models.NAME.fallbacks]`: the public names of models that answer instead, by the cause."""
+
+    rate_limit: list[str] = []
+    down: list[str] = []
+    """No answer, or an error of the provider."""
+    context_length: list[str] = []
+    """The conversation is too long."""
+    refused: list[str] = []
+    """The provider refuses the content."""
+
+
+class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[models.NAME]`: a model with a public name, which may end with `*`."""
+
+    provider: str | None = None
+    """The provider; required without `deployments`."""
+    model: str | None = None
+    """The provider's name for it; by default the public name. A `*` is what the public name has in its place."""
+    deployments: list[DeploymentConfig] = []
+    """Several models that serve the name, in place of `provider` and `model`."""
+    fallbacks: FallbacksConfig = FallbacksConfig()
+    retry_thoughts: bool = False
+    """Whether another deployment is called if one fails after thoughts alone, which then stay as incomplete."""
     settings: ModelSettings = {}
     view: View = "raw"
     """The fullest view that anyone gets of its reasoning."""
@@ -409,20 +444,10 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
         profiles = builtin_profiles()
     for name, provider in config.providers.items():
         mistakes += [f"providers.{name}{mistake}" for mistake in _provider_mistakes(name, provider, profiles, environ)]
-    for name, model in config.models.items():
-        headers = _header_mistakes(model.settings.get("extra_headers", {}))
-        mistakes += [f"models.{name}.settings.extra_headers{mistake}" for mistake in headers]
-        if model.provider == LOCAL_PROVIDER:
-            if not config.uses_local_model:
-                mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
-        elif model.provider not in config.providers:
-            mistakes.append(
-                f"models.{name}.provider: no provider {model.provider!r}; "
-                f"{did_you_mean(model.provider, config.providers)}"
-            )
-    mistakes += _local_mistakes(config)
     server = config.server
     names = {*config.models, *(model for provider in config.providers.values() for model in provider.models)}
+    mistakes += _model_mistakes(config, names)
+    mistakes += _local_mistakes(config)
     # The embedded model has its own names; a provider that lists no models accepts any name.
     if server.default_model is not None and config.providers and not config.uses_local_model:
         listed = all(provider.models for provider in config.providers.values())
@@ -446,6 +471,45 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     # Without credentials, every client that reaches the port can use the operator's models and read all reasoning.
     if not is_loopback(server.host) and not (server.allow_unauthenticated or config.access.requires_credentials):
         mistakes.append(PUBLIC_HOST_WITHOUT_KEYS.format(host=server.host))
+    return mistakes
+
+
+def _model_mistakes(config: Config, names: set[str]) -> list[str]:
+    mistakes: list[str] = []
+    for name, model in config.models.items():
+        path = f"models.{name}"
+        headers = _header_mistakes(model.settings.get("extra_headers", {}))
+        mistakes += [f"{path}.settings.extra_headers{mistake}" for mistake in headers]
+        providers = {
+            f"{path}.deployments[{index}].provider": row.provider for index, row in enumerate(model.deployments)
+        }
+        if model.provider is not None:
+            providers[f"{path}.provider"] = model.provider
+        if (model.provider is None) == (not model.deployments):
+            mistakes.append(f"{path}: needs a provider or deployments, and one of them only")
+        for key, provider in providers.items():
+            if provider == LOCAL_PROVIDER:
+                if not config.uses_local_model:
+                    mistakes.append(f"{key}: the embedded model is off; set local.enabled = true")
+            elif provider not in config.providers:
+                mistakes.append(f"{key}: no provider {provider!r}; {did_you_mean(provider, config.providers)}")
+        mistakes += [
+            f"{path}.fallbacks.{cause}: no model {other!r}; {did_you_mean(other, names)}"
+            for cause, others in msgspec.structs.asdict(model.fallbacks).items()
+            for other in others
+            if other not in names and ":" not in other
+        ]
+        if "*" in name[:-1] or (name.endswith("*") and model.deployments):
+            mistakes.append(f"{path}: a * stands at the end of a name, of a model with one provider")
+    claims: dict[str, str] = {}
+    for provider_name, row in config.providers.items():
+        for name in row.models:
+            other = claims.setdefault(name, provider_name)
+            if other != provider_name and name not in config.models:
+                mistakes.append(
+                    f"providers.{provider_name}.models: {name!r} is also a model of the provider {other!r}; say which "
+                    f"is called first with [[models.{name}.deployments]], each with an order or a weight"
+                )
     return mistakes
 
 

@@ -30,6 +30,7 @@ from .routing import Operation
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
+DEPLOYMENT_HEADER = b"pellucid-deployment"
 
 
 class Exchange(HTTPExchange):
@@ -63,12 +64,17 @@ class Exchange(HTTPExchange):
 
     def request_header_lines(self, name: str) -> str:
         """Return the values of all lines of a request header, joined by commas (RFC 9110, 5.3); empty if absent."""
-        wanted = name.encode()
-        return ", ".join(value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted)
+        lines = self.header_lines.get(name.encode())
+        return b", ".join(lines).decode("latin-1") if lines is not None else ""
 
     def request_headers(self, names: Iterable[str]) -> dict[str, str]:
         """Return those of the named request headers that are there."""
         return {name: value for name in names if (value := self.request_header_lines(name))}
+
+    def set_deployment(self, name: str) -> None:
+        """Name the deployment that answers in the headers of the response, if they were not sent."""
+        others = [header for header in self.response_headers if header[0] != DEPLOYMENT_HEADER]
+        self.response_headers[:] = [*others, (DEPLOYMENT_HEADER, http.header_text(name))]
 
     def query_param(self, name: str) -> str | None:
         """Return the first query parameter with this name, or None."""

@@ -65,6 +65,11 @@ class Telemetry:
         """
         return model if model is not None and model in self._known_models else OTHER
 
+    def count_deployment_failure(self, model: str, deployment: str, cause: str) -> None:
+        """Count a failure of a deployment."""
+        if self.metrics is not None:
+            self.metrics.deployment_failures(model, deployment, cause).inc()
+
     def begin_request(self, scope: Scope) -> RequestTelemetry:
         return RequestTelemetry(self, scope)
 
@@ -89,6 +94,8 @@ class RequestTelemetry:
         self.model: str | None = None
         """The model's public name."""
         self.response_id: str | None = None
+        self.on_deployment: Callable[[str], None] = lambda name: None
+        """Is called with the deployment that answers, if the model has several."""
         self.is_stream = False
         self.run: RunTelemetry | None = None
         self.has_ended = False
@@ -204,6 +211,9 @@ class RunTelemetry:
         """Fields for the request's log line."""
         self._tool_names = tool_names
         self._labels = (self.model_label, self.origin.provider)
+        self._turn: ModelStream | None = None
+        self._deployments: dict[str, None] = {}
+        """The deployments that were called, if the model has several."""
         self._upstream_ids: list[str] = []
         self._finish_reasons: list[str] = []
         self._span: Span | None = None
@@ -225,6 +235,9 @@ class RunTelemetry:
     def on_event(self, event: Event) -> None:
         """A turn began, ended, or failed."""
         if isinstance(event, ResponseStartEvent):
+            self.origin = event.origin
+            self._labels = (self.model_label, event.origin.provider)
+            self._note_deployment()
             if self._span is not None:
                 self._span.set_attribute(names.FIRST_CHUNK, time.monotonic() - self._turn_started_at)
         elif isinstance(event, ErrorEvent):
@@ -254,6 +267,7 @@ class RunTelemetry:
             "output_tokens": usage.output_tokens,
             "reasoning_tokens": usage.output_reasoning_tokens,
             "upstream": ",".join(self._upstream_ids) or None,
+            "deployment": ",".join(self._deployments) or None,
         }
         if self.request.span is not None:
             self.span_attributes = {
@@ -305,7 +319,21 @@ class RunTelemetry:
         if parent is not None and parent.get_span_context().trace_flags.sampled:
             self._span = self._tracing.start_turn(parent, f"{names.CHAT} {model.name}", _turn_attributes(model, call))
 
-    def on_turn_opened(self, upstream_id: str | None) -> None:
+    def on_turn_opened(self, turn: ModelStream) -> None:
+        self._turn = turn
+        self._note_deployment()
+        self._note_upstream_id(getattr(turn, "request_id", None))
+
+    def _note_deployment(self) -> None:
+        """Note the deployment that answers. Before the turn's first event, another one may replace it."""
+        deployment: str | None = getattr(self._turn, "deployment", None)
+        if deployment is not None:
+            self._deployments[deployment] = None
+            self.request.on_deployment(deployment)
+            if self._span is not None:
+                self._span.set_attribute(names.DEPLOYMENT, deployment)
+
+    def _note_upstream_id(self, upstream_id: str | None) -> None:
         upstream_id = names.safe_id(upstream_id)
         if upstream_id is not None:
             self._upstream_ids.append(upstream_id)
@@ -316,7 +344,7 @@ class RunTelemetry:
         """The model could not be called."""
         kind = error.info.kind if isinstance(error, ModelError) else None
         if isinstance(error, ModelError):
-            self.on_turn_opened(error.request_id)
+            self._note_upstream_id(error.request_id)
             if error.address is not None:
                 log.warning("the provider %s at %s: %s", self.origin.provider, error.address, error.info.message)
             self._count_error(error.info.kind)
@@ -385,7 +413,7 @@ class ObservedModel:
         except BaseException as error:
             telemetry.on_turn_failed(error)
             raise
-        telemetry.on_turn_opened(getattr(turn, "request_id", None))
+        telemetry.on_turn_opened(turn)
         return turn
 
     def warnings(self, call: ModelCall) -> list[str]:

@@ -239,6 +239,7 @@ async def prepare(
     name, model = services.catalog.find(requested_model)
     policy.check_model(name)
     exchange.telemetry.model = name
+    exchange.telemetry.on_deployment = exchange.set_deployment
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # Before anything else is loaded: a request over its limits must cost little.
     exchange.response_headers += await services.guard.spend(exchange.principal)

@@ -45,6 +45,7 @@ from ..telemetry import error_location, log
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from ..upstream import UpstreamClient
 from .access.guard import Guard
+from .access.limits import RateLimiter
 from .access.policy import Principal
 from .catalog import Catalog
 from .config import Config, RecordConfig
@@ -157,6 +158,7 @@ class Services:
             exit_stack.push_async_callback(recorder.sign_remaining)
         self.relay = await open_relay(config.relay_url())
         exit_stack.push_async_callback(self.relay.aclose)
+        self._open_deployments(exit_stack)
         self.guard = Guard(
             config.access,
             self.store.keys,
@@ -190,6 +192,18 @@ class Services:
             exit_stack.callback(signing.cancel)
         if self.local is not None:
             await self.local.start()
+
+    def _open_deployments(self, exit_stack: AsyncExitStack) -> None:
+        """Share the cooldowns of deployments, and count their limits and failures."""
+        if not self.catalog.deployed_models:
+            return
+        self.catalog.cooldowns.share(self.relay)
+        # A limit of a deployment protects its provider, and is no budget: an outage of the relay lifts it.
+        limiter = RateLimiter(self.relay, when_down="allow")
+        exit_stack.push_async_callback(limiter.aclose)
+        for model in self.catalog.deployed_models:
+            model.limiter = limiter
+            model.on_failure = self.telemetry.count_deployment_failure
 
     def begin_shutdown(self) -> None:
         """Accept nothing new from now on. Requests and runs in progress have `shutdown_seconds` left."""

@@ -52,6 +52,7 @@ PROTOCOL = "pellucid.protocol"
 RUN_STATUS = "pellucid.run.status"
 TOOL_OUTCOME = "pellucid.tool.outcome"
 UPSTREAM_REQUEST_ID = "pellucid.upstream.request_id"
+DEPLOYMENT = "pellucid.deployment"
 
 CHAT = "chat"
 EXECUTE_TOOL = "execute_tool"
@@ -135,6 +136,9 @@ class Metrics:
         self.reasoning_tokens = self._counter("reasoning_tokens", "Tokens of reasoning.", model_labels)
         self.turns = self._counter("upstream_turns", "Requests to models, one for each turn.", model_labels)
         self.upstream_errors = self._counter("upstream_errors", "Failures of the models' side.", ("provider", "kind"))
+        self.deployment_failures = self._counter(
+            "deployment_failures", "Failures of deployments.", ("model", "deployment", "cause")
+        )
         self.tool_calls = self._counter("tool_calls", "Calls of the server's own tools.", ("tool", "outcome"))
         self.tool_seconds = self._histogram("tool_seconds", "Duration of calls of the server's own tools.", ("tool",))
 

@@ -1,8 +1,8 @@
 """HTTP client for model servers: sends a request, returns the response, retries where that is safe.
 
 * A request is retried when connecting fails, when the connection closes before the first byte of a response, or when
-  the status is one of `RETRY_STATUSES`. `Retry-After` is honoured up to `retry_wait`. A request that times out is not
-  retried, because the server may still be working on it.
+  the status is one of `RETRY_STATUSES`, after a wait with jitter. `Retry-After` is honoured up to `retry_wait`. A
+  request that times out is not retried, because the server may still be working on it.
 * The server may close an idle connection at the moment when a request is sent on it. That request is retried at once,
   on a new connection.
 * A response with an error status is returned like any other. So is a redirect: it is not followed, so the gateway's
@@ -15,6 +15,7 @@ Streams use this package's own connections (`connection`). Only `get` uses aioht
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 MAX_LIST_BYTES = 16 * 1024 * 1024
 """The size of a response to a GET request, for example a list of models."""
 
-RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
+RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 
 
 class UpstreamClient:
@@ -223,7 +224,7 @@ async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
         except NoResponse as error:
             if is_last:
                 raise ModelError(error.info, address=error.address) from error.__cause__
-            wait_seconds = 0.0 if error.was_kept_alive else min(0.25 * 2**retry_count, limits.retry_wait)
+            wait_seconds = 0.0 if error.was_kept_alive else backoff_seconds(0.25, retry_count, limits.retry_wait)
         else:
             if is_last or response.status not in RETRY_STATUSES:
                 return response
@@ -232,10 +233,17 @@ async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
                 return response
             response.close()
             wait_seconds = (
-                requested_seconds if requested_seconds is not None else min(0.5 * 2**retry_count, limits.retry_wait)
+                requested_seconds
+                if requested_seconds is not None
+                else backoff_seconds(0.5, retry_count, limits.retry_wait)
             )
         retry_count += 1
         await asyncio.sleep(wait_seconds)
+
+
+def backoff_seconds(first: float, retry_count: int, maximum: float) -> float:
+    """Return the wait before a retry: twice as long for each, with jitter, so that clients do not come all at once."""
+    return min(first * 2.0**retry_count, maximum) * random.uniform(0.5, 1.0)
 
 
 def _disconnect_error(error: DisconnectError, where: str, was_kept_alive: bool) -> ModelError:

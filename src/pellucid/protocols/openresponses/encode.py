@@ -37,6 +37,7 @@ from ...events import (
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
+    ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
 )
@@ -115,6 +116,8 @@ class Encoder:
         self._hidden_item_id = ""
         """The id of the open item, if this protocol has no representation of it."""
         self._part: _Part | None = None
+        self._cut_thought: t.ReasoningItem | None = None
+        """A thought that was cut off, and is not done yet."""
         self._reasoning_characters = 0
         """The length of the raw reasoning that was shown."""
         self._pending_thinking: ThinkingPart | None = None
@@ -149,6 +152,8 @@ class Encoder:
         """
         for event in events:
             if type(event) is not PartDeltaEvent:
+                if self._cut_thought is not None:
+                    self._finish_cut_thought(event)
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event, now)
@@ -239,12 +244,27 @@ class Encoder:
         done = item.output_item(event.status)
         if isinstance(done, t.ReasoningItem) and seal is not None:
             done.encrypted_content = seal
+        if isinstance(done, t.ReasoningItem) and done.status == "incomplete":
+            self._cut_thought = done
+            return
         if isinstance(done, t.CustomToolCallItem) and done.status == "incomplete":
             self.response.output = [*self.response.output, done]
         else:
             self._finish_item(done)
         if seal is not None and not isinstance(done, t.ReasoningItem):
             self._write_carrier(_carrier_id(item.id), seal)
+
+    def _finish_cut_thought(self, event: Event) -> None:
+        """Finish a thought that was cut off, when it is known what follows.
+
+        If another deployment goes on, the response can still be completed. In the specification, such a response has no
+        incomplete item.
+        """
+        done, self._cut_thought = self._cut_thought, None
+        assert done is not None
+        if isinstance(event, ResponseEndEvent) and event.finish_reason == "pause":
+            done.status = "completed"
+        self._finish_item(done)
 
     def _write_carrier(self, id: str, seal: str) -> None:
         """Write a reasoning item that holds the seal of an item which has no field for it."""

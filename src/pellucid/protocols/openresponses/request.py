@@ -397,8 +397,8 @@ def _tools_and_choice(
             return tools, native, choice
         case _:
             reject_choice(
-                "must be 'auto', 'none', 'required', {type: function, name}, {type} of one of the tools without a name, "
-                "or {type: allowed_tools, mode, tools} with at least one tool"
+                "must be 'auto', 'none', 'required', {type: function, name}, {type} of one of the tools, or "
+                "{type: allowed_tools, mode, tools} with at least one tool"
             )
 
 
