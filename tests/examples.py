@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-_EXAMPLES = {"core": 25, "long": 300}
+_EXAMPLES = {"core": 25, "long": 200}
 _SHARE_OF_COSTLY = 5
 _TIMES_MANY = 5
 

@@ -9,6 +9,7 @@ The agent may be Pellucid's or Pydantic AI's. Only this module knows both kinds 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def agui(
     view: View = "raw",
     seal_keys: Keys | str | Path | None = None,
     deps: Any = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
 ) -> AGUIApp:
     """Make an ASGI application that serves runs of an agent to AG-UI clients.
 
@@ -40,6 +43,10 @@ def agui(
         deps: The dependencies of each run, or a function that makes them from the run's `RunAgentInput`. If they are a
             dataclass with a field `state` (`StateDeps`), the field holds the client's state, converted to the type of
             its value here.
+        hosts: Names under which the application may be used, in addition to addresses, localhost and the machine's
+            name; `*` for all. The application has no keys, so a web page could otherwise use it under a name that its
+            owner points at this machine (DNS rebinding).
+        origins: Origins of other web pages that may use it, such as `https://app.example.com`; `*` for all.
 
     Returns:
         The application.
@@ -48,7 +55,16 @@ def agui(
         ConfigError: The keys cannot be read.
         TypeError: `agent` is not an agent.
     """
-    return AGUIApp(_servable(agent), path=path, dialect=dialect, view=view, seal_keys=seal_keys, deps=deps)
+    return AGUIApp(
+        _servable(agent),
+        path=path,
+        dialect=dialect,
+        view=view,
+        seal_keys=seal_keys,
+        deps=deps,
+        hosts=hosts,
+        origins=origins,
+    )
 
 
 def _servable(agent: Any) -> ServableAgent:

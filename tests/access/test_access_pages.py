@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pellucid.errors import RequestError
 from pellucid.server.access.config import AccessConfig, CorsConfig, check_access
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.origins import Cors
@@ -101,17 +103,43 @@ async def test_a_foreign_origin_is_refused_with_and_without_a_key(store: Store, 
         await refusal(named, scope(text, origin=near, kind=kind), "forbidden")
 
 
-async def test_dns_rebinding_is_refused_where_no_key_is_required(store: Store) -> None:
-    mixed = ("127.0.0.1:80@evil.example", "[::1].evil.example", "[::1]evil", "localhost:1.evil.example", "[]", "")
-    for host in ("evil.example:8080", "localhost.evil.example", "[evil]", "127.0.0.1.evil.example", *mixed):
-        await refusal(guard({}), scope(host=host, origin=f"http://{host}"), "forbidden")
-    for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080", "app.localhost", "192.168.1.5:80"):
-        await guard({}).admit(scope(host=host, origin=f"http://{host}"))
+MIXED_HOSTS = ("127.0.0.1:80@evil.example", "[::1].evil.example", "[::1]evil", "localhost:1.evil.example", "[]", "")
+FOREIGN_HOSTS = ("evil.example:8080", "localhost.evil.example", "[evil]", "127.0.0.1.evil.example", *MIXED_HOSTS)
+OWN_HOSTS = ("127.0.0.1:8080", "localhost:8080", "[::1]:8080", "app.localhost", "192.168.1.5:80", "LOCALHOST")
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_dns_rebinding_is_refused_where_no_key_is_required(store: Store, kind: str) -> None:
+    for host in FOREIGN_HOSTS:
+        with pytest.raises(RequestError) as caught:
+            await guard({}).check_host(scope(host=host, kind=kind))
+        assert (caught.value.info.kind, caught.value.info.code) == ("forbidden", "foreign_host"), host
+        assert "access.hosts" in caught.value.info.message
+    for host in (*OWN_HOSTS, socket.gethostname()):
+        await guard({}).check_host(scope(host=host, kind=kind))
     # With a key, or where the operator allows unauthenticated access, a host name is as good as an address.
-    text, _ = await make_key(store)
-    await guard({}, store).admit(scope(text, host="gateway.example", origin="https://gateway.example"))
-    open_guard = guard({}, allow_unauthenticated=True)
-    await open_guard.admit(scope(host="gateway.example", origin="https://gateway.example"))
+    await make_key(store)
+    await guard({}, store).check_host(scope(host="gateway.example", kind=kind))
+    await guard({}, allow_unauthenticated=True).check_host(scope(host="gateway.example", kind=kind))
+
+
+async def test_the_operator_can_list_hosts() -> None:
+    listed = guard({"hosts": ["gateway.example", "with.port:81"], "cors": {"origins": [PAGE]}})
+    for host in ("gateway.example", "Gateway.Example:8080", "with.port:81", PAGE.partition("://")[2]):
+        await listed.check_host(scope(host=host))
+    for host in ("x.gateway.example", "with.port:82", "with.port"):
+        with pytest.raises(RequestError):
+            await listed.check_host(scope(host=host))
+    await guard({"hosts": ["*"]}).check_host(scope(host="anything"))
+
+
+@pytest.mark.parametrize("hosts", [[], ["localhost", "localhost"], ["localhost", "evil.example"]])
+async def test_a_request_has_one_host(hosts: list[str]) -> None:
+    request = scope()
+    request["headers"] = [*((b"host", host.encode()) for host in hosts), (b"accept", b"*/*")]
+    with pytest.raises(RequestError) as caught:
+        await guard({}, allow_unauthenticated=True).check_host(request)
+    assert (caught.value.info.kind, caught.value.info.code) == ("invalid_request", "invalid_host")
 
 
 def test_without_configured_origins_no_cors_header_is_sent() -> None:
@@ -220,11 +248,12 @@ def test_a_valid_configuration_has_no_errors() -> None:
 def test_the_examples_of_the_guide_are_valid() -> None:
     guide = Path(__file__).parents[2] / "docs" / "access.md"
     blocks = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
-    policies, tokens, people, pages = (check_config(tomllib.loads(block), {}).access for block in blocks)
+    policies, tokens, people, pages, names = (check_config(tomllib.loads(block), {}).access for block in blocks)
     assert policies.policy("staff").reasoning_events == "openai"
     assert tokens.jwt is not None
     assert people.oidc is not None
     assert pages.cors.origins
+    assert names.hosts
 
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512", "ES256K"])

@@ -377,7 +377,14 @@ def test_dns_rebinding_cannot_read_or_change_anything(
     for headers in ({}, {"Sec_Fetch_Site": ""}):
         for method, path, body in [*WRITES, ("GET", "/api/conversations", None), ("GET", "/api/session", None)]:
             reply = browser.fetch(method, path, body, **headers)
-            assert (reply.status, reply.json["error"]["code"]) == (403, "foreign_origin"), path
+            assert (reply.status, reply.json["error"]["code"]) == (403, "foreign_host"), path
+    paths = ("/", "/metrics", "/v1/models", "/openapi.json", "/spaces", "/v1/responses/resp_1", "/nowhere")
+    for path in paths:
+        reply = open_gateway.request("GET", path, headers={"Host": host})
+        assert reply.status == 403, path
+        assert host in reply.body.decode().replace("\\", ""), path
+    for path in ("/health", "/ready"):
+        assert open_gateway.request("GET", path, headers={"Host": host}).status == 200, path
     # With keys, a host name is as good as an address: the cookie belongs to that name.
     named = Browser(keyed_gateway, host)
     assert named.fetch("POST", "/api/session", {"key": ENV_KEY}).status == 200

@@ -638,6 +638,24 @@ def test_invalid_requests(make_agent: MakeAgent) -> None:
         agui(Agent(), view="loud")  # type: ignore[arg-type]
 
 
+def test_a_page_of_another_name_or_origin_runs_no_agent(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(say("Hm.", "Yes."))
+    body = json.dumps({"threadId": "t", "runId": "r", "messages": [USER]}).encode()
+    head = {"Content-Type": "application/json"}
+    with serving(agent) as app:
+        reply = app.request("POST", "/", body, {**head, "Host": "evil.example"})
+        assert reply.status == 403
+        assert "evil.example" in reply.json["message"]
+        assert app.request("POST", "/", body, {**head, "Origin": "https://evil.example"}).status == 403
+        assert get_calls() == []
+        own = f"localhost:{app.port}"
+        assert app.request("POST", "/", body, {**head, "Host": own, "Origin": f"http://{own}"}).status == 200
+    with serving(agent, hosts=["agents.example"], origins=["https://app.example"]) as app:
+        assert app.request("POST", "/", body, {**head, "Host": "agents.example"}).status == 200
+        assert app.request("POST", "/", body, {**head, "Origin": "https://app.example"}).status == 200
+        assert app.request("POST", "/", body, {**head, "Origin": "https://app.example.evil"}).status == 403
+
+
 @pytest.mark.anyio
 async def test_a_web_socket_is_closed_and_a_client_that_leaves_early_is_no_fault(
     make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
@@ -654,7 +672,7 @@ async def test_a_web_socket_is_closed_and_a_client_that_leaves_early_is_no_fault
     app: Any = agui(agent)
     await app({"type": "websocket", "path": "/", "headers": []}, receive, send)
     assert sent == [{"type": "websocket.close"}]
-    headers = [(b"content-type", b"application/json")]
+    headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
     await app({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}, receive, send)
     assert len(sent) == 1
     assert not caplog.records

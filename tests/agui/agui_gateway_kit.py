@@ -73,7 +73,7 @@ def begin(gateway: Gateway, model: str, body: Any = None, **query: Any) -> Strea
     """Begin a run and return its open stream."""
     sock = socket.create_connection(("127.0.0.1", gateway.port), timeout=LIMIT_SECONDS)
     data = json.dumps(run_input() if body is None else body).encode()
-    head = f"POST {path_of(model, **query)} HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
+    head = f"POST {path_of(model, **query)} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     sock.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     response = http.client.HTTPResponse(sock)
     response.begin()

@@ -18,8 +18,8 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         "limits": {"retries": 0},
         "providers": {
             "vllm": {"profile": "vllm", "base_url": upstream.url},
-            "claude": {"profile": "anthropic", "base_url": upstream.url, "models": ["unused-claude"]},
-            "responses": {"profile": "openai-responses", "base_url": upstream.url, "models": ["unused-gpt"]},
+            "claude": {"profile": "anthropic", "base_url": upstream.url, "models": ["unused-claude", "*"]},
+            "responses": {"profile": "openai-responses", "base_url": upstream.url, "models": ["unused-gpt", "*"]},
             "gone": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1", "models": ["nobody"]},
         },
     }

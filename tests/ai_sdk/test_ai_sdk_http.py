@@ -30,7 +30,7 @@ def guarded(upstream: Upstream) -> Iterator[Served]:
     policy = {"models": ["model-*", "vllm:*", "nothing"], "view": "summary", "counts": False}
     config = {
         "access": {"key_env": KEY_ENV, "key_owner": "acme", "key_policy": "small", "policies": {"small": policy}},
-        "providers": {"vllm": {"base_url": upstream.url, "models": ["model-of-acme"]}},
+        "providers": {"vllm": {"base_url": upstream.url, "models": ["model-of-acme", "*"]}},
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(KEY_ENV, KEY)

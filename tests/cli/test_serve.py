@@ -193,7 +193,8 @@ def test_responses_beyond_the_shutdown_time_end_with_an_error_event(serve: Serve
         ):
             stream.until("Hm.")
             body = b'{"model":"%b","input":"x"}' % silent.encode()
-            whole.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            head = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+            whole.sendall(head + body)
             upstream.calls(silent, at_least=1)
             serving.stop()
             data = stream.rest()

@@ -148,7 +148,7 @@ class Gateway:
         sock.connect(("127.0.0.1", self.port))
         body = json.dumps({"model": model, "input": "Why?", "stream": True, **more}).encode()
         sock.sendall(
-            b"POST /v1/responses HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
+            b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
         )
         response = http.client.HTTPResponse(sock)

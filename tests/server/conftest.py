@@ -19,9 +19,13 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         "limits": {"retry_wait": 0.05},
         "providers": {
             "vllm": patient,
-            "silent": {**patient, "models": ["unused"], "limits": {"first_byte": 0.3, "idle": 0.3, "retries": 0}},
-            "slow": {**patient, "models": ["unused-still"], "limits": {"first_byte": 60, "idle": 1.0, "retries": 0}},
-            "once": {**patient, "models": ["unused-too"], "limits": {"retries": 0}},
+            "silent": {**patient, "models": ["unused", "*"], "limits": {"first_byte": 0.3, "idle": 0.3, "retries": 0}},
+            "slow": {
+                **patient,
+                "models": ["unused-still", "*"],
+                "limits": {"first_byte": 60, "idle": 1.0, "retries": 0},
+            },
+            "once": {**patient, "models": ["unused-too", "*"], "limits": {"retries": 0}},
         },
     }
     with serve(config) as running:

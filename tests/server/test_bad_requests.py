@@ -106,7 +106,7 @@ def test_an_invalid_model_name_is_not_found(gateway: Served, name: str) -> None:
 
 def test_an_unknown_model_is_not_found_and_similar_names_are_suggested() -> None:
     config = check_config(
-        {"providers": {"vllm": {"base_url": "http://127.0.0.1:1", "models": ["qwen3-8b", "olmo"]}}}, {}
+        {"providers": {"vllm": {"base_url": "http://127.0.0.1:1", "models": ["qwen3-8b", "olmo", "ano*"]}}}, {}
     )
     catalog = Catalog(config, UpstreamClient())
     with pytest.raises(RequestError, match="no model 'qwen3-80b' here; did you mean 'qwen3-8b'") as caught:
@@ -141,14 +141,15 @@ def test_a_body_over_the_limit_is_refused(gateway: Served) -> None:
 def test_a_content_length_over_the_limit_is_refused_before_the_body_is_sent(gateway: Served) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
         sock.sendall(
-            b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\nExpect: 100-continue\r\n\r\n"
+            b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000000\r\n"
+            b"Expect: 100-continue\r\n\r\n"
         )
         assert sock.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_chunked_body_is_refused_when_it_exceeds_the_limit(gateway: Served) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
-        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(21):
             sock.sendall(b"2710\r\n" + b" " * 10_000 + b"\r\n")
         assert sock.recv(1000).startswith(b"HTTP/1.1 413 ")
@@ -156,7 +157,7 @@ def test_a_chunked_body_is_refused_when_it_exceeds_the_limit(gateway: Served) ->
 
 def test_a_body_that_breaks_off_is_not_logged(gateway: Served, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
-        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
     gateway.idle()
     assert caplog.records == []
 

@@ -107,15 +107,16 @@ def test_an_endless_error_body_is_not_read_to_its_end(gateway: Served, upstream:
     assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_a_redirect_is_not_followed(gateway: Served, upstream: Upstream) -> None:
+def test_a_redirect_is_not_followed(gateway: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture) -> None:
     """It would send the gateway's keys and the conversation to a server that is not configured."""
     other = upstream.plays(say())
     reply = gateway.ask(upstream.plays(refuses(307, Location=f"{upstream.url}/elsewhere")))
     assert reply.status == 502
-    assert reply.error["message"] == (
-        "the upstream answered 307, a redirect; base_url must be the address that it leads to: "
-        f"{upstream.url}/elsewhere"
-    )
+    message = "the upstream answered 307, a redirect; base_url must be the address that it leads to"
+    assert reply.error["message"] == message
+    # Where it leads is for the operator alone.
+    assert b"elsewhere" not in reply.body
+    assert f"{upstream.url}/elsewhere" in caplog.text
     assert upstream.calls(other) == []
 
 

@@ -68,7 +68,7 @@ def deployed(upstream: Upstream, *models: str, retries: int = 0, **more: Any) ->
     """A gateway whose model `m` has these deployments, in this order."""
     rows = [{"provider": "vllm", "model": model, "order": order} for order, model in enumerate(models)]
     config = {
-        "providers": {"vllm": {"base_url": upstream.url, "models": ["other"]}},
+        "providers": {"vllm": {"base_url": upstream.url}},
         "limits": {"retries": retries, "retry_wait": 0.5},
         "models": {"m": {"deployments": rows, **more}},
     }
@@ -330,12 +330,21 @@ def test_mistakes_are_named(models: dict[str, Any], mistake: str) -> None:
     assert any(mistake in line for line in caught.value.mistakes), caught.value.mistakes
 
 
-def test_a_model_of_two_providers_needs_an_order() -> None:
+def test_a_model_of_two_providers_is_named() -> None:
     providers = {name: {**PROVIDERS["a"], "models": ["m"]} for name in ("a", "b")}
-    with pytest.raises(ConfigError, match=r"'m' is also a model of the provider 'a'.*deployments"):
-        check_config({"providers": providers}, {})
+    (warning,) = check_config({"providers": providers}, {}).warnings
+    assert "providers.b.models: 'm' is also a model of the provider 'a'" in warning
     rows = [{"provider": "a"}, {"provider": "b", "order": 2}]
-    check_config({"providers": providers, "models": {"m": {"deployments": rows}}}, {})
+    assert check_config({"providers": providers, "models": {"m": {"deployments": rows}}}, {}).warnings == []
+
+
+def test_a_client_names_only_models_that_the_operator_lists(upstream: Upstream) -> None:
+    listed, other = upstream.plays(ANSWERS), upstream.plays(ANSWERS)
+    with serve({"providers": {"vllm": {"base_url": upstream.url, "models": [listed]}}}) as gateway:
+        assert gateway.ask(f"vllm:{listed}").status == 200
+        for name in (f"vllm:{other}", "vllm:../../x", other):
+            assert gateway.ask(name).status == 404, name
+    assert not upstream.calls(other)
 
 
 def test_a_name_may_end_with_a_wildcard(upstream: Upstream) -> None:

@@ -18,6 +18,8 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 RecordProperty = Callable[[str, object], None]
 """Measurements are written to the report (`--junit-xml`), and are not asserted."""
 
+REQUEST = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
+
 
 async def thinks_for_ever(call: Call) -> None:
     await call.head()
@@ -65,7 +67,7 @@ def test_a_disconnect_before_the_response_closes_the_upstream(
     model = upstream.plays(script)
     with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
         body = b'{"model":"%b","input":"x","stream":%b}' % (model.encode(), str(stream).lower().encode())
-        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        sock.sendall(REQUEST % (len(body), body))
         [call] = upstream.calls(model, at_least=1)
         if script is refuses_slowly:
             time.sleep(0.05)
@@ -82,7 +84,7 @@ def test_a_disconnect_between_two_attempts_ends_the_request(upstream: Upstream) 
     with serve({"providers": {"vllm": {"base_url": upstream.url, "limits": limits}}}) as gateway:
         with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
             body = b'{"model":"%b","input":"x"}' % model.encode()
-            sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            sock.sendall(REQUEST % (len(body), body))
             upstream.calls(model, at_least=1)
         gateway.idle()
     assert len(upstream.calls(model)) == 1
@@ -92,7 +94,7 @@ def test_a_disconnect_without_streaming_closes_the_upstream(gateway: Served, ups
     model = upstream.plays(thinks_for_ever)
     with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
         body = b'{"model":"%b","input":"x"}' % model.encode()
-        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        sock.sendall(REQUEST % (len(body), body))
         [call] = upstream.calls(model, at_least=1)
     assert call.connection.closed.wait(LIMIT_SECONDS)
 
@@ -213,7 +215,7 @@ def test_a_disconnect_at_any_moment_leaves_nothing_open(gateway: Served, upstrea
     for n in range(15):
         with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
             body = b'{"model":"%b","input":"x","stream":%b}' % (model.encode(), (b"false", b"true")[n % 2])
-            sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            sock.sendall(REQUEST % (len(body), body))
             time.sleep(moment)
     gateway.idle()
     assert gateway.ask(model).json["status"] == "completed"

@@ -22,7 +22,7 @@ async def ask(port: int, model: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps({"model": model, "input": "x", "stream": True}).encode()
     writer.write(
-        b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+        b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
         % (len(body), body)
     )
     data = await reader.read()

@@ -53,7 +53,7 @@ def read_error(sock: socket.socket) -> tuple[int, dict[str, str]]:
     return response.status, error
 
 
-HEAD = b"POST /v1/responses HTTP/1.1\r\nHost: gateway\r\n"
+HEAD = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def test_an_endless_head_closes_the_connection(hurried: Served) -> None:
@@ -67,7 +67,7 @@ def test_an_endless_head_closes_the_connection(hurried: Served) -> None:
 def test_a_head_that_is_too_large_is_refused_with_431(patient: Served) -> None:
     sock = connect(patient)
     # The response to a first request shows that the start of the head was read; the rest is counted from there.
-    sock.sendall(b"GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n" + HEAD)
+    sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + HEAD)
     response = http.client.HTTPResponse(sock)
     response.begin()
     assert json.loads(response.read()) == {"status": "ok"}
@@ -157,7 +157,7 @@ def test_an_optional_upgrade_is_ignored(patient: Served, upstream: Upstream, off
     assert response.status == 200
     assert json.loads(response.read())["status"] == "completed"
     # The connection serves the next request.
-    sock.sendall(b"GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n")
+    sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     response = http.client.HTTPResponse(sock)
     response.begin()
     assert json.loads(response.read()) == {"status": "ok"}
@@ -172,7 +172,7 @@ def test_connect_is_refused(patient: Served) -> None:
 def test_many_pipelined_requests_are_all_answered(patient: Served) -> None:
     sock = connect(patient)
     count = by_circle(1500, 5000)  # more than the recursion limit
-    sock.sendall(b"GET /health HTTP/1.1\r\nHost: gateway\r\n\r\n" * count)
+    sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
     seen = b""
     while seen.count(b'{"status":"ok"}') < count:
         piece = sock.recv(1 << 20)

@@ -91,7 +91,7 @@ def raw_socket(gateway: Served, receive_buffer: int = 4096) -> sockets.socket:
     made.settimeout(LIMIT_SECONDS)
     made.connect(("127.0.0.1", gateway.port))
     made.sendall(
-        b"GET /v1/responses HTTP/1.1\r\nHost: gateway\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     head = b""

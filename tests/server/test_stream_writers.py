@@ -226,9 +226,11 @@ def test_a_disconnect_is_noticed_while_another_request_waits(upstream: Upstream,
     with under_uvicorn(upstream) as gateway:
         name = upstream.plays(silent)
         body = json.dumps({"model": name, "input": "q", "stream": stream, "store": False}).encode()
-        head = "POST /v1/responses HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        head = (
+            "POST /v1/responses HTTP/1.1\r\nHost: [::]\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
         with socket.create_connection(("127.0.0.1", gateway.port)) as client:
-            client.sendall((head % len(body)).encode() + body + b"GET /ready HTTP/1.1\r\nHost: g\r\n\r\n")
+            client.sendall((head % len(body)).encode() + body + b"GET /ready HTTP/1.1\r\nHost: [::]\r\n\r\n")
             [call] = upstream.calls(name, 1)
         assert call.connection.closed.wait(LIMIT_SECONDS)
 
@@ -236,9 +238,11 @@ def test_a_disconnect_is_noticed_while_another_request_waits(upstream: Upstream,
 def test_an_upgrade_after_a_request_waits_for_its_response(upstream: Upstream) -> None:
     with under_uvicorn(upstream) as gateway:
         body = json.dumps({"model": upstream.plays(say()), "input": "q", "stream": True}).encode()
-        head = "POST /v1/responses HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        head = (
+            "POST /v1/responses HTTP/1.1\r\nHost: [::]\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
         upgrade = (
-            b"GET /v1/responses HTTP/1.1\r\nHost: g\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+            b"GET /v1/responses HTTP/1.1\r\nHost: [::]\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         )
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=LIMIT_SECONDS) as client:

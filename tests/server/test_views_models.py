@@ -198,7 +198,7 @@ def test_every_name_of_a_model_gets_its_strictest_view(
     entries: list[tuple[str, View]], provider: View, model: str
 ) -> None:
     table = {
-        "providers": {"vllm": {"base_url": "http://127.0.0.1:1/v1", "view": provider, "models": ["a"]}},
+        "providers": {"vllm": {"base_url": "http://127.0.0.1:1/v1", "view": provider, "models": ["a", "*"]}},
         "models": {f"n{at}": {"provider": "vllm", "model": m, "view": v} for at, (m, v) in enumerate(entries)},
     }
     catalog = Catalog(check_config(table, {}), UpstreamClient())

@@ -56,6 +56,7 @@ def served(folder: Path, spaces: Mapping[str, Body], **more: Any) -> Iterator[Se
     table = {
         "providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}},
         "spaces": spaces_of(folder, spaces),
+        "access": {"hosts": ["spaces.example"]},
         **more,
     }
     with serve(check_config(table, {})) as gateway:

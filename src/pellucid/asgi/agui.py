@@ -10,8 +10,9 @@ ends its run.
   value is refused.
 * An exception in an agent is RUN_ERROR without its text. The log has its location, without its text.
 
-Browsers ask for permission before a page of another origin may post JSON, and this application does not give it. Use
-`starlette.middleware.cors` to allow other origins.
+The application has no keys: requests are accepted only for a Host that no page can choose, and from pages of its own or
+of listed origins (`host`). Browsers also ask for permission before a page of another origin may post JSON, which this
+application does not give: use `starlette.middleware.cors`.
 
 `check_resume` matches the answers of an input with the interrupts of the run before. Nothing of that run is stored, so
 the waiting calls are those without a result at the end of the conversation. Each takes one answer: by the id of the
@@ -46,6 +47,7 @@ from ..tools import DeferredToolResults, ToolApproved, ToolDenied
 from ..view import Redactor, View, Viewer, parse_view
 from . import http
 from .exchange import HTTPExchange
+from .host import HostRule
 from .streaming import serve_stream
 
 _OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
@@ -107,8 +109,11 @@ class AGUIApp:
         deps: Any = None,
         max_body_bytes: int = 20_000_000,
         body_seconds: float = 30.0,
+        hosts: Sequence[str] = (),
+        origins: Sequence[str] = (),
     ) -> None:
         self._agent = agent
+        self._host_rule = HostRule(hosts, origins, "hosts")
         self._path = path.rstrip("/")
         self._dialect = None if dialect is None else dialect_of(dialect, "dialect").name
         self._viewer = Viewer(parse_view(view, "view"))
@@ -127,6 +132,8 @@ class AGUIApp:
     async def _handle(self, exchange: HTTPExchange) -> None:
         exchange.viewer = self._viewer
         try:
+            self._host_rule.check_host(exchange.scope)
+            self._host_rule.check_origin(exchange.scope)
             if http.path(exchange.scope).rstrip("/") != self._path:
                 raise RequestError(f"the agent is at {self._path or '/'}", kind="not_found", code="not_found")
             if exchange.scope["method"] != "POST":

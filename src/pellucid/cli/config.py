@@ -35,6 +35,8 @@ def check(file: Path) -> None:
     )
     if mistakes := check_startup(checked_config, local):
         raise ConfigError(mistakes)
+    for warning in checked_config.warnings:
+        click.echo(f"warning: {warning}", err=True)
     providers = ", ".join(checked_config.providers) or "none"
     click.echo(
         f"{file}: valid. Providers: {providers}. "

@@ -223,7 +223,9 @@ class Model:
         transport = self._transport or await shared_pool()
         response = await transport.open(url, headers, data, self._limits, timeout_seconds)
         if not 200 <= response.status < 300 or response.status in _NO_CONTENT_STATUSES:
-            raise ModelError(await _response_error(response, self.name), _request_id(response))
+            # Where a redirect leads is for the operator alone: it may be an internal address.
+            location = response.headers.get("Location") if response.status < 400 else None
+            raise ModelError(await _response_error(response, self.name), _request_id(response), location)
         return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
 
     def _with_settings(self, call: ModelCall) -> ModelCall:
@@ -633,10 +635,9 @@ async def _response_error(response: UpstreamResponse, model: str) -> ErrorInfo:
     status = response.status
     if status < 400:
         response.close()
-        location = response.headers.get("Location") if status >= 300 else None
-        if location is not None:
+        if status >= 300 and response.headers.get("Location") is not None:
             message = f"the upstream answered {status}, a redirect; base_url must be the address that it leads to"
-            return ErrorInfo("model_error", message, code="redirect", status=status, upstream_message=location)
+            return ErrorInfo("model_error", message, code="redirect", status=status)
         reason = "a status without content" if status in _NO_CONTENT_STATUSES else "which is not a valid answer"
         message = f"the upstream answered {status}, {reason}; base_url must be the address of a model API"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)

@@ -19,6 +19,7 @@ from ..protocols.client_protocols import protocol_at
 from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
 from . import meta_routes
+from .access.errors import headers_of
 from .config import Config
 from .endpoints import ADVERTISED_ROUTES, ENDPOINTS
 from .exchange import Exchange
@@ -26,6 +27,10 @@ from .observability import RequestTelemetry
 from .openapi import build_document
 from .services import LocalModelService, Services
 from .uvicorn_adapter import http_protocol_class, websocket_protocol_class
+from .websocket import WebSocket
+
+HEALTH_PATHS = frozenset({"/health", "/ready"})
+"""Routes for load balancers and supervisors, which use any Host."""
 
 FINISH_SECONDS = 1.0
 """How long a server that must stop now waits for requests that were cancelled."""
@@ -73,6 +78,8 @@ class Gateway:
         scope["closing"] = self.services.is_closing
         self._active_requests += 1
         try:
+            if not await self._check_host(scope, receive, send):
+                return
             if scope["type"] == "http" and await self._answer_preflight(scope, send, telemetry):
                 return
             await self._router(scope, receive, send)
@@ -88,6 +95,23 @@ class Gateway:
             async with asyncio.timeout(FINISH_SECONDS):
                 while self._active_requests:  # noqa: ASYNC110 (only once, at shutdown)
                     await asyncio.sleep(0.01)
+
+    async def _check_host(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Return whether the request's Host may be served. Refuse it otherwise."""
+        path = http.path(scope)
+        if path in HEALTH_PATHS:
+            return True
+        try:
+            await self.services.guard.check_host(scope)
+        except Exception as error:
+            exchange = Exchange(scope, receive, send, protocol_at(path).error_format)
+            if scope["type"] == "http":
+                await exchange.send_exception(error, "a fault while checking a Host", headers_of(error))
+            else:
+                await receive()  # websocket.connect
+                await WebSocket(exchange).refuse(error)
+            return False
+        return True
 
     async def _answer_preflight(self, scope: Scope, send: Send, telemetry: RequestTelemetry) -> bool:
         """Answer a CORS preflight request. Returns whether the request was one."""

@@ -56,6 +56,7 @@ class Catalog:
         self._upstream_client = upstream_client
         self._profiles = config.all_profiles()
         self._providers = config.providers
+        self._serves = config.serves
         self._media = MediaFetcher(EgressPolicy(config.egress.allow))
         self._models: dict[str, ChatModel] = {}
         self._open_models: dict[tuple[str, str, str], ChatModel] = {}
@@ -69,7 +70,7 @@ class Catalog:
             if name not in self._wildcards and (created := self._create_named(name, entry)) is not None:
                 self._models[name] = created
         for provider_name, provider in config.providers.items():
-            for name in provider.models:
+            for name in provider.listed_models:
                 self._models.setdefault(name, self._create_model(provider_name, name))
         if local is not None:
             self._models.setdefault(local.name, local)
@@ -220,8 +221,8 @@ class Catalog:
         )
 
     def _find_by_provider(self, name: str) -> ChatModel | None:
-        provider, colon, model = name.partition(":")
-        if colon and provider in self._providers and model:
+        provider, _, model = name.partition(":")
+        if self._serves(provider, model):
             return self._open_model(provider, model)
         if len(self._unlisted_providers) == 1:
             return self._open_model(self._unlisted_providers[0], name)

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 from urllib.parse import urlsplit
@@ -77,10 +78,15 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     account: str | None = None
     headers: dict[str, str] = {}
     models: list[str] = []
-    """The models that it serves; empty: any that a request names."""
+    """The models that it serves; empty: any that a request names. One with `*` permits names after `PROVIDER:`."""
     limits: Limits | None = None
     view: View = "raw"
     """The fullest view that anyone gets of the reasoning of its models."""
+
+    @property
+    def listed_models(self) -> list[str]:
+        """The models that are public names by themselves."""
+        return [name for name in self.models if "*" not in name]
 
 
 class DeploymentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -296,6 +302,28 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def uses_local_model(self) -> bool:
         return not self.providers if self.local.enabled is None else self.local.enabled
 
+    def serves(self, provider: str, model: str) -> bool:
+        """Return whether `PROVIDER:MODEL` is a name: the provider has no list of models, or this one is in it."""
+        row = self.providers.get(provider)
+        if row is None or not model:
+            return False
+        return not row.models or any(fnmatchcase(model, name) for name in row.models)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What works, but perhaps not as the operator expects: models that two providers list."""
+        warnings: list[str] = []
+        first: dict[str, str] = {}
+        for provider, row in self.providers.items():
+            for name in row.listed_models:
+                other = first.setdefault(name, provider)
+                if other != provider and name not in self.models:
+                    warnings.append(
+                        f"providers.{provider}.models: {name!r} is also a model of the provider {other!r}, which is "
+                        f"called; say which is called first with [[models.{name}.deployments]]"
+                    )
+        return warnings
+
     def all_profiles(self) -> dict[str, Profile]:
         """Return the built-in profiles and those of the file."""
         known = builtin_profiles()
@@ -445,7 +473,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     for name, provider in config.providers.items():
         mistakes += [f"providers.{name}{mistake}" for mistake in _provider_mistakes(name, provider, profiles, environ)]
     server = config.server
-    names = {*config.models, *(model for provider in config.providers.values() for model in provider.models)}
+    names = {*config.models, *(model for provider in config.providers.values() for model in provider.listed_models)}
     mistakes += _model_mistakes(config, names)
     mistakes += _local_mistakes(config)
     # The embedded model has its own names; a provider that lists no models accepts any name.
@@ -497,19 +525,10 @@ def _model_mistakes(config: Config, names: set[str]) -> list[str]:
             f"{path}.fallbacks.{cause}: no model {other!r}; {did_you_mean(other, names)}"
             for cause, others in msgspec.structs.asdict(model.fallbacks).items()
             for other in others
-            if other not in names and ":" not in other
+            if other not in names and not config.serves(*other.partition(":")[::2])
         ]
         if "*" in name[:-1] or (name.endswith("*") and model.deployments):
             mistakes.append(f"{path}: a * stands at the end of a name, of a model with one provider")
-    claims: dict[str, str] = {}
-    for provider_name, row in config.providers.items():
-        for name in row.models:
-            other = claims.setdefault(name, provider_name)
-            if other != provider_name and name not in config.models:
-                mistakes.append(
-                    f"providers.{provider_name}.models: {name!r} is also a model of the provider {other!r}; say which "
-                    f"is called first with [[models.{name}.deployments]], each with an order or a weight"
-                )
     return mistakes
 
 

@@ -147,6 +147,8 @@ class Services:
         Callbacks run in reverse order, also if one of them fails.
         """
         config = self.config
+        for warning in config.warnings:
+            log.warning("the configuration: %s", warning)
         exit_stack.push_async_callback(asyncio.to_thread, shut_down_tracer_provider, self._tracers)
         exit_stack.push_async_callback(self.upstream_client.aclose)
         seal_keys = create_seal_key_source(config)

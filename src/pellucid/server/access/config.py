@@ -94,6 +94,8 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jwt: JwtConfig | None = None
     oidc: OidcConfig | None = None
     cors: CorsConfig = CorsConfig()
+    hosts: list[str] = []
+    """Names under which the gateway may be used without keys, besides addresses, localhost and the machine's name."""
     limits_when_down: Literal["refuse", "allow"] = "refuse"
     """What happens to requests with limits while the relay cannot count them."""
 

@@ -27,6 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from ...asgi.host import HostRule, host_of
 from ...parts import Usage
 from ...sealing import Keys
 from . import origins
@@ -83,6 +84,7 @@ class Guard:
             ConfigError: A secret cannot be used.
         """
         self.cors = Cors(access.cors)
+        self._host_rule = HostRule(access.hosts, access.cors.origins, "access.hosts")
         self._requires_credentials = access.requires_credentials
         self._allow_unauthenticated = allow_unauthenticated
         self._rates = RateLimiter(relay, access.limits_when_down)
@@ -154,15 +156,22 @@ class Guard:
 
         Where it needs none, requests of foreign pages are refused here. Raises as `admit` does.
         """
-        needs_credential = self._requires_credentials or (
-            self._key_cache is not None and await self._key_cache.has_keys()
-        )
-        self.cors.check(scope, unauthenticated=not needs_credential and not self._allow_unauthenticated)
+        needs_credential = await self._needs_credential()
+        self.cors.check(scope)
         if origins.is_api(scope):
             if not needs_credential and not self.cors.is_from_named_origin(scope):
                 origins.check_not_foreign(scope)
             origins.check_json_body(scope)
         return needs_credential
+
+    async def check_host(self, scope: Mapping[str, Any]) -> None:
+        """Refuse a Host that a page may have chosen, where no credentials are required. Raises `RequestError`."""
+        host_of(scope)
+        if not self._allow_unauthenticated and not await self._needs_credential():
+            self._host_rule.check_host(scope)
+
+    async def _needs_credential(self) -> bool:
+        return self._requires_credentials or (self._key_cache is not None and await self._key_cache.has_keys())
 
     async def _authenticate(self, text: str) -> Principal:
         """Return the principal of a credential: the key in the environment, an API key, or a token."""

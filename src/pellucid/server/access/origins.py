@@ -5,8 +5,7 @@ CORS (`Cors`): pages of other origins may use the gateway only if `[access.cors]
 * A browser sends the origin of a page (`Origin`). Other clients do not, and are not checked.
 * Origins are compared literally. `*` allows every page that has a key, without the browser's own credentials.
 * Where no credentials are required, a page can also come from a name that its owner points at this machine (DNS
-  rebinding), and look like our own page. So there, our own page is only one that was requested at an address or at
-  localhost. Under `/api` this also holds for requests without `Origin`, which browsers leave out of the GETs of a page.
+  rebinding), and look like our own page. So there, the `Host` of every request is checked (`pellucid.asgi.host`).
 
 Under `/api`, requests that a foreign page caused are refused:
 
@@ -14,8 +13,7 @@ Under `/api`, requests that a foreign page caused are refused:
   send neither.
 * A browser sends cookies with every request, whichever page caused it. So a request with a cookie must come from our
   own page: always if it changes anything, and otherwise unless neither header is present.
-* Where no credentials are required, requests of foreign pages are refused in the same way. So are requests under a
-  foreign name that points at this machine (DNS rebinding), also without `Origin`.
+* Where no credentials are required, requests of foreign pages are refused in the same way.
 * A body must be JSON and be declared as JSON. A form cannot declare that, nor can a script's request that is sent
   without a preflight.
 
@@ -24,10 +22,7 @@ These are pure functions of the request's headers. Every response to a page, str
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Any
 
 from ...errors import RequestError
@@ -44,41 +39,22 @@ PREFLIGHT_SECONDS = b"600"
 API_PREFIX = "/api/"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
-_HOST = re.compile(r"(?:\[(?P<bracketed>[^][]*)\]|(?P<name>[^][:]*))(?::[0-9]*)?")
-"""A Host: a name or an address, optionally with a port, and nothing else."""
-
 
 class Cors:
     """The checks and response headers for one configuration."""
 
     def __init__(self, config: CorsConfig) -> None:
         self._origins = frozenset(origin.encode() for origin in config.origins)
-        self._hosts = frozenset(origin.partition(b"://")[2] for origin in self._origins)
         self._allows_all = b"*" in self._origins
         self._credentials = config.credentials and not self._allows_all
 
-    def check(self, scope: Mapping[str, Any], *, unauthenticated: bool = False) -> None:
-        """Refuse a page of another origin, over HTTP and WebSocket.
-
-        Args:
-            scope: The ASGI scope of the request.
-            unauthenticated: Whether this request is served without credentials.
-
-        Raises:
-            AccessError: Forbidden.
-        """
+    def check(self, scope: Mapping[str, Any]) -> None:
+        """Refuse a page of another origin, over HTTP and WebSocket. Raises `AccessError` (forbidden)."""
         request_headers = dict(scope["headers"])
         origin, host = request_headers.get(b"origin"), request_headers.get(b"host", b"")
-        can_be_rebound = unauthenticated and not _cannot_be_rebound(host)
-        if can_be_rebound and is_api(scope) and not (self._allows_all or host in self._hosts):
-            raise forbidden(
-                "this gateway has no keys, so it can only be used at an address or at localhost; for another name, put "
-                "its origin into access.cors.origins",
-                "foreign_origin",
-            )
         if origin is None or self._is_named_origin(origin):
             return
-        if origin.partition(b"://")[2] != host or can_be_rebound:
+        if origin.partition(b"://")[2] != host:
             raise forbidden(
                 "this request comes from a web page of another origin, which access.cors.origins does not name",
                 "foreign_origin",
@@ -128,22 +104,6 @@ class Cors:
 
     def _is_named_origin(self, origin: bytes) -> bool:
         return self._allows_all or origin in self._origins
-
-
-@lru_cache(maxsize=64)
-def _cannot_be_rebound(host: bytes) -> bool:
-    """Return whether a Host is an address or localhost: their owner cannot point them at another machine."""
-    match = _HOST.fullmatch(host.decode("latin-1").lower())
-    if match is None:
-        return False
-    name = match["bracketed"] or match["name"] or ""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def is_api(scope: Mapping[str, Any]) -> bool:
