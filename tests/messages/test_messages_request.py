@@ -181,6 +181,14 @@ def test_a_signature_of_another_maker_is_left_out_with_a_warning() -> None:
     assert "2 thinking block(s)" in warning
 
 
+@pytest.mark.parametrize("tokens", [-1, 0, 2000])
+def test_a_budget_below_one_is_none(tokens: int) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    call = parse_request({**body, "thinking": {"type": "enabled", "budget_tokens": tokens}}).call()
+    assert call.settings.get("thinking_budget") == (tokens if tokens > 0 else None)
+    assert call.settings["wire_settings"]["anthropic"]["anthropic_thinking"]["budget_tokens"] == tokens
+
+
 def test_bad_requests_name_the_place() -> None:
     user = {"role": "user", "content": "Hi"}
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}

@@ -98,6 +98,7 @@ def test_what_a_summary_without_a_seal_is_depends_on_what_the_client_gets() -> N
         ("summary", {"user-agent": "pydantic-ai/2.68.0", "x-stainless-lang": "python"}),
         ("summary", {"user-agent": "langchainjs-openai/1.0.0 ((node/v20.20.2; linux; x64))", "x-stainless-lang": "js"}),
         ("summary", {"user-agent": "litellm/1.110.2"}),
+        ("summary", {"user-agent": "lm15/stdlib"}),
         ("summary", {"user-agent": "ai-sdk/openai/3.0.141 ai-sdk/provider-utils/4.0.66 runtime/node.js/v20.20.2"}),
         ("summary", {"user-agent": "ai-sdk-openai/4.0.118 ai-sdk-provider-utils/5.0.81 node.js/v20.20.2"}),
         ("summary", {"user-agent": "ai-sdk/open-responses/1.0.39 ai-sdk/provider-utils/4.0.50 runtime/node.js/v20"}),

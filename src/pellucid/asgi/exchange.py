@@ -78,7 +78,7 @@ class HTTPExchange:
     async def send_error(self, error: ErrorInfo, extra_headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Send an error, in the protocol's form."""
         error = redact_error(error, self.viewer)
-        headers = [*http.retry_after_headers(error), *extra_headers]
+        headers = [*http.retry_headers(error), *extra_headers]
         self.response_headers += [header for header in headers if header not in self.response_headers]
         await self.send_error_body(error, self.error_format.status_of(error))
 

@@ -127,8 +127,14 @@ CLOSE_HEADER = (b"connection", b"close")
 """The header of a response to a request whose body will not be read."""
 
 
-def retry_after_headers(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
-    """Return the header `Retry-After` with the time that the provider gave, if any."""
+def retry_headers(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
+    """Return the headers that tell a client whether and when to try again.
+
+    `Retry-After` is the time that the provider gave, if any. `x-should-retry` is read by the SDKs of OpenAI and
+    Anthropic; without it, some agents repeat a request for minutes whose credential is wrong.
+    """
+    if error.kind in ("unauthorized", "forbidden"):
+        return [(b"x-should-retry", b"false")]
     seconds = error.retry_after
     # The header has whole seconds.
     return [] if seconds is None else [(b"retry-after", str(math.ceil(min(seconds, 1e9))).encode())]

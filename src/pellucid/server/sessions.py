@@ -200,7 +200,7 @@ async def _redirect(exchange: Exchange, location: str, headers: list[HTTPHeader]
 async def _send_notice(exchange: Exchange, error: PellucidError, headers: list[HTTPHeader] | None = None) -> None:
     """Send the error as a page: the person followed a link, no script reads the response."""
     exchange.telemetry.error = error.info.kind
-    await send_notice(exchange, error.info, [*(headers or []), *http.retry_after_headers(error.info)])
+    await send_notice(exchange, error.info, [*(headers or []), *http.retry_headers(error.info)])
 
 
 _PATH = "/api/session"

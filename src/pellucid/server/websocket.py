@@ -93,7 +93,7 @@ class WebSocket:
             (b"content-length", str(len(encoded)).encode()),
             *exchange.response_headers,
             *headers_of(error),
-            *http.retry_after_headers(info),
+            *http.retry_headers(info),
         ]
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": encoded})

@@ -181,7 +181,7 @@ def _thinking(body: t.CountTokens) -> dict[str, Any]:
         return {"thinking": False}
     return {
         "thinking": effort or True,
-        "thinking_budget": thinking.budget_tokens,
+        "thinking_budget": thinking.budget_tokens if (thinking.budget_tokens or 0) > 0 else None,
         # A client that does not say otherwise shows what it gets.
         "thinking_summary": None if thinking.display == "omitted" else "auto",
     }

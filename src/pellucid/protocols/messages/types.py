@@ -175,7 +175,8 @@ class MessageParam(msgspec.Struct):
 
 class ThinkingParam(msgspec.Struct):
     type: Literal["adaptive", "enabled", "disabled", "between_tools"]
-    budget_tokens: Annotated[int, Meta(ge=0)] | None = None
+    budget_tokens: int | None = None
+    """Zero and less is no budget; clients on the AI SDK send -1."""
     display: str | None = None
 
 

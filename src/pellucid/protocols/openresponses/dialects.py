@@ -80,7 +80,7 @@ CLIENTS: tuple[ClientRow, ...] = (
     ClientRow("originator", r"codex", "summary"),
     ClientRow("user-agent", r"ai/|.*\bai-sdk[/-]", "summary"),
     ClientRow("user-agent", r"litellm/", "summary"),
-    ClientRow("user-agent", r"Agents/|langchain", "summary"),
+    ClientRow("user-agent", r"Agents/|langchain|lm15", "summary"),
     # LangChain, LlamaIndex and others send what OpenAI's own client for Python sends, which reads summaries, too.
     ClientRow("x-stainless-lang", r"python", "summary"),
     ClientRow("x-stainless-lang", r"", "openai"),
