@@ -27,6 +27,7 @@ from pellucid.parts import (
 )
 from pellucid.protocols.openresponses import Encoder, Request, parse_request
 from pellucid.protocols.openresponses.client_tools import MAX_NAME_CHARS, TextArgument, function_name, text_of_arguments
+from pellucid.protocols.openresponses.types import CustomToolCallItem
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.openai_responses.encode import encode
 from pellucid.providers.profiles import builtin_profiles
@@ -230,6 +231,34 @@ def test_a_tool_that_is_not_offered_cannot_be_chosen() -> None:
         request(tools=[PLAIN], tool_choice=WEB).call(())
 
 
+@pytest.mark.parametrize("entry", [{"type": 1, "name": []}, {"type": [], "name": "f"}, {"name": {}}, {"type": None}, 5])
+def test_nonsense_among_allowed_tools_is_refused(entry: Any) -> None:
+    for choice in (entry, {"type": "allowed_tools", "tools": [entry]}):
+        with pytest.raises(RequestError) as caught:
+            request(tools=[PLAIN, WEB], tool_choice=choice).call(())
+        assert str(caught.value.info.param).startswith("tool_choice")
+
+
+def test_two_tools_of_one_name_are_refused_in_one_list_and_replaced_by_a_later_one() -> None:
+    shell, function = {"type": "custom", "name": "sh"}, {"type": "function", "name": "sh"}
+    with pytest.raises(RequestError, match="another tool is called 'sh'"):
+        request(tools=[shell, function])
+    assert len(request(tools=[function, dict(function)]).tools.functions) == 1
+    later = request({"type": "additional_tools", "tools": [shell]}, tools=[function])
+    assert later.tools.by_function["sh"].kind == "custom"
+
+
+def test_an_mcp_server_is_no_additional_tool() -> None:
+    server = {"type": "mcp", "server_label": "s", "server_url": "https://e.org", "require_approval": "never"}
+    with pytest.raises(RequestError, match="named in tools"):
+        request({"type": "additional_tools", "tools": [server]})
+
+
+def test_a_search_that_openai_runs_is_its_own_tool() -> None:
+    search = {"type": "tool_search", "execution": "server"}
+    assert [tool.native for tool in request(tools=[search, PLAIN]).call(()).native_tools] == [search]
+
+
 def test_the_echo_of_allowed_tools_names_each_of_them() -> None:
     entries = [
         {"type": "local_shell"},
@@ -250,6 +279,36 @@ def test_ten_thousand_allowed_tools_are_looked_up_once() -> None:
 
 
 # --- the text of a custom tool ---------------------------------------------------------------------------------------
+
+
+UNESCAPED = [
+    ('{"input":"print("hello")"}', 'print("hello")'),
+    ('{"input":"a\\qb"}', "a\\qb"),
+    ('{"input":"add 1', "add 1"),
+    ('{"input": "say "hi""}', 'say "hi"'),
+    ("add 1", "add 1"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize(("arguments", "text"), UNESCAPED)
+def test_a_text_that_the_model_did_not_escape_is_whole(arguments: str, text: str, size: int) -> None:
+    pieces = [arguments[at : at + size] for at in range(0, len(arguments), size)]
+    parsed = request()
+    encoder = Encoder(parsed.response("resp_1", "m", NOW), tools=parsed.tools.by_function)
+    stream = encoder.start()
+    for event in decoded_events(*call_chunks("patch", *pieces), *final_chunks("tool_calls")):
+        stream += encoder.feed([event], NOW)
+    assert verify(stream) == []
+    (item,) = encoder.response.output
+    assert isinstance(item, CustomToolCallItem)
+    assert item.input == text
+    if item.status == "completed":
+        assert any("as JSON" in warning for warning in encoder.warnings)
+
+
+def test_no_arguments_are_an_empty_text() -> None:
+    assert output(request(), "patch", "{}", 1)["input"] == ""
 
 
 @given(st.text(), st.lists(st.integers(min_value=0, max_value=400)), st.booleans(), st.sampled_from(["", " ", "\n  "]))

@@ -432,6 +432,23 @@ def test_a_custom_tools_call_is_a_call_with_one_argument() -> None:
     assert sent(response)[0] == {"type": "custom_tool_call", "input": 'SELECT "1"', **item}
 
 
+@pytest.mark.parametrize("has_done", [True, False])
+def test_a_custom_call_that_was_cut_off_is_incomplete(has_done: bool) -> None:
+    item = {"id": "ct", "call_id": "c", "name": "patch"}
+    cut = done(0, "custom_tool_call", input="*** Begin", status="incomplete", **item)
+    end = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": [cut["item"]]}
+    data = stream(
+        added(0, "custom_tool_call", input="", **item),
+        wire_event("custom_tool_call_input.delta", 0, delta="*** Begin"),
+        *([wire_event("custom_tool_call_input.done", 0, input="*** Begin"), cut] if has_done else []),
+        wire_event("incomplete", response=end),
+    )
+    response = response_of(data)
+    (call,) = response.parts
+    assert isinstance(call, ToolCallPart)
+    assert (call.complete, call.args, response.finish_reason) == (False, '{"input":"*** Begin', "length")
+
+
 def test_custom_calls_that_the_provider_runs_are_builtin_calls() -> None:
     item = {"id": "ctc", "call_id": "xs", "name": "x_keyword_search", "input": "q"}
     data = stream(added(0, "custom_tool_call", **item), done(0, "custom_tool_call", **item), ANSWER)

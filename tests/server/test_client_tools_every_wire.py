@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.scripted import Upstream, say
+from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
 from tests.server.seal_kit import CANARIES, Canary, configured, name_of, sent, serving
 from tests.server.sockets_kit import opened
@@ -100,3 +100,37 @@ def test_tools_that_the_input_adds_stay_on_a_socket(gateway: Served, upstream: U
         for text in ("Go on.", "And on."):
             turn = socket.ask(input=text, previous_response_id=turn.id, store=store)
     assert offered(upstream, model[5:]) == ["mcp__w__weather"]
+
+
+# --- stored items ----------------------------------------------------------------------------------------------------
+
+CUSTOM = {"type": "custom", "name": "patch"}
+
+
+def test_stored_calls_keep_their_types(gateway: Served, upstream: Upstream) -> None:
+    """In a conversation, in the response, and as a reference."""
+
+    async def calls_patch(call: Call) -> None:
+        await call.head()
+        function = {"name": "patch", "arguments": '{"input":"add 1"}'}
+        await call.event(delta("tool_calls", tool_calls=[{"index": 0, "id": "call_1", "function": function}]))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    model = f"vllm:{upstream.plays(calls_patch, say('', 'Yes.'))}"
+    conversation = gateway.request("POST", "/v1/conversations", b"{}").json["id"]
+    first = gateway.post({"model": model, "input": "Go.", "tools": [CUSTOM], "conversation": conversation}).json
+    (call,) = first["output"]
+    assert (call["type"], call["input"]) == ("custom_tool_call", "add 1")
+    result = {"id": "out_1", "type": "custom_tool_call_output", "call_id": call["call_id"], "output": "done"}
+    second = gateway.post({"model": model, "input": [result], "tools": [CUSTOM], "conversation": conversation})
+    assert second.status == 200, second.body
+    items = gateway.request("GET", f"/v1/conversations/{conversation}/items?order=asc").json["data"]
+    assert [item["type"] for item in items[:3]] == ["message", "custom_tool_call", "custom_tool_call_output"]
+    assert items[1] == call
+    assert gateway.request("GET", f"/v1/conversations/{conversation}/items/{call['id']}").json == call
+    references = [{"type": "item_reference", "id": id} for id in (call["id"], "out_1")]
+    reply = gateway.post({"model": model, "input": [{"role": "user", "content": "Go."}, *references]})
+    assert reply.status == 200, reply.body
+    roles = [message["role"] for message in upstream.calls(model[5:])[-1].body["messages"]]
+    assert roles == ["user", "assistant", "tool"]

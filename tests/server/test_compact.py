@@ -329,6 +329,27 @@ def test_a_compaction_replaces_what_its_conversation_had(gateway: Served, upstre
     # The items are all there.
     items = gateway.request("GET", f"/v1/conversations/{conversation}/items?order=asc").json["data"]
     assert [item["type"] for item in items].count("message") == 6
+    (compaction,) = [item for item in items if item["type"] == "compaction"]
+    model = upstream.plays(ANSWERS)
+    gateway.ask(model, input=[compaction, {"role": "user", "content": "When?"}], store=False)
+    assert sent(upstream, model)[0] == ("user", f"{COMPACTION_PREAMBLE}{SUMMARY}")
+
+
+def test_a_stored_compaction_is_shown_whatever_is_included(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(COMPACTS)
+    stored = gateway.ask(model, input=[*LAUNCH, TRIGGER], store=True).json
+    for query in ("", "?include[]=reasoning.encrypted_content", "?include[]=message.output_text.logprobs"):
+        shown = gateway.request("GET", f"/v1/responses/{stored['id']}{query}").json
+        assert shown["output"] == stored["output"], query
+
+
+@pytest.mark.parametrize(
+    "items", [[TRIGGER], [TRIGGER, *LAUNCH], [*LAUNCH, TRIGGER, LAUNCH[0]], [*LAUNCH, TRIGGER, TRIGGER]]
+)
+def test_a_trigger_is_the_last_item_after_others(gateway: Served, items: list[dict[str, Any]]) -> None:
+    reply = gateway.ask("any", input=items)
+    assert reply.status == 400
+    assert "compaction_trigger" in reply.error["message"]
 
 
 def test_messages_that_a_client_sends_before_a_compaction_stay(gateway: Served, upstream: Upstream) -> None:

@@ -7,7 +7,6 @@
 * block: blocks do not overlap; their indices count 0, 1, 2 …; each is started, and stopped once.
 * delta: a delta has the type that its block needs, and comes within the block.
 * thinking: the signature comes after the text, once, and is not empty.
-* input: the deltas of a call add up to a JSON object, or to nothing.
 * stop: the reason is `tool_use` if, and only if, there are calls, unless the answer was cut off.
 """
 
@@ -48,7 +47,6 @@ class _Check:
         self._has_ended = False
         self._next_index = 0
         self._block: dict[str, Any] | None = None
-        self._input = ""
         self._has_signature = False
         self._has_calls = False
 
@@ -107,7 +105,7 @@ class _Check:
         if event.index != self._next_index:
             yield f"block: index {event.index} in place of {self._next_index}"
         self._next_index = event.index + 1
-        self._block, self._input, self._has_signature = event.content_block, "", False
+        self._block, self._has_signature = event.content_block, False
         self._has_calls = self._has_calls or event.content_block.get("type") == "tool_use"
 
     def _delta(self, event: t.ContentBlockDelta) -> Iterator[str]:
@@ -118,8 +116,6 @@ class _Check:
         if not isinstance(delta, _DELTA_TYPES.get(type, ())):
             yield f"delta: {delta.__struct_config__.tag} in a block {type}"
         match delta:
-            case t.InputJsonDelta():
-                self._input += delta.partial_json
             case t.SignatureDelta():
                 if self._has_signature or not delta.signature:
                     yield "thinking: a second or an empty signature"

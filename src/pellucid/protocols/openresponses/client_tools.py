@@ -120,9 +120,10 @@ class ClientTools(msgspec.Struct, frozen=True):
 
 def known_form(tool: Any) -> Any:
     """Return a tool of a request in a form that `ToolParam` can hold: one of an unknown type is a native tool."""
-    if not isinstance(tool, dict) or not isinstance(tool.get("type"), str) or tool["type"] in _KNOWN_TOOLS:
+    if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
         return tool
-    return {"type": "native", "native": tool}
+    is_search_of_openai = tool["type"] == "tool_search" and tool.get("execution") == "server"
+    return tool if tool["type"] in _KNOWN_TOOLS and not is_search_of_openai else {"type": "native", "native": tool}
 
 
 def read_tools(
@@ -132,7 +133,7 @@ def read_tools(
 
     Args:
         tools: The tools of the request. MCP servers are left out.
-        items: The input, which may add tools. A tool that is defined again replaces the earlier one.
+        items: The input, which may add tools. One that is defined again, in another list, replaces the earlier one.
         earlier_items: The input of the turns before, which may have added tools, too.
 
     Raises:
@@ -140,6 +141,7 @@ def read_tools(
     """
     functions: dict[str, ToolDefinition] = {}
     by_function: dict[str, ClientTool] = {}
+    lists: dict[str, str] = {}
     native: dict[bytes, NativeTool] = {}
     added: list[tuple[str, ClientTool]] = []
     for path, tool in chain(_tools_of_items(earlier_items, "previous input"), _all_tools(tools, items)):
@@ -150,11 +152,12 @@ def read_tools(
             case t.NamespaceToolParam():
                 for index, inner in enumerate(tool.tools):
                     inner_path = f"{path}.tools[{index}]"
-                    added.append((inner_path, _add(functions, by_function, inner, tool, inner_path)))
+                    added.append((inner_path, _add(functions, by_function, lists, inner, tool, inner_path)))
             case t.McpToolParam():
-                pass
+                if not path.startswith("tools["):
+                    raise invalid(path, "MCP servers are named in tools; move it there", kind="unsupported")
             case _:
-                added.append((path, _add(functions, by_function, tool, None, path)))
+                added.append((path, _add(functions, by_function, lists, tool, None, path)))
     _check_grammars(added)
     return ClientTools(tuple(functions.values()), tuple(native.values()), by_function)
 
@@ -178,14 +181,21 @@ _FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam 
 def _add(
     functions: dict[str, ToolDefinition],
     by_function: dict[str, ClientTool],
+    lists: dict[str, str],
     param: _FunctionLike,
     namespace: t.NamespaceToolParam | None,
     path: str,
 ) -> ClientTool:
     function, tool = _function_of(param, namespace, path)
-    earlier = by_function.get(function.name, ClientTool("function", function.name))
-    if function.name in functions and (earlier.namespace, earlier.name) != (tool.namespace, tool.name):
-        raise invalid(f"{path}.name", f"another tool is called {function.name!r}, too; give one another name")
+    list_path = path.partition("[")[0] if path.startswith("tools[") else path.partition("]")[0]
+    if function.name in functions:
+        earlier = by_function.get(function.name, ClientTool("function", function.name))
+        is_same_tool = (earlier.namespace, earlier.name) == (tool.namespace, tool.name)
+        is_same_list = lists[function.name] == list_path
+        is_unchanged = (earlier, functions[function.name]) == (tool, function)
+        if not is_same_tool or (is_same_list and not is_unchanged):
+            raise invalid(f"{path}.name", f"another tool is called {function.name!r}, too; give one another name")
+    lists[function.name] = list_path
     functions[function.name] = function
     by_function.pop(function.name, None)
     if tool != ClientTool("function", function.name):
@@ -279,6 +289,7 @@ class TextArgument:
     """
 
     _OPENING: ClassVar = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+    _ENDING: ClassVar = re.compile(r'"\s*\}?\s*\Z')
     _MAX_OPENING: ClassVar = 100
     # Characters and complete escapes. Half a surrogate pair at the end is not complete.
     _TEXT: ClassVar = re.compile(
@@ -320,18 +331,35 @@ class TextArgument:
             arguments: The complete arguments.
         """
         sent, text = "".join(self._sent), replace_surrogates(text_of_arguments(arguments))
-        return (text, text[len(sent) :]) if text.startswith(sent) else (sent, "")
+        if not text.startswith(sent):
+            # Not valid JSON, because the model did not escape the text. What `feed` did not read is used as it is.
+            opening = self._OPENING.match(arguments)
+            rest = arguments[opening.end() :] if opening is not None else ""
+            read = self._TEXT.match(rest)
+            text = sent + self._ENDING.sub("", rest[read.end() if read is not None else 0 :])
+        return text, text[len(sent) :]
 
 
 def text_of_arguments(arguments: str) -> str:
     """Return the text of a custom tool: the argument, the only text of other arguments, or else the arguments."""
-    try:
-        value = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
-        return arguments
+    value = _json_of(arguments)
     if isinstance(value, str):
         return value
-    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
-    if isinstance(value, dict) and isinstance(value.get(INPUT), str):
+    if not isinstance(value, dict):
+        return arguments
+    texts = [text for text in value.values() if isinstance(text, str)]
+    if isinstance(value.get(INPUT), str):
         return str(value[INPUT])
-    return texts[0] if len(texts) == 1 else arguments
+    return texts[0] if len(texts) == 1 else arguments if value else ""
+
+
+def is_valid_argument(arguments: str) -> bool:
+    """Return whether arguments are JSON, so that no text of a custom tool is guessed."""
+    return _json_of(arguments) is not None
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None

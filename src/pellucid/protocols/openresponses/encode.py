@@ -62,7 +62,7 @@ from ..encoding import DONE, PING, complete_arguments, to_json
 from ..errors import status_of
 from ..message_parts import joined_if_text
 from . import types as t
-from .client_tools import ClientTool, TextArgument
+from .client_tools import ClientTool, TextArgument, is_valid_argument
 from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, ContentKind, Dialect
 from .request import parse_request
 from .types import error_payload
@@ -228,7 +228,8 @@ class Encoder:
 
     def _item_end(self, event: ItemEndEvent, now: int) -> None:
         item, self._item = self._item, None
-        seal = event.seal if self._seals else None
+        # A compaction is nothing but its seal.
+        seal = event.seal if self._seals or (item is not None and item.kind == "compaction") else None
         if item is None:
             if seal is not None:
                 self._write_carrier(_carrier_id(self._hidden_item_id), seal)
@@ -336,6 +337,8 @@ class Encoder:
         if open_part is not None:
             field = "arguments"
             if open_part.argument is not None:
+                if part.complete and not is_valid_argument(text):
+                    self._warn(f"the model did not write the input of the call {item.id} as JSON; it is used as it is")
                 field, (text, unsent) = "input", open_part.argument.rest(text)
                 if part.complete and not item.tool.permits(text):
                     self._warn(f"the input of the call {item.id} does not match the grammar of its tool")

@@ -194,6 +194,11 @@ class Request(PlainRequest, frozen=True):
             stream=True,
         )
 
+    def call_without_choice(self, messages: Sequence[ModelMessage]) -> ModelCall:
+        """Return the call as far as it is known before the tools of MCP servers are: for warnings."""
+        settings = _settings(self.body, self.wire_settings, has_tools=True)
+        return ModelCall(self.body.model or "", list(messages), settings, native_tools=self.tools.native)
+
     def response(self, id: str, model: str, created_at: int) -> t.Response:
         """Return the resource before the run: the request's echo, with every default filled in.
 
@@ -260,6 +265,7 @@ def request_from(raw: dict[str, Any], headers: Mapping[str, str] = {}) -> Reques
             code="mutually_exclusive",
             param="previous_response_id",
         )
+    _check_trigger(body)
     for name, alternative in _UNSUPPORTED_FIELDS.items():
         if raw.get(name) is not None:
             raise invalid(name, f"not supported here; {alternative}", "unsupported_parameter", kind="unsupported")
@@ -271,6 +277,17 @@ def request_from(raw: dict[str, Any], headers: Mapping[str, str] = {}) -> Reques
     tools = read_tools(body.tools or [], body.input if isinstance(body.input, list) else ())
     _output_format(body.text)
     return Request(body, raw_input if raw_input is not None else [], tools, _wire_settings(raw, body, headers))
+
+
+def _check_trigger(body: t.CreateResponse) -> None:
+    """Check that a compaction is requested at the end, and of something. Raises `RequestError`."""
+    items = body.input if isinstance(body.input, list) else []
+    for index, item in enumerate(items):
+        if isinstance(item, t.CompactionTriggerParam):
+            if index + 1 < len(items):
+                raise invalid(f"input[{index}]", "a compaction_trigger must be the last item")
+            if index == 0 and body.previous_response_id is None and body.conversation is None:
+                raise invalid("input", "there is nothing before the compaction_trigger to compact")
 
 
 _UNSUPPORTED_FIELDS = {
@@ -377,7 +394,8 @@ def _tools_and_choice(
     native_names = {tool.name for tool in native}
 
     def is_native(entry: Any) -> bool:
-        return isinstance(entry, dict) and entry.get("type") not in _NAMED_TYPES and _tool_name(entry) in native_names
+        name = _tool_name(entry)
+        return isinstance(name, str) and entry.get("type") not in _NAMED_TYPES and name in native_names
 
     match body.tool_choice:
         case "required" if native:
@@ -407,9 +425,9 @@ _NAMED_TYPES = ("function", "custom")
 
 def _tool_name(entry: Any) -> Any:
     """Return the name of the tool that an entry of `tool_choice` means."""
-    if not isinstance(entry, dict):
+    if not isinstance(entry, dict) or not isinstance(entry.get("type", "function"), str):
         return None
-    if isinstance(entry.get("type"), str) and entry["type"] not in _NAMED_TYPES:
+    if entry.get("type", "function") not in _NAMED_TYPES:
         return native_name(entry)
     name, namespace = entry.get("name"), entry.get("namespace")
     return function_name(namespace, name) if isinstance(name, str) and isinstance(namespace, str) else name

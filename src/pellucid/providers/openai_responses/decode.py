@@ -287,9 +287,9 @@ class ResponsesReader(WireReader):
             item.type, item.role = native_type, self._role_of(native_type)
         item.id = item.id or text_of(native, "id")
         _ITEM_END_HANDLERS[item.role](self, item, native)
-        self._close_item(item)
+        self._close_item(item, is_cut=native.get("status") == "incomplete")
 
-    def _close_item(self, item: Item) -> None:
+    def _close_item(self, item: Item, *, is_cut: bool = False) -> None:
         if item.is_over:
             return
         item.is_over = True
@@ -298,7 +298,7 @@ class ResponsesReader(WireReader):
             self.emit.close(part.key)
         if item.role == "tool":
             self.emit.close((item.key, "call"))
-        elif item.is_call_open and item.type == "custom_tool_call":
+        elif item.is_call_open and item.type == "custom_tool_call" and not is_cut:
             self.emit.tool_call(item.key, '"}')
         self.emit.close(item.key)
 

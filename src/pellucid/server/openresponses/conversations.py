@@ -6,7 +6,7 @@ The output of a response is stored as its model's messages, and shown to each vi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -26,16 +26,27 @@ from ...events import (
 )
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, messages_from_json
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import Encoder, KnownCall, ReferenceContext, item_messages, read_json, request_from
+from ...protocols.openresponses import (
+    ClientTool,
+    Encoder,
+    KnownCall,
+    ReferenceContext,
+    item_messages,
+    read_json,
+    request_from,
+)
 from ...protocols.openresponses import types as t
 from ...run import Minter
+from ...runs import Batch
+from ...runs.stages import SealStage
 from ...sealing import Sealed, SealError, attach, edited_warnings
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
-from ...view import Redactor, View, Viewer
+from ...view import Redactor, Viewer
 from ..exchange import Exchange, new_minter
 from ..services import Services
 from ..stored_runs import max_view_of
 from .input_redaction import redact_input_items
+from .run_header import client_tools_of
 from .stored_responses import item_list, page_params
 
 MAX_ITEMS = 20
@@ -161,20 +172,21 @@ class ConversationHandlers:
     # --- helpers -----------------------------------------------------------------------------------------------
 
     async def _item_for_viewer(self, exchange: Exchange, entry: ConversationEntry) -> dict[str, Any] | None:
-        return item_for_viewer(entry, exchange.viewer_for(await self._max_view(exchange.principal.owner, entry)))
-
-    async def _max_view(self, owner: str, entry: ConversationEntry) -> View:
-        """Return the fullest view that anyone gets of an item: that of the model that made it."""
+        owner = exchange.principal.owner
         message = messages_from_json(entry.message)[0] if entry.message is not None else None
         if not isinstance(message, ModelResponse):
-            return "raw"
+            return item_for_viewer(entry, exchange.viewer_for("raw"))
         responses = self._services.store.responses
         id = await responses.find_item(owner, entry.id)
         row = await responses.get(owner, id) if id is not None else None
+        # The fullest view that anyone gets of an item is that of the model that made it. The model's public name, and
+        # the client's tools, are stored with its response, which may be deleted.
+        view = self._services.catalog.max_view_of_origin(message.origin)
         if row is not None:
-            return max_view_of(self._services, row)
-        # The public name of the model was stored with its response, which is deleted.
-        return self._services.catalog.max_view_of_origin(message.origin)
+            view = max_view_of(self._services, row)
+        stage = SealStage(self._services.sealer.for_tenant(owner).seal)
+        tools = client_tools_of(row) if row is not None else {}
+        return item_for_viewer(entry, exchange.viewer_for(view), tools, stage)
 
     async def _read_object(self, exchange: Exchange, *, allow_empty: bool = False) -> dict[str, Any]:
         data = await exchange.read_body(self._services.config.server)
@@ -217,13 +229,26 @@ class ConversationHandlers:
             raise _not_found(id)
 
 
-def item_for_viewer(entry: ConversationEntry, viewer: Viewer) -> dict[str, Any] | None:
-    """Return the item as this viewer may see it; None if it is not visible."""
+def item_for_viewer(
+    entry: ConversationEntry, viewer: Viewer, tools: Mapping[str, ClientTool] = {}, seal_stage: SealStage | None = None
+) -> dict[str, Any] | None:
+    """Return the item as this viewer may see it; None if it is not visible.
+
+    Args:
+        entry: The item.
+        viewer: The viewer.
+        tools: The client's tools that are not plain functions, by the name of their function.
+        seal_stage: Makes the seal of a compaction, which is nothing else.
+    """
     if entry.message is None:
         return next(iter(redact_input_items([msgspec.json.decode(entry.item)], viewer)), None)
-    encoder = Encoder(request_from({"input": "."}).response("", "", 0))
+    encoder = Encoder(request_from({"input": "."}).response("", "", 0), tools=tools)
     encoder.start()
-    encoder.feed(Redactor(viewer).feed(_item_events(messages_from_json(entry.message), entry.id)), 0)
+    events = _item_events(messages_from_json(entry.message), entry.id)
+    is_compaction = any(isinstance(event, ItemStartEvent) and event.kind == "compaction" for event in events)
+    if seal_stage is not None and is_compaction:
+        events = seal_stage.process(Batch(0, events)).events
+    encoder.feed(Redactor(viewer).feed(events), 0)
     output = encoder.response.output
     return msgspec.to_builtins(output[0]) if output else None
 

@@ -222,11 +222,11 @@ def _messages_of_item(row: StoredResponse, id: str) -> list[ModelMessage] | None
     messages = messages_from_json(row.messages)
     for item in msgspec.json.decode(row.input):
         if item.get("id") == id and item["type"] != "item_reference":
-            if item["type"] != "function_call_output":
+            if not item["type"].endswith("call_output") and item["type"] != "tool_search_output":
                 return item_messages(msgspec.json.encode(item), ReferenceContext())
             # The stored message holds the name of its function, which was resolved when the item was received.
             results = [part for entry in messages for part in entry.parts if isinstance(part, ToolReturnPart)]
-            matching = [part for part in results if part.tool_call_id == item["call_id"]]
+            matching = [part for part in results if part.tool_call_id == (item.get("call_id") or id)]
             return [ModelRequest([matching[0]])] if matching else None
     for message in messages:
         if isinstance(message, ModelResponse):

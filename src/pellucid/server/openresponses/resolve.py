@@ -208,7 +208,12 @@ async def resolve_request(
         "summary" if is_raw_distinct or not exchange.viewer.rule.is_full else "raw",
     )
     new_messages = prepared.unseal(request.messages(known, prepared.warnings))
-    call = None if mcp_servers else prepared.model_call([*previous.messages, *new_messages])
+    call = None
+    if not mcp_servers:
+        call = prepared.model_call([*previous.messages, *new_messages])
+    else:
+        # The call is made when the tools of the servers are known, which is after the head of the response.
+        prepared.warnings += prepared.model.warnings(request.call_without_choice(new_messages))
     return ResolvedRequest(
         services,
         principal,

@@ -9,6 +9,7 @@ from ...errors import RequestError
 from ...protocols import StoredRunHeader
 from ...protocols.openresponses import DIALECTS, PROTOCOL, ClientTool, Dialect, Encoder, Framing, client_dialect
 from ...protocols.openresponses import types as t
+from ...storage import StoredResponse
 from ...view import Viewer
 from ..exchange import Exchange
 from ..services import Services
@@ -56,6 +57,18 @@ class ResponseRunHeader(StoredRunHeader, frozen=True, kw_only=True):
             framing=framing,
             tools={} if self.tools is UNSET else self.tools,
         )
+
+
+class _HeaderWithTools(msgspec.Struct):
+    tools: dict[str, ClientTool] = {}
+
+
+_decode_tools = msgspec.json.Decoder(_HeaderWithTools).decode
+
+
+def client_tools_of(row: StoredResponse) -> dict[str, ClientTool]:
+    """Return the client's tools of a stored response that are not plain functions."""
+    return _decode_tools(row.header).tools
 
 
 def dialect_of(exchange: Exchange, services: Services) -> Dialect:
