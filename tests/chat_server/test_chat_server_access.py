@@ -212,7 +212,7 @@ def test_policies_limit_chats(upstream: Upstream, tmp_path: Path) -> None:
     }
     keys_by_name = make_keys(url, {**policies})
     config = config_of(upstream, storage={"url": url}, access={"keys": True})
-    config["providers"]["vllm"]["models"] = ["good-1", "bad-1"]
+    config["providers"]["vllm"]["models"] = ["good-1", "bad-1", "*"]
     with serve(config) as running:
         clients = {name: ChatClient(running, key) for name, key in keys_by_name.items()}
         name = upstream.plays(ANSWERS)
