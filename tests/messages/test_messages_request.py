@@ -181,6 +181,18 @@ def test_a_signature_of_another_maker_is_left_out_with_a_warning() -> None:
     assert "2 thinking block(s)" in warning
 
 
+def test_thoughts_without_a_signature_are_named_if_the_model_does_not_take_them() -> None:
+    thought = {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "One."}, {"type": "text", "text": "A"}],
+    }
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}, thought, {"role": "user", "content": "?"}]}
+    _, _, warnings = request_of("anthropic:claude-opus-4-8", body)
+    assert [warning for warning in warnings if "1 thought(s) without a signature" in warning]
+    _, _, warnings = request_of("deepseek:deepseek-reasoner", body)
+    assert not [warning for warning in warnings if "signature" in warning]
+
+
 @pytest.mark.parametrize("tokens", [-1, 0, 2000])
 def test_a_budget_below_one_is_none(tokens: int) -> None:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}

@@ -259,6 +259,17 @@ def test_a_search_that_openai_runs_is_its_own_tool() -> None:
     assert [tool.native for tool in request(tools=[search, PLAIN]).call(()).native_tools] == [search]
 
 
+def test_the_result_of_a_call_that_was_cut_off_is_kept_as_text() -> None:
+    call = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Beg", "status": "incomplete"}
+    result = {"type": "custom_tool_call_output", "call_id": "c1", "output": "a syntax error"}
+    warnings: list[str] = []
+    messages = request({"role": "user", "content": "go"}, call, result).messages(warnings=warnings)
+    assert "a syntax error" in str(messages[-1])
+    assert not any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+    (warning,) = warnings
+    assert "it is sent as text" in warning
+
+
 def test_the_echo_of_allowed_tools_names_each_of_them() -> None:
     entries = [
         {"type": "local_shell"},

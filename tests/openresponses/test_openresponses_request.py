@@ -520,10 +520,15 @@ def test_a_tool_loop_is_grouped_into_turns_with_reasoning_before_its_call() -> N
 
 
 def test_parallel_calls_and_their_results_are_one_turn_each() -> None:
-    other = {**CALL, "call_id": "c2", "status": "incomplete"}
+    other = {**CALL, "call_id": "c2"}
     assert messages(CALL, other, RESULT, {**RESULT, "call_id": "c2"}) == [
-        ModelResponse([ToolCallPart("f", '{"a":1}', "c1"), ToolCallPart("f", '{"a":1}', "c2", complete=False)]),
+        ModelResponse([ToolCallPart("f", '{"a":1}', "c1"), ToolCallPart("f", '{"a":1}', "c2")]),
         ModelRequest([ToolReturnPart("f", "42", "c1"), ToolReturnPart("f", "42", "c2")]),
+    ]
+    # A model gets no call that was cut off, so its result is text.
+    assert messages(CALL, {**other, "status": "incomplete"}, RESULT, {**RESULT, "call_id": "c2"}) == [
+        ModelResponse([ToolCallPart("f", '{"a":1}', "c1"), ToolCallPart("f", '{"a":1}', "c2", complete=False)]),
+        ModelRequest([ToolReturnPart("f", "42", "c1"), UserPromptPart("[Result of a call]\n42")]),
     ]
 
 

@@ -25,6 +25,7 @@ from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
 from ..parts import Origin
 from ..providers.errors import error_from_response
 from ..providers.frame_template import Template
+from ..providers.history import count_unsigned
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES, Decoder
@@ -330,9 +331,12 @@ class Model:
         except RequestError:
             return []
         fields.claim_request_settings()
-        return call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
+        warnings = call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
             fields, self.profile, self.origin.model or self.profile.title, call.assumed_settings
         )
+        if unsigned := count_unsigned(call.messages, self.profile):
+            warnings.append(f"{unsigned} thought(s) without a signature are left out: this model takes no others back")
+        return warnings
 
 
 COUNT_SECONDS, MAX_COUNT_BYTES = 10.0, 64 * 1024

@@ -19,6 +19,7 @@ A profile's strategies are `Profile.replay`, `foreign`, `lost` and `lost_on`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from operator import is_
 
 from msgspec.structs import replace
@@ -192,6 +193,19 @@ def parts_to_send(
         if sent is not None and _is_returnable(sent, profile):
             sendable.append(sent)
     return sendable
+
+
+def count_unsigned(messages: Sequence[ModelMessage], profile: Profile) -> int:
+    """Return how many thoughts are not sent because their client returned them as plain text, without a signature."""
+    if profile.replay_unsigned or profile.replay == "none":
+        return 0
+    return sum(
+        isinstance(part, ThinkingPart) and not part.signature and bool(part.content) and part.complete
+        for message in messages
+        if isinstance(message, ModelResponse) and message.origin is None
+        for part in message.parts
+        if getattr(part, "origin", None) is None
+    )
 
 
 def _is_returnable(part: ModelResponsePart, profile: Profile) -> bool:

@@ -148,7 +148,7 @@ class PreparedRequest:
         limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
         if limit is not None:
             call = replace(call, settings={**call.settings, "max_tokens": limit})
-        if call.settings or call.native_tools:
+        if call.settings or call.native_tools or any(isinstance(message, ModelResponse) for message in call.messages):
             self.warnings += self.model.warnings(call)
         return call
 

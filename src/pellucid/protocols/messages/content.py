@@ -80,7 +80,7 @@ class Conversation:
         if self._foreign_signatures:
             self.warnings.append(
                 f"{self._foreign_signatures} thinking block(s) have data that was not made here: of them only the "
-                "text, if there is any, is used, and Anthropic's models, which take no such text, do not get it"
+                "text, if there is any, is used"
             )
 
     def _add_system(self, content: str | list[Block], path: str, *, role: str | None = None) -> None:

@@ -97,7 +97,8 @@ def messages_of(
                     append_part(messages, thought)
             case t.FunctionCallParam() | t.CustomToolCallParam() | t.ToolSearchCallParam() | t.LocalShellCallParam():
                 call = _call_part(item)
-                _register_call(calls, call.tool_call_id, call.tool_name)
+                if call.complete:  # a call that was cut off is not sent to a model, and can have no result there
+                    _register_call(calls, call.tool_call_id, call.tool_name)
                 append_part(messages, call)
             case t.FunctionCallOutputParam() | t.ToolSearchOutputParam():
                 name = _called_function(item, calls, path)

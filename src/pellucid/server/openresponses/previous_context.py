@@ -177,14 +177,13 @@ def _messages_of_entry(entry: ConversationEntry, calls: dict[str, KnownCall]) ->
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> dict[str, KnownCall]:
-    """Return the function calls in these messages by their ids, with the number of results that are missing."""
+    """Return the complete calls in these messages by their ids, with the number of results that are missing."""
     called: dict[str, KnownCall] = {}
     for message in messages:
         if isinstance(message, ModelResponse):
-            waits = Counter(call.tool_call_id for call in message.tool_calls)
-            called |= {
-                call.tool_call_id: KnownCall(call.tool_name, waits[call.tool_call_id]) for call in message.tool_calls
-            }
+            calls = [call for call in message.tool_calls if call.complete]
+            waits = Counter(call.tool_call_id for call in calls)
+            called |= {call.tool_call_id: KnownCall(call.tool_name, waits[call.tool_call_id]) for call in calls}
             continue
         for part in message.parts:
             if (
