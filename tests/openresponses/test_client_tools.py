@@ -259,7 +259,7 @@ def test_a_search_that_openai_runs_is_its_own_tool() -> None:
     assert [tool.native for tool in request(tools=[search, PLAIN]).call(()).native_tools] == [search]
 
 
-def test_the_result_of_a_call_that_was_cut_off_is_kept_as_text() -> None:
+def test_the_result_of_a_call_that_was_cut_off_is_sent_as_text() -> None:
     call = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Beg", "status": "incomplete"}
     result = {"type": "custom_tool_call_output", "call_id": "c1", "output": "a syntax error"}
     warnings: list[str] = []

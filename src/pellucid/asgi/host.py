@@ -57,12 +57,19 @@ class HostRule:
         origin = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"), None)
         if origin is None or "*" in self._origins or origin in self._origins:
             return
-        if origin.partition("://")[2] != host_of(scope):
+        if is_same_origin(scope) is False:
             raise RequestError(
                 f"this request comes from a web page of the origin {truncate(origin)!r}, which is not allowed here",
                 kind="forbidden",
                 code="foreign_origin",
             )
+
+
+def is_same_origin(scope: Mapping[str, Any]) -> bool | None:
+    """Return whether the `Origin` of a request is the one of its `Host`; None if it has no `Origin`."""
+    headers = dict(scope["headers"])
+    origin: bytes | None = headers.get(b"origin")
+    return None if origin is None else origin.partition(b"://")[2] == headers.get(b"host")
 
 
 def host_of(scope: Mapping[str, Any]) -> str:

@@ -245,44 +245,35 @@ class Catalog:
         fallbacks: dict[Cause, list[str]] = {
             cause: others for cause in get_args(Cause) if (others := getattr(entry.fallbacks, cause))
         }
-        limits = [self._limits_of(row.provider) for row in rows]
-        has_others = len(rows) > 1 or bool(fallbacks)
-        deployments = [
-            Deployment(
-                f"{row.provider}/{row.model or name}",
-                model,
-                row.order,
-                row.weight,
-                Policy(
-                    requests_per_minute=row.requests_per_minute,
-                    tokens_per_minute=row.tokens_per_minute,
-                    streams=row.streams,
-                ),
+        policies = [
+            Policy(
+                requests_per_minute=row.requests_per_minute,
+                tokens_per_minute=row.tokens_per_minute,
+                streams=row.streams,
             )
-            for row, own in zip(rows, limits, strict=True)
-            if (
-                model := self._local
-                if row.provider == LOCAL_PROVIDER
-                # Other deployments are tried at once, in place of the same one again.
-                else self._create_model(
-                    row.provider,
-                    row.model or name,
-                    merge_settings(entry.settings, row.settings),
-                    replace(own, retries=0) if has_others else None,
-                )
-            )
-            is not None
+            for row in rows
         ]
-        if not deployments:
-            return None
-        if not has_others and not has_limits(deployments[0].limits):
-            return deployments[0].model
+        is_deployed = len(rows) > 1 or bool(fallbacks) or any(map(has_limits, policies))
+        deployments: list[Deployment] = []
+        for row, policy in zip(rows, policies, strict=True):
+            model = self._local
+            if row.provider != LOCAL_PROVIDER:
+                settings = merge_settings(entry.settings, row.settings)
+                # A deployed model itself tries again.
+                limits = replace(self._limits_of(row.provider), retries=0) if is_deployed else None
+                model = self._create_model(row.provider, row.model or name, settings, limits)
+            if model is not None:
+                label = f"{row.provider}/{row.model or name}"
+                deployments.append(Deployment(label, model, row.order, row.weight, policy))
+        if not deployments or not is_deployed:
+            return deployments[0].model if deployments else None
+        own_limits = [self._limits_of(row.provider) for row in rows]
         deployed = DeployedModel(
             name,
             deployments,
             self.cooldowns,
-            retries=max(own.retries for own in limits),
-            retry_wait=max(own.retry_wait for own in limits),
+            retries=max(limits.retries for limits in own_limits),
+            retry_wait=max(limits.retry_wait for limits in own_limits),
             retry_thoughts=entry.retry_thoughts,
             fallbacks=fallbacks,
             find=lambda other: self.find(other)[1],

@@ -274,7 +274,7 @@ class _Attempts:
     async def open(self) -> ModelStream:
         """Start the turn at the first deployment that answers."""
         stream = await self._open_next()
-        return DeployedStream(self, RetryingStream(stream, self._retry))
+        return DeployedStream(self, stream)
 
     @property
     def deployment(self) -> Deployment:
@@ -340,7 +340,7 @@ class _Attempts:
                 self._error = error
         return None
 
-    def _retry(self, error: ErrorInfo) -> asyncio.Future[ModelStream] | None:
+    def retry(self, error: ErrorInfo) -> asyncio.Future[ModelStream] | None:
         """Return the opening of another stream after an error before any content; see `RetryingStream`."""
         if not self._note(PellucidError(error)) or not (self._untried or self._has_fallback()):
             return None
@@ -379,16 +379,16 @@ _RETRIED_REFUSALS = frozenset({"unauthorized", "too_many_requests"})
 """The kinds of requests that are refused here for a reason that only concerns one deployment."""
 
 
-class DeployedStream:
+class DeployedStream(RetryingStream):
     """The stream of a turn. After a failure that follows thoughts alone, its end tells the run to call the model again.
 
     (`retry_thoughts`; see the module.)
     """
 
-    def __init__(self, attempts: _Attempts, stream: RetryingStream) -> None:
+    def __init__(self, attempts: _Attempts, stream: ModelStream) -> None:
+        super().__init__(stream, attempts.retry)
         self._attempts = attempts
-        self._stream = stream
-        self._receive: ModelEventReceiver
+        self._deliver: ModelEventReceiver
         self._has_answered = False
         """Whether anything other than thoughts has begun."""
         self._is_retrying = False
@@ -396,36 +396,22 @@ class DeployedStream:
         self._is_settled = False
 
     @property
-    def queued(self) -> bool:
-        return self._stream.queued
-
-    @property
-    def request_id(self) -> str | None:
-        return self._stream.request_id
-
-    @property
     def deployment(self) -> str:
         """The deployment that answers."""
-        return self._stream.deployment or self._attempts.deployment.name
+        return super().deployment or self._attempts.deployment.name
 
     def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
-        self._receive = receive
-        self._stream.start(self._on_events, texts)
-
-    def pause(self) -> None:
-        self._stream.pause()
-
-    def resume(self) -> None:
-        self._stream.resume()
+        self._deliver = receive
+        super().start(self._on_turn_events, texts)
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        events = self._stream.cancel(error)
+        events = super().cancel(error)
         if not self._is_settled:
             self._is_settled = True
             self._attempts.on_end(self._end)
         return events
 
-    def _on_events(self, events: ModelRead) -> None:
+    def _on_turn_events(self, events: ModelRead) -> None:
         if isinstance(events, list):
             for event in events:
                 if type(event) is PartStartEvent:
@@ -436,7 +422,7 @@ class DeployedStream:
                     self._end = event
             if self._is_retrying:
                 events = [_paused(event) for event in events if type(event) is not ErrorEvent]
-        self._receive(events)
+        self._deliver(events)
 
 
 def _paused(event: ModelEvent) -> ModelEvent:

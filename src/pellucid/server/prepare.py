@@ -31,6 +31,7 @@ from ..parts import (
     ModelResponse,
     ModelResponsePart,
     SealedPart,
+    ThinkingPart,
     UserPromptPart,
 )
 from ..protocols.client_protocols import ClientRequest
@@ -69,6 +70,10 @@ def _split_compactions(message: ModelMessage) -> list[ModelMessage]:
     if not messages:
         return [message]
     return [*messages, replace(message, parts=rest)] if rest else messages
+
+
+def _has_thoughts(messages: Sequence[ModelMessage]) -> bool:
+    return any(isinstance(part, ThinkingPart) for message in messages for part in message.parts)
 
 
 class PreparedRequest:
@@ -148,7 +153,7 @@ class PreparedRequest:
         limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
         if limit is not None:
             call = replace(call, settings={**call.settings, "max_tokens": limit})
-        if call.settings or call.native_tools or any(isinstance(message, ModelResponse) for message in call.messages):
+        if call.settings or call.native_tools or _has_thoughts(call.messages):
             self.warnings += self.model.warnings(call)
         return call
 

@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -139,9 +139,7 @@ def read_tools(
     Raises:
         RequestError: A tool is not valid, or two have the same name.
     """
-    functions: dict[str, ToolDefinition] = {}
-    by_function: dict[str, ClientTool] = {}
-    lists: dict[str, str] = {}
+    defined: dict[str, _Definition] = {}
     native: dict[bytes, NativeTool] = {}
     added: list[tuple[str, ClientTool]] = []
     for path, tool in chain(_tools_of_items(earlier_items, "previous input"), _all_tools(tools, items)):
@@ -152,14 +150,18 @@ def read_tools(
             case t.NamespaceToolParam():
                 for index, inner in enumerate(tool.tools):
                     inner_path = f"{path}.tools[{index}]"
-                    added.append((inner_path, _add(functions, by_function, lists, inner, tool, inner_path)))
+                    added.append((inner_path, _add(defined, inner, tool, inner_path)))
             case t.McpToolParam():
                 if not path.startswith("tools["):
                     raise invalid(path, "MCP servers are named in tools; move it there", kind="unsupported")
             case _:
-                added.append((path, _add(functions, by_function, lists, tool, None, path)))
+                added.append((path, _add(defined, tool, None, path)))
     _check_grammars(added)
-    return ClientTools(tuple(functions.values()), tuple(native.values()), by_function)
+    return ClientTools(
+        tuple(definition.function for definition in defined.values()),
+        tuple(native.values()),
+        {name: tool for name, (_, _, tool) in defined.items() if tool != ClientTool("function", name)},
+    )
 
 
 def _all_tools(tools: Sequence[t.ToolParam], items: Sequence[t.ItemParam]) -> Iterator[tuple[str, t.ToolParam]]:
@@ -178,28 +180,26 @@ def _tools_of_items(items: Sequence[t.ItemParam], path: str) -> Iterator[tuple[s
 _FunctionLike = t.FunctionToolParam | t.CustomToolParam | t.ToolSearchToolParam | t.LocalShellToolParam
 
 
+class _Definition(NamedTuple):
+    """A function that stands for a tool of the client."""
+
+    list_path: str
+    """The path of the list that has the tool."""
+    function: ToolDefinition
+    tool: ClientTool
+
+
 def _add(
-    functions: dict[str, ToolDefinition],
-    by_function: dict[str, ClientTool],
-    lists: dict[str, str],
-    param: _FunctionLike,
-    namespace: t.NamespaceToolParam | None,
-    path: str,
+    defined: dict[str, _Definition], param: _FunctionLike, namespace: t.NamespaceToolParam | None, path: str
 ) -> ClientTool:
     function, tool = _function_of(param, namespace, path)
     list_path = path.partition("[")[0] if path.startswith("tools[") else path.partition("]")[0]
-    if function.name in functions:
-        earlier = by_function.get(function.name, ClientTool("function", function.name))
-        is_same_tool = (earlier.namespace, earlier.name) == (tool.namespace, tool.name)
-        is_same_list = lists[function.name] == list_path
-        is_unchanged = (earlier, functions[function.name]) == (tool, function)
-        if not is_same_tool or (is_same_list and not is_unchanged):
+    new, earlier = _Definition(list_path, function, tool), defined.get(function.name)
+    if earlier is not None and earlier != new:
+        is_same_tool = (earlier.tool.namespace, earlier.tool.name) == (tool.namespace, tool.name)
+        if not is_same_tool or earlier.list_path == list_path:
             raise invalid(f"{path}.name", f"another tool is called {function.name!r}, too; give one another name")
-    lists[function.name] = list_path
-    functions[function.name] = function
-    by_function.pop(function.name, None)
-    if tool != ClientTool("function", function.name):
-        by_function[function.name] = tool
+    defined[function.name] = new
     return tool
 
 

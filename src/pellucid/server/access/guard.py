@@ -166,8 +166,9 @@ class Guard:
 
     async def check_host(self, scope: Mapping[str, Any]) -> None:
         """Refuse a Host that a page may have chosen, where no credentials are required. Raises `RequestError`."""
-        host_of(scope)
-        if not self._allow_unauthenticated and not await self._needs_credential():
+        if self._allow_unauthenticated or await self._needs_credential():
+            host_of(scope)
+        else:
             self._host_rule.check_host(scope)
 
     async def _needs_credential(self) -> bool:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...asgi.host import is_same_origin
 from ...errors import RequestError
 from .config import CorsConfig
 from .errors import AccessError, HTTPHeader, forbidden
@@ -50,11 +51,7 @@ class Cors:
 
     def check(self, scope: Mapping[str, Any]) -> None:
         """Refuse a page of another origin, over HTTP and WebSocket. Raises `AccessError` (forbidden)."""
-        request_headers = dict(scope["headers"])
-        origin, host = request_headers.get(b"origin"), request_headers.get(b"host", b"")
-        if origin is None or self._is_named_origin(origin):
-            return
-        if origin.partition(b"://")[2] != host:
+        if is_same_origin(scope) is False and not self.is_from_named_origin(scope):
             raise forbidden(
                 "this request comes from a web page of another origin, which access.cors.origins does not name",
                 "foreign_origin",
@@ -116,13 +113,10 @@ def is_own_page(scope: Mapping[str, Any]) -> bool | None:
 
     None: no page sent it (a person's address bar), or neither header is present.
     """
-    headers = dict(scope["headers"])
-    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    site = dict(scope["headers"]).get(b"sec-fetch-site")
     if site is not None:
         return None if site == b"none" else site == b"same-origin"
-    if origin is not None:
-        return bool(origin.partition(b"://")[2] == headers.get(b"host"))
-    return None
+    return is_same_origin(scope)
 
 
 def check_own_page(scope: Mapping[str, Any]) -> None:

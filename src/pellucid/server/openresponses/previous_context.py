@@ -89,12 +89,16 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
     added_tools: list[t.ItemParam] = []
     for row in rows:
         messages += messages_from_json(row.messages)
-        # Hardly any input has such items, so most are not decoded.
         if b'"compaction_trigger"' in row.input:
             messages = since_compaction(messages)
-        if b'"additional_tools"' in row.input or b'"tool_search_output"' in row.input:
-            added_tools += tool_items(msgspec.json.decode(row.input))
+        added_tools += _stored_tool_items(row.input)
     return PreviousContext(join_messages(messages), added_tools)
+
+
+def _stored_tool_items(items: bytes) -> list[t.ItemParam]:
+    """Return those of stored items that add tools. Hardly any do, so most are not decoded."""
+    has_any = b'"additional_tools"' in items or b'"tool_search_output"' in items
+    return tool_items(msgspec.json.decode(items)) if has_any else []
 
 
 def since_compaction(messages: list[ModelMessage]) -> list[ModelMessage]:
@@ -145,7 +149,7 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
 
     return PreviousContext(
         attach(messages_of_entries(entries), unseal).messages,
-        [item for entry in entries if entry.message is None for item in tool_items([msgspec.json.decode(entry.item)])],
+        [item for entry in entries for item in _stored_tool_items(b"[%b]" % entry.item)],
         frozenset(entry.id for entry in entries),
     )
 
