@@ -281,5 +281,8 @@ def test_a_setting_of_none_has_no_warning() -> None:
 def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
     origin, row = Origin("local", "openai_chat", "embedded"), ROWS["llama.cpp"]
     drawn: Any = data.draw(settings_for(row))
+    if "chat_template_kwargs" in drawn.get("extra_body", ()) and drawn.keys() & {"thinking", "openai_reasoning_effort"}:
+        # The engine has one switch: of two settings that turn it the same way, the trials find that neither acts.
+        del drawn["extra_body"]
     trials = trial_warnings(drawn, origin, row, lambda call: request_body(call, origin, "think.gbnf"))
     assert embedded_warnings(ModelCall("", [], drawn), {}, origin, "think.gbnf") == trials

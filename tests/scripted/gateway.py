@@ -54,10 +54,10 @@ class Reply(msgspec.Struct):
 
 
 def events_of(body: bytes) -> list[dict[str, Any]]:
-    """Return the events of a stream, without the `[DONE]` at its end."""
+    """Return the events of a stream, without comments (sent in a silence) and the `[DONE]` at its end."""
     events = []
     for block in body.decode().split("\n\n"):
-        if block and block != "data: [DONE]":
+        if block and not block.startswith(":") and block != "data: [DONE]":
             name, data = block.split("\n")
             value = json.loads(data.removeprefix("data: "))
             assert name == f"event: {value['type']}"

@@ -82,6 +82,9 @@ def claim_thinking(fields: SettingFields, profile: Profile) -> None:
             fields.claim("anthropic_thinking", HISTORY)
         if native_options.max_tokens != profile.max_tokens_default:
             fields.claim("anthropic_thinking", "max_tokens", native_options.max_tokens)
+        is_summary_sent = profile.thinking_display and not native_options.is_off and "display" not in native_config
+        if "thinking_summary" in settings and is_summary_sent:
+            fields.claim("thinking_summary", "thinking.display")
     if settings.get("anthropic_effort"):
         fields.claim("anthropic_effort", effort)
 
