@@ -2,6 +2,9 @@
 # make test   install what the core tests need (Python packages), and run them: minutes
 # make test-all  all tests: also those with browsers, Node, PostgreSQL, Redis, replicas and the embedded model
 # make coverage  all tests, with the lines and branches that they reach, by package
+# make test-lowest  what dependencies are used for, with the lowest versions that pyproject.toml allows
+# make test-newest  the same, with the newest ones
+# make lock   write requirements.lock (for containers) and constraints-lowest.txt, after a change of dependencies
 # make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
 # make check  formatting, lint, types, layers, unused code, names, the documentation's Python
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
@@ -18,9 +21,18 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start many processes: they start from compiled files, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-TEST_WORKERS ?= auto
+# Tests also wait, for processes and timers: one worker more than there are processors.
+TEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: run test test-all coverage golden check format bench bench-peers clean page check-page
+# What the project uses its dependencies for.
+DEPENDENCY_TESTS := tests/test_dependencies.py tests/server/test_uvicorn_adapter.py tests/server/test_socket_wire.py \
+	tests/server/test_long_silence.py tests/server/test_stored_responses.py tests/access/test_access_tokens.py \
+	tests/cli/test_serve.py::test_a_signal_stops_the_server_without_an_error tests/cli/test_commands.py tests/egress \
+	tests/interop/test_pydantic_ai_model.py tests/models/test_bedrock_signing.py tests/relay/test_limits.py \
+	tests/relay/test_logs.py tests/storage/test_storage_migrations.py tests/storage/test_storage_writing.py \
+	tests/tools/test_mcp.py tests/upstream/test_push.py
+
+.PHONY: run test test-all test-lowest test-newest lock coverage golden check format bench bench-peers clean page check-page
 .DEFAULT_GOAL := run
 
 run: .venv/run
@@ -32,6 +44,27 @@ test: .venv/dev
 test-all: .venv/all
 	tests/needs.sh
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long
+
+# Old releases warn of what newer ones have changed.
+test-lowest: .venv/lowest/installed
+	.venv/lowest/bin/python -m pytest --numprocesses $(TEST_WORKERS) -p no:cacheprovider -W ignore $(DEPENDENCY_TESTS)
+
+test-newest:
+	rm -rf .venv/newest
+	$(PYTHON) -m venv .venv/newest
+	.venv/newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	.venv/newest/bin/python -m pytest --numprocesses $(TEST_WORKERS) -p no:cacheprovider $(DEPENDENCY_TESTS)
+
+# `local` is not here: its engine has one version, and a container with it needs weights, too.
+lock: .venv/created
+	$(PIP) uv
+	$(BIN)/uv pip compile --quiet --upgrade --constraints constraints.txt --python-version 3.13 --python-platform linux \
+		--extra postgres --extra redis --extra mcp --extra otel --extra bedrock --generate-hashes \
+		--no-annotate --no-header pyproject.toml --output-file requirements.lock
+	grep -E '^(hypothesis|openai|pytest|pytest-timeout|pytest-xdist)==' constraints.txt | \
+	$(BIN)/uv pip compile --quiet --upgrade --resolution lowest-direct --python-version 3.11 --python-platform linux \
+		--extra postgres --extra redis --extra mcp --extra otel --extra bedrock --extra pydantic-ai \
+		--no-annotate --no-header pyproject.toml - --output-file constraints-lowest.txt
 
 coverage: .venv/all
 	tests/needs.sh
@@ -96,6 +129,13 @@ clean:
 .venv/all: .venv/dev .venv/node
 	@echo "Installing the embedded model's engine …"
 	$(PIP) -e '.[local,dev]'
+	@touch $@
+
+.venv/lowest/installed: .venv/created pyproject.toml constraints-lowest.txt
+	rm -rf .venv/lowest
+	$(PYTHON) -m venv .venv/lowest
+	.venv/lowest/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps \
+		-r constraints-lowest.txt -e .
 	@touch $@
 
 .venv/node: .venv/created

@@ -28,6 +28,7 @@ TRANSLATION = "translation"
 ATTACHED = "attached"
 STORED = "stored"
 GUARDED = "stored, key and limits"
+OPERATED = "attached, operated"
 CHAT_PAGE = "chat page"
 DETACHED = "detached"
 DETACHED_REDIS = "detached, Redis"
@@ -126,6 +127,30 @@ requests_per_minute = 1000000000
 tokens_per_minute = 1000000000000
 streams = 100000
 """
+WITH_DEPLOYMENTS = """\
+cost_per_day = 1000000000
+cost_per_month = 1000000000
+[providers.first]
+profile = "vllm"
+base_url = "http://127.0.0.1:{upstream_port}/v1"
+[providers.second]
+profile = "vllm"
+base_url = "http://127.0.0.1:{upstream_port}/v1"
+[models.mock-r1]
+fallbacks = { down = ["other"], rate_limit = ["other"] }
+[[models.mock-r1.deployments]]
+provider = "first"
+requests_per_minute = 1000000000
+streams = 100000
+prices = { input = 1, cached_input = 0.1, output = 2, reasoning = 3 }
+[[models.mock-r1.deployments]]
+provider = "second"
+prices = { input = 1, output = 2 }
+[models.other]
+provider = "second"
+model = "mock-r1"
+"""
+"""Added to `WITH_KEY`: budgets of its policy, and two deployments with prices, of which one has limits."""
 WITH_REDIS = '[relay]\nurl = "redis://127.0.0.1:{redis_port}"\n'
 WITH_WORKERS = "[server]\nworkers = 2\n"
 
@@ -134,8 +159,11 @@ def gateway(config: str) -> Callable[[ServerOptions], Server]:
     """`pellucid serve` as it is by default (SQLite store, metrics, log lines), but for `config`, which is TOML."""
 
     def start(options: ServerOptions) -> Server:
-        file = options.home / "pellucid.toml"
-        file.write_text(config.replace("{redis_port}", str(options.redis_port)))
+        file, text = options.home / "pellucid.toml", config
+        ports = {"{redis_port}": options.redis_port, "{upstream_port}": options.upstream_port}
+        for placeholder, port in ports.items():
+            text = text.replace(placeholder, str(port))
+        file.write_text(text)
         command = [options.python, "-m", "pellucid", "serve", "--host", "127.0.0.1", "--port", str(options.port)]
         command += ["--provider", "vllm", "--upstream", f"http://127.0.0.1:{options.upstream_port}/v1"]
         variables = {"BENCH_KEY": KEY}
@@ -285,6 +313,14 @@ ROUTES = {
             RESPONSES | {"store": True},
             headers=(f"Authorization: Bearer {KEY}",),
             start=gateway(WITH_KEY),
+            gateway=True,
+        ),
+        Route(
+            OPERATED,
+            _RESPONSES_PATH,
+            RESPONSES | {"store": False},
+            headers=(f"Authorization: Bearer {KEY}",),
+            start=gateway(NOT_STORED + WITH_KEY + WITH_DEPLOYMENTS),
             gateway=True,
         ),
         Route(

@@ -23,6 +23,7 @@ from routes import (
     LITELLM,
     LITELLM_RESPONSES,
     NGINX,
+    OPERATED,
     PASS_THROUGH,
     PYDANTIC_AI,
     ROUTES,
@@ -120,7 +121,7 @@ PACED = Scenario(
     seconds=4.0,
     quick_seconds=1.5,
     references=(NGINX, ATTACHED),
-    routes=(STORED, CHAT_PAGE, DETACHED, DETACHED_REDIS, TWO_WORKERS, GUARDED, TRANSLATION, PASS_THROUGH),
+    routes=(OPERATED, STORED, CHAT_PAGE, DETACHED, DETACHED_REDIS, TWO_WORKERS, GUARDED, TRANSLATION, PASS_THROUGH),
     columns=_paced(_X_NGINX, _X_ATTACHED),
 )
 SIXTEEN = Scenario(
@@ -181,7 +182,7 @@ REQUESTS = Scenario(
     seconds=2.5,
     quick_seconds=1.5,
     references=(PASS_THROUGH,),
-    routes=(NGINX, ATTACHED, STORED, CHAT_COMPLETIONS, AG_UI),
+    routes=(NGINX, ATTACHED, OPERATED, STORED, CHAT_COMPLETIONS, AG_UI),
     columns=_REQUESTS,
     reasoning=1,
     content=1,

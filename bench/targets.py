@@ -13,7 +13,18 @@ import msgspec
 
 import report
 from report import Figure, Results, Sample, Spread
-from routes import AG_UI, ATTACHED, CHAT_PAGE, DETACHED, DETACHED_REDIS, NGINX, PASS_THROUGH, PYDANTIC_AI, STORED
+from routes import (
+    AG_UI,
+    ATTACHED,
+    CHAT_PAGE,
+    DETACHED,
+    DETACHED_REDIS,
+    NGINX,
+    OPERATED,
+    PASS_THROUGH,
+    PYDANTIC_AI,
+    STORED,
+)
 from scenarios import (
     PACED,
     PEERS_PACED,
@@ -97,6 +108,10 @@ def _request_ratio(route: str) -> Callable[[Results], Spread]:
     return _ratio(REQUESTS, route, PASS_THROUGH, report.cpu_per_request)
 
 
+def _operated_requests(results: Results) -> Spread:
+    return results.ratio(ATTACHED, REQUESTS.name, OPERATED, report.cpu_per_request)
+
+
 def _pydantic_ai(scenario: Scenario) -> Callable[[Results], Spread]:
     return _ratio(scenario, PYDANTIC_AI, AG_UI)
 
@@ -147,6 +162,8 @@ TARGETS = (
     Target("CPU a delta, detached (memory)", _ratio(PACED, DETACHED, ATTACHED), 1.25, 1.1, X_ATTACHED),
     Target("CPU a delta, detached over Redis, our process", _ratio(PACED, REDIS, ATTACHED), 1.4, None, X_ATTACHED),
     Target("… added latency, p50", _added_by_redis, 2, unit="ms over attached"),
+    Target("CPU a delta, with deployments, budgets and keys", _ratio(PACED, OPERATED, ATTACHED), 1.1, None, X_ATTACHED),
+    Target("CPU a request, with deployments, budgets and keys", _operated_requests, 1.1, None, X_ATTACHED),
     Target("CPU a request, attached", _request_ratio(ATTACHED), 4, 3, "x pass-through"),
     Target("CPU a request, stored", _request_ratio(STORED), 8, 5, "x pass-through"),
     Target("resident memory a stream at 1,000", _figure(THOUSAND, ATTACHED, _memory), 40, 30, "KiB", ".1f"),

@@ -17,7 +17,6 @@ from pellucid.events import (
     FunctionToolResultEvent,
     PartDeltaEvent,
     ResponseEndEvent,
-    ResponseStartEvent,
     RunEndEvent,
     SideEvent,
     SummaryEvent,
@@ -105,8 +104,7 @@ NOT_SHOWN: dict[str, set[type[Any]]] = {
     "ai_sdk": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},
     "chat": {ErrorEvent, FinalResultEvent, SideEvent, SummaryEvent},
     "chat_completions": {
-        *(ErrorEvent, ResponseStartEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent),
-        SummaryEvent,
+        *(ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent),
     },
     "messages": {ErrorEvent, FunctionToolCallEvent, FunctionToolResultEvent, FinalResultEvent, SideEvent, SummaryEvent},
     "openresponses": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},

@@ -98,8 +98,8 @@ FAULTS = [
     Fault(
         "no Retry-After",
         "asgi/http.py",
-        "return [] if seconds is None else",
-        "return [] if True else",
+        "return final if seconds is None else",
+        "return final if True else",
         ("upstream-errors/429/*",),
     ),
     Fault(
@@ -140,8 +140,8 @@ FAULTS = [
     Fault(
         "a foreign page that is let in",
         "server/access/origins.py",
-        "    if is_own_page(scope) is False:\n        raise _foreign_origin()",
-        "    if False:\n        raise _foreign_origin()",
+        "    if is_own_page(scope) is False:\n        raise _foreign_origin(scope)",
+        "    if False:\n        raise _foreign_origin(scope)",
         ("resources/origins/*",),
     ),
     Fault(
@@ -189,8 +189,8 @@ FAULTS = [
     Fault(
         "tokens that a key is not charged for",
         "server/access/limits.py",
-        'return {"tokens": float((usage.input_tokens or 0) + output),',
-        'return {"tokens": float(output),',
+        '"tokens": float((usage.input_tokens or 0) + (usage.output_tokens or 0)),',
+        '"tokens": float(usage.output_tokens or 0),',
         ("access/limit/*",),
     ),
     Fault(

@@ -1,6 +1,6 @@
 """Print every Python call for one delta, from the read of the upstream's socket to the write to the client's.
 
-    python tools/trace_delta.py [--events] [responses | stored | chat_completions | agui | chat | background ...]
+    python tools/trace_delta.py [--events] [KIND ...]      kinds: responses, stored, chat_completions … (`KINDS`)
 
 A gateway runs in this process, before an upstream that sends one token at a time; one token in the middle of the answer
 is traced with `sys.setprofile`. docs/architecture.md has its output. With `--events`, the text path is not used: this
@@ -60,6 +60,7 @@ KINDS = {
     "background": Kind(
         "/v1/responses", {"model": "m", "input": "hi", "stream": True, "store": True, "background": True}
     ),
+    "deployed": Kind("/v1/responses", {"model": "several", "input": "hi", "stream": True, "store": False}),
 }
 
 
@@ -130,7 +131,10 @@ def trace(kind: Kind) -> list[str]:
         threading.Thread(target=upstream, args=(listening, go), daemon=True).start()
         provider = {"profile": "vllm", "base_url": f"http://127.0.0.1:{listening.getsockname()[1]}/v1"}
         store = {"url": f"sqlite:///{data}/store.sqlite"}
-        config = check_config({"providers": {"vllm": provider}, "storage": store}, {"XDG_DATA_HOME": data})
+        models = {"several": {"deployments": [{"provider": "vllm", "model": model} for model in "ab"]}}
+        config = check_config(
+            {"providers": {"vllm": provider}, "models": models, "storage": store}, {"XDG_DATA_HOME": data}
+        )
         server = uvicorn.Server(uvicorn.Config(create_app(config), **uvicorn_settings(config)))
 
         async def serve() -> None:

@@ -91,6 +91,11 @@ def drop_oldest_turns(messages: Sequence[ModelMessage], count: int) -> list[Mode
     return join_messages(system_prompts(messages[:start]), _without_results(messages[start:], calls))
 
 
+def count_parts(messages: Iterable[ModelMessage]) -> int:
+    """Return the number of parts of all messages."""
+    return sum([len(message.parts) for message in messages])
+
+
 def system_prompts(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Return what stays of messages that are dropped: the prompts of the system or a developer, in one request."""
     parts: list[ModelRequestPart] = []
@@ -108,8 +113,8 @@ def turn_lengths(messages: Sequence[ModelMessage]) -> list[int]:
     fixed_length = 0
     for begin, end in pairwise([0, *_turn_starts(messages)[1:], len(messages)]):
         parts = [part for message in messages[begin:end] for part in message.parts]
-        turns.append(sum(_part_length(part) for part in parts if not isinstance(part, SystemPromptPart)))
-        fixed_length += sum(_part_length(part) for part in parts if isinstance(part, SystemPromptPart))
+        turns.append(sum(part_length(part) for part in parts if not isinstance(part, SystemPromptPart)))
+        fixed_length += sum(part_length(part) for part in parts if isinstance(part, SystemPromptPart))
     turns[-1] += fixed_length
     return turns
 
@@ -142,7 +147,8 @@ def _without_results(messages: Sequence[ModelMessage], calls: set[str]) -> list[
     return out
 
 
-def _part_length(part: ModelRequestPart | ModelResponsePart) -> int:
+def part_length(part: ModelRequestPart | ModelResponsePart) -> int:
+    """Return the approximate length of a part in characters."""
     match part:
         case UserPromptPart(content=list(contents)) | ToolReturnPart(contents=list(contents)):
             return sum(len(content.text) if isinstance(content, Text) else MEDIA_LENGTH for content in contents)

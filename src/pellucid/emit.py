@@ -15,6 +15,9 @@ repeats this bookkeeping. The rules:
   `max_tokens` afterwards).
 * **A failure is an event.** `fail` closes what is open as incomplete and writes one `ErrorEvent`. A second failure, or
   content after it, is ignored.
+* **A limit ends the turn.** `cut` closes what is open as incomplete, and the finish reason is `length`. Content after
+  it is ignored. Items are compared with `TurnLimits` when they open; the reader of the stream checks the rest
+  (`exceeded_limit`).
 * **`end` always leaves a closed turn**, and calling it again changes nothing.
 """
 
@@ -23,7 +26,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any
+from sys import maxsize
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -76,6 +80,30 @@ Key = Hashable
 
 WholePart = BuiltinToolCallPart | BuiltinToolReturnPart | FilePart | CompactionPart | OpaquePart | SealedPart
 """Parts that arrive in one piece."""
+
+
+TurnLimit: TypeAlias = Literal[
+    "turn_bytes", "turn_seconds", "turn_characters", "turn_items", "tool_argument_characters"
+]
+"""The name of a limit of one turn, as in `[limits]` of the configuration."""
+TURN_LIMITS: frozenset[str] = frozenset(get_args(TurnLimit))
+
+
+class TurnLimits(NamedTuple):
+    """The most that a turn may contain."""
+
+    characters: int = maxsize
+    """Characters of all text, arguments of calls included."""
+    argument_characters: int = maxsize
+    """Characters of the arguments of one call."""
+    items: int = maxsize
+    """Items, and parts of them."""
+
+
+_LONG_TEXT = 65_536
+"""Characters from which on the text of one frame is compared with the limits before it is written."""
+_MAX_HELD_PER_ITEM = 32
+"""Deltas that may be held back, for each item that a turn may have."""
 
 
 class _HeldBlock:
@@ -167,6 +195,15 @@ class Emitter:
         self.provider_details: dict[str, Any] = {}
         self.events: list[ModelEvent] = []
         """Events written since the last `take`."""
+        self.limits = TurnLimits()
+        self.reached_limit: TurnLimit | None = None
+        """The limit at which the content of the turn was cut."""
+        self._accepts_content = True
+        """Whether the turn has not failed, was not cut and has not ended."""
+        self._closed_characters = 0
+        """Characters of the parts that have ended."""
+        self._held_characters = 0
+        """Characters of the blocks that are held back."""
         self._item: _Item | None = None
         self._open_part: _OpenPart | None = None
         self._item_index = 0
@@ -216,17 +253,41 @@ class Emitter:
 
     def finish(self, reason: FinishReason | None, native: str | None = None) -> None:
         """Record why the provider stopped. The turn ends only with `end`, because usage may still follow."""
-        self.finish_reason = reason
-        self.native_finish_reason = native
+        if self.reached_limit is None:
+            self.finish_reason = reason
+            self.native_finish_reason = native
 
     def fail(self, error: ErrorInfo) -> None:
         """Close what is open as incomplete, and write the error. A second failure is ignored."""
-        if self.failed or self._ended:
+        if not self._accepts_content:
             return
         self.start()
         self._close_all(complete=False)
         self.failed = True
+        self._accepts_content = False
         self.events.append(ErrorEvent(error))
+
+    def cut(self, limit: TurnLimit) -> None:
+        """Close what is open as incomplete, because the turn has reached a limit. Content after it is ignored."""
+        if self._accepts_content and self.reached_limit is None:
+            self.start()
+            self.finish("length", limit)
+            self.reached_limit = limit  # before held blocks are written, which may exceed a limit themselves
+            self._close_all(complete=False)
+            self._accepts_content = False
+
+    def exceeded_limit(self) -> TurnLimit | None:
+        """Return the limit that the content exceeds, if any. Items are also counted when they open."""
+        open_, limits = self._open_part, self.limits
+        length = 0 if open_ is None else open_.text.length
+        blank_length = sum(map(len, self._blank_texts.values())) if self._blank_texts else 0
+        if self._closed_characters + length + self._held_characters + blank_length > limits.characters:
+            return "turn_characters"
+        if length > limits.argument_characters and open_ is not None and open_.kind is ToolCallPart:
+            return "tool_argument_characters"
+        if self.hold_count + len(self._blank_texts) > limits.items * _MAX_HELD_PER_ITEM:
+            return "turn_items"
+        return None
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         """Close the turn and return the remaining events. Idempotent.
@@ -242,11 +303,12 @@ class Emitter:
             cut = cause != "eof" or self.finish_reason in ("length", "content_filter", "error")
             self._close_all(complete=not cut)
             self._ended = True
+            self._accepts_content = False
             self.events.append(
                 ResponseEndEvent(
                     finish_reason="error" if self.failed or cause == "error" else self.finish_reason,
                     native_finish_reason=self.native_finish_reason,
-                    usage=self.usage,
+                    usage=self.usage.plausible,
                     provider_response_id=self.provider_response_id,
                     model_name=self.model_name,
                     provider_details=self.provider_details or None,
@@ -407,7 +469,7 @@ class Emitter:
 
     def close_open_blocks(self) -> None:
         """Close everything that is open as complete."""
-        if not (self.failed or self._ended):
+        if self._accepts_content:
             self._close_all(complete=True)
 
     # --- items and whole parts -----------------------------------------------------------------------------
@@ -428,7 +490,7 @@ class Emitter:
         part is incomplete. With `explicit_end`, the wire ends the item with `close`, and other items are held back
         until then.
         """
-        if self.failed or self._ended:
+        if not self._accepts_content:
             return
         item = self._item
         if item is None or item.key != key:
@@ -436,6 +498,9 @@ class Emitter:
                 self.item, key, kind, id=id, signature=signature, native=native, explicit_end=explicit_end
             )
             if not self._close_or_hold(key, key, deferred_call, sticky=True):
+                return
+            if self._item_index >= self.limits.items:
+                self.cut("turn_items")
                 return
             item = self._open_item(key, kind, id, explicit_end)
         if signature:
@@ -445,11 +510,14 @@ class Emitter:
 
     def whole_part(self, part: WholePart, *, item: Key = None) -> None:
         """Write a part that arrives in one piece. Consecutive parts with the same `item` key share an item."""
-        if self.failed or self._ended:
+        if not self._accepts_content:
             return
         key = item if item is not None else ("whole", self._part_index, len(self._held_blocks or ()))
         kind = ITEM_OF[type(part)]
         if not self._close_or_hold(key, key, partial(self.whole_part, part, item=key), kind):
+            return
+        if self._has_max_items:
+            self.cut("turn_items")
             return
         if self._item is None:
             self._open_item(key, kind, None if isinstance(part, SealedPart) else part.id)
@@ -498,10 +566,16 @@ class Emitter:
             )
             open_ = self._start_part(key, item, part, explicit_end, deferred_call)
             if open_ is None:
+                if isinstance(text, str) and not self._is_replaying:
+                    self._held_characters += len(text)
                 return
+        exceeded: TurnLimit | None = None
         if not isinstance(text, str):
             open_.args_object = None if open_.text.length else text
             text = json_text(text)
+        elif len(text) > _LONG_TEXT and (excess := self._excess_of(open_, text)) is not None:
+            length, exceeded = excess
+            text = text[:length]
         elif text:
             open_.args_object = None  # text after an object: the arguments are text then
         if delta is not None and not is_text_only(delta):
@@ -517,6 +591,19 @@ class Emitter:
                 provider_details=details or None,
             )
             self._write_delta(open_, opaque_delta)
+        if exceeded is not None:
+            self.cut(exceeded)
+
+    def _excess_of(self, open_: _OpenPart, text: str) -> tuple[int, TurnLimit] | None:
+        """Return how much of a text fits into the limits, and the limit that the rest exceeds; None if all fits."""
+        length = open_.text.length
+        room = self.limits.characters - self._closed_characters - length
+        argument_room = self.limits.argument_characters - length if open_.kind is ToolCallPart else room
+        if len(text) <= min(room, argument_room):
+            return None
+        if argument_room < room:
+            return max(0, argument_room), "tool_argument_characters"
+        return max(0, room), "turn_characters"
 
     def _write_delta(self, open_: _OpenPart, delta: PartDelta) -> None:
         """Write a delta that has more than text."""
@@ -534,13 +621,16 @@ class Emitter:
         deferred_call: Callable[[], None],
     ) -> _OpenPart | None:
         """Open `part` after closing what can be closed. None if it is held back, or the turn is over."""
-        if self.failed or self._ended:
+        if not self._accepts_content:
             return None
         item_key = key if item is None else item
         kind = ITEM_OF[type(part)]
         if not self._close_or_hold(
             key, item_key, deferred_call, kind, sticky=explicit_end or isinstance(part, ToolCallPart)
         ):
+            return None
+        if self._has_max_items:
+            self.cut("turn_items")
             return None
         if self._item is None:
             self._open_item(item_key, kind, getattr(part, "id", None))
@@ -593,6 +683,10 @@ class Emitter:
             self._close_item()
         return True
 
+    @property
+    def _has_max_items(self) -> bool:
+        return self._part_index >= self.limits.items or (self._item is None and self._item_index >= self.limits.items)
+
     def _can_close_all(self) -> bool:
         return (self._open_part is None or self._open_part.can_close()) and (
             self._item is None or not self._item.explicit_end
@@ -630,6 +724,8 @@ class Emitter:
                 self._held_by_key |= dict.fromkeys(block.keys, block)
             if remaining or not self._can_close_all():
                 break
+        if not self._held_blocks:
+            self._held_characters = 0
 
     def _replay(self, calls: list[Callable[[], None]]) -> list[Callable[[], None]]:
         """Repeat the calls that were held back. Return those that must stay held back."""
@@ -661,6 +757,7 @@ class Emitter:
         complete = complete or (open_.kind is ToolCallPart and open_.is_complete_json())
         self._item_is_cut_off = self._item_is_cut_off or not complete
         part = open_.result(complete)
+        self._closed_characters += open_.text.length
         self._open_part = None
         self.events.append(PartEndEvent(self._part_index, part))
         self._last_part_kind = part.part_kind

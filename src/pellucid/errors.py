@@ -35,6 +35,10 @@ NOT_KEPT = "not_kept"
 """The answer arrived but could not be stored. A protocol that ends with the stored answer has nothing to end with."""
 
 
+BUDGET_EXCEEDED = "budget_exceeded"
+"""The code of a request whose key has spent its budget. It is not to be sent again before the budget renews."""
+
+
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One error, independent of any protocol.
 
@@ -132,12 +136,12 @@ class IllegalEvent(PellucidError):
 class FrameTooLarge(PellucidError):
     """One frame of a byte stream exceeded its size limit before it ended."""
 
-    def __init__(self, what: str, limit: int) -> None:
+    def __init__(self, what: str, limit: int, unit: str = "bytes") -> None:
         super().__init__(
             ErrorInfo(
                 kind="model_error",
                 code="frame_too_large",
-                message=f"{what} did not end within {limit} bytes",
+                message=f"{what} did not end within {limit} {unit}",
             )
         )
 

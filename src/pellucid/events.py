@@ -77,13 +77,28 @@ class _Event(
     event_kind: ClassVar[str]
 
 
+class DeploymentFailure(msgspec.Struct, frozen=True):
+    """A deployment of a model that did not answer, and why: `rate_limit`, `down`, `context_length` or `refused`."""
+
+    name: str
+    cause: str
+
+
+class AnsweringDeployment(msgspec.Struct, frozen=True):
+    """The deployment of a model that answers, and those that were called before it in the same request."""
+
+    name: str
+    failed: list[DeploymentFailure]
+
+
 class ResponseStartEvent(_Event, tag="response_start", frozen=True):
-    """A turn of a model begins."""
+    """A turn of a model begins. `deployment` is set if the model has several."""
 
     event_kind: ClassVar[Literal["response_start"]] = "response_start"
     origin: Origin
     provider_response_id: str | None = None
     model_name: str | None = None
+    deployment: AnsweringDeployment | None = None
 
 
 class ResponseEndEvent(_Event, tag="response_end", frozen=True):

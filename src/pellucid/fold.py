@@ -41,6 +41,7 @@ from .events import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
+    ItemKind,
     ItemStartEvent,
     ModelEvent,
     PartDeltaEvent,
@@ -129,6 +130,20 @@ class Fold:
             model_name=self._turn.model_name,
             provider_response_id=self._turn.provider_response_id,
         )
+
+    @property
+    def open_item(self) -> ItemKind | None:
+        """The kind of the item that is open now."""
+        return self._item.kind if self._item is not None else None
+
+    @property
+    def characters(self) -> int:
+        """Number of characters of the model's output so far, including reasoning and arguments of calls."""
+        parts = [part for message in self.messages if isinstance(message, ModelResponse) for part in message.parts]
+        if self._turn is not None:
+            parts += self._parts
+        finished = sum(len(streamed_text(part)) for part in parts)
+        return finished + (self._accumulator.text.length if self._accumulator is not None else 0)
 
     @property
     def unanswered(self) -> list[ToolCallPart]:

@@ -40,7 +40,12 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults
     model: str
     """The model's name in the request. The name in the provider's response may be more precise."""
     account: str | None = None
-    """A label for the account or deployment, where there are several at one provider."""
+    """A label for the account, where there are several at one provider."""
+
+    @property
+    def deployment(self) -> str:
+        """The name of the deployment, for logs, reports and clients: `PROVIDER/MODEL`."""
+        return f"{self.provider}/{self.model}"
 
 
 def same_origin(a: Origin | None, b: Origin | None) -> bool:
@@ -457,6 +462,10 @@ CHARACTERS_PER_TOKEN = 4
 """For estimates where a provider reports no tokens."""
 
 
+MAX_TURN_TOKENS = 1_000_000_000
+"""More tokens than any turn has."""
+
+
 def estimated_tokens(characters: int) -> int:
     """Return an estimate of the tokens of a text with this length."""
     return -(-characters // CHARACTERS_PER_TOKEN)
@@ -477,6 +486,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
     output_audio_tokens: int | None = None
     details: dict[str, int] = {}
     """Every other integer that the provider reported, by the provider's name."""
+    cost_nanos: int | None = None
+    """The cost in billionths of the currency. The gateway computes it, for models with prices."""
+
+    @property
+    def cost(self) -> float | None:
+        """The cost in the currency of the gateway's prices; None if it is not known."""
+        return None if self.cost_nanos is None else self.cost_nanos / 1_000_000_000
 
     @property
     def total_tokens(self) -> int | None:
@@ -484,6 +500,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens
+
+    @property
+    def plausible(self) -> Usage:
+        """The same without counts that no turn can have, and that its provider thus does not report."""
+        wrong = [name for name in TOKEN_COUNTS if not 0 <= (getattr(self, name) or 0) <= MAX_TURN_TOKENS]
+        return msgspec.structs.replace(self, **dict.fromkeys(wrong)) if wrong else self
 
     def __add__(self, other: Usage) -> Usage:
         """Add the counts of two turns. A count that only one side has is kept; it is None only if neither has it."""
@@ -496,6 +518,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
         for name, value in other.details.items():
             details[name] = details.get(name, 0) + value
         return Usage(**known, details=details)
+
+
+TOKEN_COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("details", "cost_nanos"))
+"""The fields of `Usage` that are numbers of tokens."""
 
 
 def _add_counts(a: int | None, b: int | None) -> int | None:

@@ -12,7 +12,7 @@ The rules:
 * A turn that calls tools which the driver executes (`server_tools`) is followed by CallTools and then another turn.
   Each turn's reasoning is an item of its own. A call of a tool of the caller ends the run.
 * A provider that pauses (`finish_reason: pause`) is called again with its output so far. So is another deployment of
-  the model, if the first broke off in a thought (`server/deployments`).
+  the model, if the first broke off in a thought (`models/deployments`).
 * With `checks_output`, an answer ends the run only when the driver accepts it (CheckOutput). Otherwise the model
   receives the reason and is called again.
 * A tool choice that forces a call applies only until a call was made, or it would force calls for ever; unless the
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Sequence
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -70,6 +70,13 @@ PREFIX_OF: dict[ItemKind, str] = {
     "opaque": "op",
 }
 """The prefix of each kind of item's public id."""
+
+
+RunState: TypeAlias = Literal["waiting", "thinking", "answering", "tools"]
+"""What a run does. `waiting`: the model was called, and no item of its output is open. `tools`: it writes calls of
+tools, or waits for their results."""
+
+_STATE_OF: dict[ItemKind, RunState] = {"reasoning": "thinking", "tool_call": "tools", "builtin_tool": "tools"}
 
 
 class Minter:
@@ -304,6 +311,19 @@ class Run:
     def usage(self) -> Usage:
         """The sum over the run's turns so far."""
         return self._fold.usage
+
+    @property
+    def characters(self) -> int:
+        """Number of characters of the model's output so far, including reasoning and arguments of calls."""
+        return self._fold.characters
+
+    @property
+    def state(self) -> RunState:
+        """What the run does now."""
+        item = self._fold.open_item
+        if item is None:
+            return "tools" if self._pending_calls else "waiting"
+        return _STATE_OF.get(item, "answering")
 
     def _emit_results(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
         self._pending_calls = ()

@@ -182,6 +182,8 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
+    is_preference: bool = False
+    """Whether a model that cannot be made to call a function may choose. Otherwise `required` is refused for it."""
 
 
 class OutputFormat(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,16 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pellucid.parts import Usage
 from pellucid.relay import Relay, RelayError, open_relay
 from pellucid.relay.memory import MemoryRelay
 from pellucid.server.access.errors import AccessError, headers_of
 from pellucid.server.access.guard import Guard
-from pellucid.server.access.limits import COUNTERS, RateLimiter, charged_tokens, has_limits
-from pellucid.server.access.policy import Policy, Principal
+from pellucid.server.access.limits import RateLimiter
+from pellucid.server.access.policy import COUNTERS, Policy, Principal
 from tests.access.access_kit import Clock, guard, principal
 from tests.service_redis import RedisService, redis_service
 from tests.waiting import eventually
@@ -172,6 +170,7 @@ async def test_a_principal_without_limits_does_not_use_the_relay() -> None:
 class StoppableRelay(MemoryRelay):
     """Relay that can be stopped like a server and is empty when it starts again."""
 
+    is_remote = True
     is_stopped = False
 
     def start(self) -> None:
@@ -227,32 +226,7 @@ async def test_limits_during_a_relay_outage(
     await access_guard.aclose()
 
 
-@given(
-    st.builds(
-        Usage,
-        input_tokens=st.none() | st.integers(0, 10**6),
-        output_tokens=st.none() | st.integers(0, 10**6),
-        output_reasoning_tokens=st.none() | st.integers(0, 10**6),
-    ),
-    st.integers(0, 10**6),
-    st.integers(0, 10**6),
-)
-def test_reported_usage_is_charged_exactly_and_missing_usage_is_estimated(
-    usage: Usage, reasoning_tokens: int, answer_tokens: int
-) -> None:
-    charged = charged_tokens(usage, reasoning_tokens + answer_tokens, reasoning_tokens)
-    if usage.output_tokens is not None:
-        assert charged["tokens"] == (usage.input_tokens or 0) + usage.output_tokens
-    if usage.output_reasoning_tokens is not None:
-        assert charged["reasoning_tokens"] == usage.output_reasoning_tokens
-    elif reasoning_tokens and usage.output_tokens != 0:
-        assert charged["reasoning_tokens"] > 0
-    if usage.output_tokens is None and reasoning_tokens + answer_tokens:
-        assert charged["tokens"] > (usage.input_tokens or 0)
-    assert charged["tokens"] >= 0
-
-
 @pytest.mark.parametrize("field", [*COUNTERS.values(), "streams"])
 def test_only_principals_with_rate_limits_are_counted(field: str) -> None:
-    assert has_limits(msgspec.convert({field: 1}, Policy))
-    assert not has_limits(Policy(max_output_tokens=1, max_body_bytes=1, models=[]))
+    assert msgspec.convert({field: 1}, Policy).has_limits
+    assert not Policy(max_output_tokens=1, max_body_bytes=1, models=[]).has_limits

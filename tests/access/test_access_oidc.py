@@ -158,12 +158,18 @@ def test_a_callback_of_another_browser_is_refused(gateway: Served, browser: Brow
     assert send_callback(stranger, **theirs).status == 303
 
 
-def test_a_code_can_be_used_once(browser: Browser, provider: Provider) -> None:
+def test_a_callback_works_once(browser: Browser, provider: Provider) -> None:
     answer = start_sign_in(browser, provider)
     attempt_cookie = browser.cookies["pellucid_sign_in"]
     assert send_callback(browser, **answer).status == 303
     browser.cookies = {"pellucid_sign_in": attempt_cookie}
-    assert_refused(browser, send_callback(browser, **answer), "its code may have been used up")
+    requests = len(provider.token_requests)
+    assert_refused(browser, send_callback(browser, **answer), "this sign-in was finished before")
+    # Nor with a new code that the provider would accept.
+    browser.cookies = {"pellucid_sign_in": attempt_cookie}
+    provider.codes["new"] = provider.authorization_requests[-1]
+    assert_refused(browser, send_callback(browser, **{**answer, "code": "new"}), "this sign-in was finished before")
+    assert len(provider.token_requests) == requests
 
 
 def test_an_expired_attempt_is_refused(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:

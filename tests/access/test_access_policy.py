@@ -42,6 +42,13 @@ def test_an_empty_policy_allows_everything() -> None:
     assert policy.body_limit(100) == 100
 
 
+def test_what_concerns_the_whole_gateway_is_for_operators() -> None:
+    Policy(operator=True).check_operator()
+    with pytest.raises(AccessError) as caught:
+        Policy().check_operator()
+    assert (caught.value.info.kind, caught.value.info.code) == ("forbidden", "operator_only")
+
+
 def test_models_and_tools_are_case_sensitive_globs() -> None:
     policy = Policy(models=["qwen*", "openai:gpt-?"], tools=["search"])
     policy.check_model("qwen3")

@@ -416,7 +416,7 @@ def sessions(clock: Clock, keys: Keys, **access: Any) -> BrowserSessions:
 def test_a_session_ends_at_its_expiry() -> None:
     clock, keys = Clock(), Keys.generate()
     browser_sessions = sessions(clock, keys, session_seconds=3600)
-    token = browser_sessions.encode(KeySession("key_1", b"hash", browser_sessions.expiry))
+    token = browser_sessions.encode(browser_sessions.for_key("key_1", b"hash"))
     clock.now += 3599
     assert browser_sessions.decode(token).ends == clock.now + 1
     clock.now += 1
@@ -445,4 +445,4 @@ def test_a_changed_or_arbitrary_token_is_refused(data: st.DataObject) -> None:
 
 
 KEYS = Keys.generate()
-TOKEN = sessions(Clock(), KEYS).encode(KeySession("key_1", b"hash", 1e12))
+TOKEN = sessions(Clock(), KEYS).encode(KeySession("key_1", b"hash", 1e12, "id"))

@@ -71,7 +71,7 @@ async def test_the_guard_applies_the_policy_of_a_created_key(commands: KeysComma
             *("--name", "ci", "--view", "summary", "--model", "qwen*", "--model", "gpt-5", "--tool", "search"),
             *("--rpm", "60", "--tpm", "9000", "--rtpm", "3000", "--streams", "4", "--expires", "30d", "--no-store"),
             *("--retention", "7d", "--max-body-bytes", "1000", "--max-output-tokens", "99", "--events", "openai"),
-            "--no-counts",
+            *("--no-counts", "--operator"),
         )
     )
     store = await open_store(commands.url)
@@ -86,6 +86,7 @@ async def test_the_guard_applies_the_policy_of_a_created_key(commands: KeysComma
     assert limits == (60, 9000, 3000, 4)
     assert (policy.store, policy.counts, policy.retention_seconds) == (False, False, 7 * 86_400)
     assert (policy.max_body_bytes, policy.max_output_tokens, policy.reasoning_events) == (1000, 99, "openai")
+    assert policy.operator
     rows = await store.keys.list()
     assert len(rows) == 1
     row = rows[0]

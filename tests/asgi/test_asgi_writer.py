@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pellucid.asgi import http
 from pellucid.asgi.streaming import MAX_BUFFERED, ASGIWriter, BodyWriter, EncodedStream, serve_stream
+from pellucid.errors import PellucidError
 from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent
 from pellucid.models import ModelEventReceiver, TextReceiver
 from pellucid.parts import TextPartDelta
@@ -119,6 +120,9 @@ class Exchange:
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
         return False
+
+    def on_interrupt(self, callback: Callable[[PellucidError], None] | None) -> None:
+        pass
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         return ASGIWriter(self.send)
@@ -319,7 +323,7 @@ class ManualSourceAndWriter:
 async def test_a_cancellation_at_the_end_of_the_run_still_sends_its_end() -> None:
     source_and_writer: Any = ManualSourceAndWriter()
     stream = EncodedStream(source_and_writer, Redactor(Viewer(view="raw")), Encoder(), source_and_writer)
-    client: Any = SimpleNamespace(has_left=False)
+    client: Any = SimpleNamespace(has_left=False, interruption=None)
     running = asyncio.create_task(stream.run(client))
     await loop_turns(3)
     source_and_writer.finish()

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
+import sqlite3
 import subprocess
+import sys
 import threading
 from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
+from pellucid.cli.serve import MAX_OPEN_FILES
 from pellucid.protocols.openresponses.verify import verify
 from tests.cli.in_process import ServeThread, ServingThread
 from tests.scripted import Call, Gateway, Upstream, delta, say
-from tests.scripted.commands import Run, Serve
+from tests.scripted.commands import PELLUCID, Run, Serve
 from tests.scripted.gateway import events_of
 from tests.waiting import LIMIT_SECONDS, eventually, wait_until
 
@@ -140,6 +144,16 @@ def test_a_missing_provider_key_is_reported_on_one_line(serve: ServeThread, monk
     ) in output
 
 
+def test_the_soft_limit_of_open_files_is_raised(serve: ServeThread, upstream: Upstream) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        with serve(config=config_for(upstream)):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] in {hard, MAX_OPEN_FILES} - {512}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_server_without_an_error(serve_process: Serve, upstream: Upstream, number: int) -> None:
     with serve_process(config=config_for(upstream)) as serving:
@@ -208,7 +222,10 @@ def test_responses_beyond_the_shutdown_time_end_with_an_error_event(serve: Serve
     assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_a_second_ctrl_c_stops_at_once(serve_process: Serve, upstream: Upstream) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_stops_at_once(serve_process: Serve, upstream: Upstream, number: int) -> None:
+    """Open streams end in the form of their protocol."""
+
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Hm."))
@@ -219,11 +236,84 @@ def test_a_second_ctrl_c_stops_at_once(serve_process: Serve, upstream: Upstream)
         gateway = Gateway(serving.port)
         with gateway.open(upstream.plays(script)) as stream:
             stream.until("Hm.")
-            serving.stop(signal.SIGINT)
+            serving.stop(number)
             wait_until(lambda: is_stopping(gateway))
-            serving.stop(signal.SIGINT)
-            _, output = serving.end()
+            serving.stop(number)
+            data = stream.rest()
+            status, output = serving.end()
+    assert status == 0
     assert "Traceback" not in output
+    assert "stopping at once, after a second signal; ending 1 request" in output
+    assert verify(data) == []
+    assert events_of(data)[-1]["response"]["error"]["code"] == "stopping"
+
+
+def handles_signals(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process handles SIGTERM, as the server does from the start of its services on."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return bool(int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_a_signal_during_the_start_ends_it_and_a_second_one_the_process(tmp_path: Path, upstream: Upstream) -> None:
+    """A thread that migrates the tables cannot be cancelled; so a second signal does not wait for it."""
+    (tmp_path / "pellucid.toml").write_text(
+        config_for(upstream) + f"\n[storage]\nurl = 'sqlite:///{tmp_path}/kept.sqlite'"
+    )
+    blocking = sqlite3.connect(tmp_path / "kept.sqlite", isolation_level=None)
+    blocking.execute("BEGIN EXCLUSIVE")
+    process = subprocess.Popen([*PELLUCID, "serve", "--port", "0"], stderr=subprocess.PIPE, cwd=tmp_path, bufsize=0)
+    try:
+        assert process.stderr is not None
+        wait_until(lambda: handles_signals(process))
+        process.send_signal(signal.SIGTERM)
+        assert b"stopped during the start" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_SECONDS) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
+        blocking.close()
+
+
+def test_a_process_that_is_blocked_ends_at_its_limit() -> None:
+    code = "import threading; from pellucid.cli.http_server import ExitLimit; ExitLimit().set(0.01)"
+    blocked = f"{code}; threading.Thread(target=threading.Event().wait).start()"
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, timeout=LIMIT_SECONDS, check=False)
+    assert done.returncode == 1
+    assert b"the process did not end within 0.01 s after the signal" in done.stderr
+
+
+def test_a_second_signal_while_requests_are_served_stops_at_once(serve: ServeThread, upstream: Upstream) -> None:
+    """It skips `drain_seconds`, too."""
+    with serve(config=config_for(upstream, drain_seconds=3600, shutdown_seconds=3600)) as serving:
+        serving.stop()
+        serving.until(b"stopping: for 3600 s, /ready answers 503, and requests are served")
+        serving.stop()
+        status, output = serving.end()
+    assert status == 0
+    assert "stopping at once, after a second signal; ending nothing" in output
+    assert "waiting for" not in output
+
+
+def test_a_second_gateway_on_one_file_is_refused(
+    serve_process: Serve, serve: ServeThread, run: Run, upstream: Upstream, tmp_path: Path
+) -> None:
+    """The refusal names the process that has the file. Commands work meanwhile, and the lock ends with the process."""
+    (tmp_path / "link.sqlite").symlink_to(tmp_path / "kept.sqlite")
+    urls = [f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("kept", "link")]
+    configs = [config_for(upstream) + f"\n[storage]\nurl = '{url}'" for url in urls]
+    with serve_process(config=configs[0]) as serving:
+        for config in configs:
+            (tmp_path / "second.toml").write_text(config)
+            refused = run("serve", "--port", "0", "--config", "second.toml")
+            assert refused.returncode == 2
+            assert f"storage.url: another gateway (process {serving.process.pid}) uses the file" in str(refused.stderr)
+            assert "use PostgreSQL for several gateways, or --workers for several processes" in str(refused.stderr)
+        assert run("keys", "list").returncode == 0
+        serving.process.kill()
+        serving.process.wait()
+        with serve(config=configs[0]) as after:
+            assert Gateway(after.port).request("GET", "/ready").status == 200
 
 
 def test_an_occupied_port_is_reported(run: Run, upstream: Upstream) -> None:

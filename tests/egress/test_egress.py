@@ -326,6 +326,20 @@ async def test_every_redirect_is_judged_again(server: Server, to: str) -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("to", ["http://10.1.2.3:81/x", "http://files.corp.internal/x", "http://127.0.0.1:1/x"])
+async def test_where_a_redirect_leads_is_only_in_the_log(
+    server: Server, to: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = EgressPolicy(["good.test", "127.0.0.1"], resolve=Names(good_test=[["127.0.0.1"]]))
+    with pytest.raises(EgressError) as raised:
+        await get(policy, server.url("/redirect", "good.test") + f"?to={to}")
+    message = raised.value.info.message
+    assert "http://good.test" in message
+    host = to.split("/")[2]
+    assert host not in message
+    assert raised.value.info.code == "egress_failed" or host.split(":")[0] in caplog.text
+
+
 async def test_redirects_are_followed_and_counted(server: Server) -> None:
     policy = EgressPolicy(["127.0.0.1"])
     got = await get(policy, server.url("/redirect?to=/image"))

@@ -273,7 +273,7 @@ def test_structured_output(upstream: Upstream) -> None:
 
     assert asyncio.run(ask()) == [City(city="Oslo")] * 2
     [call] = upstream.calls(by_tool)
-    assert call.body["tool_choice"] == "required"
+    assert "tool_choice" not in call.body  # DeepSeek refuses a forced call while it thinks
     [call] = upstream.calls(by_form)
     assert call.body["response_format"]["json_schema"]["schema"]["properties"]["city"]["type"] == "string"
 

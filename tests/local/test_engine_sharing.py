@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from pellucid.local.engine_sharing import EngineServer, FromWorker, RemoteEngine, ToWorker, WorkerConnection
 from pellucid.local.model_index import find_model
-from pellucid.local.supervisor import EngineQueue, Readiness
+from pellucid.local.supervisor import EngineQueue, EngineState
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 
-class Engine(Readiness):
+class Engine(EngineState):
     """One that has no process."""
 
     api_key = "key"

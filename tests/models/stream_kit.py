@@ -11,13 +11,16 @@ from pellucid.parts import Origin
 from pellucid.providers.profile import Profile
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
+from pellucid.upstream import Limits
 
 
 class PushedResponse:
     """Replaces an `UpstreamResponse`."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.headers = {"x-request-id": "req_1"}
+        self.limits = Limits(**limits)
+        self.body_bytes = 0
         self.text_reads = 0
         """How many reads were given to the text path."""
         self.is_closed = False
@@ -36,6 +39,7 @@ class PushedResponse:
 
     def read(self, data: bytes) -> None:
         if self._deliver is not None:
+            self.body_bytes += len(data)
             self.text_reads += self._deliver != self._receiver.data_received
             self._deliver(data)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator
@@ -369,7 +368,7 @@ def test_the_table_has_every_provider_setting(cls: Any) -> None:
     assert all(name.startswith(maker) for name in own)
 
 
-NO_SETTINGS = {"anthropic_beta", "anthropic_tool_name", "anthropic_version", "google_search", *WIRES}
+NO_SETTINGS = {"anthropic_beta", "anthropic_version", "google_search", *WIRES}
 """Fields, tools and wires whose names look like settings."""
 
 
@@ -377,13 +376,11 @@ def test_every_provider_setting_that_a_wire_or_profile_names_is_declared_with_it
     declared = {name for cls in PROVIDER_SETTINGS for name in get_type_hints(cls)}
     makers = {name.partition("_")[0] for name in declared - ModelSettings.__annotations__.keys()}
     in_profiles = {name for profile in ROWS.values() for name in profile.own if name.partition("_")[0] in makers}
+    quoted_name = re.compile(f'"((?:{"|".join(makers)})(?:_[a-z]+)+)"')
     in_wires = {
-        node.value
-        for file in Path(providers.__path__[0]).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if re.fullmatch(f"({'|'.join(makers)})(_[a-z]+)+", node.value)
+        name for file in Path(providers.__path__[0]).rglob("*.py") for name in quoted_name.findall(file.read_text())
     }
+    assert in_wires > NO_SETTINGS - WIRES.keys()
     assert in_profiles | in_wires - NO_SETTINGS <= declared
 
 

@@ -17,6 +17,7 @@ from pellucid.parts import OpaquePart, RefusalPart, TextPart, ThinkingPart, Tool
 from pellucid.providers import stream_decoder
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.openai_chat.details import details_from_parts
+from pellucid.providers.profiles import builtin_profiles, load_profiles
 from tests.cases import Cases
 from tests.cutting import cut, merged
 from tests.examples import by_circle
@@ -128,6 +129,26 @@ def test_only_the_first_of_several_reasoning_fields_is_read() -> None:
     ]
     assert kinds_and_texts_of({"reasoning": "a", "reasoning_content": ""}) == [("thinking", "a")]
     assert kinds_and_texts_of({"reasoning": {"effort": "low"}, "reasoning_text": "a"}) == [("thinking", "a")]
+
+
+@pytest.mark.parametrize("field", ["thoughts", "chain-of-thought", "gedächtnis", "class", "content_", "1"])
+def test_an_operators_row_names_any_field_of_reasoning(field: str) -> None:
+    rows = load_profiles(
+        {"house": {"extends": "openai-compat", "reasoning_fields": [field, "reasoning"]}}, builtin_profiles()
+    )
+    texts = [{field: "a"}, {"reasoning": "b", field: ""}, {field: "c", "reasoning": "c"}, {"content": "It is."}]
+    answer = [("thinking", "abc"), ("text", "It is.")]
+    for data in (stream(*texts), stream(*texts).replace(b'"index"', b'"index_": 0, "index"')):
+        assert kinds_and_texts(response_of(rows["house"], data)) == answer
+    message = {"role": "assistant", field: "abc", "content": "It is."}
+    whole = {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+    assert kinds_and_texts(response_of(rows["house"], json.dumps(whole).encode())) == answer
+    broken = chunk(content="It is.") | {"id": 5}  # decoded leniently
+    broken["choices"][0]["delta"] |= {field: "a", "tool_calls": 3}
+    assert kinds_and_texts(response_of(rows["house"], sse(broken, chunk("stop")))) == [
+        ("thinking", "a"),
+        ("text", "It is."),
+    ]
 
 
 def test_a_second_choice_is_ignored() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import fields
 
 from pellucid import tags
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, RequestError
 from pellucid.providers.openai_chat.encode import _REPLAY, _THINKING
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles, load_profiles
@@ -161,4 +161,8 @@ def test_all_kinds_of_credentials_and_a_model_in_the_path_work_on_every_wire(wir
         assert WIRES[wire].headers(row, "secret", call)[auth] == "secret"
         assert "Authorization" not in WIRES[wire].headers(row, "secret", call)
         assert WIRES[wire].path(call, row) == "/y/a%20model"
+        for name in ("..", "../../x", "a/../../x", "./x", "a/.."):
+            with pytest.raises(RequestError, match=r"no segment \. or \.\."):
+                WIRES[wire].path(ModelCall(name, [], stream=False), row)
+        assert WIRES[wire].path(ModelCall("a..b", [], stream=False), row) == "/y/a..b"
     assert WIRES[wire].headers(load(wire=wire), "secret", call)["Authorization"] == "Bearer secret"

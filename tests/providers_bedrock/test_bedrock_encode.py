@@ -503,7 +503,10 @@ def test_a_choice_of_an_unknown_tool_is_refused() -> None:
 
 def test_a_forced_call_is_not_sent_while_the_model_thinks() -> None:
     forced = {"tools": (FIRST,), "tool_choice": ToolChoice("required")}
-    assert "toolChoice" not in tool_config(settings={"thinking": True}, **forced)
+    preferred = {"tools": (FIRST,), "tool_choice": ToolChoice("required", is_preference=True)}
+    assert "toolChoice" not in tool_config(settings={"thinking": True}, **preferred)
+    with pytest.raises(RequestError, match="while it thinks"):
+        tool_config(settings={"thinking": True}, **forced)
     assert "toolChoice" in tool_config(settings={"thinking": False}, **forced)
 
 

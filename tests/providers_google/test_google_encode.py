@@ -73,11 +73,17 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
         ("google", "models/gemini-3-pro", False, "/models/gemini-3-pro:generateContent"),
         ("google-vertex", "gemini-3-pro", True, "/publishers/google/models/gemini-3-pro:streamGenerateContent?alt=sse"),
         ("google-vertex", "gemini-3-pro", False, "/publishers/google/models/gemini-3-pro:generateContent"),
-        ("google", "../x?key=1#", False, "/models/..%2Fx%3Fkey%3D1%23:generateContent"),
+        ("google", "..x/y?key=1#", False, "/models/..x%2Fy%3Fkey%3D1%23:generateContent"),
     ],
 )
 def test_the_path_names_the_model_and_the_method(row: str, model: str, stream: bool, there: str) -> None:
     assert path(ModelCall(model, [HELLO], stream=stream), ROWS[row]) == there
+
+
+@pytest.mark.parametrize("model", ["../x", "x/..", "models/./x", ".."])
+def test_a_model_is_no_other_path(model: str) -> None:
+    with pytest.raises(RequestError, match=r"no segment \. or \.\."):
+        path(ModelCall(model, [HELLO]), ROWS["google"])
 
 
 def test_authentication_headers() -> None:

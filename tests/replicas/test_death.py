@@ -174,9 +174,10 @@ def test_a_restarted_gateway_ends_abandoned_responses(upstream: Upstream, tmp_pa
         assert is_over(wait_for_response(after, done, is_over))
 
 
-def test_two_gateways_on_one_file_do_not_end_each_others_runs(upstream: Upstream, tmp_path: Path) -> None:
+@pytest.mark.needs("postgresql")
+def test_two_gateways_on_one_database_do_not_end_each_others_runs(upstream: Upstream, database: PostgresServer) -> None:
     """Without a common relay, only the row shows that a process drives the run."""
-    config = config_of(upstream, f"sqlite:///{tmp_path}/kept.sqlite", None)
+    config = config_of(upstream, database.database(), None)
     gate = Gate()
     with replicas(config) as [one]:
         id = start_background(one, upstream.plays(gate))

@@ -42,7 +42,6 @@ def test_running_responses_finish_or_are_ended(upstream: Upstream, database: Pos
             attached.until("thought 2")
             leaving.signal(signal.SIGTERM)
             wait_until_leaving(leaving)
-            leaving.signal(signal.SIGTERM)  # some supervisors send it twice
             read.open()
             quick.open()
             body = attached.rest()
@@ -60,9 +59,9 @@ def test_running_responses_finish_or_are_ended(upstream: Upstream, database: Pos
         assert "ended here" not in staying.stderr_text
 
 
-@pytest.mark.parametrize("relayed", [True, False])
-def test_a_second_ctrl_c_ends_all_responses_at_once(
-    upstream: Upstream, tmp_path: Path, relay_url: str, relayed: bool
+@pytest.mark.parametrize(("relayed", "number"), [(True, signal.SIGINT), (False, signal.SIGTERM)])
+def test_a_second_signal_ends_all_responses_at_once(
+    upstream: Upstream, tmp_path: Path, relay_url: str, relayed: bool, number: int
 ) -> None:
     config = config_of(
         upstream, f"sqlite:///{tmp_path}/kept.sqlite", relay_url if relayed else None, shutdown_seconds=300
@@ -71,10 +70,10 @@ def test_a_second_ctrl_c_ends_all_responses_at_once(
     with replicas(config) as [leaving]:
         id = start_background(leaving, upstream.plays(gate))
         wait_for_response(leaving, id, lambda response: response["status"] == "in_progress")
-        leaving.signal(signal.SIGINT)
+        leaving.signal(number)
         wait_until_leaving(leaving)
         assert leaving.process.poll() is None
-        leaving.signal(signal.SIGINT)
+        leaving.signal(number)
         leaving.process.wait(LIMIT_SECONDS)
         assert "Traceback" not in leaving.stderr_text
     with replicas(config) as [after]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.errors import NOT_KEPT, ErrorInfo
+from pellucid.errors import NOT_KEPT, ErrorInfo, PellucidError
 from pellucid.events import (
     ErrorEvent,
     Event,
@@ -189,6 +189,44 @@ def test_a_run_that_is_stopped_at_any_moment_is_closed(
             (at for at, (one, other) in enumerate(zip(events, expected, strict=False)) if one != other), len(expected)
         )
         assert not any(isinstance(event, ItemStartEvent | PartStartEvent) for event in events[same:])
+
+    asyncio.run(main())
+
+
+@given(turns, dice, stage_choices, st.integers(0, 40))
+@many
+def test_a_run_that_another_task_aborts_at_any_moment_ends_with_the_error(
+    script: list[Turn], dice: random.Random, choice: str, after: int
+) -> None:
+    """Also while the model is called, and between `open` and `deliver`."""
+
+    async def main() -> None:
+        live = (PausingRun if dice.randint(0, 1) else Live)(script, dice, stages_of(choice, dice))
+        between = dice.randint(0, 3)
+
+        async def serve() -> None:
+            await live.run.open()
+            await loop_turns(between)
+            await live.run.deliver(live.receive)
+
+        live._others = asyncio.all_tasks()
+        serving = asyncio.create_task(serve())
+        await loop_turns(after)
+        async with asyncio.timeout(60):
+            await asyncio.gather(live.run.abort(WHY), live.run.abort(WHY))
+            await asyncio.wait({serving})
+        error = serving.exception()
+        if error is not None:
+            assert isinstance(error, PellucidError)
+            assert error.info == WHY
+            assert (live.batches, live.run.ended, live.handler.ended) == ([], None, True)
+            return
+        await live.check()
+        end = live.events[-1]
+        assert isinstance(end, RunEndEvent)
+        if end != run_of(script)[-1]:
+            why = next((event.error for event in live.events if isinstance(event, ErrorEvent)), WHY)
+            assert (end.status, end.error) == ("failed", why)
 
     asyncio.run(main())
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pellucid.background_tasks import wait_for_tasks
 from pellucid.errors import ErrorInfo
 from pellucid.events import (
     Event,
@@ -25,7 +26,6 @@ from pellucid.fold import fold
 from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
 from pellucid.runs.summaries import SummaryResult, SummaryStage
-from pellucid.runs.task_group import wait_for_tasks
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly
 from tests.runs.live_kit import Live

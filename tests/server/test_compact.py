@@ -144,7 +144,7 @@ def wires(upstream: Upstream) -> Iterator[Served]:
     providers: dict[str, Any] = {
         wire: {"profile": wire if wire != "ollama" else "ollama-native", "base_url": upstream.url} for wire in WIRES
     }
-    providers["vllm"]["models"] = []
+    providers["vllm"].pop("models", None)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("ANTHROPIC", "OPENAI", "MISTRAL", "COHERE", "GOOGLE", "CO", "GEMINI"):
             patch.setenv(f"{name}_API_KEY", "k")

@@ -13,13 +13,15 @@ import msgspec
 from pellucid.server.config import Config
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md", "record.md")
+PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md", "record.md", "spend.md")
 ELSEWHERE = {
     ("models", "*", "settings"),
     ("models", "*", "deployments", "settings"),
+    ("models", "*", "deployments", "prices"),
     ("providers", "*", "limits"),
+    ("providers", "*", "prices"),
 }
-"""Tables whose keys are documented elsewhere: in agents.md, and at [limits]."""
+"""Tables whose keys are documented elsewhere: in agents.md, at [limits], and at the prices of a model."""
 
 
 def config_paths(to: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:

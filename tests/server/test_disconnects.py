@@ -163,7 +163,7 @@ def test_a_slow_client_does_not_cause_an_idle_timeout_of_the_upstream(upstream: 
 
     piece = event(delta(content="x" * 10_000)) * 2
     model = upstream.plays(script)
-    config = {"providers": {"vllm": {"base_url": upstream.url, "limits": {"idle": 0.5}}}}
+    config = {"providers": {"vllm": {"base_url": upstream.url, "limits": {"idle": 0.5, "turn_characters": 10**9}}}}
     with serve(config) as gateway, gateway.open(model, receive_buffer=16384) as stream:
         [call] = upstream.calls(model)
         bytes_written_when_stalled(call, seconds=1.2)
@@ -186,7 +186,8 @@ def test_unread_data_of_a_slow_client_is_not_lost_when_the_upstream_breaks_off(u
         closed.set()
 
     model = upstream.plays(script)
-    with serve({"providers": {"vllm": {"base_url": upstream.url}}}) as gateway:
+    config = {"limits": {"turn_characters": 10**9}, "providers": {"vllm": {"base_url": upstream.url}}}
+    with serve(config) as gateway:
         with gateway.open(model, receive_buffer=16384) as stream:
             stream.until("delta")
             while not closed.is_set():

@@ -124,6 +124,23 @@ def test_a_waiting_request_receives_a_queued_event(home: Home) -> None:
     assert kinds(reply)[-1] in ("response.completed", "response.incomplete")
 
 
+def test_an_engine_that_is_stopped_is_not_ready(home: Home) -> None:
+    """It is ready while it generates, because its health is answered then, too."""
+    with home.gateway.open("local", **LONG) as stream:
+        stream.until("response.reasoning.delta")
+        assert home.gateway.request("GET", "/ready").status == 200
+        assert home.engine.pid is not None
+        os.kill(home.engine.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: home.gateway.request("GET", "/ready").status == 503, "it is not ready")
+            reason = home.gateway.request("GET", "/ready").json
+            assert reason == {"status": "unavailable", "detail": "the embedded model does not answer"}
+        finally:
+            os.kill(home.engine.pid, signal.SIGCONT)
+        home.wait_until_ready()
+    home.holds(0, 0)
+
+
 def test_a_disconnect_frees_the_engine(home: Home) -> None:
     with home.gateway.open("local", **LONG) as stream:
         stream.until("response.reasoning.delta")

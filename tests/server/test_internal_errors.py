@@ -104,7 +104,7 @@ def test_a_fault_in_mid_stream_ends_the_stream_as_failed(
         (StreamDecoder, "feed_until_text", "models.model"),
         (Fold, "feed_delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
-        (import_module("pellucid.server.openresponses.routes"), "parse_request", "server.openresponses"),
+        (import_module("pellucid.server.openresponses.routes"), "request_from", "server.openresponses"),
     ],
 )
 def test_a_fault_before_the_first_byte_is_a_500(

@@ -197,6 +197,8 @@ def test_a_valid_request_of_each_operation_succeeds(api: Served, existing_ids: d
         for label, operation in OPERATIONS.items():
             if label.startswith(("DELETE", "GET /api/session/oidc")):
                 continue  # other operations need what DELETE removes; no identity provider is configured
+            if label == "POST /api/status/runs/{id}/cancel":
+                continue  # it needs a run that does not end (test_status.py)
             with case(label):
                 known = next((ids for start, ids in existing_ids.items() if start in label), {})
                 sent = operation.Case(

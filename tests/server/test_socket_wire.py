@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import socket as sockets
@@ -150,6 +151,34 @@ def test_a_message_over_the_body_limit_closes_the_socket(gateway: Served, upstre
             with suppress(ConnectionClosed):
                 socket.connection.send(pieces)
             assert close_code_of(socket) == 1009
+
+
+class ResetConnection:
+    """Middleware: the server learns only by writing that the client of a socket has left."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def send_until_reset(message: Any) -> None:
+            if message["type"] == "websocket.send":
+                raise ConnectionResetError
+            await send(message)
+
+        await self._app(scope, receive, send_until_reset if scope["type"] == "websocket" else send)
+
+
+def test_a_client_that_leaves_before_its_error_is_no_fault(
+    upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve({"providers": {"vllm": {"base_url": upstream.url}}}, wrap=ResetConnection) as gateway:
+        with connect(f"ws://127.0.0.1:{gateway.port}/v1/responses") as client:
+            for _ in range(3):
+                client.send("[]")
+                assert client.ping().wait(LIMIT_SECONDS)  # the message was read, and its error could not be sent
+        gateway.idle()
+        gc.collect()  # asyncio reports what a task raised when the task is deleted
+        assert caplog.records == []
 
 
 def test_invalid_utf8_closes_the_socket_and_is_not_logged(gateway: Served, caplog: pytest.LogCaptureFixture) -> None:

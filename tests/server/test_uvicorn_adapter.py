@@ -1,22 +1,22 @@
-"""The installed release of uvicorn has the undocumented names that the adapter uses."""
+"""The installed releases of uvicorn and websockets have the undocumented names that the adapter uses."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 import pellucid
 from pellucid.server import uvicorn_adapter
 from pellucid.server.uvicorn_adapter import INTERNALS
 
 ADAPTER = Path(uvicorn_adapter.__file__).parent
-OWNERS = {"self", "cycle", "socket", "_cycle", "_socket", "flow"}
-"""Names of uvicorn's objects in the adapter's source."""
+OWNERS = {"self", "cycle", "socket", "_cycle", "_socket", "flow", "conn"}
+"""Names of uvicorn's and websockets' objects in the adapter's source."""
 
 
 def members(kind: type) -> set[str]:
@@ -43,9 +43,10 @@ def attributes(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", INTERNALS, ids=lambda kind: kind.__name__)
-def test_uvicorn_has_every_listed_internal(kind: type) -> None:
+def test_every_listed_internal_exists(kind: type) -> None:
     missing = [name for name in INTERNALS[kind] if name not in members(kind)]
-    assert not missing, f"uvicorn {uvicorn.__version__} has no {kind.__name__}.{', .'.join(missing)} any more"
+    package = kind.__module__.partition(".")[0]
+    assert not missing, f"{package} {version(package)} has no {kind.__name__}.{', .'.join(missing)} any more"
 
 
 def test_every_used_internal_is_listed() -> None:

@@ -89,12 +89,35 @@ async def test_a_circular_chain_is_refused(store: Store) -> None:
 async def test_a_chain_over_the_maximum_length_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert responses.MAX_CHAIN_LENGTH == 10_000
     longest = by_circle(1_250, 10_000)
-    monkeypatch.setattr(responses, "MAX_CHAIN_LENGTH", longest)
-    read_shorter_branch = read_rows(responses._chain_statement(), responses.response_from_row)
-    monkeypatch.setattr(responses, "read_branch", read_shorter_branch)
+    limit_chains(monkeypatch, "MAX_CHAIN_LENGTH", longest)
     turns = store.responses
     rows = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(longest + 3)]
     await asyncio.gather(*map(turns.put, rows))
     assert len(await turns.chain("ann", f"resp_{longest - 1}") or []) == longest
     with pytest.raises(RequestError, match=str(longest)):
         await turns.chain("ann", rows[-1].id)
+
+
+async def test_a_chain_over_the_maximum_size_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_chains(monkeypatch, "MAX_CHAIN_BYTES", 10_000)
+    turns = store.responses
+    for n in range(20):
+        row = response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None, input=bytes(500), messages=bytes(500))
+        await turns.put(row)
+    assert len(await turns.chain("ann", "resp_9") or []) == 10
+    loaded: list[str] = []
+    monkeypatch.setattr(responses, "check_branch", lambda turns, param: loaded.extend(turn.id for turn in turns))
+    with pytest.raises(PreviousResponseGone):
+        await turns.chain("ann", "resp_19")
+    assert loaded == [f"resp_{n}" for n in range(9, 20)]  # no more is read than is needed to know
+    monkeypatch.undo()
+    limit_chains(monkeypatch, "MAX_CHAIN_BYTES", 10_000)
+    with pytest.raises(RequestError, match="longer than") as caught:
+        await turns.chain("ann", "resp_11")
+    assert (caught.value.info.code, caught.value.info.param) == ("conversation_too_long", "previous_response_id")
+
+
+def limit_chains(monkeypatch: pytest.MonkeyPatch, name: str, limit: int) -> None:
+    monkeypatch.setattr(responses, name, limit)
+    read_shorter_branch = read_rows(responses._chain_statement(), responses.response_from_row)
+    monkeypatch.setattr(responses, "read_branch", read_shorter_branch)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import sqlalchemy as sa
 
 from pellucid.errors import ConfigError
-from pellucid.storage import StoredResponse, StoreError, open_store
+from pellucid.storage import Store, StoredResponse, StoreError, database, open_store, sqlite, tables
+from pellucid.storage.statement import Statement, read_rows
 from tests.service_postgres import PostgresServer, postgres
-from tests.storage.storage_kit import response, store_at
+from tests.storage.storage_kit import Clock, response, store_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +126,94 @@ async def test_database_files_are_accessible_to_their_user_only(tmp_path: Path) 
     async with store_at(f"sqlite:///{path}") as store:
         await store.responses.put(response())
         assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+
+
+async def count_of_bodies(store: Store) -> int:
+    """Return the number of rows in the table that a check writes to."""
+    statement = Statement(sa.select(sa.func.count()).select_from(tables.bodies))
+    return (await store._database.read(read_rows(statement, lambda row: int(row[0])), {}))[0]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
+async def test_a_check_writes_only_after_a_failure(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_SECONDS", 0)
+    is_postgresql = kind == "postgresql"
+    url = request.getfixturevalue("own_server").database() if is_postgresql else f"sqlite:///{tmp_path}/store.db"
+    async with store_at(url) as store:
+        await store.responses.put(response())
+        for _ in range(5):
+            clock.now += 1
+            await store.check()
+            await store.require_writable()
+        assert store.transactions == 1
+        fail, repair = _read_only(request, url) if is_postgresql else _locked(tmp_path / "store.db")
+        fail()
+        try:
+            with pytest.raises(StoreError):
+                await store.responses.put(response("resp_2"))
+            count = store.transactions
+            for _ in range(5):  # one try a second, however many callers there are
+                clock.now += 1
+                results = await asyncio.gather(*(store.require_writable() for _ in range(20)), return_exceptions=True)
+                assert all(isinstance(error, StoreError) and error.info.retry_after == 1 for error in results)
+            assert store.transactions == count + 5
+        finally:
+            repair()
+        clock.now += 1
+        await store.check()
+        await store.require_writable()
+        assert store.transactions == count + 6
+        await store.responses.put(response("resp_3"))
+        assert await count_of_bodies(store) == 2
+
+
+def _locked(path: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return functions that lock a SQLite file for writes, and unlock it."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    return lambda: other.execute("BEGIN IMMEDIATE"), other.close
+
+
+def _read_only(request: pytest.FixtureRequest, url: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return functions that make a PostgreSQL server read-only, as a standby is, and writable."""
+    server: PostgresServer = request.getfixturevalue("own_server")
+
+    def set_read_only(value: str) -> None:
+        server.sql(url, f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        server.stop("fast")  # a reload would reach open connections some time later
+        server.start()
+
+    return lambda: set_read_only("on"), lambda: set_read_only("off")
+
+
+@pytest.mark.needs("postgresql")
+async def test_a_standby_is_noticed_before_a_write_fails(
+    own_server: PostgresServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=clock))
+    url = own_server.database()
+    fail, repair = _read_only(request, url)
+    async with store_at(url) as store:
+        await store.check()
+
+        async def is_writable() -> bool:
+            clock.now += 1
+            try:
+                await store.check()
+            except StoreError:
+                return False
+            return True
+
+        fail()
+        try:
+            assert not await is_writable()
+        finally:
+            repair()
+        assert await is_writable()
 
 
 def test_erased_data_is_in_no_file(tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ from pellucid.storage import (
     StoredConversation,
     StoredKey,
     StoredResponse,
+    Usage,
+    UsageCounts,
+    UsageFilter,
+    UsageKey,
 )
 from tests.storage.space_store_kit import append, stored_envelope, stored_participant, stored_space
 from tests.storage.storage_kit import Clock, response
@@ -98,21 +102,22 @@ METHODS: dict[str, StoreCall] = {
     "Spaces.search": lambda store, owner, id: store.spaces.search(owner, id, "their"),
     "Spaces.state": lambda store, owner, id: store.spaces.state(owner, id),
     "Spaces.erase": lambda store, owner, id: store.spaces.erase(owner, id, [1], at_ms=1),
+    "Usage.spent": lambda store, owner, id: store.usage.spent(owner, id, "USD", "2026-01-31"),
     "Keys.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }
 # Names of spaces are unique in the whole gateway, not only within an owner; and a token identifies its owner.
 WITHOUT_OWNER = (
     {"Spaces.put", "Spaces.get", "Spaces.find_by_token", "Spaces.sweep"}
-    | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.revoke"}
-    | {f"Store.{name}" for name in ("aclose", "check", "expire")}
+    | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.by_ids", "Keys.revoke", "Usage.add", "Usage.report"}
+    | {f"Store.{name}" for name in ("aclose", "check", "expire", "require_writable")}
 )
 
 
 def test_every_method_is_covered() -> None:
     methods = {
         f"{room.__name__}.{name}"
-        for room in (Responses, Conversations, Chats, Keys, Spaces, Store)
+        for room in (Responses, Conversations, Chats, Keys, Spaces, Usage, Store)
         for name, method in vars(room).items()
         if inspect.iscoroutinefunction(method) and not name.startswith("_")
     }
@@ -123,7 +128,8 @@ IDS = ("over", "running", "talk", "chat", "room")
 
 
 async def fill(store: Store) -> None:
-    """Store for ann a completed response, a running one, a conversation, a chat, a space and a key, with contents."""
+    """Store for ann a completed response, a running one, a conversation, a chat, a space, a key, and a sum of
+    usage, with contents."""
     await store.responses.put(response("over", log=b"theirs"), ["item-over"])
     await store.responses.begin(running_response("running", "ann"), 1)
     await store.conversations.create(conversation("talk", "ann"))
@@ -133,6 +139,8 @@ async def fill(store: Store) -> None:
     theirs = stored_envelope(1, "their words", path="p", role="opens", correlation_id=("trigger",))
     await store.spaces.append(append([theirs], 0, state=b"theirs"))
     await store.keys.add(StoredKey(id="key", hash=b"hash", owner="ann", name="n", created_at=1.0))
+    used = UsageKey("ann", "over", "2026-01-31", "m", "p/m", "USD")
+    await store.usage.add([(used, UsageCounts(cost_nanos=1))])
 
 
 async def everything_of_ann(store: Store) -> list[Any]:
@@ -151,6 +159,7 @@ async def everything_of_ann(store: Store) -> list[Any]:
         await store.spaces.search("ann", "room", "their"),
         await store.spaces.state("ann", "room"),
         await store.keys.list("ann"),
+        await store.usage.report(["day"], UsageFilter(owner="ann")),
     ]
 
 

@@ -28,6 +28,7 @@ from pellucid.storage import (
     space_rows,
     store,
     tables,
+    usage,
 )
 from pellucid.storage.postgres import _DIALECT as POSTGRES
 from pellucid.storage.postgres import _plan_by_index
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.anyio
 
 MODULES = (
     *(appends, chats, conversations, envelopes, keys),
-    *(responses, space_rows, search, store, space_log),
+    *(responses, space_rows, search, store, space_log, usage),
 )
 RECORD = (record_write, record_export, record_store)
 TABLES = set(tables.metadata.tables)
@@ -55,7 +56,7 @@ SKIPS = {
     "record_store._OWNERS",
 }
 """Statements that may pass rows of an index that they do not return."""
-READS_ALL_OF_ONE_OWNER = {"store._DELETE_OWNED", "space_rows._LIST"}
+READS_ALL_OF_ONE_OWNER = {"store._DELETE_OWNED", "space_rows._LIST", "usage.DELETE_USAGE", "store.DELETE_USAGE"}
 
 
 def statements(*modules: ModuleType) -> Iterator[tuple[str, Statement]]:

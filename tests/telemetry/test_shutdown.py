@@ -4,14 +4,18 @@ completed; a run that does not end in time ends with an error that names the shu
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pellucid.errors import ErrorInfo
+from pellucid.local.model_index import Model
+from pellucid.local.supervisor import Engine
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.runs.detached_runs import DetachedRuns
 from tests.cli.in_process import ServeThread
@@ -76,6 +80,7 @@ def test_streams_are_completed_and_new_requests_are_refused(serve: ServeThread, 
         assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
         chat = gateway.request("POST", "/v1/chat/completions", b'{"model":"m","messages":[]}')
         assert (chat.status, chat.json["error"]["code"]) == (503, "stopping")
+        serving.until(b"stopping: waiting for 20 requests, for at most 3600 s; a second signal ends them at once")
         tap.open.set()
         whole = [stream.rest() for stream in streams]
         for stream in streams:
@@ -87,6 +92,7 @@ def test_streams_are_completed_and_new_requests_are_refused(serve: ServeThread, 
         assert events_of(body)[-1]["type"] == "response.completed"
     runs = [line for line in lines_of(stderr) if "run" in line]
     assert [(line["run"], line["status"]) for line in runs] == [("completed", 200)] * 20
+    assert "stopping: all have ended after" in stderr
 
 
 class Clock:
@@ -139,6 +145,8 @@ def test_a_run_that_does_not_end_in_time_reports_the_shutdown(
         status, stderr = serving.end()
     assert status == 0
     assert waits == [0.0], "streams and runs in the background wait at the same time"
+    assert "stopping: waiting for 1 request and 1 background run, for at most 0.5 s" in stderr
+    assert "stopping: ending 1 request and 1 background run after" in stderr
     assert verify(body) == []
     last = events_of(body)[-1]
     assert last["type"] == "response.failed"
@@ -148,3 +156,28 @@ def test_a_run_that_does_not_end_in_time_reports_the_shutdown(
         ("request", "failed", "unavailable"),
         ("run", "failed", "unavailable"),
     }
+
+
+def test_a_request_that_waits_for_the_engine_to_load_ends_at_once(
+    process_state: pytest.MonkeyPatch, serve: ServeThread, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    model = Model.from_path(tmp_path / "mine.gguf")
+
+    async def engine_that_loads_forever(config: object) -> Engine:
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        return Engine(model, tmp_path / "mine.gguf", log=tmp_path / "engine.log", command=command)
+
+    process_state.setattr("pellucid.cli.local.local_engine", engine_that_loads_forever)
+    with serve("--local-model", "./mine.gguf", config=f"[server]\nshutdown_seconds = {HOUR}") as serving:
+        gateway = Gateway(serving.port)
+        assert gateway.request("GET", "/ready").json == {"status": "loading", "detail": "the embedded model is loading"}
+        with gateway.open("local") as stream:
+            stream.until("response.queued")
+            background = gateway.post({"input": "x", "background": True})
+            assert background.status == 200
+            serving.stop()
+            last = events_of(stream.rest())[-1]
+            assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "stopping")
+        status, _ = serving.end()
+    assert status == 0

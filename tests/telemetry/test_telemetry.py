@@ -156,8 +156,11 @@ def test_metrics_need_access_to_the_gateway(upstream: Upstream, monkeypatch: pyt
     monkeypatch.setenv("KEY", "sesame-open-the-door-please")
     from pellucid.server.config import check_config
 
-    def config(**telemetry: bool) -> Any:
-        more = {"access": {"key_env": "KEY"}, "telemetry": telemetry}
+    policies = {"user": {"models": ["*"]}, "operator": {"operator": True, "models": []}}
+
+    def config(policy: str | None = None, **telemetry: bool) -> Any:
+        access = {"key_env": "KEY", "policies": policies} | ({"key_policy": policy} if policy is not None else {})
+        more = {"access": access, "telemetry": telemetry}
         return check_config(config_of(upstream, "m", **more), {"KEY": "sesame-open-the-door-please"})
 
     with serve(config()) as gateway:
@@ -166,6 +169,13 @@ def test_metrics_need_access_to_the_gateway(upstream: Upstream, monkeypatch: pyt
         assert gateway.request("GET", "/metrics", headers=key).status == 200
         wanted = {**key, "Accept": "application/openmetrics-text; version=1.0.0"}
         assert gateway.request("GET", "/metrics", headers=wanted).body.endswith(b"# EOF\n")
+    with serve(config("user")) as gateway:
+        refused = gateway.request("GET", "/metrics", headers=key)
+        assert (refused.status, refused.json["error"]["code"]) == (403, "operator_only")
+        assert "pellucid keys create --operator" in refused.json["error"]["message"]
+        assert gateway.request("GET", "/v1/models", headers=key).status == 200
+    with serve(config("operator")) as gateway:
+        assert gateway.request("GET", "/metrics", headers=key).status == 200
     with serve(config(metrics_open=True)) as gateway:
         assert gateway.request("GET", "/metrics").status == 200
     with serve(config(metrics=False, metrics_open=True)) as gateway:

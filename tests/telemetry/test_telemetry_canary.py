@@ -1,5 +1,5 @@
-"""The canary of the views is in no log line at level debug, no metric and no span: for every wire, in the raw view and
-in each lesser view."""
+"""The canary of the views is in no log line at level debug, no metric, no span and not in `/api/status`: for every
+wire, in the raw view and in each lesser view."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ async def talks_nonsense(call: Call) -> None:
 
 
 def all_telemetry(captured: CapturedTelemetry, gateway: Served) -> str:
-    """Return the log lines, the spans and the metrics as one text."""
+    """Return the log lines, the spans, the metrics and the state for operators as one text."""
     lines = "\n".join(captured.written)
     spans = "\n".join(span.to_json() for span in captured.spans)
-    return lines + spans + gateway.request("GET", "/metrics").body.decode()
+    state = gateway.request("GET", "/api/status").body
+    return lines + spans + (gateway.request("GET", "/metrics").body + state).decode()
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -30,6 +30,7 @@ from pellucid.tools import (
     call_tools,
     load_tools,
 )
+from pellucid.tools.execution import MAX_RESULT_BYTES
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +121,25 @@ async def test_no_tool_of_a_server_ends_a_run(parallel: bool, caplog: pytest.Log
         assert (result.tool_name, result.tool_call_id, (result.outcome, result.content)) == (name, str(index), outcome)
     assert "hunter2" not in caplog.text
     assert f"the tool breaks failed: ValueError at {__name__}:" in caplog.text
+
+
+async def test_a_result_of_a_server_is_limited() -> None:
+    def text(size: int) -> str:
+        return "x" * size
+
+    def rows(size: int) -> list[dict[str, str]]:
+        return [{"a": "x" * size}]
+
+    def picture(size: int) -> Image:
+        return Image(data="A" * size, media_type="image/png")
+
+    tools = ServerToolset([text, rows, picture])
+    for name in tools.names:
+        for size, outcome in ((MAX_RESULT_BYTES // 2, "success"), (MAX_RESULT_BYTES + 1, "failed")):
+            [result] = await tools.call([ToolCallPart(name, {"size": size}, "1")], CONTEXT)
+            assert isinstance(result, ToolReturnPart)
+            assert result.outcome == outcome
+            assert outcome == "success" or "The result is too large" in str(result.content)
 
 
 async def test_cancelling_the_run_cancels_its_tools() -> None:

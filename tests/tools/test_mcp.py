@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import PellucidError, RequestError
 from pellucid.parts import Image, Text, ToolCallPart
 from pellucid.tools import RunContext, ServerToolset, Tool, ToolFailed, collect_tools
 from pellucid.tools.mcp import MCPServer, MCPTool, tool_name
+from pellucid.tools.mcp_session import LineLimitDecoder
 from tests.tools.small_peer import NAMES, SmallHTTPPeer
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns, wait_until
 
@@ -253,6 +256,28 @@ async def test_an_answer_that_is_too_large_is_not_read_to_its_end(peer: str, req
         assert messages[0] == "The result is too large: 1001 bytes exceed the limit of 1000."
         assert "that is too large" in messages[1]
         assert await server.call("add", {"a": 1, "b": 1}) == "2"
+
+
+async def test_a_message_on_standard_output_that_is_too_large_is_dropped() -> None:
+    async with stdio("peer", max_result=1000) as server:
+        assert await failure(server, "huge", n=1001) == "The result is too large: 1001 bytes exceed the limit of 1000."
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await server.call("huge", {"n": 1_000_000})
+        assert await server.call("add", {"a": 1, "b": 1}) == "2"
+
+
+@given(st.lists(st.text("aé😀\n", max_size=40), max_size=8), st.integers(1, 7))
+def test_a_line_within_the_limit_is_decoded_unchanged(texts: list[str], size: int) -> None:
+    class Decoder(LineLimitDecoder):
+        max_characters = 20
+
+    text = "".join(texts)
+    data, decoder = text.encode(), Decoder()
+    pieces = [decoder.decode(data[at : at + size]) for at in range(0, len(data), size)]
+    decoded = "".join([*pieces, decoder.decode(b"", final=True)]).split("\n")
+    for line, result in zip(text.split("\n"), decoded, strict=True):
+        assert result == line if len(line) <= 20 else len(result) <= 20
 
 
 @pytest.mark.parametrize(

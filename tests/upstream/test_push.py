@@ -280,12 +280,11 @@ async def test_an_idle_connection_that_the_server_closes_leaves_the_pool(
 async def test_a_stale_connection_is_tried_again_at_once_on_a_new_one(
     client: UpstreamClient, server: RawServer
 ) -> None:
-    """The server closes or resets it in the moment of the request."""
-    limits = replace(LIMITS, retries=1, retry_wait=1000.0)
+    """The server closes or resets it in the moment of the request. This is no retry, of which there are none here."""
     for end in (Peer.close, Peer.reset):
         response, second = await opened(client, server, OK)
         Received(response)
-        opening = asyncio.create_task(client.open(server.url, {}, b"{}", limits))
+        opening = asyncio.create_task(client.open(server.url, {}, b"{}"))
         await second.request()
         end(second)
         fresh = await server.accept()
@@ -294,13 +293,16 @@ async def test_a_stale_connection_is_tried_again_at_once_on_a_new_one(
         assert Received(await opening).body == b"ok"
 
 
-async def test_a_connection_that_is_not_idle_is_not_tried_twice(client: UpstreamClient, server: RawServer) -> None:
-    """With no tries left, a stale connection is a failure."""
+async def test_a_stale_connection_is_tried_again_once(client: UpstreamClient, server: RawServer) -> None:
+    """The new connection is closed, too: that is a failure, as there are no retries."""
     response, peer = await opened(client, server, OK)
     Received(response)
     opening = asyncio.create_task(client.open(server.url, {}, b"{}"))
     await peer.request()
     peer.close()
+    fresh = await server.accept()
+    await fresh.request()
+    fresh.close()
     with pytest.raises(ModelError, match="it closed the connection without an answer"):
         await opening
 

@@ -13,6 +13,11 @@ from typing import Any
 EXEMPT: dict[str, str] = {
     "GET /api/session/oidc": "signing in needs an OpenID provider over https; tests/access has one",
     "GET /api/session/oidc/callback": "as above",
+    "GET /api/status": "it tells times; tests/server/test_status.py",
+    "POST /api/status/runs/{id}/cancel": "as above",
+    "status cancel": "as above; tests/cli/test_status_command.py",
+    "GET /api/usage": "it tells days; tests/server/test_spend.py",
+    "usage": "as above; tests/cli/test_usage_command.py",
     "WEBSOCKET /v1/responses": "the group `socket` opens it with a connection of its own",
     "serve": "every gateway of the comparison is one; it has no end of its own",
     "models pull": "fetches a model's weights from the network",

@@ -406,7 +406,7 @@ class Agent(Generic[Out]):
             [*messages, *self._new_request(user_prompt, history)],
             validate_settings(merge_settings(self._model_settings, options.get("model_settings"))),
             (*self._toolset.definitions, *external_tools, *output.definitions),
-            ToolChoice("auto" if output.accepts_text or not output.tools else "required"),
+            ToolChoice("auto" if output.accepts_text or not output.tools else "required", is_preference=True),
             output.format,
         )
         warnings = model.warnings(call)

@@ -39,6 +39,7 @@ from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
 from ..protocols.agui.side_events import SHOWN_FIELDS
+from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.errors import ErrorFormat
 from ..runs.stages import SealStage
 from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
@@ -113,7 +114,7 @@ class AGUIApp:
         origins: Sequence[str] = (),
     ) -> None:
         self._agent = agent
-        self._host_rule = HostRule(hosts, origins, "hosts")
+        self._host_rule = HostRule(hosts, origins, "hosts", "origins")
         self._path = path.rstrip("/")
         self._dialect = None if dialect is None else dialect_of(dialect, "dialect").name
         self._viewer = Viewer(parse_view(view, "view"))
@@ -150,7 +151,8 @@ class AGUIApp:
         if not (exchange.request_header("content-type") or "").lower().startswith("application/json"):
             raise RequestError("the body must be JSON; send Content-Type: application/json", code="not_json")
         body = await http.read_body(exchange.scope, exchange.receive, *self._body_limits)
-        request = parse_input(body, dict(exchange.query))
+        raw = await exchange.decode_json(body, MAX_ITEMS, MAX_TOOLS)
+        request = await exchange.compute(parse_input, raw, dict(exchange.query))
         options, input = request.options, request.input
         if options.model is not None or options.store:
             name = "model" if options.model is not None else "store"
@@ -161,7 +163,7 @@ class AGUIApp:
         exchange.viewer = viewer = self._viewer.for_request(options.view)
         reasoning = options.reasoning != "off" and viewer.rule.items
         check_resume(request, has_own_interrupts=callable(self._deps))
-        attached = _open_history(request, sealer.open)
+        attached = await exchange.compute(_open_history, request, sealer.open)
         messages = attached.messages
         call = request.call(messages)
         deps = self._deps(input) if callable(self._deps) else self._deps

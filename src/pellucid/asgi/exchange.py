@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
-from ..errors import ErrorInfo
+from ..errors import ErrorInfo, PellucidError
+from ..offload import json_weight, offload
+from ..protocols.decoding import check_size, read_json
 from ..protocols.errors import ErrorFormat
 from ..unicode import replace_surrogates
 from ..view import Viewer, redact_error
 from . import http
 from .streaming import ASGIWriter, BodyWriter, error_for_client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _read_checked(data: bytes | str, max_items: int, max_tools: int) -> tuple[dict[str, Any], int]:
+    raw = read_json(data)
+    return raw, check_size(raw, max_items, max_tools)
 
 
 class HTTPExchange:
@@ -31,6 +41,8 @@ class HTTPExchange:
         self.viewer = Viewer("hidden")
         """The viewer of the response. A handler may lower it to what the request asks for."""
         self.response_started = False
+        self.weight = 0
+        """The size of the request, and of what it continues (see `offload`)."""
 
     def request_header(self, name: str) -> str | None:
         """Return the value of a request header, the last one if there are several; None if there is none."""
@@ -51,9 +63,32 @@ class HTTPExchange:
         text = self.scope["query_string"].decode("latin-1")
         return parse_qsl(text, keep_blank_values=True) if text else []
 
+    async def decode_json(self, data: bytes | str, max_items: int, max_tools: int) -> dict[str, Any]:
+        """Decode a JSON object that the client sent.
+
+        Args:
+            data: The JSON.
+            max_items: The maximum number of items or messages, with their parts.
+            max_tools: The maximum number of tools.
+
+        Raises:
+            RequestError: It is no JSON object, or has too many of something.
+        """
+        self.weight = json_weight(data)
+        raw, size = await self.compute(_read_checked, data, max_items, max_tools)
+        self.weight += size
+        return raw
+
+    async def compute(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a pure function on what the request holds: in a thread, if it is large (see `offload`)."""
+        return await offload(self.weight, function, *args, **kwargs)
+
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
         """Return False: no server calls back here; a disconnect comes from `receive` (see `http.DisconnectSource`)."""
         return False
+
+    def on_interrupt(self, callback: Callable[[PellucidError], None] | None) -> None:
+        """Do nothing: nothing interrupts a request here (see `http.DisconnectSource`)."""
 
     def begin_response(self, status: int) -> None:
         """Record that the response begins now, so that no other is sent."""

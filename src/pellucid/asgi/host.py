@@ -25,20 +25,22 @@ _HOST = re.compile(r"(?:\[(?P<bracketed>[^][]*)\]|(?P<name>[^][:]*))(?::[0-9]*)?
 class HostRule:
     """The Hosts and origins that an application accepts."""
 
-    def __init__(self, hosts: Iterable[str], origins: Iterable[str], setting: str) -> None:
+    def __init__(self, hosts: Iterable[str], origins: Iterable[str], hosts_setting: str, origins_setting: str) -> None:
         """Create a rule.
 
         Args:
             hosts: Names that are accepted in addition to addresses, localhost and the machine's name, with or without a
                 port; `*` for all.
             origins: Origins of other pages that are accepted, such as `https://app.example.com`; `*` for all.
-            setting: The setting that holds `hosts`, for error messages.
+            hosts_setting: The setting that holds `hosts`, for error messages.
+            origins_setting: The setting that holds `origins`.
         """
         self._origins = frozenset(origins)
         named = {origin.partition("://")[2] for origin in self._origins if "://" in origin}
         self._hosts = frozenset(host.lower() for host in {*hosts, *named})
         self._allows_all = "*" in self._hosts or "*" in self._origins
-        self._setting = setting
+        self._hosts_setting = hosts_setting
+        self._origins_setting = origins_setting
 
     def check_host(self, scope: Mapping[str, Any]) -> None:
         """Refuse a Host that a page may have chosen. Raises `RequestError`."""
@@ -46,23 +48,37 @@ class HostRule:
         if self._allows_all or is_local(host) or host.lower() in self._hosts or _name_of(host) in self._hosts:
             return
         raise RequestError(
-            f"this request is for the host {truncate(host)!r}, which is no address and not this machine's name; "
-            f"without keys, other names must be in {self._setting}",
+            f"this request is for the host {truncate(host)!r}, which is not an IP address and not this machine's name; "
+            f"if it is yours, add {truncate(_name_of(host) or host)!r} to {self._hosts_setting}, or require keys",
             kind="forbidden",
             code="foreign_host",
         )
 
     def check_origin(self, scope: Mapping[str, Any]) -> None:
         """Refuse a page of another origin that is not listed. Raises `RequestError`."""
-        origin = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"), None)
+        origin = origin_of(scope)
         if origin is None or "*" in self._origins or origin in self._origins:
             return
         if is_same_origin(scope) is False:
             raise RequestError(
-                f"this request comes from a web page of the origin {truncate(origin)!r}, which is not allowed here",
-                kind="forbidden",
-                code="foreign_origin",
+                foreign_origin_message(origin, self._origins_setting), kind="forbidden", code="foreign_origin"
             )
+
+
+def foreign_origin_message(origin: str, setting: str) -> str:
+    """Return the message of the error for a page of another origin.
+
+    Args:
+        origin: The origin of the page.
+        setting: The setting that lists the origins of other pages.
+    """
+    return f"this request comes from a web page of the origin {truncate(origin)!r}; other origins must be in {setting}"
+
+
+def origin_of(scope: Mapping[str, Any]) -> str | None:
+    """Return the `Origin` of a request; None if it has none."""
+    origin: bytes | None = dict(scope["headers"]).get(b"origin")
+    return None if origin is None else origin.decode("latin-1")
 
 
 def is_same_origin(scope: Mapping[str, Any]) -> bool | None:
@@ -78,7 +94,10 @@ def host_of(scope: Mapping[str, Any]) -> str:
     if len(hosts) != 1:
         problem = "the request has no Host header" if not hosts else "the request has several Host headers"
         raise RequestError(f"{problem}; it must have one", code="invalid_host")
-    return str(hosts[0], "latin-1")
+    host = str(hosts[0], "latin-1").strip(" \t")
+    if not host:
+        raise RequestError("the Host header is empty; it must name the host", code="invalid_host")
+    return host
 
 
 @lru_cache(maxsize=64)
@@ -96,9 +115,15 @@ def is_local(host: str) -> bool:
     return True
 
 
+def is_host(text: str) -> bool:
+    """Return whether a text is a Host: a name or an address, with or without a port."""
+    return bool(_name_of(text)) and not any(c.isspace() or c in "/@?#" for c in text)
+
+
 def _name_of(host: str) -> str | None:
     match = _HOST.fullmatch(host.lower())
-    return str(match["bracketed"] or match["name"] or "") if match is not None else None
+    # A name may end with a dot, which is the root of the DNS.
+    return str(match["bracketed"] or match["name"] or "").removesuffix(".") if match is not None else None
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import ErrorInfo, RequestError
+from ..errors import BUDGET_EXCEEDED, ErrorInfo, PellucidError, RequestError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -53,6 +53,11 @@ def header(scope: Scope, name: str) -> str | None:
     return values[-1].decode("latin-1").strip() if values else None
 
 
+MIN_BODY_RATE = 500
+"""Bytes a second that a body must have on average after the first `timeout_seconds` of `read_body`. Apache's
+mod_reqtimeout has the same default; it is less than any mobile connection has."""
+
+
 async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seconds: float) -> bytes:
     """Read the body of a request.
 
@@ -60,34 +65,46 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seco
         scope: The ASGI scope.
         receive: ASGI's `receive`.
         max_bytes: The largest size of the body.
-        timeout_seconds: The longest wait for each piece of the body.
+        timeout_seconds: The longest wait for each piece of the body, and for all of it. Every `MIN_BODY_RATE` bytes
+            that arrive extend the latter by a second.
 
     Raises:
-        RequestError: The body is too large, or its next piece did not come in time.
+        RequestError: The body is too large, or is sent too slowly.
         ClientGone: The client disconnected before the end of the body.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > max_bytes:
             raise _too_large(max_bytes)  # Before the body is sent, if the client waits for `100 Continue`.
-    pieces: list[bytes] = []
+    body = b""
+    pieces = bytearray()
+    loop = asyncio.get_running_loop()
+    end_at = loop.time() + timeout_seconds
     size = 0
     while True:
+        piece_by = loop.time() + timeout_seconds
+        body_by = end_at + size / MIN_BODY_RATE
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout_at(min(piece_by, body_by)):
                 message = await receive()
         except TimeoutError:
-            raise RequestError(
-                f"no data of the body came for {timeout_seconds:g} s", kind="slow_request", code="body_too_slow"
-            ) from None
+            raise _too_slow(timeout_seconds, is_rate=body_by < piece_by) from None
         if message["type"] == "http.disconnect":
             raise ClientGone
         piece = message.get("body", b"")
         size += len(piece)
         if size > max_bytes:
             raise _too_large(max_bytes)
-        pieces.append(piece)
+        if size == len(piece):
+            body = piece  # nearly always the whole body
+        elif piece:
+            pieces += piece if pieces else body + piece
         if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return bytes(pieces) or body
+
+
+def _too_slow(timeout_seconds: float, *, is_rate: bool) -> RequestError:
+    slow = f"the body came at less than {MIN_BODY_RATE} bytes/s" if is_rate else "no data of the body came"
+    return RequestError(f"{slow} for {timeout_seconds:g} s", kind="slow_request", code="body_too_slow")
 
 
 def _too_large(max_bytes: int) -> RequestError:
@@ -131,13 +148,14 @@ def retry_headers(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
     """Return the headers that tell a client whether and when to try again.
 
     `Retry-After` is the time that the provider gave, if any. `x-should-retry` is read by the SDKs of OpenAI and
-    Anthropic; without it, some agents repeat a request for minutes whose credential is wrong.
+    Anthropic; without it, some agents repeat a request for minutes whose credential is wrong, or whose budget is used.
     """
     if error.kind in ("unauthorized", "forbidden"):
         return [(b"x-should-retry", b"false")]
+    final = [(b"x-should-retry", b"false")] if error.code == BUDGET_EXCEEDED else []
     seconds = error.retry_after
     # The header has whole seconds.
-    return [] if seconds is None else [(b"retry-after", str(math.ceil(min(seconds, 1e9))).encode())]
+    return final if seconds is None else [*final, (b"retry-after", str(math.ceil(min(seconds, 1e9))).encode())]
 
 
 async def start_stream(
@@ -197,31 +215,43 @@ class DisconnectSource(Protocol):
         """
         ...
 
+    def on_interrupt(self, callback: Callable[[PellucidError], None] | None) -> None:
+        """Set the callback for an interruption of this request by the server; None removes it."""
+        ...
+
 
 class Client:
-    """Cancels the task that serves a request when the client disconnects.
+    """Cancels the task that serves a request when the client disconnects, or the server interrupts the request.
 
         async with Client(exchange) as client:
             ...                          # cancelled here, wherever the task waits
         client.has_left                  # whether the client disconnected
+
+    An interruption has an error, with which the response ends. If the block does not catch the cancellation, the error
+    is raised instead of it.
 
     The connection disconnects a client that reads nothing. Where only `receive` reports a disconnect, a task waits for
     it. `receive` reports one also after a complete response, but that task has ended by then: nothing is awaited
     between the last `send` and the end of the block.
     """
 
-    __slots__ = ("_exchange", "_task", "_watch_task", "has_left")
+    __slots__ = ("_cancel_count", "_exchange", "_task", "_watch_task", "has_left", "interruption")
 
     def __init__(self, exchange: DisconnectSource) -> None:
         self._exchange = exchange
         self._watch_task: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._cancel_count = 0
+        """How often this object has cancelled the task."""
         self.has_left = False
+        self.interruption: PellucidError | None = None
+        """The error with which the server interrupted the request."""
 
     async def __aenter__(self) -> Client:
         self._task = asyncio.current_task()
         if not self._exchange.on_disconnect(self._on_disconnect):
             self._watch_task = asyncio.create_task(self._await_disconnect())
+        self._exchange.on_interrupt(self._on_interrupt)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
@@ -231,15 +261,29 @@ class Client:
             self._watch_task.cancel()
         else:
             self._exchange.on_disconnect(None)
-        if not self.has_left:
+        self._exchange.on_interrupt(None)
+        if not self._cancel_count:
             return False
-        # The cancellation of this object ends here. One from outside (a shutdown) continues.
-        return task.uncancel() == 0 and kind is asyncio.CancelledError
+        # The cancellations of this object end here. One from outside (a shutdown) continues.
+        others = [task.uncancel() for _ in range(self._cancel_count)][-1]
+        is_own = others == 0 and kind is asyncio.CancelledError
+        if is_own and self.interruption is not None and not self.has_left:
+            raise self.interruption from None
+        return is_own
 
     def _on_disconnect(self) -> None:
         if self._task is not None and not self.has_left:
             self.has_left = True
-            self._task.cancel()
+            self._cancel(self._task)
+
+    def _on_interrupt(self, error: PellucidError) -> None:
+        if self._task is not None and not self.has_left and self.interruption is None:
+            self.interruption = error
+            self._cancel(self._task)
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        self._cancel_count += 1
+        task.cancel()
 
     async def _await_disconnect(self) -> None:
         while (await self._exchange.receive())["type"] != "http.disconnect":

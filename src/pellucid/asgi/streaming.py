@@ -202,13 +202,13 @@ class EncodedStream:
         """The encoded end of the run, which is written together with the end of the body."""
 
     async def run(self, client: http.Client) -> None:
-        """Write the run from its beginning to its end. A shutdown or a fault ends it as failed."""
+        """Write the run from its beginning to its end. A shutdown, an interruption or a fault ends it as failed."""
         try:
             await self.deliver()
         except asyncio.CancelledError:
             if client.has_left:
                 raise
-            await self.stop(STOPPING)
+            await self.stop(_reason_to_stop(client).info)
         except http.ClientGone:
             raise
         except Exception as error:
@@ -413,7 +413,7 @@ async def read_to_end(
 
     Raises:
         http.ClientGone: The client disconnected.
-        PellucidError: The run failed before its first event, or the gateway stops.
+        PellucidError: The run failed before its first event, the gateway stops, or the request was interrupted.
     """
     async with http.Client(exchange) as client:
         await open_source(source, client)
@@ -422,7 +422,7 @@ async def read_to_end(
         except asyncio.CancelledError:
             if client.has_left:
                 raise
-            raise PellucidError(STOPPING) from None
+            raise _reason_to_stop(client) from None
         finally:
             await stop_source(source)
     if client.has_left:
@@ -434,14 +434,19 @@ async def open_source(source: RunSource, client: http.Client) -> None:
     """Open a run.
 
     Raises:
-        PellucidError: The run failed before its first event, or the gateway stops.
+        PellucidError: The run failed before its first event, the gateway stops, or the request was interrupted.
     """
     try:
         await source.open()
     except asyncio.CancelledError:
         if client.has_left:
             raise
-        raise PellucidError(STOPPING) from None
+        raise _reason_to_stop(client) from None
+
+
+def _reason_to_stop(client: http.Client) -> PellucidError:
+    """Return the error with which a response ends whose task was cancelled, although its client has not left."""
+    return client.interruption or PellucidError(STOPPING)
 
 
 async def stop_source(source: RunSource) -> None:

@@ -33,8 +33,11 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
     for name, provider in config.providers.items():
         if remedy := missing_key_hint(provider, profiles[provider.profile or name]):
             _print(click.style(f"  {name} needs an API key, and the environment has none: {remedy}", fg="yellow"))
-        models = ", ".join(provider.models) or "any model it has"
-        _print(f"  {name}: {models}")
+        models = "any model it has" if provider.models is None else ", ".join(provider.models)
+        if models:
+            _print(f"  {name}: {models}")
+    if config.models:
+        _print(f"  models: {', '.join(config.models)}")
     model = "" if engine is not None or has_default_model(config) else '"model": "MODEL", '
     variable, requirement = await credential_hint(config) or ("", "")
     requirements = [need for need in ("the name of a model for MODEL" if model else "", requirement) if need]

@@ -13,7 +13,7 @@ import msgspec
 from ..errors import ErrorInfo, RequestError
 from ..events import ModelEvent
 from ..fold import Fold, fold
-from ..parts import Usage
+from ..parts import TOKEN_COUNTS
 from ..providers.lenient_json import decode_lenient_json
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
@@ -94,7 +94,7 @@ def _as_json(folded: Fold) -> str:
     assert response is not None
     value: dict[str, Any] = {
         "parts": msgspec.to_builtins(response.parts),
-        "usage": {name: getattr(response.usage, name) for name in Usage.__struct_fields__},
+        "usage": {name: getattr(response.usage, name) for name in (*TOKEN_COUNTS, "details")},
         # A turn that is paused has not finished.
         "finish_reason": None if response.finish_reason == "pause" else response.finish_reason,
         "native_finish_reason": response.native_finish_reason,

@@ -45,6 +45,19 @@ def _parse_duration(ctx: click.Context, param: click.Parameter, value: str | Non
 _POSITIVE = click.IntRange(1)
 
 
+class _Amount(click.FloatRange):
+    """An amount of the currency. (Click's own range contains NaN.)"""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        amount = super().convert(value, param, ctx)
+        if amount != amount:
+            self.fail(f"{value!r} is not an amount", param, ctx)
+        return amount
+
+
+_AMOUNT = _Amount(0, 1_000_000_000, min_open=True)
+
+
 @click.group()
 def keys() -> None:
     """API keys of the gateway: who may use it, and for what."""
@@ -69,8 +82,16 @@ def keys() -> None:
 @click.option("--tpm", type=_POSITIVE, metavar="N", help="Tokens a minute.")
 @click.option("--rtpm", type=_POSITIVE, metavar="N", help="Reasoning tokens a minute.")
 @click.option("--streams", type=_POSITIVE, metavar="N", help="Responses at once.")
+@click.option("--cost-per-day", type=_AMOUNT, metavar="AMOUNT", help="What it may spend a day, in UTC.")
+@click.option("--cost-per-month", type=_AMOUNT, metavar="AMOUNT", help="What it may spend a month.")
 @click.option("--max-body-bytes", type=_POSITIVE, metavar="N", help="The largest request.")
 @click.option("--max-output-tokens", type=_POSITIVE, metavar="N", help="The longest answer.")
+@click.option(
+    "--retry-thoughts/--no-retry-thoughts",
+    default=None,
+    help="Whether another deployment answers if one fails after thoughts alone (as the model is configured).",
+)
+@click.option("--operator", is_flag=True, help="It may read what concerns the whole gateway, and cancel any run.")
 @json_option
 @store_options
 def create(
@@ -88,8 +109,12 @@ def create(
     tpm: int | None,
     rtpm: int | None,
     streams: int | None,
+    cost_per_day: float | None,
+    cost_per_month: float | None,
     max_body_bytes: int | None,
     max_output_tokens: int | None,
+    retry_thoughts: bool | None,
+    operator: bool,
     file: Path | None,
     store: str | None,
     as_json: bool,
@@ -110,8 +135,12 @@ def create(
         tokens_per_minute=tpm,
         reasoning_tokens_per_minute=rtpm,
         streams=streams,
+        cost_per_day=cost_per_day,
+        cost_per_month=cost_per_month,
         max_body_bytes=max_body_bytes,
         max_output_tokens=max_output_tokens,
+        retry_thoughts=retry_thoughts,
+        operator=operator,
     )
     key, now = new_key(), time.time()
     access = load_configuration(file).access

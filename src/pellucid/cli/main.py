@@ -29,12 +29,16 @@ COMMANDS = {
     "translate": CommandRow("translate:translate", "Translate a provider's answer to the form of a client protocol."),
     "models": CommandRow("models:models", "The models that can run inside the gateway."),
     "keys": CommandRow("keys:keys", "API keys of the gateway: who may use it, and for what."),
+    "usage": CommandRow("usage:usage", "What was used and what it cost (docs/spend.md)."),
     "seal-keys": CommandRow(
         "seal_keys:seal_keys",
         "The keys that seal reasoning. The first one seals; each opens what it has sealed until it is retired.",
     ),
     "space": CommandRow("space:space", "Spaces, in which agents and people reason in the open (docs/spaces.md)."),
     "record": CommandRow("record:record", "The tamper-evident record of what is stored (docs/record.md)."),
+    "status": CommandRow(
+        "status:status", "Show what a running gateway does: models, runs that have not ended, failures."
+    ),
     "config": CommandRow("config:config", "The configuration file."),
     "openapi": CommandRow("openapi:openapi", "Print the OpenAPI document."),
     "worker": CommandRow("worker:worker", None),

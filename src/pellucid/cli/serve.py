@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +13,9 @@ from .options import model_options, read_options
 
 if TYPE_CHECKING:
     from ..server import Config
+
+MAX_OPEN_FILES = 65_536
+"""Each connection is an open file. The usual soft limit of a process, 1024, is far below the hard one."""
 
 
 @click.command()
@@ -24,11 +29,23 @@ def serve(host: str | None, port: int | None, workers: int | None, **where: Any)
     import uvloop
 
     from ..server.observability import configure_logging
+    from ..storage.gateway_lock import gateway_lock
     from .worker_supervisor import supervise
 
     config = read_options(**where, host=host, port=port, workers=workers)
     configure_logging(config.telemetry)
-    uvloop.run(_serve(config) if config.server.workers == 1 else supervise(config))
+    _raise_open_files_limit()
+    with gateway_lock(config.store_url()):
+        uvloop.run(_serve(config) if config.server.workers == 1 else supervise(config))
+
+
+def _raise_open_files_limit() -> None:
+    """Raise the soft limit of open files as far as the hard limit permits; child processes inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        with suppress(ValueError, OSError):  # a system may have a lower maximum
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 async def _serve(config: Config) -> None:

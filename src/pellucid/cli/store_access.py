@@ -104,10 +104,14 @@ def print_json(value: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    console = Console(markup=False, highlight=False)
+    widened(Console(markup=False, highlight=False)).print(table)
+
+
+def widened(console: Console) -> Console:
+    """Return a console for tables: it does not wrap lines that are not printed to a terminal."""
     if not console.is_terminal:
         console.width = WIDE_COLUMNS
-    console.print(table)
+    return console
 
 
 def format_time(seconds: float | None) -> str | None:

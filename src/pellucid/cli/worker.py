@@ -62,7 +62,8 @@ async def _receive_messages(
     while (message := await channel.receive()) is not None:
         if engine is not None and not isinstance(message, WorkerSetup):
             engine.receive(message)
-    server.handle_exit(signal.SIGTERM, None)
+    if not server.should_exit:  # the supervisor has ended before it could send a signal
+        signal.raise_signal(signal.SIGTERM)
 
 
 async def _report_listening(channel: Channel[FromSupervisor], server: GatewayServer) -> None:

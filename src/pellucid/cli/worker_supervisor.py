@@ -2,10 +2,12 @@
 
 * The supervisor listens, and the workers accept. If a worker dies, another one accepts the connections that wait.
 * Workers are new processes (no fork). The first one starts alone: it creates the tables and key files, and an error is
-  reported only once. If it cannot start, the gateway ends with its exit status.
-* Later, a worker that ends is restarted after a pause. The pause grows while workers end early.
-* On SIGINT or SIGTERM, the supervisor signals all workers and waits until their streams have ended. When the supervisor
-  dies, the workers shut down in the same way.
+  reported only once. If it ends with an error before any worker has accepted connections, the gateway ends with its
+  exit status.
+* Any other worker that ends, whenever and however, is restarted after a pause. The pause grows while workers end early.
+  Every end has a log line with its status.
+* On SIGINT or SIGTERM, the supervisor signals all workers and waits until their streams have ended. It forwards a
+  second signal, after which the workers end at once. When the supervisor dies, the workers shut down in the same way.
 * The supervisor owns what exists once: the embedded engine, and the metrics for Prometheus. Everything else is shared
   through the relay and the store, as between replicas.
 """
@@ -19,8 +21,11 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from prometheus_client import multiprocess
@@ -29,7 +34,15 @@ from ..local.engine_sharing import EngineServer, WorkerConnection
 from ..server import Config
 from ..telemetry import log
 from .banner import print_banner
-from .http_server import ABORT_SECONDS, handle_stop_signals, listen
+from .http_server import (
+    ABORT_SECONDS,
+    CLOSE_SECONDS,
+    FORCED_SECONDS,
+    ExitLimit,
+    handle_stop_signals,
+    listen,
+    use_default_actions,
+)
 from .local import local_engine
 from .worker_ipc import TO_SUPERVISOR_DECODER, Channel, ToSupervisor, WorkerListening, WorkerSetup
 
@@ -39,7 +52,7 @@ RESTART_SECONDS = 0.2, 30.0
 STABLE_SECONDS = 10.0
 """Seconds after which a worker counts as stable, so that the pause starts again from the first value."""
 
-KILL_GRACE_SECONDS = 20.0
+KILL_GRACE_SECONDS = 5.0
 """Seconds that a worker gets in addition to its own time limits for shutting down, before it is killed."""
 
 STOPPED_STATUSES = (0, -signal.SIGTERM, -signal.SIGINT)
@@ -86,9 +99,13 @@ class Workers:
         self, config: Config, sockets: list[socket.socket], engine_server: EngineServer | None, metrics: Path
     ) -> None:
         self.all_listening = asyncio.Event()
+        self._any_listening = asyncio.Event()
+        self._listening: set[int] = set()
+        """The numbers of the workers that have accepted connections."""
         self._count = config.server.workers
         server = config.server
-        self._stop_timeout_seconds = server.drain_seconds + server.shutdown_seconds + ABORT_SECONDS + KILL_GRACE_SECONDS
+        self._work_seconds = server.drain_seconds + server.shutdown_seconds
+        self._stop_seconds = self._work_seconds + ABORT_SECONDS + CLOSE_SECONDS + KILL_GRACE_SECONDS
         self._setup = WorkerSetup(
             msgspec.msgpack.encode(config),
             [sock.fileno() for sock in sockets],
@@ -99,33 +116,42 @@ class Workers:
         self._workers: dict[int, _Worker] = {}
         self._exit_status = 0
         self._stopping = asyncio.Event()
+        self._stopping_now = asyncio.Event()
+        self._exit_limit = ExitLimit()
 
     async def run(self) -> int:
         """Run until all workers have ended. Returns the exit status."""
-        with handle_stop_signals(self._stop):
+        with handle_stop_signals(self._on_signal):
             first = asyncio.create_task(self._keep_running(1))
-            listening = asyncio.create_task(self._wait_listening(1))
-            await asyncio.wait([first, listening], return_when="FIRST_COMPLETED")
+            await _wait_for(first, self._any_listening)
             rest = [] if first.done() else [self._keep_running(number) for number in range(2, self._count + 1)]
-            all_up = asyncio.create_task(self._wait_all_listening())
             await asyncio.gather(first, *rest)
-            for task in (listening, all_up):
-                task.cancel()
         return self._exit_status
+
+    def _on_signal(self, number: int) -> None:
+        if not self._stopping.is_set():
+            log.info(
+                "stopping: the workers end their requests, for at most %g s; a second signal ends them at once",
+                self._work_seconds,
+            )
+            self._exit_limit.set(self._stop_seconds + KILL_GRACE_SECONDS)
+        else:
+            log.warning("stopping at once after a second signal")
+            self._stopping_now.set()
+            use_default_actions()
+            self._exit_limit.set(FORCED_SECONDS + 2 * KILL_GRACE_SECONDS)
+        self._stop(number)
 
     def _stop(self, number: int) -> None:
         self._stopping.set()
         for worker in self._workers.values():
             worker.stop(number)
 
-    async def _wait_listening(self, number: int) -> None:
-        while number not in self._workers:  # noqa: ASYNC110 (a moment, until its process exists)
-            await asyncio.sleep(0.01)
-        await self._workers[number].listening.wait()
-
-    async def _wait_all_listening(self) -> None:
-        await asyncio.gather(*(self._wait_listening(number) for number in range(1, self._count + 1)))
-        self.all_listening.set()
+    def _on_listening(self, number: int) -> None:
+        self._listening.add(number)
+        self._any_listening.set()
+        if len(self._listening) == self._count:
+            self.all_listening.set()
 
     async def _keep_running(self, number: int) -> None:
         """Keep one worker running, until all are stopped."""
@@ -133,7 +159,9 @@ class Workers:
         while not self._stopping.is_set():
             started_at = time.monotonic()
             try:
-                worker = self._workers[number] = await _Worker.start(self._setup, self._engine_server, self._metrics)
+                worker = self._workers[number] = await _Worker.start(
+                    self._setup, self._engine_server, self._metrics, partial(self._on_listening, number)
+                )
             except OSError as error:
                 how, status = f"could not be started ({os.strerror(error.errno or 0)})", 1
             else:
@@ -144,11 +172,13 @@ class Workers:
                 how = f"(process {worker.process.pid}) ended {how}"
             if self._stopping.is_set():
                 if status not in STOPPED_STATUSES:
+                    log.error("worker %d %s while it stopped", number, how)
                     self._exit_status = self._exit_status or 1
                 return
-            if not self.all_listening.is_set():
-                # It printed the reason. No request was served yet, and the other workers would fail, too.
-                self._exit_status = status if status > 0 else 1
+            if status > 0 and not self._any_listening.is_set():
+                # It printed the reason, and the other workers would fail, too.
+                log.error("worker %d %s before it accepted connections; the gateway ends", number, how)
+                self._exit_status = status
                 self._stop(signal.SIGTERM)
                 return
             if time.monotonic() - started_at > STABLE_SECONDS:
@@ -160,15 +190,22 @@ class Workers:
 
     async def _wait_ended(self, worker: _Worker) -> int:
         ending = asyncio.create_task(worker.wait_ended())
-        stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([ending, stopping], return_when="FIRST_COMPLETED")
-        stopping.cancel()
+        await _wait_for(ending, self._stopping)
+        await _wait_for(ending, self._stopping_now, self._stop_seconds)
+        if self._stopping_now.is_set():
+            await asyncio.wait([ending], timeout=FORCED_SECONDS + KILL_GRACE_SECONDS)
         if not ending.done():
-            await asyncio.wait([ending], timeout=self._stop_timeout_seconds)
-            if not ending.done():
-                log.error("the process %d does not end, and is killed", worker.process.pid)
+            log.error("the process %d does not end, and is killed", worker.process.pid)
+            with suppress(ProcessLookupError):
                 worker.process.kill()
         return await ending
+
+
+async def _wait_for(task: asyncio.Task[Any], event: asyncio.Event, timeout_seconds: float | None = None) -> None:
+    """Wait until the task is done, the event is set, or the time is over."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait([task, waiting], timeout=timeout_seconds, return_when="FIRST_COMPLETED")
+    waiting.cancel()
 
 
 class _Worker:
@@ -180,17 +217,25 @@ class _Worker:
         channel: Channel[ToSupervisor],
         connection: WorkerConnection | None,
         metrics: Path,
+        on_listening: Callable[[], None],
     ) -> None:
         self.process = process
-        self.listening = asyncio.Event()
+        self._is_listening = False
+        self._on_listening = on_listening
         self._channel = channel
         self._connection = connection
         self._metrics = metrics
         self._receiver = asyncio.create_task(self._receive_messages())
 
     @classmethod
-    async def start(cls, setup: WorkerSetup, engine_server: EngineServer | None, metrics: Path) -> _Worker:
-        """Start a worker process, and send it its setup."""
+    async def start(
+        cls,
+        setup: WorkerSetup,
+        engine_server: EngineServer | None,
+        metrics: Path,
+        on_listening: Callable[[], None],
+    ) -> _Worker:
+        """Start a worker process, and send it its setup. `on_listening` is called when it accepts connections."""
         own_end, worker_end = socket.socketpair()
         with worker_end:
             process = await asyncio.create_subprocess_exec(
@@ -203,14 +248,13 @@ class _Worker:
             )
         channel = await Channel.open(own_end, TO_SUPERVISOR_DECODER)
         channel.send(setup)
-        return cls(
-            process, channel, engine_server.connect(channel.send) if engine_server is not None else None, metrics
-        )
+        connection = engine_server.connect(channel.send) if engine_server is not None else None
+        return cls(process, channel, connection, metrics, on_listening)
 
     def stop(self, number: int) -> None:
         """Send a signal. A worker that does not listen yet gets SIGTERM, because it would report SIGINT as a fault."""
         with suppress(ProcessLookupError):
-            self.process.send_signal(number if self.listening.is_set() else signal.SIGTERM)
+            self.process.send_signal(number if self._is_listening else signal.SIGTERM)
 
     async def wait_ended(self) -> int:
         """Wait until the process has ended, and release its resources. Returns its exit status."""
@@ -226,6 +270,7 @@ class _Worker:
     async def _receive_messages(self) -> None:
         while (message := await self._channel.receive()) is not None:
             if isinstance(message, WorkerListening):
-                self.listening.set()
+                self._is_listening = True
+                self._on_listening()
             elif self._connection is not None:
                 self._connection.receive(message)

@@ -7,7 +7,7 @@ could give other addresses (DNS rebinding). Proxies and DNS caches are not used.
 `fetch` sends one GET request, with limits for redirects, time, bytes and media types:
 
 * Each redirect is a request of its own and is checked like the first. The only headers sent are `Accept`,
-  `Accept-Encoding` and `User-Agent`.
+  `Accept-Encoding` and `User-Agent`. Where it leads is in the log alone: errors name the server of the first URL.
 * The head of the response is checked before its body is read. The bytes of the body are counted while they arrive.
 * Compressed responses are refused, because a small body may decompress to a large one.
 """
@@ -25,6 +25,7 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from ..telemetry import log
 from .policy import EgressError, EgressPolicy, bad_url_error, fetch_failed_error
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ async def fetch(
 async def _fetch(
     policy: EgressPolicy, url: str, max_bytes: int, timeout_seconds: float, accept: Sequence[str]
 ) -> FetchResult:
-    current_url = policy.check_url(url)
+    first_url = current_url = policy.check_url(url)
+    origin = origin_of(first_url)
     headers = {"Accept": ", ".join(accept), "Accept-Encoding": "identity", "User-Agent": "pellucid"}
     try:
         async with (
@@ -137,38 +139,44 @@ async def _fetch(
             for _ in range(MAX_REDIRECTS + 1):
                 async with session.get(current_url, allow_redirects=False) as response:
                     if response.status not in _REDIRECT_STATUSES:
-                        return await _read_body(response, current_url, max_bytes, accept)
-                    current_url = policy.check_url(_redirect_target(current_url, response.headers.get("Location", "")))
+                        return await _read_body(response, origin, max_bytes, accept)
+                    current_url = _redirect_target(current_url, response.headers.get("Location", ""), origin)
+                    current_url = policy.check_url(str(current_url))
+    except EgressError as error:
+        if current_url is first_url or error.info.code not in ("egress_refused", "bad_url"):
+            raise
+        log.warning("a redirect of %s was not followed: %s", origin, error.info.message)
+        raise EgressError(
+            f"{origin} redirects to a URL that this server does not fetch", kind=error.info.kind, code=error.info.code
+        ) from None
     except TimeoutError:
         raise EgressError(
-            f"{origin_of(current_url)} did not respond completely within {timeout_seconds:g} s",
+            f"{origin} did not respond completely within {timeout_seconds:g} s",
             kind="timeout",
             code="egress_timeout",
         ) from None
     except aiohttp.InvalidURL:
-        raise bad_url_error(f"the URL at {origin_of(current_url)} cannot be requested") from None
+        raise bad_url_error(f"the URL at {origin} cannot be requested") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise fetch_failed_error(
-            f"{origin_of(current_url)} could not be fetched from ({type(error).__name__})"
-        ) from error
-    raise fetch_failed_error(f"{origin_of(current_url)} redirects more than {MAX_REDIRECTS} times")
+        raise fetch_failed_error(f"{origin} could not be fetched from ({type(error).__name__})") from error
+    raise fetch_failed_error(f"{origin} redirects more than {MAX_REDIRECTS} times")
 
 
-async def _read_body(response: aiohttp.ClientResponse, url: URL, max_bytes: int, accept: Sequence[str]) -> FetchResult:
+async def _read_body(
+    response: aiohttp.ClientResponse, origin: str, max_bytes: int, accept: Sequence[str]
+) -> FetchResult:
     if response.status != 200:
-        raise fetch_failed_error(f"{origin_of(url)} answered {response.status}, not 200")
+        raise fetch_failed_error(f"{origin} answered {response.status}, not 200")
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise fetch_failed_error(f"{origin_of(url)} sent a compressed body, although `identity` was requested")
+        raise fetch_failed_error(f"{origin} sent a compressed body, although `identity` was requested")
     media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if not any(_matches_media_type(media_type, pattern) for pattern in accept):
         raise EgressError(
-            f"{origin_of(url)} sent {_printable(media_type) or 'no media type'}; allowed: {', '.join(accept)}",
+            f"{origin} sent {_printable(media_type) or 'no media type'}; allowed: {', '.join(accept)}",
             kind="invalid_request",
             code="bad_media_type",
         )
-    too_large = EgressError(
-        f"{origin_of(url)} sent more than {max_bytes} bytes", kind="too_large", code="egress_too_large"
-    )
+    too_large = EgressError(f"{origin} sent more than {max_bytes} bytes", kind="too_large", code="egress_too_large")
     if (response.content_length or 0) > max_bytes:
         raise too_large
     pieces, size = [], 0
@@ -188,13 +196,13 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c.isascii() and c.isprintable())[:80]
 
 
-def _redirect_target(url: URL, location: str) -> str:
+def _redirect_target(url: URL, location: str, origin: str) -> URL:
     if not location:
-        raise fetch_failed_error(f"{origin_of(url)} redirects without a `Location`")
+        raise fetch_failed_error(f"{origin} redirects without a `Location`")
     try:
-        return str(url.join(URL(location, encoded=location.isascii())))
+        return url.join(URL(location, encoded=location.isascii()))
     except ValueError:
-        raise bad_url_error(f"{origin_of(url)} redirects to an invalid URL") from None
+        raise bad_url_error(f"{origin} redirects to an invalid URL") from None
 
 
 def origin_of(url: URL) -> str:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from .model_index import EngineError, Model
-from .supervisor import Engine, Readiness, State
+from .supervisor import Engine, EngineState, State
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, tag=True):
@@ -216,7 +216,7 @@ class RemoteQueue:
             on_position(message.position)
 
 
-class RemoteEngine(Readiness):
+class RemoteEngine(EngineState):
     """A worker's view of the engine. It has the interface of `supervisor.Engine`, which starts and stops the engine."""
 
     def __init__(self, model: Model, api_key: str, send: Callable[[FromWorker], None]) -> None:

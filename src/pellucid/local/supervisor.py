@@ -18,20 +18,25 @@ import contextlib
 import secrets
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
+from ..errors import ErrorInfo, PellucidError
 from .engine import EngineFailed, EngineReady, EngineSpec
 from .fetch import cache_directory
 from .model_index import EngineError, Model, QueueFull, default_threads, read_data
 
 State = Literal["stopped", "starting", "ready", "restarting", "failed"]
 
+_HEALTH_REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
-class Readiness:
+
+class EngineState(ABC):
     """The state of an engine.
 
     Args:
@@ -44,12 +49,40 @@ class Readiness:
         """Why the engine failed, or why it is being restarted."""
         self._location_hint = location_hint
         self._changed = asyncio.Event()
+        self._wait_error: ErrorInfo | None = None
+
+    @property
+    @abstractmethod
+    def base_url(self) -> str:
+        """The base URL of its OpenAI-dialect API, including `/v1`. Raises `EngineError` while it is not ready."""
+
+    async def check(self) -> None:
+        """Check that the engine is ready and answers. It answers at once, also while it generates.
+
+        Raises:
+            EngineError: It is not ready.
+            OSError: It does not answer correctly.
+        """
+        port = urlsplit(self.base_url).port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(_HEALTH_REQUEST)
+            status_line = await reader.readline()
+        finally:
+            writer.close()
+        if b" 200 " not in status_line:
+            raise ConnectionError("the engine answered its health check with an error")
 
     def set_state(self, state: State) -> None:
         """Set the state, and wake everything that waits for a change."""
         self.state = state
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    def end_waits(self, error: ErrorInfo) -> None:
+        """End every `wait_ready`, those in progress and later ones, with an error: the process is stopping."""
+        self._wait_error = error
+        self.set_state(self.state)
 
     async def wait_changed(self) -> None:
         """Wait until the state is set again."""
@@ -63,6 +96,7 @@ class Readiness:
 
         Raises:
             EngineError: It failed, is stopped, or was not ready in time.
+            PellucidError: The error of `end_waits`.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -71,6 +105,8 @@ class Readiness:
                         raise self.error
                     if self.state == "stopped":
                         raise EngineError("the embedded engine is not started", "stopped")
+                    if self._wait_error is not None:
+                        raise PellucidError(self._wait_error)
                     await self._changed.wait()
         except TimeoutError:
             raise EngineError(
@@ -169,7 +205,7 @@ _HANDSHAKE_DECODER: msgspec.json.Decoder[EngineReady | EngineFailed] = msgspec.j
 _MAX_LOG_BYTES = 1 << 20
 
 
-class Engine(Readiness):
+class Engine(EngineState):
     """The embedded engine, in a supervised child process.
 
     As an async context manager, it starts on entry and stops on exit.

@@ -17,8 +17,10 @@ from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import ModelEvent, ResponseEndEvent, SideEvent
 from ..local import LOCAL_PROVIDER
 from ..local.engine_sharing import RemoteEngine
+from ..local.model_index import EngineError
 from ..local.request import adapt_body, explain_error
 from ..local.supervisor import Engine
+from ..offload import offload
 from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
@@ -27,7 +29,15 @@ from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings, settings_for_wire
 from ..upstream import Limits, UpstreamClient
-from .model import MAX_ERROR_BODY_BYTES, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream, TextReceiver
+from .model import (
+    MAX_ERROR_BODY_BYTES,
+    HTTPModelStream,
+    ModelEventReceiver,
+    ModelRead,
+    ModelStream,
+    TextReceiver,
+    weight_of,
+)
 
 LOAD_SECONDS = 300.0
 """Seconds that a request waits for the engine to load."""
@@ -128,17 +138,37 @@ class EmbeddedModel:
     def is_ready(self) -> bool:
         return self.engine.state == "ready"
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether it will be ready soon, if all goes well."""
+        return self.engine.state in ("starting", "restarting")
+
+    async def check(self) -> None:
+        """Check that the engine answers.
+
+        Raises:
+            PellucidError: It does not.
+        """
+        try:
+            await self.engine.check()
+        except OSError as error:
+            raise EngineError("the embedded engine does not answer", "unreachable") from error
+
     async def start(self) -> None:
         await self.engine.start()
 
     async def stop(self) -> None:
         await self.engine.stop()
 
+    def end_waits(self, error: ErrorInfo) -> None:
+        """End requests that wait for the engine to load with this error, now and later."""
+        self.engine.end_waits(error)
+
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn, now or when a slot is free. Raises `RequestError` for what this model does not support."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True).for_wire(embedded_profile().native_wire)
-        data = msgspec.json.encode(request_body(call, self.origin, self.engine.model.grammar))
+        data = await offload(weight_of(call), self._encoded_request, call)
         queue = self.engine.queue
         if self.is_ready and queue.running < queue.slots and not queue.waiting:
             await queue.acquire()
@@ -149,6 +179,9 @@ class EmbeddedModel:
                     raise
                 # The engine has just stopped. It is restarted, and the request waits as for the first start.
         return _QueuedStream(self, data)
+
+    def _encoded_request(self, call: ModelCall) -> bytes:
+        return msgspec.json.encode(request_body(call, self.origin, self.engine.model.grammar))
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""

@@ -159,9 +159,11 @@ class MediaModel:
 
     async def _with_media(self, call: ModelCall) -> ModelCall:
         """Return the call with URLs checked, and replaced where `inline` says so."""
-        if self._inline and any(_has_urls(part) for message in call.messages for part in message.parts):
+        files = _files(call.messages)
+        if self._inline and any(map(_is_url, files)):
             call = replace(call, messages=await _Inliner(self._media).inline_messages(call.messages))
-        if urls := _forwarded_urls(call.messages):
+            files = _files(call.messages)
+        if urls := _forwarded_urls(files):
             await self._media.check_urls(urls)
         return call
 
@@ -218,16 +220,22 @@ def _has_urls(part: Any) -> bool:
     return any(map(_is_url, _contents(part)))
 
 
-def _forwarded_urls(messages: list[ModelMessage]) -> list[str]:
-    """Return the URLs in all fields in which some provider accepts a URL, each once."""
-    candidates = (
-        candidates
+def _files(messages: list[ModelMessage]) -> list[Any]:
+    """Return the images, documents and other files of a conversation."""
+    return [
+        content
         for message in messages
         for part in message.parts
-        for content in _contents(part)
+        if type(part) is UserPromptPart or type(part) is ToolReturnPart
+        if type(part.content) is list
+        for content in part.content
         if type(content) in _ACCEPT
-        for candidates in (content.url, getattr(content, "file_id", None), content.data)
-    )
+    ]
+
+
+def _forwarded_urls(files: list[Any]) -> list[str]:
+    """Return the URLs in all fields in which some provider accepts a URL, each once."""
+    candidates = (candidate for file in files for candidate in (file.url, getattr(file, "file_id", None), file.data))
     # File ids and base64 have no colon.
     return list(dict.fromkeys(url for url in candidates if url and ":" in url and url[:5].lower() != "data:"))
 

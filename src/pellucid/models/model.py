@@ -20,8 +20,11 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from ..conversation import count_parts
+from ..emit import TurnLimit, TurnLimits
 from ..errors import ErrorInfo, ModelError, RequestError
 from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
+from ..offload import offload
 from ..parts import Origin
 from ..providers.errors import error_from_response
 from ..providers.frame_template import Template
@@ -30,8 +33,9 @@ from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings, settings_for_wire
+from ..telemetry import log
 from ..telemetry.names import UPSTREAM_ID_HEADERS
-from ..upstream import Limits, UpstreamClient, UpstreamResponse
+from ..upstream import TURN_TOO_LONG, Limits, UpstreamClient, UpstreamResponse
 from .connection_pool import shared_pool
 from .sigv4 import sign
 
@@ -216,8 +220,7 @@ class Model:
             RequestError: The model has no key or base URL, or its wire cannot carry the call.
         """
         api_key = self.api_key()
-        url, headers, body, timeout_seconds = self.request(self._with_settings(call), api_key)
-        data = msgspec.json.encode(body)
+        url, headers, data, timeout_seconds = await offload(weight_of(call), self._encoded_request, call, api_key)
         if self.profile.auth == "aws" and api_key is None:
             # In a thread, because a request may be needed to get the credentials.
             headers = await asyncio.to_thread(sign, "POST", url, headers, data)
@@ -228,6 +231,11 @@ class Model:
             location = response.headers.get("Location") if response.status < 400 else None
             raise ModelError(await _response_error(response, self.name), _request_id(response), location)
         return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
+
+    def _encoded_request(self, call: ModelCall, api_key: str | None) -> tuple[str, dict[str, str], bytes, float | None]:
+        """Return the request of a call with its body encoded. Raises `RequestError`."""
+        url, headers, body, timeout_seconds = self.request(self._with_settings(call), api_key)
+        return url, headers, msgspec.json.encode(body), timeout_seconds
 
     def _with_settings(self, call: ModelCall) -> ModelCall:
         """Return the call with the model's name and settings, as its wire gets it."""
@@ -249,21 +257,25 @@ class Model:
             ModelError: There was no answer in time.
             RequestError: The model has no key or base URL, or its wire cannot carry the call.
         """
-        _, headers, body, _ = self.request(self._with_settings(call), self.api_key())
-        counted = {name: value for name, value in body.items() if name in self._wire.count_fields}
+        headers, data = await offload(weight_of(call), self._encoded_count_request, call)
         transport = self._transport or await shared_pool()
         response = await transport.open(
             self._base_url + self.profile.count_path,
             headers,
-            msgspec.json.encode(counted),
+            data,
             self._limits,
             COUNT_SECONDS,
         )
-        data = await response.read_all(MAX_COUNT_BYTES)
+        answer = await response.read_all(MAX_COUNT_BYTES)
         try:
-            return _decode_count(data).input_tokens if response.status == HTTPStatus.OK else None
+            return _decode_count(answer).input_tokens if response.status == HTTPStatus.OK else None
         except msgspec.DecodeError:
             return None
+
+    def _encoded_count_request(self, call: ModelCall) -> tuple[dict[str, str], bytes]:
+        _, headers, body, _ = self.request(self._with_settings(call), self.api_key())
+        counted = {name: value for name, value in body.items() if name in self._wire.count_fields}
+        return headers, msgspec.json.encode(counted)
 
     @property
     def address(self) -> tuple[str | None, int | None]:
@@ -337,6 +349,11 @@ class Model:
         if unsigned := count_unsigned(call.messages, self.profile):
             warnings.append(f"{unsigned} thought(s) without a signature are left out: this model takes no others back")
         return warnings
+
+
+def weight_of(call: ModelCall) -> int:
+    """Return the size of a call (see `offload`)."""
+    return len(call.tools) + count_parts(call.messages)
 
 
 COUNT_SECONDS, MAX_COUNT_BYTES = 10.0, 64 * 1024
@@ -420,12 +437,18 @@ class TextReceiver(Protocol):
 MAX_PENDING_TEXTS = 16
 """Number of texts that may be passed on before they are recorded."""
 
+CHECK_BYTES = 65_536
+"""Bytes that are decoded between two checks of the limits of a turn. On the text path they are checked whenever texts
+are recorded."""
+
 
 class HTTPModelStream:
     """A turn that is read from a connection: the `BodyReceiver` of its response.
 
     The text path: while each read holds only deltas of the open part, their texts go to the receiver's writer, and no
     event is created. Any other read is decoded into events, after the texts before it were recorded.
+
+    A turn that reaches one of its limits (`upstream.Limits`) ends there as incomplete, and the connection is closed.
     """
 
     __slots__ = (
@@ -441,6 +464,7 @@ class HTTPModelStream:
         "_template",
         "_text_receiver",
         "_tried_template",
+        "_unchecked_bytes",
         "_write",
         "_write_all",
         "request_id",
@@ -453,6 +477,10 @@ class HTTPModelStream:
         """The upstream's id of the request, if it sends one."""
         self._response = response
         self._decoder = decoder
+        limits = response.limits
+        decoder.set_limits(TurnLimits(limits.turn_characters, limits.tool_argument_characters, limits.turn_items))
+        self._unchecked_bytes = 0
+        """Bytes that were decoded since the limits were checked."""
         self._receive: ModelEventReceiver | None = None
         self._is_over = False
         self._text_receiver: TextReceiver | None = None
@@ -519,6 +547,7 @@ class HTTPModelStream:
             write(encode(text, time_ms))
             if len(texts) >= MAX_PENDING_TEXTS:
                 self._add_texts()
+                self._check_limits()
         except BaseException as error:  # an error of the receiver, which the transport must not handle
             self._fail_writing(error)
 
@@ -542,6 +571,7 @@ class HTTPModelStream:
                 self._write_all([encode(text, time_ms) for text in texts])
                 if len(self._pending_texts) >= MAX_PENDING_TEXTS:
                     self._add_texts()
+                    self._check_limits()
             except BaseException as error:  # an error of the receiver, which the transport must not handle
                 self._fail_writing(error)
         if rest:
@@ -567,6 +597,8 @@ class HTTPModelStream:
             self._response.pause_reading()
 
     def resume(self) -> None:
+        if self._template is None:
+            self._tried_template = None  # the receiver that could not take texts may be another one now
         if not self._is_over:
             self._response.resume_reading()
 
@@ -590,7 +622,11 @@ class HTTPModelStream:
                     events += decoder.end("cancelled")
                 elif decoder.done:
                     self._is_over = True
-                    self._response.finish()
+                    limit = decoder.reached_limit
+                    if limit is None:
+                        self._response.finish()
+                    else:
+                        self._close_at(limit)
                     events += decoder.end()
             except Exception as fault:
                 self._fail(fault)
@@ -599,11 +635,43 @@ class HTTPModelStream:
                 self._receive(events)
                 if decoder.text_template is not self._tried_template:
                     self._open_text_path(events[-1])
+            self._unchecked_bytes += len(data) - len(rest)
             data = rest
+        if self._unchecked_bytes > CHECK_BYTES:
+            self._check_limits()
+
+    def _check_limits(self) -> None:
+        """End the turn if what was received exceeds a limit."""
+        self._unchecked_bytes = 0
+        limit: TurnLimit | None
+        is_too_large = self._response.body_bytes > self._response.limits.turn_bytes
+        limit = "turn_bytes" if is_too_large else self._decoder.exceeded_limit()
+        if limit is not None and not self._is_over:
+            self._end_at(limit)
+
+    def _end_at(self, limit: TurnLimit) -> None:
+        """End the turn as incomplete, with the content so far."""
+        try:
+            self.close_text_path()
+            self._is_over = True
+            self._close_at(limit)
+            events = self._decoder.cut(limit)
+        except Exception as fault:
+            self._fail(fault)
+            return
+        if self._receive is not None:
+            self._receive(events)
+
+    def _close_at(self, limit: TurnLimit) -> None:
+        log.warning("a turn of a model was ended at limits.%s", limit)
+        self._response.close()
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         if not self._is_over and self._receive is not None:
             # The content so far is kept; the turn ends with the error.
+            if error is not None and error.code == TURN_TOO_LONG:
+                self._end_at("turn_seconds")
+                return
             try:
                 self.close_text_path()
                 self._is_over = True

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from ..conversation import count_droppable_turns, drop_oldest_turns, turn_lengths
@@ -53,7 +55,7 @@ class TruncatingModel:
             self._fit_context(call, self._context_tokens)
         return RetryingStream(
             await self._open(call),
-            lambda error: self._open(call) if self._drop_more(call, error) else None,
+            lambda error: partial(self._open, call) if self._drop_more(call, error) else None,
         )
 
     async def _open(self, call: ModelCall) -> ModelStream:

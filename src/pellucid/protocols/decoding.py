@@ -56,11 +56,24 @@ class PlainRequest(msgspec.Struct, frozen=True):
         return None
 
 
+MAX_COMMAS = 250_000
+"""The maximum number of values in a body, counted by the commas between them. A value takes a hundred times the memory
+of its shortest text, and a decoder that has begun cannot be interrupted."""
+
+
 def read_json(data: bytes | str) -> dict[str, Any]:
     """Decode a body as a JSON object. Raises `RequestError`."""
+    if len(data) > MAX_COMMAS and _has_too_many_commas(data):
+        raise RequestError(
+            f"the body has more than {MAX_COMMAS} values; send a part of it, or text in longer pieces",
+            kind="too_large",
+            code="too_many_values",
+        )
     try:
         raw = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise RequestError("the body is nested too deeply", code="invalid_json") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = str(error)
         if "truncated" in problem or "surrogate" in problem:
             # msgspec reports half of a pair at the end of a text as truncated input.
@@ -71,6 +84,64 @@ def read_json(data: bytes | str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise RequestError("the body must be a JSON object", code="invalid_type")
     return raw
+
+
+def _has_too_many_commas(data: bytes | str) -> bool:
+    """Return whether there are more than `MAX_COMMAS` commas outside of texts: some milliseconds a megabyte."""
+    body = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    if body.count(b",") <= MAX_COMMAS:
+        return False
+    body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Between two values is a comma, so a body with more texts and names than that has too many, too.
+    if body.count(b'"') > 4 * MAX_COMMAS + 4:
+        return True
+    return b"".join(body.split(b'"')[::2]).count(b",") > MAX_COMMAS
+
+
+MAX_ITEMS, MAX_TOOLS = 20_000, 2_000
+"""The default limits of one request: its items or messages, with their parts; its tools. A conversation that fills a
+context of a million tokens has some thousand items, and coding agents with many MCP servers some hundred tools."""
+
+
+def check_size(raw: Mapping[str, Any], max_items: int, max_tools: int) -> int:
+    """Check that a request has not too many items, messages or tools, before anything is made of them.
+
+    Lists directly within an item count with their members: the parts of a message, the tools of a namespace.
+
+    Args:
+        raw: The JSON object of the request.
+        max_items: The maximum for each list of the request.
+        max_tools: The maximum for its tools.
+
+    Returns:
+        The number of all together.
+
+    Raises:
+        RequestError: There are too many.
+    """
+    total = 0
+    for name, value in raw.items():
+        if type(value) is not list:
+            continue
+        count = len(value)
+        for item in value:
+            if type(item) is dict:
+                count += sum([len(inner) for inner in item.values() if type(inner) is list])
+        limit = max_tools if name == "tools" else max_items
+        if count > limit:
+            advice = (
+                "offer fewer tools"
+                if name == "tools"
+                else "continue a stored response or a conversation, or compact the conversation"
+            )
+            raise invalid(
+                name,
+                f"it has {count} entries, with those of their lists, and the limit of this server is {limit}; {advice}",
+                "too_many_tools" if name == "tools" else "too_many_items",
+                kind="too_large",
+            )
+        total += count
+    return total
 
 
 def decode(data: bytes | dict[str, Any], into: type[T]) -> T:

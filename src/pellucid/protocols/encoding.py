@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..parts import BuiltinToolCallPart, ToolCallPart, Usage
+
+V = TypeVar("V")
 
 DONE = b"data: [DONE]\n\n"
 """The end of a stream, as OpenAI's clients expect it."""
@@ -46,6 +49,6 @@ def safe_counts(usage: Usage, fields: Mapping[str, str]) -> dict[str, int]:
     return {name: number for name, number in counts.items() if number is not None and 0 <= number <= MAX_SAFE_INTEGER}
 
 
-def or_unset(count: int | None) -> int | UnsetType:
-    """Return a count for a field that is absent where nothing was counted."""
-    return UNSET if count is None else count
+def or_unset(value: V | None) -> V | UnsetType:
+    """Return a value for a field that is absent where there is none."""
+    return UNSET if value is None else value

@@ -31,6 +31,7 @@ from . import history
 from .effort import is_thinking_off
 from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
+from .tool_schema import with_possible_choice
 
 
 class AssistantMessage(NamedTuple):
@@ -161,6 +162,7 @@ class ChatRequest:
         Raises:
             RequestError: The wire cannot carry the request.
         """
+        call = with_possible_choice(call, profile)
         body: Body = {"model": call.model, "messages": self.messages(call, profile, target)}
         body |= self.stream(call.stream, profile)
         self._write_settings(SettingFields(call.settings, body), profile, self.tools(call) | self.output(call.output))

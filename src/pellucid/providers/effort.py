@@ -14,6 +14,13 @@ def is_thinking_off(settings: Mapping[str, Any]) -> bool:
     return settings.get("thinking") in (False, "none")
 
 
+def may_think(settings: Mapping[str, Any], profile: Profile) -> bool:
+    """Whether a model may think with these settings, for what it does not take together with thinking."""
+    if is_thinking_off(settings):
+        return False
+    return profile.forced_calls == "thinking_switched_off" or "thinking" in settings or "thinking_budget" in settings
+
+
 def requested_effort(settings: Mapping[str, Any], profile: Profile) -> str | None:
     """Return the level to send: the nearest that the model knows; None to send none."""
     level = settings.get("thinking")

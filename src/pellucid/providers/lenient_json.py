@@ -1,4 +1,4 @@
-"""Lenient decoding of JSON, as values and as structs, so that a decoder accepts any input.
+r"""Lenient decoding of JSON, as values and as structs, so that a decoder accepts any input.
 
 Strict JSON is decoded by msgspec. Input that it rejects is decoded again by rules that real servers need: `NaN` and
 `Infinity` (log-probabilities), lone surrogates (`\ud83d`, half of a character that a server cut in two), bytes that are

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import msgspec
 
+from ..errors import RequestError
 from ..settings import EFFORTS
 
 
@@ -114,8 +116,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Literal["free", "without_thinking", "thinking_switched_off", "never"] = "free"
     """When `temperature`, `top_p` and other sampling settings are sent, because some models reject them.
     `thinking_switched_off` is for models that think by default: they get them only if a request switches it off."""
-    forced_calls: Literal["free", "without_thinking", "never"] = "free"
-    """When a request can force a model to call a tool."""
+    forced_calls: Literal["free", "without_thinking", "thinking_switched_off", "never"] = "free"
+    """When a request can force a model to call a tool (`tool_choice`). `thinking_switched_off` is for models that think
+    by default: only if a request switches it off."""
     knows: tuple[Literal["top_k", "verbosity", "service_tier", "user", "metadata", "cache_key"], ...] = ()
     """The settings that it takes in addition to the common ones. Many servers reject a field that they do not know."""
     own: dict[str, str] = {}
@@ -195,8 +198,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             quoted_model: The model's name, quoted for a URL.
             stream: Whether the response is streamed.
+
+        Raises:
+            RequestError: The name has a segment `.` or `..`, which would lead to another path.
         """
         pattern = self.path if stream or not self.path_whole else self.path_whole
+        if "{model}" in pattern and not {".", ".."}.isdisjoint(unquote(quoted_model).split("/")):
+            raise RequestError(
+                "model: a name has no segment . or ..", kind="not_found", code="model_not_found", param="model"
+            )
         return pattern.replace("{model}", quoted_model)
 
     def derive(self, changes: Mapping[str, Any]) -> Profile:

@@ -8,6 +8,7 @@ decides what the end of the bytes means:
 * The error of a response that is not of this wire is `not_…`; of an empty one, `empty_stream`; of one that stopped
   before its end, `stream_truncated`. Content that arrived before the error stays.
 * A finish reason that means failure is a failure, also without an error object.
+* A turn that reaches one of its limits ends there (`Emitter.cut`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from ..emit import Emitter
+from ..emit import Emitter, TurnLimit, TurnLimits
 from ..errors import ErrorInfo, FrameTooLarge
 from ..events import Cause, ModelEvent, PartDeltaEvent
 from ..framing import NDJSONDecoder, SSEDecoder
@@ -103,6 +104,11 @@ decoded as one batch of events, so that its last event is known at its beginning
 MAX_SINGLE_FRAMES = 8
 """How many frames of a read are decoded one by one to learn a template, before the rest is decoded at once."""
 
+MAX_FRAME_OBJECTS = 200_000
+"""Objects and arrays in one frame, at most: decoding more would occupy the event loop for too long."""
+_LARGE_FRAME_BYTES = 1 << 20
+"""Frames of more bytes are checked for `MAX_FRAME_OBJECTS`."""
+
 MAX_PARTIAL_BYTES = 16_384
 """How many bytes of an incomplete frame are kept until it is complete. A larger one is decoded in pieces."""
 
@@ -134,6 +140,24 @@ class StreamDecoder:
         """Whether the wire reported that no more data will follow."""
         self.text_template: Template | None = None
         """The template of a read that is one more delta of the open part and nothing else; None if unknown."""
+
+    def set_limits(self, limits: TurnLimits) -> None:
+        """Set the most that the turn may contain. Call it before `feed`."""
+        self._reader.emit.limits = limits
+
+    @property
+    def reached_limit(self) -> TurnLimit | None:
+        """The limit at which the turn was cut."""
+        return self._reader.emit.reached_limit
+
+    def exceeded_limit(self) -> TurnLimit | None:
+        """Return the limit that the content so far exceeds, if any."""
+        return self._reader.emit.exceeded_limit()
+
+    def cut(self, limit: TurnLimit) -> list[ModelEvent]:
+        """End the turn because it has reached a limit, and return the remaining events."""
+        self._reader.emit.cut(limit)
+        return self.end("cancelled")
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         """Decode the bytes of one read."""
@@ -241,9 +265,11 @@ class StreamDecoder:
                     self._record_skip(text, frame)
                     continue
                 template.forget()
-                if frame == b"[DONE]" or reader.done:
+                if frame == b"[DONE]" or reader.done or emit.reached_limit is not None:
                     reader.done = True  # frames after it are ignored
                     continue
+                if len(frame) > _LARGE_FRAME_BYTES:
+                    _check_objects(frame)
                 before, holds = len(emit.events), emit.hold_count
                 reader.skip_rule = None
                 reader.read_frame(frame, name)
@@ -253,6 +279,8 @@ class StreamDecoder:
                     self._learn(name, frame)
         except FrameTooLarge as error:
             reader.fail(error.info)
+        if emit.reached_limit is not None:
+            reader.done = True
         was_idle, self._is_idle = self._is_idle, self._frames.idle
         if was_idle and self._is_idle and len(frames) == 1 and template.read is None:
             template.learn_read(data, *frames[0])
@@ -289,6 +317,7 @@ class StreamDecoder:
                 if frame == b"[DONE]":
                     reader.done = True
                 elif _is_json(frame):
+                    _check_objects(frame)
                     reader.read_frame(frame, name)
                 rest = frame
         except FrameTooLarge as error:
@@ -314,6 +343,12 @@ def _text_of(event: ModelEvent) -> str:
     if type(delta) is TextPartDelta:
         return delta.content_delta if delta == TextPartDelta(delta.content_delta) else ""
     return ""
+
+
+def _check_objects(frame: bytes) -> None:
+    """Raise `FrameTooLarge` for a frame with too many objects and arrays."""
+    if frame.count(b"{") + frame.count(b"[") > MAX_FRAME_OBJECTS:
+        raise FrameTooLarge("a frame of the response", MAX_FRAME_OBJECTS, "objects")
 
 
 def _is_json(data: bytes) -> bool:

@@ -5,10 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..parts import json_text
 from ..settings import ModelCall, ToolDefinition
+from .effort import may_think
+from .profile import Profile
+
+
+def with_possible_choice(call: ModelCall, profile: Profile, *, thinks: bool | None = None) -> ModelCall:
+    """Return the call with a tool choice that the model takes: some cannot be forced to call a tool.
+
+    Args:
+        call: The call.
+        profile: Its `forced_calls` says when the model can be forced.
+        thinks: Whether the model may think; None: as the common settings say.
+
+    Raises:
+        RequestError: It must call a tool, and cannot be forced.
+    """
+    choice = call.tool_choice
+    if choice.mode != "required" or profile.forced_calls == "free" or not (call.tools or call.native_tools):
+        return call
+    if profile.forced_calls != "never" and not (may_think(call.settings, profile) if thinks is None else thinks):
+        return call
+    if choice.is_preference:
+        return replace(call, tool_choice=replace(choice, mode="auto"))
+    is_never = profile.forced_calls == "never"
+    condition, remedy = ("", "") if is_never else (" while it thinks", ", or thinking switched off")
+    raise RequestError(
+        f"this model cannot be made to call a tool{condition}; tool_choice must be auto or none{remedy}",
+        kind="unsupported" if is_never else "invalid_request",
+        code="forced_tool_choice",
+        param="tool_choice",
+    )
 
 
 def offered_tools(call: ModelCall) -> tuple[ToolDefinition, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
+from ..emit import TurnLimit, TurnLimits
 from ..errors import ErrorInfo
 from ..events import Cause, ModelEvent
 from ..parts import Origin
@@ -65,6 +66,23 @@ class Decoder(Protocol):
         ...
 
     def feed(self, data: bytes) -> list[ModelEvent]: ...
+
+    def set_limits(self, limits: TurnLimits) -> None:
+        """Set the most that the turn may contain. Call it before `feed`."""
+        ...
+
+    @property
+    def reached_limit(self) -> TurnLimit | None:
+        """The limit at which the turn was cut."""
+        ...
+
+    def exceeded_limit(self) -> TurnLimit | None:
+        """Return the limit that the content so far exceeds, if any."""
+        ...
+
+    def cut(self, limit: TurnLimit) -> list[ModelEvent]:
+        """End the turn because it has reached a limit, and return the remaining events."""
+        ...
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]: ...
 

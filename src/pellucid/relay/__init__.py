@@ -42,8 +42,10 @@ async def open_relay(
     relay = _open_redis(url, prefix, call_timeout_seconds, outage_seconds)
     try:
         await relay.check()
-    except BaseException:
+    except BaseException as error:
         await relay.aclose()
+        if isinstance(error, RelayError):
+            raise RelayError(f"{error.info.message} ({relay.address})") from error
         raise
     return relay
 

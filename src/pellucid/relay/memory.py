@@ -148,6 +148,8 @@ class MemoryRelay(Relay):
         clock: Returns seconds, and never goes back.
     """
 
+    is_remote = False
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # Fencing tokens are also stored in the database, so the tokens of the next process must be greater.
@@ -349,25 +351,29 @@ class MemoryRelay(Relay):
     ) -> LimitResult:
         now = self._expire_due()
         stored = self._buckets.get(bucket) or self._buckets.setdefault(bucket, _Bucket())
+        counters = stored.counters
         levels: dict[str, float] = {}
-        longest_wait, limiting_counter = 0.0, None
+        """The levels if the request is allowed."""
+        longest_wait, limiting_counter, lowest = 0.0, None, 0.0
         for name, limit in limits.items():
-            level, updated_at = stored.counters.get(name, (float(limit), now))
-            level = min(float(limit), level + max(0.0, now - updated_at) * limit / window_seconds)
+            counter = counters.get(name)
+            level = limit if counter is None else counter[0] + (now - counter[1]) * limit / window_seconds
+            level = limit if level > limit else level
             amount = amounts.get(name, 0.0)
             if level + limit * ROUNDING_TOLERANCE < amount:
                 wait = inf if amount > limit or limit <= 0 else (amount - level) * window_seconds / limit
                 if wait > longest_wait:
                     longest_wait, limiting_counter = wait, name
-            levels[name] = level
+            levels[name] = level = level - amount
+            if level < 0 < limit:
+                lowest = min(lowest, level / limit)
         allowed = is_forced or limiting_counter is None
-        full_at = max(now, stored.expires_at)
-        for name, limit in limits.items():
-            if allowed:
-                levels[name] -= amounts.get(name, 0.0)
-            stored.counters[name] = (levels[name], now)
-            full_at = max(full_at, now + ((limit - levels[name]) * window_seconds / limit if limit > 0 else 0.0))
-        self._set_expiry(self._buckets, bucket, stored, full_at)
+        if not allowed:
+            levels = {name: level + amounts.get(name, 0.0) for name, level in levels.items()}
+        for name, level in levels.items():
+            counters[name] = level, now
+        # A bucket that is full again lives a little longer, so that not each request creates it.
+        self._set_expiry(self._buckets, bucket, stored, max(now + (1 - lowest) * window_seconds, stored.expires_at))
         if allowed:
             return LimitResult(True, 0.0, None, levels)
         return LimitResult(False, longest_wait, limiting_counter, levels)
@@ -375,10 +381,11 @@ class MemoryRelay(Relay):
     async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
         now = self._expire_due()
         slots = self._slots.get(bucket) or self._slots.setdefault(bucket, _TimedMembers())
-        slots.until = {member: until for member, until in slots.until.items() if until > now}
+        if len(slots.until) >= limit:
+            slots.until = {member: until for member, until in slots.until.items() if until > now}
         if allowed := holder in slots.until or len(slots.until) < limit:
             slots.until[holder] = now + seconds
-        self._set_expiry(self._slots, bucket, slots, max(slots.until.values(), default=now))
+            self._set_expiry(self._slots, bucket, slots, max(slots.expires_at, now + seconds))
         return allowed
 
     async def release_slot(self, bucket: str, holder: str) -> None:

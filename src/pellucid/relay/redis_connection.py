@@ -58,7 +58,7 @@ class RedisAddress:
         self._make_connection()  # raises if the URL has options that redis-py does not support
         kwargs = self._pool.connection_kwargs
         self.name = kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
-        """Host and port, or the path of the socket, for messages. It contains no credentials."""
+        """Host and port, or the path of the socket, for messages to the operator. It contains no credentials."""
 
     def _make_connection(self) -> Any:
         return self._pool.make_connection()
@@ -76,7 +76,10 @@ class RedisAddress:
         return connection
 
     def to_relay_error(self, error: BaseException) -> RelayError:
-        """Convert an exception to a `RelayError`. Redis's own message is left out, because it may quote the command."""
+        """Convert an exception to a `RelayError`. Clients may see its message, so it does not contain the address.
+
+        Redis's own message is left out, too, because it may quote the command.
+        """
         if isinstance(error, RelayError):
             return error
         if isinstance(error, (ResponseError, AuthenticationError, BusyLoadingError)):
@@ -85,7 +88,7 @@ class RedisAddress:
             problem = f"did not answer within {self.timeout_seconds:g} s"
         else:
             problem = "does not answer"
-        return RelayError(f"the relay at {self.name} {problem}")
+        return RelayError(f"the relay {problem}")
 
 
 class PipelinedConnection:

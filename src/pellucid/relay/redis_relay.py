@@ -93,6 +93,8 @@ class RedisRelay(Relay):
 
     def __init__(self, url: str, *, prefix: str, timeout_seconds: float, outage_seconds: float) -> None:
         address = RedisAddress(url, timeout_seconds)
+        self.address = address.name
+        """Host and port, or the path of the socket. For the operator: errors that clients see do not contain it."""
         self._prefix = prefix
         self._leases = f"{prefix}leases"
         self._connection = PipelinedConnection(address)

@@ -82,6 +82,9 @@ class LimitResult(msgspec.Struct, frozen=True):
 class Relay(ABC):
     """The interface of a relay. Each coroutine raises `RelayError` if the relay does not reply."""
 
+    is_remote: bool = True
+    """Whether calls wait for another process. If not, its coroutines return without a wait, and do not fail."""
+
     async def append(
         self,
         log: str,

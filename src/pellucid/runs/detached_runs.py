@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeAlias
+from weakref import WeakSet
 
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..events import RunEndEvent
@@ -69,6 +70,8 @@ class DetachedRuns:
         self._drivers: dict[str, tuple[Driver, asyncio.Task[None]]] = {}
         self._own_names: set[str] = set()
         """Names of the runs in `_drivers`, and of runs that are about to start."""
+        self.sources: WeakSet[RunSource] = WeakSet()
+        """The runs that were started here. Some may be over."""
         self._watch_task: asyncio.Task[None] | None = None
         self._stop_reason: ErrorInfo | None = None
 
@@ -106,6 +109,7 @@ class DetachedRuns:
         except BaseException:
             self._own_names.discard(lease.name)
             raise
+        self.sources.add(run)
         task = asyncio.create_task(driver.drive())
         self._drivers[lease.name] = driver, task
         task.add_done_callback(lambda _: self._on_driver_done(lease.name))
@@ -145,6 +149,11 @@ class DetachedRuns:
     def start_watching(self) -> None:
         """Start the task that ends abandoned runs of other replicas."""
         self._watch_task = asyncio.create_task(self._watch_others())
+
+    @property
+    def count(self) -> int:
+        """How many runs this process drives."""
+        return len(self._drivers)
 
     @property
     def stop_reason(self) -> ErrorInfo | None:

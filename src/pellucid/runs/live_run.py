@@ -176,6 +176,10 @@ class LiveRun:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tool_task: asyncio.Task[ToolOutcomes] | None = None
         """The task that calls functions now."""
+        self._calling_task: asyncio.Task[object] | None = None
+        """The task that calls the model now, until the model accepts or rejects the call."""
+        self._abort_error: ErrorInfo | None = None
+        """The error with which `abort` interrupted that call."""
         for index, stage in enumerate(self._stages):
             stage.push = self._pusher(index + 1)
 
@@ -196,11 +200,12 @@ class LiveRun:
             try:
                 [effect] = self.run.start()
                 if isinstance(effect, CallModel):
-                    self._stream = await self._model.open(await handler.prepare_call(effect.call))
+                    self._stream = await self._call_model(effect.call)
                 else:
                     self._effects = [effect]
-            except BaseException:
-                await discard_stages(self._stages)
+            except BaseException as error:
+                was_cancelled = isinstance(error, asyncio.CancelledError) or self._abort_error is not None
+                await discard_stages(self._stages, was_cancelled=was_cancelled)
                 raise
         except BaseException:
             handler.end_run()
@@ -213,6 +218,9 @@ class LiveRun:
         """Deliver all batches (see `RunSource.deliver`)."""
         self._receive = receive
         self._text_sink = texts
+        if self._queue:  # the run was aborted after `open`
+            batches, self._queue = self._queue, []
+            receive(Batch(batches[-1].time_ms, [event for batch in batches for event in batch.events]))
         while self.ended is None:
             await self._step()
         self._raise_failure()
@@ -261,6 +269,31 @@ class LiveRun:
         await self._wait_for_end()
         if failure is not None:
             raise failure
+
+    async def abort(self, error: ErrorInfo) -> None:
+        """End the run as failed with `error`. For other tasks than the one that opens or delivers the run.
+
+        If the model has not accepted its call yet, `open` or `deliver` ends the run, and this does not wait for it.
+        """
+        if self._calling_task is None:
+            await self.stop(error)
+        elif self._abort_error is None:
+            self._abort_error = error
+            self._calling_task.cancel()
+
+    async def _call_model(self, call: ModelCall) -> ModelStream:
+        """Call the model for one turn. Raises `PellucidError` if `abort` interrupts it."""
+        self._calling_task = task = asyncio.current_task()
+        try:
+            return await self._model.open(await self._handler.prepare_call(call))
+        except asyncio.CancelledError:
+            error = self._abort_error
+            # Another cancellation, of a client that leaves or of a server that stops, is not hidden by this one.
+            if error is not None and task is not None and task.uncancel() == 0:
+                raise PellucidError(error) from None
+            raise
+        finally:
+            self._calling_task = None
 
     @property
     def run(self) -> Run:
@@ -540,7 +573,7 @@ class LiveRun:
         try:
             match effect:
                 case CallModel():
-                    stream = await self._model.open(await self._handler.prepare_call(effect.call))
+                    stream = await self._call_model(effect.call)
                     if self.run.run_end is not None:
                         stream.cancel()  # the run was stopped meanwhile
                         return

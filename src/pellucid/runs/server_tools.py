@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ..background_tasks import start_task
 from ..errors import PellucidError
 from ..parts import ToolCallPart
 from ..settings import ModelCall
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from .live_run import NullTurnHandler, ToolOutcomes, TurnHandler
-from .task_group import start_task
 
 if TYPE_CHECKING:
     from ..tools.mcp import MCPServer

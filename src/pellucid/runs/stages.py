@@ -44,8 +44,12 @@ class Stage:
     async def open(self) -> None:
         """Prepare the stage, before the model is called. An exception is raised by the run's `open`."""
 
-    async def discard(self) -> None:
-        """Release the resources of `open`, because the run could not start."""
+    async def discard(self, *, was_cancelled: bool) -> None:
+        """Release the resources of `open`, because the run could not start.
+
+        Args:
+            was_cancelled: Whether it was cancelled while its model was called.
+        """
 
     def on_opened(self, *, queued: bool) -> None:
         """Called when the model was called and the run starts. `queued`: whether the model was busy."""
@@ -78,10 +82,10 @@ async def open_stages(stages: Sequence[Stage]) -> None:
         raise
 
 
-async def discard_stages(stages: Sequence[Stage]) -> None:
+async def discard_stages(stages: Sequence[Stage], *, was_cancelled: bool = False) -> None:
     """Discard stages, in reverse order."""
     for stage in reversed(stages):
-        await stage.discard()
+        await stage.discard(was_cancelled=was_cancelled)
 
 
 class SealStage(Stage):

@@ -15,9 +15,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ..conversation import part_length
 from ..errors import NOT_KEPT, ErrorInfo, PellucidError
-from ..events import Event, FunctionToolResultEvent, PartDeltaEvent, RunEndEvent
+from ..events import Event, FunctionToolResultEvent, PartDeltaEvent, PartEndEvent, RunEndEvent
 from ..fold import Fold, fold
+from ..offload import json_weight, offload, text_weight
 from ..parts import (
     ModelMessage,
     ModelRequest,
@@ -45,9 +47,6 @@ STORE_WAIT_SECONDS = 3.0
 ABANDONED = ErrorInfo(
     "server_error", "the replica that drove this run has stopped; the events before that are stored", code="abandoned"
 )
-
-THREAD_MIN_EVENTS = 2_000
-"""Logs with more events than this are packed in a thread, so that the event loop is not blocked."""
 
 
 class FinishedRun(NamedTuple):
@@ -114,10 +113,11 @@ def _split_items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[st
 
 
 async def prepare_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> FinishedRun:
-    """Call `build_finished_run`, in a thread if the run has many events."""
-    if sum(len(entry.events) for entry in batches) > THREAD_MIN_EVENTS:
-        return await asyncio.to_thread(build_finished_run, row, batches)
-    return build_finished_run(row, batches)
+    """Call `build_finished_run`, in a thread if the run or its input is large."""
+    events = [event for batch in batches for event in batch.events]
+    output_length = sum(part_length(event.part) for event in events if type(event) is PartEndEvent)
+    weight = json_weight(row.input, row.messages) + text_weight(output_length) + len(events) // 4
+    return await offload(weight, build_finished_run, row, batches)
 
 
 async def prepare_final_run(row: StoredResponse, batches: Sequence[Batch], end: Batch) -> FinishedRun:

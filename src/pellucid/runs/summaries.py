@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from ..background_tasks import start_task
 from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartStartEvent, RunEndEvent, SummaryEvent
 from ..models import ChatModel
 from ..parts import (
@@ -33,7 +34,6 @@ from ..unicode import TextBuffer
 from .live_run import LiveRun
 from .source import Batch, clock_ms
 from .stages import Stage
-from .task_group import start_task
 
 TIMEOUT_SECONDS = 10.0
 """Seconds that the end of an item waits for its summaries."""

@@ -104,10 +104,10 @@ class KeyFile:
         except OSError:
             stamp = (0, 0, 0)  # a missing file differs from every other, so it is reported below
         if stamp != self._stamp:
-            self._stamp = stamp
             try:
                 self._keys, self._stamp = _read(self.path)
             except ConfigError as error:
+                self._stamp = stamp
                 log.error("The seal keys cannot be read again; the keys that were read before stay in use: %s", error)
         return self._keys
 

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute
 from ..asgi import http
 from ..asgi.streaming import serve_stream
 from ..errors import PellucidError, RequestError
-from ..parts import messages_to_json
+from ..parts import ModelMessage, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Message, parse_input
 from ..protocols.agui.client_messages import redact_messages
@@ -27,7 +27,7 @@ from ..protocols.agui.events import AGUIEvent
 from ..protocols.agui.history import is_carrier_of
 from ..protocols.agui.messages import RunAgentInput
 from ..protocols.agui.proto import MEDIA_TYPE
-from ..protocols.agui.request import DIALECT_HEADER, Options
+from ..protocols.agui.request import DIALECT_HEADER, Options, Request
 from ..protocols.agui.run_header import RunHeader
 from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
@@ -36,7 +36,7 @@ from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Redactor, View, Viewer
 from .exchange import Exchange, endpoint_maker, new_minter
-from .prepare import prepare
+from .prepare import PreparedRequest, prepare
 from .routing import STRING, Operation, Schema, Table, event_stream, parameter
 from .services import Services
 from .stored_runs import find_row, make_row, max_view_of
@@ -69,17 +69,16 @@ class AGUIHandlers:
 
     async def run(self, exchange: Exchange) -> None:
         services, principal = self._services, exchange.principal
-        request = parse_input(await exchange.read_body(services.config.server), dict(exchange.query))
+        request = await exchange.compute(
+            parse_input, await exchange.read_json(services.config.server), dict(exchange.query)
+        )
         options, thread_id = request.options, request.thread_id
         mint = new_minter()
         prepared = await prepare(services, exchange, request, options.model, mint)
         if options.view is not None:
             exchange.viewer = exchange.viewer.for_request(options.view)
         is_stored = principal.policy.may_store(bool(options.store))
-        messages = request.messages()
-        opened = prepared.unseal(
-            [*messages, *request.unused_seals(messages)], thread_id=thread_id, is_carrier=is_carrier_of
-        )[: len(messages)]
+        opened = await exchange.compute(_open_messages, prepared, request)
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
         header = request.run_header(
             dialect,
@@ -89,7 +88,8 @@ class AGUIHandlers:
             stored=is_stored,
         )
         with_seals = dialect.has_seals and header.reasoning and exchange.viewer.rule.seals
-        run = prepared.create_run(prepared.model_call(opened), with_seals=with_seals, thread_id=thread_id)
+        call = await exchange.compute(prepared.model_call, opened)
+        run = prepared.create_run(call, with_seals=with_seals, thread_id=thread_id)
         prepared.add_warning_headers()
         if is_stored:
             row = make_row(
@@ -165,6 +165,15 @@ class AGUIHandlers:
         )
         row_id = _row_id(thread_id, run_id)
         return await find_row(self._services, exchange.principal.owner, row_id, agui.PROTOCOL, not_found, log=True)
+
+
+def _open_messages(prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
+    """Return the messages of a request with their seals opened. Raises `SealError` for one that is not valid."""
+    messages = request.messages()
+    opened = prepared.unseal(
+        [*messages, *request.unused_seals(messages)], thread_id=request.thread_id, is_carrier=is_carrier_of
+    )
+    return opened[: len(messages)]
 
 
 def _visible_history(viewer: Viewer, messages: list[Message]) -> list[Message]:

@@ -76,6 +76,7 @@ class Gateway:
         request_id.set(telemetry.id)
         scope["app"] = self
         scope["closing"] = self.services.is_closing
+        scope["overloaded"] = self.services.memory.is_exceeded
         self._active_requests += 1
         try:
             if not await self._check_host(scope, receive, send):

@@ -16,6 +16,7 @@ from ..egress import EgressPolicy
 from ..errors import ModelError, RequestError
 from ..local import LOCAL_PROVIDER
 from ..models import ChatModel, Model, ServedModel
+from ..models.deployments import Cause, Cooldowns, DeployedModel, Deployment, deployments_of
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
 from ..protocols.decoding import invalid
@@ -24,10 +25,9 @@ from ..settings import ModelSettings, merge_settings
 from ..storage.names import is_storable
 from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
-from .access.limits import has_limits
 from .access.policy import Policy
-from .config import Config, DeploymentConfig, ModelConfig, ProviderConfig, find_api_key
-from .deployments import Cause, Cooldowns, DeployedModel, Deployment
+from .config import Config, ModelConfig, ProviderConfig, configured_deployments, find_api_key, matches_model
+from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
 """For how long a provider's list of models is believed, and after how long one that did not answer is asked again."""
@@ -56,6 +56,8 @@ class Catalog:
         self._upstream_client = upstream_client
         self._profiles = config.all_profiles()
         self._providers = config.providers
+        self._entries = config.models
+        self._token_prices: dict[tuple[str, str, str], TokenPrices | None] = {}
         self._serves = config.serves
         self._media = MediaFetcher(EgressPolicy(config.egress.allow))
         self._models: dict[str, ChatModel] = {}
@@ -63,6 +65,8 @@ class Catalog:
         self.cooldowns = Cooldowns()
         self.deployed_models: list[DeployedModel] = []
         """The models that have several deployments, or fallbacks."""
+        self.deployment_policies: dict[str, dict[str, Policy]] = {}
+        """The limits of deployments by the model's public name and the deployment, of those that have limits."""
         self._limits = config.limits
         self._local = local
         self._wildcards = {name: entry for name, entry in config.models.items() if name.endswith("*")}
@@ -90,8 +94,9 @@ class Catalog:
         self._served: dict[str, tuple[float, list[ServedModel]]] = {}
         """The models of each provider that lists none here, and when that is asked again."""
         self._asking = asyncio.Lock()
-        self._unlisted_providers = [name for name, provider in config.providers.items() if not provider.models]
+        self._unlisted_providers = [name for name, provider in config.providers.items() if provider.models is None]
         self.default_name = config.server.default_model
+        self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
 
     def names(self) -> list[str]:
         """Return the public names that are known. A provider that lists no models may serve others."""
@@ -153,6 +158,37 @@ class Catalog:
                 view = stricter(view, self._max_views[name])
         return view if provider is None else stricter(view, provider.view)
 
+    def token_prices(self, name: str, origin: Origin) -> TokenPrices | None:
+        """Return the prices of a token of a model; None if it has none.
+
+        Args:
+            name: The public name that was requested.
+            origin: The model that answered: one of the deployments of that name, or a fallback.
+        """
+        key = (name, origin.provider, origin.model)
+        if key not in self._token_prices:
+            if len(self._token_prices) >= 1024:  # a bound, because names come from clients
+                self._token_prices.clear()
+            prices = self._find_prices(name, origin)
+            self._token_prices[key] = None if prices is None else token_prices_of(prices)
+        return self._token_prices[key]
+
+    def _find_prices(self, name: str, origin: Origin) -> Prices | None:
+        requested = name if name in self._entries else self._wildcard_of(name)
+        for entry_name in dict.fromkeys([*([requested] if requested is not None else []), *self._entries]):
+            entry = self._entries[entry_name]
+            for row in configured_deployments(entry):
+                pattern = row.model or ("*" if entry_name in self._wildcards else entry_name)
+                is_its_model = row.provider == LOCAL_PROVIDER or matches_model(origin.model, pattern)
+                prices = row.prices or entry.prices
+                if row.provider == origin.provider and is_its_model and prices is not None:
+                    return prices
+        provider = self._providers.get(origin.provider)
+        if provider is None:
+            return None
+        patterns = [pattern for pattern in provider.prices if matches_model(origin.model, pattern)]
+        return provider.prices[max(patterns, key=lambda name: ("*" not in name, len(name)))] if patterns else None
+
     def visible_forms(self, viewer: Viewer) -> VisibleForms:
         """Return which forms of a sealed item's reasoning a viewer may see, of the model that made it."""
         return lambda item: viewer.limited_to(self.max_view_of_origin(item.made_for)).rule.forms
@@ -163,16 +199,30 @@ class Catalog:
 
     def _configured_view(self, entry: ModelConfig) -> View:
         view = entry.view
-        for row in _deployments_of(entry):
+        for row in configured_deployments(entry):
             provider = self._providers.get(row.provider)
             view = view if provider is None else stricter(view, provider.view)
         return view
 
+    def _view_with_fallbacks(self, name: str, entry: ModelConfig) -> View:
+        """Return the view of a model whose request another one may answer: the most restricted of all of them."""
+        view = self._max_views[name]
+        for cause in get_args(Cause):
+            for other in getattr(entry.fallbacks, cause):
+                view = stricter(view, self.max_view(other))
+        return view
+
     @staticmethod
     def _origins_of(model: ChatModel | None) -> list[Origin]:
-        if isinstance(model, DeployedModel):
-            return [deployment.model.origin for deployment in model.deployments]
-        return [model.origin] if model is not None else []
+        return [deployment.model.origin for deployment in deployments_of(model)] if model is not None else []
+
+    def has_default_model(self) -> bool:
+        """Return whether the default model is available, or there is none, so that every request names its model."""
+        try:
+            _, model = self.find(None)
+        except RequestError:
+            return True
+        return not isinstance(model, DeployedModel) or model.is_available()
 
     def find(self, name: str | None) -> tuple[str, ChatModel]:
         """Return the public name and the model. None is the default model.
@@ -241,7 +291,7 @@ class Catalog:
 
     def _create_named(self, name: str, entry: ModelConfig) -> ChatModel | None:
         """Return the model with a public name; None if it is the embedded one and that is off."""
-        rows = _deployments_of(entry)
+        rows = configured_deployments(entry)
         fallbacks: dict[Cause, list[str]] = {
             cause: others for cause in get_args(Cause) if (others := getattr(entry.fallbacks, cause))
         }
@@ -253,7 +303,7 @@ class Catalog:
             )
             for row in rows
         ]
-        is_deployed = len(rows) > 1 or bool(fallbacks) or any(map(has_limits, policies))
+        is_deployed = len(rows) > 1 or bool(fallbacks) or any(policy.has_limits for policy in policies)
         deployments: list[Deployment] = []
         for row, policy in zip(rows, policies, strict=True):
             model = self._local
@@ -263,8 +313,9 @@ class Catalog:
                 limits = replace(self._limits_of(row.provider), retries=0) if is_deployed else None
                 model = self._create_model(row.provider, row.model or name, settings, limits)
             if model is not None:
-                label = f"{row.provider}/{row.model or name}"
-                deployments.append(Deployment(label, model, row.order, row.weight, policy))
+                deployments.append(Deployment(model.origin.deployment, model, row.order, row.weight))
+                if policy.has_limits:
+                    self.deployment_policies.setdefault(name, {})[model.origin.deployment] = policy
         if not deployments or not is_deployed:
             return deployments[0].model if deployments else None
         own_limits = [self._limits_of(row.provider) for row in rows]
@@ -308,10 +359,3 @@ class Catalog:
             headers=provider.headers,
             provider=provider_name,
         )
-
-
-def _deployments_of(entry: ModelConfig) -> list[DeploymentConfig]:
-    """Return the deployments of a model; a model with one provider has one."""
-    if entry.provider is not None:
-        return [DeploymentConfig(provider=entry.provider, model=entry.model)]
-    return entry.deployments

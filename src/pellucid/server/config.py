@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
@@ -22,6 +22,7 @@ from ..data_directory import default_record_key, default_seal_keys, default_stor
 from ..errors import ConfigError
 from ..local import LOCAL_PROVIDER, model_index
 from ..protocols.agui.dialects import DialectName
+from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.openresponses import Dialect
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, load_profiles
@@ -29,8 +30,10 @@ from ..settings import ModelSettings
 from ..unicode import did_you_mean
 from ..upstream import Limits, Seconds
 from ..view import View
+from .access.budgets import Budget
 from .access.config import PUBLIC_HOST_WITHOUT_KEYS, AccessConfig, check_access, is_loopback
 from .space_config import SpaceConfig, check_spaces
+from .spend import Prices, price_mistakes
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -45,6 +48,13 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_unauthenticated: bool = False
     """Whether to listen at an address that other machines can reach, without requiring credentials."""
     max_body_bytes: Count = 32 * 1024 * 1024
+    max_memory_bytes: Annotated[int, Meta(ge=0)] | None = None
+    """Resident memory of a process above which it accepts no new work; by default a share of what the machine or the
+    container has (`server.memory`). 0: no limit."""
+    max_items: Count = MAX_ITEMS
+    """Items or messages of one request, with their parts."""
+    max_tools: Count = MAX_TOOLS
+    """Tools of one request."""
     reasoning_events: Dialect = "openresponses"
     """Names of raw reasoning events for clients that are not known, unless the request or the key chooses."""
     agui_dialect: DialectName | None = None
@@ -59,7 +69,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The server still serves, but `/ready` fails, so that load balancers stop sending requests.
     """
     request_seconds: Seconds = 60.0
-    """How long a client may take to send the head of a request, and then each chunk of its body."""
+    """How long a client may take to send the head of a request, then each chunk of its body, and all of its body
+    (longer by a second for each 500 bytes)."""
     unread_seconds: Seconds = 300.0
     """How long a client may leave sent data unread before its connection is closed."""
     socket_seconds: Seconds = 3600.0
@@ -77,16 +88,19 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: str | None = None
     account: str | None = None
     headers: dict[str, str] = {}
-    models: list[str] = []
-    """The models that it serves; empty: any that a request names. One with `*` permits names after `PROVIDER:`."""
+    models: list[str] | None = None
+    """The models that it serves. None: any that a request names; an empty list: those of `[models]` only. One with `*`
+    permits names after `PROVIDER:`."""
     limits: Limits | None = None
     view: View = "raw"
     """The fullest view that anyone gets of the reasoning of its models."""
+    prices: dict[str, Prices] = {}
+    """The prices of its models, by their names here, which may have `*`."""
 
     @property
     def listed_models(self) -> list[str]:
         """The models that are public names by themselves."""
-        return [name for name in self.models if "*" not in name]
+        return [name for name in self.models or () if "*" not in name]
 
 
 class DeploymentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +118,8 @@ class DeploymentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens_per_minute: Count | None = None
     streams: Count | None = None
     """Maximum of concurrent calls."""
+    prices: Prices | None = None
+    """Its prices; by default those of the model."""
 
 
 class FallbacksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,6 +151,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fullest view that anyone gets of its reasoning."""
     context: Count | None = None
     """The size of its context (input and output) in tokens, if the operator knows it."""
+    prices: Prices | None = None
+    """Its prices; by default those that its provider has for it."""
 
 
 class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -241,6 +259,15 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: dict[str, MCPConfig] = {}
 
 
+class SpendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[spend]`: what the prices of models are in."""
+
+    currency: Annotated[str, Meta(pattern=r"\A[A-Za-z]{1,8}\Z")] = "USD"
+    """The currency of all prices, costs and budgets: letters."""
+    owners: dict[str, Budget] = {}
+    """The budgets of owners, for all their keys together."""
+
+
 class EgressConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[egress]`: addresses that clients may name (images, MCP servers of a request) and the gateway may fetch."""
 
@@ -276,6 +303,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summaries: SummariesConfig = SummariesConfig()
     tools: ToolsConfig = ToolsConfig()
     egress: EgressConfig = EgressConfig()
+    spend: SpendConfig = SpendConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     limits: Limits = Limits()
     providers: dict[str, ProviderConfig] = {}
@@ -307,11 +335,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         row = self.providers.get(provider)
         if row is None or not model:
             return False
-        return not row.models or any(fnmatchcase(model, name) for name in row.models)
+        return row.models is None or any(fnmatchcase(model, name) for name in row.models)
 
     @property
     def warnings(self) -> list[str]:
-        """What works, but perhaps not as the operator expects: models that two providers list."""
+        """What works, but perhaps not as the operator expects: models that two providers list, models without prices
+        where there are budgets."""
         warnings: list[str] = []
         first: dict[str, str] = {}
         for provider, row in self.providers.items():
@@ -322,6 +351,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                         f"providers.{provider}.models: {name!r} is also a model of the provider {other!r}, which is "
                         f"called; say which is called first with [[models.{name}.deployments]]"
                     )
+        budgets = [f"access.policies.{name}" for name, policy in self.access.policies.items() if policy.has_budget]
+        budgets += [f"spend.owners.{name}" for name in self.spend.owners]
+        if budgets and not any(_price_tables(self)):
+            warnings += [f"{budget}: a budget without effect, as no model has prices" for budget in budgets]
+        elif budgets:
+            warnings += [f"{path}; budgets do not limit what has none" for path in _models_without_prices(self)]
         return warnings
 
     def all_profiles(self) -> dict[str, Profile]:
@@ -475,10 +510,11 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     server = config.server
     names = {*config.models, *(model for provider in config.providers.values() for model in provider.listed_models)}
     mistakes += _model_mistakes(config, names)
+    mistakes += [f"{key}{mistake}" for key, prices in _price_tables(config) for mistake in price_mistakes(prices)]
     mistakes += _local_mistakes(config)
     # The embedded model has its own names; a provider that lists no models accepts any name.
     if server.default_model is not None and config.providers and not config.uses_local_model:
-        listed = all(provider.models for provider in config.providers.values())
+        listed = all(provider.models is not None for provider in config.providers.values())
         if listed and server.default_model not in names and ":" not in server.default_model:
             mistakes.append(
                 f"server.default_model: no model {server.default_model!r}; {did_you_mean(server.default_model, names)}"
@@ -515,21 +551,88 @@ def _model_mistakes(config: Config, names: set[str]) -> list[str]:
             providers[f"{path}.provider"] = model.provider
         if (model.provider is None) == (not model.deployments):
             mistakes.append(f"{path}: needs a provider or deployments, and one of them only")
+        targets = [(row.provider, row.model or name) for row in model.deployments]
+        mistakes += [
+            f"{path}.deployments[{index}]: {provider}/{target} is there already; a weight makes its share larger"
+            for index, (provider, target) in enumerate(targets)
+            if (provider, target) in targets[:index]
+        ]
         for key, provider in providers.items():
             if provider == LOCAL_PROVIDER:
                 if not config.uses_local_model:
                     mistakes.append(f"{key}: the embedded model is off; set local.enabled = true")
             elif provider not in config.providers:
                 mistakes.append(f"{key}: no provider {provider!r}; {did_you_mean(provider, config.providers)}")
+        fallbacks = msgspec.structs.asdict(model.fallbacks)
+        mistakes += [
+            f"{path}.fallbacks.{cause}: {name!r} is this model itself; name another one"
+            for cause, others in fallbacks.items()
+            if name in others
+        ]
         mistakes += [
             f"{path}.fallbacks.{cause}: no model {other!r}; {did_you_mean(other, names)}"
-            for cause, others in msgspec.structs.asdict(model.fallbacks).items()
+            for cause, others in fallbacks.items()
             for other in others
-            if other not in names and not config.serves(*other.partition(":")[::2])
+            if other not in names
+            and not any(fnmatchcase(other, known) for known in names)
+            and not config.serves(*other.partition(":")[::2])
         ]
-        if "*" in name[:-1] or (name.endswith("*") and model.deployments):
-            mistakes.append(f"{path}: a * stands at the end of a name, of a model with one provider")
+        if "*" in name[:-1] or (name.endswith("*") and (model.deployments or model.fallbacks != FallbacksConfig())):
+            mistakes.append(f"{path}: a * stands at the end of a name, of a model with one provider and no fallbacks")
     return mistakes
+
+
+def configured_deployments(entry: ModelConfig) -> list[DeploymentConfig]:
+    """Return the deployments of a model; a model with one provider has one."""
+    if entry.provider is not None:
+        return [DeploymentConfig(provider=entry.provider, model=entry.model)]
+    return entry.deployments
+
+
+def _models_without_prices(config: Config) -> Iterator[str]:
+    """Yield what clients can call and has no prices, with its key, and what would be right."""
+    rows = [(name, entry, row) for name, entry in config.models.items() for row in configured_deployments(entry)]
+    for name, entry, row in rows:
+        provider = config.providers.get(row.provider)
+        has_prices = row.prices is not None or entry.prices is not None
+        if provider is not None and not has_prices and not _matches_any(row.model or name, provider.prices):
+            yield f"models.{name}: {row.model or name!r} of the provider {row.provider!r} has no prices"
+    for provider_name, provider in config.providers.items():
+        with_prices = [
+            row.model or name
+            for name, entry, row in rows
+            if row.provider == provider_name and (row.prices is not None or entry.prices is not None)
+        ]
+        if provider.models is None and "*" not in provider.prices:
+            yield (
+                f"providers.{provider_name}: a request may name any of its models ({provider_name}:MODEL), also one "
+                "without prices: list its models, with models = [] for those of [models] only"
+            )
+        for model in provider.models or ():
+            if not _matches_any(model, [*provider.prices, *with_prices]):
+                yield f"providers.{provider_name}.models: {model!r} has no prices"
+
+
+def matches_model(model: str, pattern: str) -> bool:
+    """Return whether a name of a model is this one, which may have `*`."""
+    return model == pattern or ("*" in pattern and fnmatchcase(model, pattern))
+
+
+def _matches_any(model: str, patterns: Iterable[str]) -> bool:
+    return any(matches_model(model, pattern) for pattern in patterns)
+
+
+def _price_tables(config: Config) -> Iterator[tuple[str, Prices]]:
+    """Return all prices, with their keys."""
+    for name, provider in config.providers.items():
+        for model, prices in provider.prices.items():
+            yield f"providers.{name}.prices.{model}", prices
+    for name, entry in config.models.items():
+        if entry.prices is not None:
+            yield f"models.{name}.prices", entry.prices
+        for index, row in enumerate(entry.deployments):
+            if row.prices is not None:
+                yield f"models.{name}.deployments[{index}].prices", row.prices
 
 
 def _worker_mistakes(config: Config, environ: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ..asgi import http
@@ -24,7 +25,9 @@ from ..view import View, Viewer, parse_view
 from .access.errors import HTTPHeader, headers_of
 from .access.guard import Guard
 from .access.policy import Principal
+from .access.revocation import OpenRequest, OpenRequests
 from .config import ServerConfig
+from .memory import OVERLOADED
 from .observability import RequestTelemetry
 from .routing import Operation
 from .uvicorn_adapter import direct_writer, on_disconnect
@@ -46,6 +49,9 @@ class Exchange(HTTPExchange):
         self.request_id = self.telemetry.id
         self.response_headers.append(self.telemetry.response_header)
         self.path_params: dict[str, str] = scope.get("path_params", {})
+        self.open_requests: OpenRequests | None = None
+        """Where this request is registered while it is open, if its caller was authenticated."""
+        self._open_request: OpenRequest | None = None
         self.recognised_protocol: str | None = None
         """The name of the protocol of the request, if it is another than that of its path."""
         self.recognise_protocol()
@@ -74,11 +80,19 @@ class Exchange(HTTPExchange):
     def set_deployment(self, name: str) -> None:
         """Name the deployment that answers in the headers of the response, if they were not sent."""
         others = [header for header in self.response_headers if header[0] != DEPLOYMENT_HEADER]
-        self.response_headers[:] = [*others, (DEPLOYMENT_HEADER, http.header_text(name))]
+        self.response_headers[:] = [*others, (DEPLOYMENT_HEADER, _deployment_value(name))]
 
     def query_param(self, name: str) -> str | None:
         """Return the first query parameter with this name, or None."""
         return next((value for key, value in self.query if key == name), None)
+
+    def check_query_params(self, *names: str) -> None:
+        """Refuse a query parameter with another name, which would be ignored. Raises `RequestError`."""
+        for name, _ in self.query:
+            if name not in names:
+                raise invalid(
+                    name[:100], f"no such parameter; there are {', '.join(sorted(names))}", "unsupported_parameter"
+                )
 
     def query_int(self, name: str, default: int, minimum: int, maximum: int = 2**53) -> int:
         """Return a query parameter as an integer.
@@ -111,9 +125,21 @@ class Exchange(HTTPExchange):
 
         Raises:
             RequestError: It is too large, or is sent too slowly.
+            PellucidError: There is not enough memory for new work.
         """
+        if self.scope.get("overloaded"):
+            self.response_headers.append(http.CLOSE_HEADER)
+            raise PellucidError(OVERLOADED)
         limit = self.principal.policy.body_limit(limits.max_body_bytes)
         return await http.read_body(self.scope, self.receive, limit, limits.request_seconds)
+
+    async def read_json(self, limits: ServerConfig) -> dict[str, Any]:
+        """Read the request's body as a JSON object.
+
+        Raises:
+            RequestError: The body is too large, is sent too slowly, is no JSON object, or has too many items.
+        """
+        return await self.decode_json(await self.read_body(limits), limits.max_items, limits.max_tools)
 
     def begin_response(self, status: int) -> None:
         """Record that the response begins now, so that no other is sent."""
@@ -134,6 +160,17 @@ class Exchange(HTTPExchange):
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
         """See `http.DisconnectSource`."""
         return on_disconnect(self.scope, self.send, callback)
+
+    def on_interrupt(self, callback: Callable[[PellucidError], None] | None) -> None:
+        """See `http.DisconnectSource`: a request ends when its key or session is not valid any more."""
+        if self.open_requests is None:
+            return
+        if self._open_request is not None:
+            self.open_requests.discard(self._open_request)
+            self._open_request = None
+        if callback is not None:
+            self._open_request = OpenRequest(self.principal, callback)
+            self.open_requests.add(self._open_request)
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         """Begin a streamed response, and return the writer of its body."""
@@ -178,6 +215,8 @@ class Endpoint:
         error_format: ErrorFormat,
         protocol: str,
         get_guard: Callable[[], Guard] | None = None,
+        *,
+        is_operator_only: bool = False,
     ) -> None:
         """Create the application.
 
@@ -186,11 +225,13 @@ class Endpoint:
             error_format: The form of errors.
             protocol: The protocol's name in metrics and logs.
             get_guard: Returns the guard that authenticates the caller; None: the route needs no credentials.
+            is_operator_only: Whether the caller must be an operator (`Policy.operator`).
         """
         self._handler = handler
         self._error_format = error_format
         self._get_guard = get_guard
         self._protocol = protocol
+        self._is_operator_only = is_operator_only
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, self._error_format)
@@ -203,6 +244,9 @@ class Endpoint:
                 guard = self._get_guard()
                 exchange.response_headers += guard.cors.headers(scope)
                 exchange.principal = exchange.telemetry.principal = await guard.admit(scope)
+                exchange.open_requests = guard.open_requests
+                if self._is_operator_only:
+                    exchange.principal.policy.check_operator()
                 exchange.viewer = exchange.principal.policy.viewer
             await self._handler(exchange)
         except http.ClientGone:
@@ -211,12 +255,25 @@ class Endpoint:
             await exchange.send_exception(error, f"a fault while serving {scope['path']}", headers_of(error))
 
 
-def endpoint_maker(protocol: str, get_guard: Callable[[], Guard]) -> Callable[[Operation, Handler], Endpoint]:
-    """Return the function that makes the endpoints of a client protocol (see `Table.routes`).
+def endpoint_maker(
+    protocol: str, get_guard: Callable[[], Guard], name: str | None = None
+) -> Callable[[Operation, Handler], Endpoint]:
+    """Return the function that makes the endpoints of operations (see `Table.routes`).
 
     Args:
-        protocol: The protocol's name.
-        get_guard: Returns the guard that authenticates the caller.
+        protocol: The client protocol in whose form errors are.
+        get_guard: Returns the guard that authenticates the caller. An operation without `security` needs none.
+        name: The name in metrics and logs, if it is not that of the protocol.
     """
     error_format = CLIENT_PROTOCOLS[protocol].error_format
-    return lambda operation, handler: Endpoint(handler, error_format, protocol, get_guard)
+
+    def make_endpoint(operation: Operation, handler: Handler) -> Endpoint:
+        guard = None if operation.security == () else get_guard
+        return Endpoint(handler, error_format, name or protocol, guard, is_operator_only=operation.is_operator_only)
+
+    return make_endpoint
+
+
+@lru_cache(maxsize=256)
+def _deployment_value(name: str) -> bytes:
+    return http.header_text(name)

@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute
 
 from .. import __version__
 from ..errors import RequestError
-from ..protocols.client_protocols import CLIENT_PROTOCOLS
+from ..protocols import openresponses
 from .access.policy import visible_models
-from .exchange import Endpoint, Exchange, Handler
+from .exchange import Exchange, endpoint_maker
 from .page import Page, built_files, prefers_html
 from .routing import STRING, Operation, Schema, Table, parameter
 from .services import Services
@@ -119,11 +119,11 @@ class MetaHandlers:
         if self._services.is_draining:
             await exchange.send_json(Status("stopping"), 503)
             return
-        reason = await self._services.missing_dependency()
-        if reason is None:
+        missing = await self._services.readiness.check()
+        if missing is None:
             await exchange.send_json(Status("ready"))
         else:
-            await exchange.send_json(Status("loading", reason), 503)
+            await exchange.send_json(Status(missing.status, missing.reason), 503)
 
     async def openapi(self, exchange: Exchange) -> None:
         await exchange.send_json(self._document)
@@ -150,6 +150,7 @@ _METRICS = Operation(
     response_body={media: {"schema": STRING} for media in ("text/plain", "application/openmetrics-text")},
     error_statuses=_ERROR_STATUSES,
     extra_responses={404: _json_response("Metrics are disabled", "ErrorBody")},
+    is_operator_only=True,
 )
 TABLE = Table(
     [
@@ -220,14 +221,12 @@ TABLE = Table(
 def routes(services: Services, advertised_routes: list[str], document: dict[str, Any]) -> list[BaseRoute]:
     page = Page(built_files()) if services.config.server.page else None
     telemetry = services.config.telemetry
-
-    def make_endpoint(row: Operation, handler: Handler) -> Endpoint:
-        is_public = row.security == () or (row is _METRICS and telemetry.metrics_open)
-        error_format = CLIENT_PROTOCOLS["openresponses"].error_format
-        return Endpoint(handler, error_format, "plain", None if is_public else lambda: services.guard)
-
-    operations = [row for row in TABLE.operations if row is not _METRICS or telemetry.metrics]
+    operations = [row for row in TABLE.operations if row is not _METRICS]
+    if telemetry.metrics:
+        open_metrics = _METRICS._replace(security=(), is_operator_only=False)
+        operations.append(open_metrics if telemetry.metrics_open else _METRICS)
     meta_routes = TABLE._replace(operations=operations).routes(
-        [MetaHandlers(services, advertised_routes, document, page)], make_endpoint
+        [MetaHandlers(services, advertised_routes, document, page)],
+        endpoint_maker(openresponses.PROTOCOL, lambda: services.guard, "plain"),
     )
     return [*meta_routes, *(page.routes() if page is not None else [])]

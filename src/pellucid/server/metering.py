@@ -2,6 +2,7 @@
 
     slot      acquired when the run opens, released when it is over
     tokens    charged when the run is over, however it ended; those that no provider reported are estimated
+    cost      of each turn when it ends, by the prices of the model that answered; it becomes part of the usage
     times     until the first reasoning, until the first text of the answer, and of all reasoning
 
 An observer gets the measurements once, at the end. They contain no text.
@@ -10,8 +11,12 @@ An observer gets the measurements once, at the end. They contain no text.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from ..conversation import turn_lengths
 from ..events import (
     ErrorEvent,
     Event,
@@ -24,19 +29,43 @@ from ..events import (
     ResponseStartEvent,
     RunEndEvent,
 )
-from ..parts import ModelResponsePart, TextPart, TextPartDelta, ThinkingPart, ThinkingPartDelta, ToolCallPart, json_text
+from ..parts import (
+    ModelResponsePart,
+    Origin,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    Usage,
+    json_text,
+)
 from ..runs import Batch, Stage
-from ..runs.task_group import start_task
+from ..settings import ModelCall
+from ..storage import UsageCounts
 from .access.guard import Guard
 from .access.policy import Principal
+from .spend import FREE, TokenPrices, bounded, cost_nanos, with_estimates
+from .usage_writer import UsageWriter
 
 
 class RunMeasurements:
     """The measurements of one run. Seconds count from its opening; None: it did not come to that."""
 
-    __slots__ = ("characters", "end", "first_answer", "first_thought", "reasoning_characters", "seconds", "thinking")
+    __slots__ = (
+        "characters",
+        "cost_nanos",
+        "end",
+        "first_answer",
+        "first_thought",
+        "reasoning_characters",
+        "seconds",
+        "thinking",
+    )
 
     def __init__(self) -> None:
+        self.cost_nanos: int | None = None
+        """In billionths of the currency, estimates included; None: no model that answered has prices."""
         self.first_thought: float | None = None
         self.first_answer: float | None = None
         self.thinking = 0.0
@@ -66,15 +95,141 @@ class RunObserver(Protocol):
         ...
 
 
+class CostRecorder:
+    """Computes what the turns of one caller cost, and adds them to what it used."""
+
+    def __init__(
+        self,
+        writer: UsageWriter,
+        prices: Callable[[str, Origin], TokenPrices | None],
+        principal: Principal,
+        model: str,
+    ) -> None:
+        """Create a recorder.
+
+        Args:
+            writer: Stores what is used.
+            prices: Returns the prices of a model that answered to a public name (`Catalog.token_prices`).
+            principal: The caller.
+            model: The public name of the model that is called.
+        """
+        self._writer = writer
+        self._token_prices = prices
+        self._principal = principal
+        self._model = model
+        self.total_nanos: int | None = None
+        """The cost so far, estimates included; None: no model that answered has prices."""
+        self.exact_nanos: int | None = 0
+        """The cost so far; None if it is not exactly known."""
+        self._input_tokens = self._output_tokens = self._reasoning_tokens = 0
+
+    @property
+    def counted(self) -> Usage:
+        """The tokens so far, estimates included."""
+        return Usage(
+            input_tokens=self._input_tokens,
+            output_tokens=self._output_tokens,
+            output_reasoning_tokens=self._reasoning_tokens,
+        )
+
+    def add(
+        self,
+        origin: Origin,
+        usage: Usage,
+        *,
+        input_characters: Callable[[], int],
+        characters: int = 0,
+        reasoning_characters: int = 0,
+        has_failed: bool = False,
+    ) -> int | None:
+        """Account for one turn.
+
+        Args:
+            origin: The model that answered.
+            usage: What the provider reported.
+            input_characters: Returns the number of characters that the model read.
+            characters: Characters that it wrote in all.
+            reasoning_characters: How many of these were reasoning.
+            has_failed: Whether it ended with an error.
+
+        Returns:
+            Its cost in billionths of the currency; None if that is not exactly known, or there are no prices.
+        """
+        prices = self._token_prices(self._model, origin)
+        counted = usage
+        if has_failed and usage.input_tokens is None and not characters:
+            counted = Usage(0, 0, 0)  # the provider refused it: that costs nothing, as far as anyone knows
+        elif usage.output_reasoning_tokens is None and not reasoning_characters:
+            counted = replace(usage, output_reasoning_tokens=0)
+        cost = cost_nanos(prices or FREE, counted)
+        is_estimated = cost is None
+        read = input_characters() if counted.input_tokens is None else 0
+        tokens = with_estimates(counted, read, characters, reasoning_characters)
+        self._input_tokens += tokens.input_tokens or 0
+        self._output_tokens += tokens.output_tokens or 0
+        self._reasoning_tokens += tokens.output_reasoning_tokens or 0
+        if cost is None:
+            counted = tokens
+            cost = cost_nanos(prices or FREE, counted) or 0
+        is_exact = prices is not None and not is_estimated and usage.input_tokens is not None
+        self.exact_nanos = self.exact_nanos + cost if is_exact and self.exact_nanos is not None else None
+        if prices is not None:
+            self.total_nanos = (self.total_nanos or 0) + cost
+        self._writer.add(
+            self._principal.owner,
+            self._principal.key_id,
+            self._model,
+            origin.deployment,
+            UsageCounts(
+                requests=1,
+                input_tokens=bounded(counted.input_tokens),
+                cached_tokens=bounded(counted.cache_read_tokens),
+                cache_write_tokens=bounded(counted.cache_write_tokens),
+                output_tokens=bounded(counted.output_tokens),
+                reasoning_tokens=bounded(counted.output_reasoning_tokens),
+                cost_nanos=cost,
+                estimated=int(is_estimated),
+            ),
+            has_prices=prices is not None,
+        )
+        return cost if is_exact else None
+
+
 class MeterStage(Stage):
     """Measures a run of `principal`, and charges its tokens."""
 
-    def __init__(self, guard: Guard, principal: Principal, observer: RunObserver) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        principal: Principal,
+        observer: RunObserver,
+        costs: CostRecorder,
+        origin: Origin,
+        call: ModelCall,
+    ) -> None:
+        """Create the stage.
+
+        Args:
+            guard: Charges tokens, and has the slots of streams.
+            principal: The caller.
+            observer: Gets the measurements.
+            costs: Gets the usage of each turn.
+            origin: The model that is called.
+            call: Its first call.
+        """
         self._guard = guard
         self._principal = principal
         self._observer = observer
-        self._stream_slot = guard.stream_slot(principal) if guard.has_limits(principal) else None
+        self._stream_slot = guard.stream_slot(principal) if principal.policy.has_limits else None
         """One of the concurrent streams of the key; None if the key has no limits."""
+        self._costs = costs
+        self._call = call
+        self._origin = origin
+        """The model of the current turn."""
+        self._turn_begin = (0, 0)
+        """The characters, and those of reasoning, before the current turn."""
+        self._has_called = False
+        """Whether a model was called, and no turn has ended."""
         self._measurements = RunMeasurements()
         self._opened_at = 0.0
         self._thinking_since: float | None = None
@@ -84,14 +239,18 @@ class MeterStage(Stage):
     async def open(self) -> None:
         self._opened_at = time.monotonic()
         if self._stream_slot is not None:
-            await self._stream_slot.__aenter__()
+            await self._stream_slot.acquire()
 
-    async def discard(self) -> None:
-        if self._stream_slot is not None:
-            await self._stream_slot.__aexit__(None, None, None)
+    async def discard(self, *, was_cancelled: bool) -> None:
+        if was_cancelled:  # the model was reading when the client left
+            self.on_opened(queued=False)
+            self._settle(RunEndEvent("cancelled"))
+        elif self._stream_slot is not None:
+            await self._stream_slot.release()
 
     def on_opened(self, *, queued: bool) -> None:
         self._is_settled = False
+        self._has_called = not queued
         self._observer.on_opened()
 
     def on_stopping(self) -> None:
@@ -99,7 +258,7 @@ class MeterStage(Stage):
 
     def process(self, batch: Batch) -> Batch:
         measurements = self._measurements
-        for event in batch.events:
+        for index, event in enumerate(batch.events):
             if type(event) is PartDeltaEvent:
                 delta = event.delta
                 if type(delta) is ThinkingPartDelta:
@@ -125,10 +284,34 @@ class MeterStage(Stage):
                     measurements.thinking += time.monotonic() - self._thinking_since
                     self._thinking_since = None
             elif type(event) is RunEndEvent:
-                self._settle(event)
-            elif isinstance(event, ResponseStartEvent | ResponseEndEvent | ErrorEvent):
+                batch.events[index] = self._settle(event)
+            elif type(event) is ResponseEndEvent:
+                batch.events[index] = turn_end = self._end_turn(event)
+                self._observer.on_event(turn_end)
+            elif isinstance(event, ResponseStartEvent | ErrorEvent):
+                if type(event) is ResponseStartEvent:
+                    self._origin = event.origin
                 self._observer.on_event(event)
         return batch
+
+    def _end_turn(self, end: ResponseEndEvent) -> ResponseEndEvent:
+        """Account for a turn. Returns its end, with the cost if that is known."""
+        self._has_called = False
+        measurements = self._measurements
+        before, reasoning_before = self._turn_begin
+        self._turn_begin = (measurements.characters, measurements.reasoning_characters)
+        cost = self._costs.add(
+            self._origin,
+            end.usage,
+            input_characters=lambda: self._input_characters() + before,
+            characters=measurements.characters - before,
+            reasoning_characters=measurements.reasoning_characters - reasoning_before,
+            has_failed=end.finish_reason == "error",
+        )
+        return end if cost is None else replace(end, usage=replace(end.usage, cost_nanos=cost))
+
+    def _input_characters(self) -> int:
+        return sum(turn_lengths(self._call.messages))
 
     def _count_characters(self, part: ModelResponsePart) -> None:
         """Add the characters of a part. When it ends, the part holds all that was streamed."""
@@ -141,24 +324,21 @@ class MeterStage(Stage):
         elif isinstance(part, ToolCallPart):
             measurements.characters += len(part.args if isinstance(part.args, str) else json_text(part.args))
 
-    def _settle(self, end: RunEndEvent) -> None:
+    def _settle(self, end: RunEndEvent) -> RunEndEvent:
+        """Account for the run. Returns its end, with the cost if that is known."""
         if self._is_settled:
-            return
+            return end
         self._is_settled = True
-        measurements = self._measurements
+        measurements, costs = self._measurements, self._costs
+        if self._has_called and end.status == "cancelled":
+            # The model was reading when the client left.
+            costs.add(self._origin, Usage(), input_characters=self._input_characters)
+        measurements.cost_nanos = costs.total_nanos
+        if costs.exact_nanos is not None and costs.total_nanos is not None:
+            end = replace(end, usage=replace(end.usage, cost_nanos=costs.exact_nanos))
         measurements.end = end
         measurements.seconds = time.monotonic() - self._opened_at
         self._observer.on_ended(measurements)
         if self._stream_slot is not None:
-            start_task(self._account(measurements), "the tokens of a run could not be counted")
-
-    async def _account(self, measurements: RunMeasurements) -> None:
-        try:
-            await self._guard.charge(
-                self._principal,
-                measurements.end.usage,
-                characters=measurements.characters,
-                reasoning_characters=measurements.reasoning_characters,
-            )
-        finally:
-            await self.discard()
+            self._stream_slot.settle(costs.counted)
+        return end

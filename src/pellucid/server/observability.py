@@ -21,10 +21,12 @@ from opentelemetry.trace import Span, TracerProvider, use_span
 
 from ..asgi.http import Scope
 from ..errors import ConfigError, ErrorInfo, ModelError
-from ..events import ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
+from ..events import DeploymentFailure, ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
 from ..models import ChatModel, ModelStream
+from ..models.deployments import HEALTH_CAUSES, Failure, cause_of
 from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..providers.profiles import telemetry_name
+from ..runs import LiveRun
 from ..settings import ModelCall
 from ..telemetry import log, names, spans
 from ..telemetry.lines import LogLine, formatter, request_id
@@ -32,7 +34,9 @@ from ..telemetry.names import OTHER, Metrics
 from ..telemetry.spans import Tracing
 from .access.policy import Principal
 from .config import TelemetryConfig
+from .live_runs import LiveRuns, RunStatus
 from .metering import RunMeasurements
+from .spend import NANOS
 
 NO_ROUTE = "none"
 CLIENT_CLOSED_REQUEST = 499
@@ -56,6 +60,7 @@ class Telemetry:
         """
         self.metrics = Metrics() if config.metrics else None
         self.tracing = Tracing(tracers)
+        self.live_runs = LiveRuns(known_models)
         self._known_models = known_models
 
     def model_label(self, model: str | None) -> str:
@@ -65,13 +70,29 @@ class Telemetry:
         """
         return model if model is not None and model in self._known_models else OTHER
 
-    def count_deployment_failure(self, model: str, deployment: str, cause: str) -> None:
-        """Count a failure of a deployment."""
+    def record_deployment_failure(self, failure: Failure) -> None:
+        """Count a failure of a deployment, and note it for the operator (see `deployments.FailureObserver`)."""
+        error = failure.error
         if self.metrics is not None:
-            self.metrics.deployment_failures(model, deployment, cause).inc()
+            self.metrics.deployment_failures(failure.model, failure.deployment, failure.cause).inc()
+            if isinstance(error, ModelError):
+                self.metrics.upstream_errors(failure.provider, error.info.kind).inc()
+        if isinstance(error, ModelError):
+            _log_address(failure.provider, error)
+        self.live_runs.record_failure(
+            *(failure.model, failure.deployment, error.info, failure.request_id),
+            was_retried=failure.was_retried,
+            concerns_health=failure.concerns_health,
+        )
 
     def begin_request(self, scope: Scope) -> RequestTelemetry:
         return RequestTelemetry(self, scope)
+
+
+def _log_address(provider: str, error: ModelError) -> None:
+    """Log the address that was called, where it may be the fault. Clients do not get it."""
+    if error.address is not None:
+        log.warning("the provider %s at %s: %s", provider, error.address, error.info.message)
 
 
 class RequestTelemetry:
@@ -94,14 +115,14 @@ class RequestTelemetry:
         self.model: str | None = None
         """The model's public name."""
         self.response_id: str | None = None
-        self.on_deployment: Callable[[str], None] = lambda name: None
-        """Is called with the deployment that answers, if the model has several."""
+        self.failed_deployments: list[DeploymentFailure] = []
+        """The deployments that did not answer."""
         self.is_stream = False
         self.run: RunTelemetry | None = None
         self.has_ended = False
         self._scope = scope
         self._turn_count = 0
-        self._started_at = time.monotonic()
+        self.started_at = time.monotonic()
         # A socket is open for an hour: each of its turns has a span, the socket itself has none.
         self.span: Span | None = None
         if (scope["type"] == "http" or turn is not None) and self.path not in PROBE_PATHS:
@@ -113,6 +134,11 @@ class RequestTelemetry:
     def response_header(self) -> tuple[bytes, bytes]:
         """The header with the request's id, for every response."""
         return b"x-request-id", self.id.encode()
+
+    @property
+    def described_failures(self) -> list[str]:
+        """The failures of deployments so far, as `PROVIDER/MODEL:CAUSE`."""
+        return [f"{failure.name}:{failure.cause}" for failure in self.failed_deployments]
 
     def begin_turn(self) -> RequestTelemetry:
         """Return the telemetry of the next turn within a socket."""
@@ -143,7 +169,7 @@ class RequestTelemetry:
         if self.has_ended:
             return
         self.has_ended = True
-        seconds = time.monotonic() - self._started_at
+        seconds = time.monotonic() - self.started_at
         status = self.status or CLIENT_CLOSED_REQUEST
         method = _known_method(self.method)
         metrics = self.telemetry.metrics
@@ -189,6 +215,7 @@ class RequestTelemetry:
             "response_id": self.response_id,
             "stream": self.is_stream if self.model is not None else None,
             "error": self.error,
+            "failed_deployments": ",".join(self.described_failures) or None,
             **(run.log_fields if run is not None else {}),
         }
 
@@ -221,10 +248,18 @@ class RunTelemetry:
         self._turn_started_at = 0.0
         self._turn_error: str | None = None
         self._is_stopping = False
+        self.source: LiveRun | None = None
+        """The run itself."""
+        self._live_runs = telemetry.live_runs
+        self._live_id: str | None = None
+        """The id among the live runs. None: it is not among them."""
+        self._is_open = False
 
     # --- observer of the run (see `metering.RunObserver`) --------------------------------------------------------
 
     def on_opened(self) -> None:
+        self._is_open = True
+        self._add_live()
         if self.metrics is not None:
             self.metrics.open_runs(self.model_label).inc()
 
@@ -237,14 +272,20 @@ class RunTelemetry:
         if isinstance(event, ResponseStartEvent):
             self.origin = event.origin
             self._labels = (self.model_label, event.origin.provider)
-            self._note_deployment()
+            if event.deployment is not None:
+                self._deployments[event.deployment.name] = None
+                if self._span is not None:
+                    self._span.set_attribute(names.DEPLOYMENT, event.deployment.name)
             if self._span is not None:
                 self._span.set_attribute(names.FIRST_CHUNK, time.monotonic() - self._turn_started_at)
         elif isinstance(event, ErrorEvent):
             if not self._is_stopping:
                 self._turn_error = event.error.kind
-                self._count_error(event.error.kind)
+                self._count_error(ModelError(event.error))
         elif isinstance(event, ResponseEndEvent):
+            # A turn whose deployment failed in its thoughts ends as paused, too.
+            if event.finish_reason not in ("error", "pause") and not self._is_stopping:
+                self._live_runs.record_success(self.request.model, self.deployment)
             reasons = [event.finish_reason] if event.finish_reason is not None else []
             self._finish_reasons += reasons
             if self._span is not None:
@@ -253,6 +294,8 @@ class RunTelemetry:
 
     def on_ended(self, measurements: RunMeasurements) -> None:
         end, usage = measurements.end, measurements.end.usage
+        self._live_runs.ended[end.status] += 1
+        self._remove_live()
         self.error = end.error.kind if end.error is not None else None
         self._end_turn({}, self.error or end.status)
         if self.metrics is not None:
@@ -266,6 +309,7 @@ class RunTelemetry:
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "reasoning_tokens": usage.output_reasoning_tokens,
+            **_cost_field(measurements),
             "upstream": ",".join(self._upstream_ids) or None,
             "deployment": ",".join(self._deployments) or None,
         }
@@ -284,6 +328,7 @@ class RunTelemetry:
                 "request_id": self.request.id,
                 "model": self.request.model,
                 "response_id": self.request.response_id,
+                "failed_deployments": ",".join(self.request.described_failures) or None,
             }
             log.info("%s", LogLine("run", fields | self.log_fields))
 
@@ -306,11 +351,14 @@ class RunTelemetry:
         ):
             if tokens is not None and tokens > 0:
                 counter(*labels).inc(tokens)
+        if measurements.cost_nanos:
+            metrics.cost(*labels).inc(measurements.cost_nanos / NANOS)
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
     def begin_turn(self, model: ChatModel, call: ModelCall) -> None:
-        self._turn_error = None
+        self._add_live()
+        self._turn = self._turn_error = None
         self._turn_started_at = time.monotonic()
         if self.metrics is not None:
             self.metrics.turns(*self._labels).inc()
@@ -321,17 +369,7 @@ class RunTelemetry:
 
     def on_turn_opened(self, turn: ModelStream) -> None:
         self._turn = turn
-        self._note_deployment()
         self._note_upstream_id(getattr(turn, "request_id", None))
-
-    def _note_deployment(self) -> None:
-        """Note the deployment that answers. Before the turn's first event, another one may replace it."""
-        deployment: str | None = getattr(self._turn, "deployment", None)
-        if deployment is not None:
-            self._deployments[deployment] = None
-            self.request.on_deployment(deployment)
-            if self._span is not None:
-                self._span.set_attribute(names.DEPLOYMENT, deployment)
 
     def _note_upstream_id(self, upstream_id: str | None) -> None:
         upstream_id = names.safe_id(upstream_id)
@@ -345,18 +383,72 @@ class RunTelemetry:
         kind = error.info.kind if isinstance(error, ModelError) else None
         if isinstance(error, ModelError):
             self._note_upstream_id(error.request_id)
-            if error.address is not None:
-                log.warning("the provider %s at %s: %s", self.origin.provider, error.address, error.info.message)
-            self._count_error(error.info.kind)
+            self._count_error(error)
         self._end_turn({}, kind or type(error).__name__)
+        if not self._is_open:
+            self._remove_live()
+            if isinstance(error, ModelError):
+                self._live_runs.ended["failed"] += 1
 
     def _end_turn(self, attributes: dict[str, Any], error: str | None) -> None:
         span, self._span = self._span, None
+        attributes |= {names.FAILED_DEPLOYMENTS: self.request.described_failures or None}
         spans.end_span(span, attributes, error, failed=error != "cancelled")
 
-    def _count_error(self, kind: str) -> None:
+    def _count_error(self, error: ModelError) -> None:
+        request, cause = self.request, cause_of(error)
+        deployment: str | None = self.deployment
+        if request.model in self._live_runs.deployed_models and cause is not None:
+            # Its deployments have reported their failures (`Telemetry.record_deployment_failure`).
+            if self._turn is None:  # none of them answered
+                self._live_runs.record_failure(request.model, None, error.info, request.id, concerns_health=False)
+            return
         if self.metrics is not None:
-            self.metrics.upstream_errors(self.origin.provider, kind).inc()
+            self.metrics.upstream_errors(self.origin.provider, error.info.kind).inc()
+        _log_address(self.origin.provider, error)
+        self._live_runs.record_failure(
+            request.model, deployment, error.info, request.id, concerns_health=cause in HEALTH_CAUSES
+        )
+
+    # --- what an operator sees while it runs -----------------------------------------------------------------------
+
+    @property
+    def deployment(self) -> str:
+        """The deployment that answers, or was called last."""
+        named: str | None = getattr(self._turn, "deployment", None)
+        return named or self.origin.deployment
+
+    def describe(self, id: str, replica: str, *, attached: bool) -> RunStatus | None:
+        """Return what an operator sees of the run; None if it has ended."""
+        source, request = self.source, self.request
+        if source is None or source.ended is not None:
+            return None
+        seconds = time.monotonic() - request.started_at
+        return RunStatus(
+            id=id,
+            replica=replica,
+            request_id=request.id,
+            response_id=request.response_id,
+            protocol=request.protocol,
+            model=request.model,
+            deployment=self.deployment,
+            owner=request.principal.owner,
+            key=request.principal.key_id,
+            started_at=round(time.time() - seconds, 3),
+            seconds=round(seconds, 3),
+            state=source.run.state,
+            characters=source.run.characters,
+            attached=attached,
+        )
+
+    def _add_live(self) -> None:
+        if self._live_id is None:
+            self._live_id = self._live_runs.add(self)
+
+    def _remove_live(self) -> None:
+        if self._live_id is not None:
+            self._live_runs.remove(self._live_id)
+            self._live_id = self.source = None
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
@@ -441,6 +533,13 @@ def _turn_attributes(model: ChatModel, call: ModelCall) -> dict[str, Any]:
         names.SERVER_PORT: port,
         **{name: value for name, value in settings.items() if isinstance(value, int | float)},
     }
+
+
+def _cost_field(measurements: RunMeasurements) -> dict[str, float | None]:
+    """Return the field of the log with the cost, whose name says whether it is an estimate."""
+    nanos = measurements.cost_nanos
+    is_exact = nanos is None or measurements.end.usage.cost_nanos is not None
+    return {"cost" if is_exact else "estimated_cost": None if nanos is None else nanos / NANOS}
 
 
 def _first_chunk_seconds(measurements: RunMeasurements) -> float | None:

@@ -24,6 +24,7 @@ from ..asgi.http import warning_headers
 from ..conversation import join_messages
 from ..events import Mint
 from ..models import ChatModel
+from ..models.deployments import DeployedModel
 from ..parts import (
     CompactionPart,
     ModelMessage,
@@ -34,7 +35,7 @@ from ..parts import (
     ThinkingPart,
     UserPromptPart,
 )
-from ..protocols.client_protocols import ClientRequest
+from ..protocols.client_protocols import ClientRequest, StatelessRequest
 from ..runs import RunSource
 from ..runs.server_tools import RequestServers
 from ..runs.stages import Stage
@@ -157,6 +158,10 @@ class PreparedRequest:
             self.warnings += self.model.warnings(call)
         return call
 
+    def stateless_call(self, request: StatelessRequest) -> ModelCall:
+        """Return the call of the model for a request that holds the whole conversation. Raises `RequestError`."""
+        return self.model_call(self.unseal(request.messages))
+
     def executable_tools(self, call: ModelCall, tools: Sequence[AnyTool] | None = None) -> list[AnyTool]:
         """Return those of the tools that the server executes if the model calls them."""
         # A model may call a tool although the choice was "none"; such a call is not executed.
@@ -244,7 +249,8 @@ async def prepare(
     name, model = services.catalog.find(requested_model)
     policy.check_model(name)
     exchange.telemetry.model = name
-    exchange.telemetry.on_deployment = exchange.set_deployment
+    if isinstance(model, DeployedModel):
+        model = model.for_request(exchange.telemetry.failed_deployments, exchange.set_deployment, policy.retry_thoughts)
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # Before anything else is loaded: a request over its limits must cost little.
     exchange.response_headers += await services.guard.spend(exchange.principal)

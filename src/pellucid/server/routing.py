@@ -69,6 +69,8 @@ class Operation(NamedTuple):
     extra_responses: Mapping[int, Schema] = {}
     security: Sequence[Schema] | None = None
     """None: that of the table."""
+    is_operator_only: bool = False
+    """Whether it is for operators of the gateway (`Policy.operator`), where credentials are required."""
 
 
 class Socket(NamedTuple):

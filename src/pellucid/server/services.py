@@ -19,9 +19,10 @@ from typing import Protocol
 from opentelemetry.trace import TracerProvider
 
 from ..asgi.streaming import STOPPING
+from ..background_tasks import wait_for_tasks
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
-from ..errors import PellucidError
+from ..errors import ErrorInfo, PellucidError
 from ..events import Mint
 from ..models import ChatModel
 from ..parts import Usage
@@ -34,7 +35,6 @@ from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandle
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
 from ..runs.summaries import SummaryStage, SummaryWriter, UsageCallback
-from ..runs.task_group import wait_for_tasks
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
@@ -44,28 +44,41 @@ from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..telemetry import error_location, log
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from ..upstream import UpstreamClient
+from .access.budgets import Budgets
 from .access.guard import Guard
-from .access.limits import RateLimiter
+from .access.limits import PrincipalLimits, RateLimiter
 from .access.policy import Principal
 from .catalog import Catalog
 from .config import Config, RecordConfig
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
-from .metering import MeterStage
+from .memory import MemoryMark, default_mark_bytes
+from .metering import CostRecorder, MeterStage
 from .observability import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
+from .readiness import NotReady, Readiness
 from .space_config import store_spaces
+from .status import GatewayState
+from .usage_writer import UsageWriter
 
 MAX_COMPRESSED_CHARACTERS = 16_000
 """Maximum number of characters that are read to write one compressed thought, over all thoughts that it replaces."""
 
 
-def make_compressor(writer: SummaryWriter | None) -> Compressor | None:
-    """Return a function that compresses thoughts of a space; None without a writer of summaries."""
+def make_compressor(writer: SummaryWriter | None, on_usage: UsageCallback | None = None) -> Compressor | None:
+    """Return a function that compresses thoughts of a space; None without a writer of summaries.
+
+    Args:
+        writer: Writes the summaries.
+        on_usage: Called after each, as that of a `SummaryStage`.
+    """
     if writer is None:
         return None
 
     async def compress(thoughts: Sequence[Envelope]) -> str:
         characters_each = MAX_COMPRESSED_CHARACTERS // max(1, len(thoughts))
-        written = await writer.summarize("\n\n".join(text_of(thought)[:characters_each] for thought in thoughts))
+        text = "\n\n".join(text_of(thought)[:characters_each] for thought in thoughts)
+        written = await writer.summarize(text)
+        if on_usage is not None:
+            await on_usage(written.usage, len(text) + len(written.text or ""))
         return written.text or ""
 
     return compress
@@ -90,8 +103,12 @@ class LocalModelService(ChatModel, Protocol):
 
     async def stop(self) -> None: ...
 
+    def end_waits(self, error: ErrorInfo) -> None: ...
+
+    async def check(self) -> None: ...
+
     @property
-    def is_ready(self) -> bool: ...
+    def is_loading(self) -> bool: ...
 
 
 class Services:
@@ -106,6 +123,8 @@ class Services:
     sealer: Sealer
     detached: DetachedRuns
     spaces: SpaceManager
+    usage_writer: UsageWriter
+    state: GatewayState
 
     def __init__(
         self,
@@ -130,9 +149,22 @@ class Services:
         self.is_draining = False
         """Whether the signal to stop was received. `/ready` fails then, so that load balancers send no more requests.
         """
+        self.readiness = Readiness(
+            {
+                "the embedded model does not answer": self._check_engine,
+                "the store cannot be read or written": lambda: self.store.check(),
+                "the relay does not answer": lambda: self.relay.check(),
+                "the default model is not available": self._check_default_model,
+                "the memory is used up": self._check_memory,
+            }
+        )
+        mark_bytes = config.server.max_memory_bytes
+        self.memory = MemoryMark(default_mark_bytes(config.server.workers) if mark_bytes is None else mark_bytes)
         self._closing_since: float | None = None
         self._exit_stack = AsyncExitStack()
         self.started_at = int(time.time())
+        self.replica = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        """The name of this process among the replicas of the gateway."""
 
     # --- start and stop ----------------------------------------------------------------------------------------
 
@@ -155,6 +187,8 @@ class Services:
         self.sealer = Sealer(seal_keys)
         self.store = await open_store(config.store_url(), recording=load_recording(config))
         exit_stack.push_async_callback(self.store.aclose)
+        self.usage_writer = UsageWriter(self.store.usage, config.spend.currency)
+        exit_stack.push_async_callback(self.usage_writer.aclose)
         recorder = CheckpointSigner(self.store, config.record)
         if config.record.enabled:
             exit_stack.push_async_callback(recorder.sign_remaining)
@@ -165,8 +199,10 @@ class Services:
             config.access,
             self.store.keys,
             self.relay,
+            revoked_tokens=self.store.revoked_tokens,
             allow_unauthenticated=config.server.allow_unauthenticated,
             seal_keys=seal_keys,
+            budgets=Budgets(self.usage_writer, config.access.limits_when_down, config.spend.owners),
             environ=os.environ,
         )
         exit_stack.push_async_callback(self.guard.aclose)
@@ -174,21 +210,39 @@ class Services:
         for server in self._mcp_servers:
             exit_stack.push_async_callback(server.aclose)
         exit_stack.push_async_callback(wait_for_tasks, TASK_GROUP_SECONDS)
-        holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self.detached = DetachedRuns(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
+        self.detached = DetachedRuns(
+            self.store, self.relay, holder=self.replica, lease_seconds=config.relay.lease_seconds
+        )
         self.detached.start_watching()
         exit_stack.push_async_callback(self._finish_detached_runs)
+        self.state = GatewayState(
+            replica=self.replica,
+            relay=self.relay,
+            live_runs=self.telemetry.live_runs,
+            catalog=self.catalog,
+            local=self.local,
+            detached=self.detached,
+            readiness=self.readiness,
+            is_stopping=lambda: self.is_draining,
+            started_at=self.started_at,
+            lapse_seconds=config.relay.lease_seconds,
+        )
+        exit_stack.push_async_callback(self.state.aclose)
+        self.state.start()
         await store_spaces(self.store, config.spaces, os.environ)
         self.spaces = SpaceManager(
             self.store,
             self.relay,
-            compressor=make_compressor(self.summary_writer),
+            # A space has no key, so the gateway itself pays.
+            compressor=make_compressor(self.summary_writer, self._summary_charge(Principal(""))),
             intervals=Intervals(presence_seconds=config.relay.lease_seconds),
         )
         exit_stack.push_async_callback(self.spaces.aclose)
         await self.spaces.start()
         sweeper = asyncio.create_task(self._sweep())
         exit_stack.callback(sweeper.cancel)
+        watching_memory = asyncio.create_task(self.memory.watch())
+        exit_stack.callback(watching_memory.cancel)
         if config.record.enabled:
             signing = asyncio.create_task(recorder.run())
             exit_stack.callback(signing.cancel)
@@ -200,17 +254,23 @@ class Services:
         if not self.catalog.deployed_models:
             return
         self.catalog.cooldowns.share(self.relay)
+        self.telemetry.live_runs.deployed_models = {model.name for model in self.catalog.deployed_models}
         # A limit of a deployment protects its provider, and is no budget: an outage of the relay lifts it.
         limiter = RateLimiter(self.relay, when_down="allow")
         exit_stack.push_async_callback(limiter.aclose)
         for model in self.catalog.deployed_models:
-            model.limiter = limiter
-            model.on_failure = self.telemetry.count_deployment_failure
+            model.limits = {
+                name: PrincipalLimits(limiter, Principal("", f"deployment:{name}", name, policy))
+                for name, policy in self.catalog.deployment_policies.get(model.name, {}).items()
+            }
+            model.on_failure = self.telemetry.record_deployment_failure
 
     def begin_shutdown(self) -> None:
         """Accept nothing new from now on. Requests and runs in progress have `shutdown_seconds` left."""
         self.is_draining = True
         self._closing_since = time.monotonic()
+        if self.local is not None:
+            self.local.end_waits(STOPPING)
 
     def stop_detached_runs(self) -> None:
         """Stop waiting for detached runs, and end them."""
@@ -241,19 +301,20 @@ class Services:
             except Exception as error:
                 log.error("a fault while deleting expired data: %s", error_location(error))
 
-    async def missing_dependency(self) -> str | None:
-        """Return the reason why requests cannot be served; None if they can."""
-        if self.local is not None and not self.local.is_ready:
-            return "the embedded model is loading"
-        for backend in (self.store, self.relay):
-            try:
-                async with asyncio.timeout(5):
-                    await backend.check()
-            except TimeoutError:
-                return "the store or the relay does not answer"
-            except PellucidError as error:
-                return error.info.message
+    async def _check_memory(self) -> None:
+        self.memory.check()
+
+    async def _check_engine(self) -> NotReady | None:
+        if self.local is not None:
+            if self.local.is_loading:
+                return NotReady("loading", "the embedded model is loading")
+            await self.local.check()
         return None
+
+    async def _check_default_model(self) -> NotReady | None:
+        if self.catalog.has_default_model():
+            return None
+        return NotReady("unavailable", "no deployment of the default model is available")
 
     # --- tools -------------------------------------------------------------------------------------------------
 
@@ -299,7 +360,11 @@ class Services:
             stored_as: The row of a response that is stored before its end is shown.
             stages: Stages before all others.
             telemetry: The telemetry of the request.
+
+        Raises:
+            PellucidError: There is not enough memory for new work.
         """
+        self.memory.check()
         run_telemetry = telemetry.begin_run(model, self._tool_names)
 
         def make_turn_handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
@@ -320,11 +385,12 @@ class Services:
             )
         if with_seals:  # after the summaries of an item
             all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
-        all_stages.append(MeterStage(self.guard, principal, run_telemetry))
+        costs = self._cost_recorder(principal, telemetry.model or model.name)
+        all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs, model.origin, call))
         if stored_as is not None:
             all_stages.append(StoreStage(stored_as, self.store))
         max_calls = self.config.tools.max_calls
-        return LiveRun(
+        run_telemetry.source = run = LiveRun(
             run_telemetry.model,
             call,
             mint,
@@ -333,14 +399,25 @@ class Services:
             max_tool_calls=min(max_tool_calls or max_calls, max_calls),
             log_faults=True,
         )
+        return run
 
     def _summary_charge(self, principal: Principal) -> UsageCallback:
         """Return a function that charges the principal for summaries."""
 
+        name = self.config.summaries.model
+
         async def charge(usage: Usage, characters: int) -> None:
-            await self.guard.charge(principal, usage, characters=characters)
+            model = self.local if name is None else self.catalog.find(name)[1]
+            if model is not None:
+                costs = self._cost_recorder(principal, model.name if name is None else name)
+                costs.add(model.origin, usage, input_characters=lambda: characters)
+                await self.guard.charge(principal, costs.counted)
 
         return charge
+
+    def _cost_recorder(self, principal: Principal, model: str) -> CostRecorder:
+        """Return the recorder of the costs of what the principal uses of a model, by its public name."""
+        return CostRecorder(self.usage_writer, self.catalog.token_prices, principal, model)
 
     async def start_detached(
         self, principal: Principal, row: StoredResponse, run: RunSource, begin: BeginRow | None = None

@@ -90,10 +90,11 @@ class SessionHandlers:
         await self._send_session(exchange, needed=True, principal=principal)
 
     async def sign_out(self, exchange: Exchange) -> None:
-        """Delete the cookie. A session at the provider is not ended."""
+        """End the session, and delete the cookie. A session at the provider is not ended."""
         origins.check_not_foreign(exchange.scope)
         needed = await self._services.guard.requires_credential(exchange.scope)
         exchange.response_headers.append(self._session_cookie("", secure=is_https(exchange.scope)))
+        await self._services.guard.sign_out(exchange.scope)
         await self._send_session(exchange, needed=needed)
 
     # --- with a provider -----------------------------------------------------------------------------------------

@@ -35,23 +35,23 @@ class StatelessHandler:
         self._row = protocol.stateless
 
     async def __call__(self, exchange: Exchange) -> None:
-        await self.handle(exchange, await exchange.read_body(self._services.config.server))
+        await self.handle(exchange, await exchange.read_json(self._services.config.server))
 
-    async def handle(self, exchange: Exchange, body: bytes | dict[str, Any]) -> None:
+    async def handle(self, exchange: Exchange, body: dict[str, Any]) -> None:
         """Handle a request.
 
         Args:
             exchange: The exchange.
-            body: The bytes of the body, or the JSON that was decoded from them.
+            body: The JSON object of its body.
         """
         exchange.telemetry.protocol = self._protocol
         headers = exchange.request_headers(self._row.headers)
-        request = self._row.parse(body, headers) if headers else self._row.parse(body)
+        request = await exchange.compute(self._row.parse, body, *((headers,) if headers else ()))
         mint = new_minter()
         prepared = await prepare(self._services, exchange, request, request.model, mint)
         if request.view is not None:
             exchange.viewer = exchange.viewer.for_request(request.view)
-        call = prepared.model_call(prepared.unseal(request.messages))
+        call = await exchange.compute(prepared.stateless_call, request)
         prepared.add_warning_headers()
         id = exchange.telemetry.response_id = mint(self._row.id_prefix)
         server_tools = {tool.name for tool in prepared.executable_tools(call)}

@@ -1,7 +1,8 @@
 """The input tokens of a request, without an answer: `POST /v1/messages/count_tokens` and what other protocols share.
 
-A provider that counts the tokens of requests (`Profile.count_path`) is asked. Otherwise, and if it does not answer with
-a number, it is an estimate from the text that would be sent to the model, and the answer says so.
+A provider that counts the tokens of requests (`Profile.count_path`) is asked: of several deployments, that of the one
+that would be called. Otherwise, and if it does not answer with a number, it is an estimate from the text that would be
+sent to the model, and the answer says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from starlette.routing import BaseRoute
 
 from ..errors import ModelError, RequestError
 from ..models import ChatModel
+from ..models.deployments import DeployedModel
 from ..models.media import MediaModel
+from ..models.model import weight_of
+from ..offload import offload
 from ..protocols import messages
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.messages import types as messages_types
@@ -33,10 +37,11 @@ class TokenCountHandlers:
         self._services = services
 
     async def messages(self, exchange: Exchange) -> None:
-        body = await exchange.read_body(self._services.config.server)
-        request = messages.parse_request(body, exchange.request_headers(messages.FORWARDED_HEADERS))
+        raw = await exchange.read_json(self._services.config.server)
+        headers = exchange.request_headers(messages.FORWARDED_HEADERS)
+        request = await exchange.compute(messages.parse_request, raw, headers)
         prepared = await prepare(self._services, exchange, request, request.model, new_minter())
-        call = prepared.model_call(prepared.unseal(request.messages))
+        call = await exchange.compute(prepared.stateless_call, request)
         prepared.add_warning_headers()
         count = await count_input_tokens(prepared.model, call, exchange.viewer)
         await exchange.send_json(messages_types.TokenCount(count.tokens, True if count.is_estimate else UNSET))
@@ -57,6 +62,8 @@ async def count_input_tokens(model: ChatModel, call: ModelCall, viewer: Viewer) 
     """
     if not viewer.counts:
         raise RequestError("your key may not see token counts", kind="forbidden", code="counts_hidden")
+    if isinstance(model, DeployedModel):
+        model = model.first_candidate(call)
     if isinstance(model, MediaModel):
         try:
             counted = await model.count_tokens(call)
@@ -64,7 +71,7 @@ async def count_input_tokens(model: ChatModel, call: ModelCall, viewer: Viewer) 
             counted = None
         if counted is not None:
             return TokenCount(counted, is_estimate=False)
-    return TokenCount(_estimate_input_tokens(model, call), is_estimate=True)
+    return TokenCount(await offload(weight_of(call), _estimate_input_tokens, model, call), is_estimate=True)
 
 
 def _estimate_input_tokens(model: ChatModel, call: ModelCall) -> int:

@@ -13,11 +13,11 @@ The rules:
 * While the database does not answer, every call raises `StoreError` without delay.
 
 `tables` defines the tables, and `migrations` updates older databases. `responses`, `conversations`, `chats`, `spaces`
-(with `space_rows`, `appends`, `envelopes`, `space_log`), `keys`, `store` and the record modules define the operations.
-An operation is a generator that yields statements and is sent rows, so it is written once and does not depend on a
-driver (`statement`; `database` combines many writes into one transaction). `record_write` defines the content of the
-record and writes its entries, `record_store` signs and erases, and `record_export` exports it. Only the drivers,
-`sqlite` and `postgres`, do I/O.
+(with `space_rows`, `appends`, `envelopes`, `space_log`), `keys`, `usage`, `store` and the record modules define the
+operations. An operation is a generator that yields statements and is sent rows, so it is written once and does not
+depend on a driver (`statement`; `database` combines many writes into one transaction). `record_write` defines the
+content of the record and writes its entries, `record_store` signs and erases, and `record_export` exports it. Only the
+drivers, `sqlite` and `postgres`, do I/O.
 """
 
 from .appends import Append, SpaceHead
@@ -34,12 +34,13 @@ from .errors import (
     SpaceNotFound,
     StoreError,
 )
-from .keys import Keys, StoredKey
+from .keys import Keys, RevokedTokens, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
 from .space_log import EnvelopePage
 from .space_rows import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
 from .store import Store, check_store_url, open_store
+from .usage import Spent, Usage, UsageCounts, UsageFilter, UsageKey, UsageRow
 
 __all__ = [
     "AlreadyStored",
@@ -59,10 +60,12 @@ __all__ = [
     "PreviousResponseGone",
     "ResponseStatus",
     "Responses",
+    "RevokedTokens",
     "SpaceHead",
     "SpaceNotFound",
     "SpaceOrigin",
     "Spaces",
+    "Spent",
     "Store",
     "StoreError",
     "StoredChat",
@@ -72,6 +75,11 @@ __all__ = [
     "StoredParticipant",
     "StoredResponse",
     "StoredSpace",
+    "Usage",
+    "UsageCounts",
+    "UsageFilter",
+    "UsageKey",
+    "UsageRow",
     "check_store_url",
     "open_store",
 ]

@@ -42,6 +42,7 @@ from .responses import (
     ResponseStatus,
     StoredResponse,
     build_new_response,
+    check_branch,
     has_turn,
     insert_responses,
     read_branch,
@@ -284,6 +285,8 @@ def _turns(params: Params) -> Operation[list[StoredResponse] | None]:
         return None
     read = read_branch_with_logs if params["log"] else read_branch
     turns = yield from read({**params, "for_id": params["head"] or chat.head})
+    if not params["log"]:  # who reads it shows what there is; a model must not get a part of it
+        check_branch(turns, "conversation_id")
     if not turns or turns[-1].conversation_id != chat.id:
         return None
     return turns

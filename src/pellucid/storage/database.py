@@ -12,14 +12,19 @@ Group commit (`commit`): all waiting writes become one transaction, which costs 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
+import sqlalchemy as sa
+
 from ..record import Recording
+from . import tables
 from .errors import OutageLog, StatementFailed, StoreError, StoreUnavailable
-from .statement import A, BulkOperation, Execute, Operation, Params, R
+from .statement import ID, A, BulkOperation, Execute, Operation, Params, R, Statement, for_each
 
 MAX_TRIES = 5
 MAX_BATCH = 256
@@ -108,6 +113,26 @@ def set_outcomes(outcomes: Iterable[tuple[Write, Outcome]]) -> None:
             write.future.set_result(outcome)
 
 
+CHECK_SECONDS = 1.0
+"""Minimum seconds between two checks whether the database can be written."""
+CHECK_LIMIT_SECONDS = 5.0
+"""Maximum seconds of such a check."""
+PROBE_BYTES = 64 * 1024
+"""What is written for such a check: enough to need new pages."""
+
+_INSERT_PROBE = Statement(sa.insert(tables.bodies))
+_DELETE_PROBE = Statement(sa.delete(tables.bodies).where(tables.bodies.c.response_id == ID), erases=False)
+
+
+@for_each
+def _write_probe(params: Params) -> Operation[None]:
+    """Insert a row and delete it, in one transaction, so that it is never visible."""
+    id = params["for_id"]
+    row: Params = {"owner": "", "response_id": id, "header": b"", "input": b"", "messages": b"", "error": None}
+    yield Execute(_INSERT_PROBE, {**row, "item_ids": None, "log": secrets.token_bytes(PROBE_BYTES)})
+    yield Execute(_DELETE_PROBE, params)
+
+
 class Database(ABC):
     """A database driver."""
 
@@ -115,6 +140,7 @@ class Database(ABC):
         self.transactions = 0
         """Number of write transactions that this process has begun."""
         self._read_outages, self._write_outages = OutageLog("read"), OutageLog("written")
+        self._checked_at = -CHECK_SECONDS
         self._is_closed = False
 
     async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
@@ -134,6 +160,34 @@ class Database(ABC):
         with self._write_outages:
             return await future
 
+    def write_later(self, op: BulkOperation[A, R], argument: A) -> None:
+        """Run a write as `write` does, after those that wait now. Its result is ignored, also if it fails."""
+        if not self._is_closed:
+            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            future.cancel()  # `set_outcomes` skips callers that left
+            self._enqueue(Write(op, argument, future))
+
+    async def require_writable(self) -> None:
+        """Check that the database can be written, as far as is known.
+
+        It is known from the last write. Once a second it is checked whether there is a reason to doubt, and only then
+        something is written.
+
+        Raises:
+            StoreUnavailable: It cannot be written.
+        """
+        outages, now = self._write_outages, time.monotonic()
+        if now - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = now  # callers in the meantime continue with what was known before
+            try:
+                async with asyncio.timeout(CHECK_LIMIT_SECONDS):
+                    if outages.has_failed or await self._is_write_doubtful():
+                        await self.write(_write_probe, {"for_id": f"probe_{secrets.token_hex(8)}"})
+            except (StoreUnavailable, TimeoutError):
+                outages.has_failed = True
+        if outages.has_failed:
+            raise StoreUnavailable("the store cannot be written; try again in a moment")
+
     async def aclose(self) -> None:
         """Finish waiting writes, and close all connections."""
         if not self._is_closed:
@@ -149,6 +203,10 @@ class Database(ABC):
 
     @abstractmethod
     def _enqueue(self, write: Write) -> None: ...
+
+    @abstractmethod
+    async def _is_write_doubtful(self) -> bool:
+        """Return whether a write might fail, as far as can be seen without a write."""
 
     @abstractmethod
     async def _close(self) -> None: ...

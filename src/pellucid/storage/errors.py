@@ -27,12 +27,13 @@ class StoreError(PellucidError):
 
     `cause` is the name of the database's error for the log, for example `ConnectionRefusedError`, or
     asyncpg's `DiskFullError`. `is_retryable`: whether a statement may succeed when it is repeated, for example after a
-    deadlock. A subclass has its own defaults of message, kind and code.
+    deadlock. A subclass has its own defaults of message, kind, code and `retry_after` (for clients, in seconds).
     """
 
     message = "the store does not answer; try again in a moment"
     kind: ErrorKind = "unavailable"
     code = "storage_unavailable"
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -43,7 +44,9 @@ class StoreError(PellucidError):
         cause: str | None = None,
         is_retryable: bool = False,
     ) -> None:
-        super().__init__(ErrorInfo(kind or self.kind, message or self.message, code=code or self.code))
+        super().__init__(
+            ErrorInfo(kind or self.kind, message or self.message, code=code or self.code, retry_after=self.retry_after)
+        )
         self.cause = cause
         self.is_retryable = is_retryable
 
@@ -54,6 +57,8 @@ class StoreError(PellucidError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached or cannot work now: every statement would fail."""
+
+    retry_after = 1.0
 
 
 class StatementFailed(StoreError):
@@ -140,6 +145,8 @@ class OutageLog:
     def __init__(self, operation: Literal["read", "written"], clock: Callable[[], float] = time.monotonic) -> None:
         self._operation = operation
         self._clock = clock
+        self.has_failed = False
+        """Whether the last operation failed because the database was not available."""
         self._failed_at: float | None = None
         """Time of the last failure during an outage; None: there is no outage."""
         self._logged_at: dict[str, float] = {}
@@ -149,10 +156,12 @@ class OutageLog:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None:
+            self.has_failed = False
             if self._failed_at is not None and self._clock() - self._failed_at >= RECOVERY_SECONDS:
                 self._failed_at = None
                 log.warning("the store answers again: it can be %s", self._operation)
         elif isinstance(error, StoreUnavailable):
+            self.has_failed = True
             if self._failed_at is None:
                 log.warning("the store does not answer: it cannot be %s (%s)", self._operation, error.cause)
             self._failed_at = self._clock()

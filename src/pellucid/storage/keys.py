@@ -1,15 +1,22 @@
-"""API keys: the store contains the hash, the owner and the policy of each key, and never the key itself.
+"""API keys, and the ids of sealed tokens that were revoked.
 
-The operator manages keys, so they are found by hash or id, without an owner. The caller decides whether a key is still
-valid. Expired and revoked keys remain stored, so that they can be distinguished from keys that never existed.
+The store contains the hash, the owner and the policy of each key, and never the key itself. The operator manages keys,
+so they are found by hash or id, without an owner. The caller decides whether a key is still valid. Expired and revoked
+keys remain stored, so that they can be distinguished from keys that never existed.
+
+A sealed token (a browser's cookie) is not stored. One that must not work any more before it expires is revoked: its id
+is stored until then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from . import tables
 from .database import StoreOperations
@@ -23,6 +30,8 @@ from .statement import (
     for_each,
     has_rows,
     insert_rows,
+    json_list,
+    json_text,
     param,
     read_first,
     read_rows,
@@ -44,23 +53,43 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """The policy of the key (JSON)."""
 
 
-_K = tables.keys
+def _with_ids(select: sa.Select[Any], column: sa.Column[Any]) -> Statement:
+    """Return the statement that selects the rows whose id is in the list `ids`."""
+    ids = json_list("ids")
+    in_postgresql, in_sqlite = (select.where(column.in_(sa.select(table.c.value))) for table in ids)
+    return Statement(in_postgresql, sqlite=in_sqlite)
+
+
+_K, _T = tables.keys, tables.revoked_tokens
 _keys = sa.select(*columns_of(StoredKey, _K))
 _oldest_first = (_K.c.created_at, _K.c.id)
 
 _INSERT = Statement(sa.insert(_K))
 _BY_HASH = Statement(_keys.where(_K.c.hash == param("for_hash", sa.LargeBinary)))
+_BY_IDS = _with_ids(_keys, _K.c.id)
 _ALL = Statement(_keys.order_by(*_oldest_first))
 _OF_OWNER = Statement(_keys.where(_K.c.owner == OWNER).order_by(*_oldest_first))
 _REVOKE = Statement(
     sa.update(_K).where(_K.c.id == ID, _K.c.revoked_at.is_(None)).values(revoked_at=NOW).returning(_K.c.id)
 )
 
+_REVOKE_TOKEN = Statement(
+    postgresql.insert(_T).on_conflict_do_nothing().returning(_T.c.id),
+    sqlite=sqlite.insert(_T).on_conflict_do_nothing().returning(_T.c.id),
+)
+_REVOKED_OF = _with_ids(sa.select(_T.c.id), _T.c.id)
+_DELETE_EXPIRED = Statement(sa.delete(_T).where(_T.c.expires_at <= NOW), erases=False)
+
+
 _key_from_row = partial(struct_from_row, StoredKey)
 _insert = insert_rows(_INSERT)
 _by_hash = read_first(_BY_HASH, _key_from_row)
+_by_ids = read_rows(_BY_IDS, _key_from_row)
 _all, _of_owner = read_rows(_ALL, _key_from_row), read_rows(_OF_OWNER, _key_from_row)
 _revoke = for_each(has_rows(_REVOKE))
+_revoke_token = for_each(has_rows(_REVOKE_TOKEN))
+_revoked_of = read_rows(_REVOKED_OF, lambda row: str(row[0]))
+_delete_expired = for_each(has_rows(_DELETE_EXPIRED))
 
 
 class Keys(StoreOperations):
@@ -79,6 +108,10 @@ class Keys(StoreOperations):
         """Return the key with this hash, also if it is expired or revoked."""
         return await self._database.read(_by_hash, {"for_hash": hash})
 
+    async def by_ids(self, ids: Collection[str]) -> tuple[StoredKey, ...]:
+        """Return the keys with these ids, in any order, also if they are expired or revoked."""
+        return tuple(await self._database.read(_by_ids, {"ids": json_text(sorted(ids))}))
+
     @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredKey, ...]:
         """Return all keys, or those of one owner, oldest first."""
@@ -88,3 +121,24 @@ class Keys(StoreOperations):
     async def revoke(self, id: str, now: float) -> bool:
         """Revoke a key at the time `now`; return whether it existed and was not revoked before."""
         return await self._database.write(_revoke, {"for_id": id, "now": now})
+
+
+class RevokedTokens(StoreOperations):
+    """Operations on the ids of sealed tokens that were revoked: `store.revoked_tokens`."""
+
+    async def revoke(self, id: str, expires_at: float) -> bool:
+        """Revoke a token; return whether it was not revoked before.
+
+        Args:
+            id: The token's id, which cannot be guessed.
+            expires_at: When the token expires by itself, in seconds since 1970.
+        """
+        return await self._database.write(_revoke_token, {"id": id, "expires_at": expires_at})
+
+    async def find_revoked(self, ids: Collection[str]) -> frozenset[str]:
+        """Return those of the ids that were revoked."""
+        return frozenset(await self._database.read(_revoked_of, {"ids": json_text(sorted(ids))}))
+
+    async def delete_expired(self, now: float) -> None:
+        """Delete the ids of tokens that have expired at the time `now`."""
+        await self._database.write(_delete_expired, {"now": now})

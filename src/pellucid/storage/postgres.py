@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any
 
 import asyncpg
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.engine import URL
 
 from .database import MAX_BATCH, Database, Write, commit, set_outcomes
 from .errors import AlreadyStored, StatementFailed, StoreError, StoreUnavailable
 from .migrate import ADVISORY_LOCK_KEY, migration_statements
-from .statement import A, Execute, Operation, R, Row
+from .statement import A, Execute, Operation, Params, R, Row, Statement
 
 MAX_READERS = 4
 CONNECT_SECONDS = 5
@@ -106,6 +107,9 @@ class PostgresDatabase(Database):
         self._pending.append(write)
         self._has_pending.set()
 
+    async def _is_write_doubtful(self) -> bool:
+        return await self.read(_is_read_only, {})
+
     async def _close(self) -> None:
         self._has_pending.set()
         await self._write_task
@@ -151,6 +155,15 @@ class PostgresDatabase(Database):
         if self._writer is None or self._writer.is_closed():
             self._writer = await _connect(self._dsn)
         return self._writer
+
+
+_READ_ONLY = Statement(sa.select(sa.func.current_setting("transaction_read_only")))
+
+
+def _is_read_only(params: Params) -> Operation[bool]:
+    """Return whether the server accepts no writes, for example a standby in recovery."""
+    [[setting]] = yield Execute(_READ_ONLY, params)
+    return bool(setting == "on")
 
 
 async def _connect(dsn: str) -> asyncpg.Connection:

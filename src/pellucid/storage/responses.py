@@ -4,6 +4,9 @@ The rules:
 
 * A finished response is stored as a whole, once (`put`). A background response is begun, and gets exactly one end. The
   entries that a response adds to its conversation are written in the same transaction.
+* The ids of very many items are written before their response, in portions of `ITEMS_PER_WRITE`, so that other writes
+  do not wait for all of them. An item is found only with its finished response. If that cannot be written, its items
+  are deleted; if the process is killed, their ids remain, which lead to nothing.
 * A caller that does not know the result of a write may repeat it. If the same response is stored already, the write
   succeeds.
 * Fencing tokens decide which driver may write the end: `begin` and `take_over` set the token of a response, and an end
@@ -19,7 +22,8 @@ The rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -40,9 +44,11 @@ from .statement import (
     NOW,
     ONE,
     OWNER,
+    BulkOperation,
     Execute,
     Operation,
     Params,
+    R,
     Row,
     Statement,
     for_each,
@@ -63,8 +69,14 @@ GRACE_SECONDS = 86400.0
 MAX_UNFINISHED = 100
 """Maximum number of responses that one call of `Responses.unfinished` returns."""
 
+ITEMS_PER_WRITE = 1_000
+"""Ids of items that are written in one transaction with their response; more are written before it, in portions."""
+
 MAX_CHAIN_LENGTH = 10_000
 """Maximum number of responses in a chain of `previous_id`s."""
+
+MAX_CHAIN_BYTES = 1 << 26
+"""Maximum size of the input and the messages of a chain: it is loaded whole."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,15 +179,21 @@ _EXTEND_EXPIRY = _extension_statement()
 
 
 def _chain_statement(*more: sa.ColumnElement[Any]) -> Statement:
-    first = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, sa.literal_column("0", sa.Integer).label("steps"))
+    size = sa.func.length(_B.c.input) + sa.func.length(_B.c.messages)
+    first = sa.select(
+        _R.c.owner, _R.c.id, _R.c.previous_id, sa.literal_column("0", sa.Integer).label("steps"), size.label("size")
+    ).select_from(_with_body)
     ancestors = first.where(_this_response, not_expired(_R)).cte("up", recursive=True)
     # The owner is selected although it is always the same. So each row is looked up by its whole key, and no planner
     # reads all rows of the owner.
     is_ancestor = sa.and_(_R.c.owner == ancestors.c.owner, _R.c.id == ancestors.c.previous_id)
-    next_ancestors = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, ancestors.c.steps + 1).join(
-        ancestors, is_ancestor
+    is_body = sa.and_(_B.c.owner == _R.c.owner, _B.c.response_id == _R.c.id)
+    next_ancestors = sa.select(
+        _R.c.owner, _R.c.id, _R.c.previous_id, ancestors.c.steps + 1, ancestors.c.size + size
+    ).select_from(ancestors.join(_R, is_ancestor).join(_B, is_body))
+    ancestors = ancestors.union_all(
+        next_ancestors.where(not_expired(_R), ancestors.c.steps < MAX_CHAIN_LENGTH, ancestors.c.size <= MAX_CHAIN_BYTES)
     )
-    ancestors = ancestors.union_all(next_ancestors.where(not_expired(_R), ancestors.c.steps < MAX_CHAIN_LENGTH))
     chain = (
         sa.select(ancestors.c.owner, ancestors.c.id, sa.func.min(ancestors.c.steps).label("steps"))
         .group_by(ancestors.c.owner, ancestors.c.id)
@@ -208,12 +226,23 @@ _DELETE_LISTED = Statement(
     ),
 )
 _unlisted_items_sql = "WHERE owner = :for_owner AND response_id = :for_id AND listed IS NULL"
-_DELETE_UNLISTED = Statement(
-    raw_sql(f"DELETE FROM response_items {_unlisted_items_sql}", **_this_response_params),
-    # Without INDEXED BY, SQLite would scan all items of the owner, instead of this partial index.
-    sqlite=raw_sql(
-        f"DELETE FROM response_items INDEXED BY response_items_of {_unlisted_items_sql}", **_this_response_params
-    ),
+
+
+def _delete_unlisted(more: str = "") -> Statement:
+    return Statement(
+        raw_sql(f"DELETE FROM response_items {_unlisted_items_sql} {more}", **_this_response_params),
+        # Without INDEXED BY, SQLite would scan all items of the owner, instead of this partial index.
+        sqlite=raw_sql(
+            f"DELETE FROM response_items INDEXED BY response_items_of {_unlisted_items_sql} {more}",
+            **_this_response_params,
+        ),
+    )
+
+
+_DELETE_UNLISTED = _delete_unlisted()
+_DELETE_UNFINISHED_ITEMS = _delete_unlisted(
+    "AND NOT EXISTS (SELECT 1 FROM responses WHERE owner = :for_owner AND id = :for_id"
+    " AND status NOT IN ('queued', 'in_progress'))"
 )
 _DELETE_TEXT = search.delete_statement(search.CHATS)
 DELETE_DEPENDENTS = (_DELETE_LISTED, _DELETE_UNLISTED, _DELETE_BODY, _DELETE_TEXT)
@@ -250,7 +279,7 @@ DELETE_EMPTY_CHAT = (
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
     .select_from(_I.join(_R, sa.and_(_R.c.owner == _I.c.owner, _R.c.id == _I.c.response_id)))
-    .where(_I.c.owner == OWNER, _I.c.item_id == ID, not_expired(_R))
+    .where(_I.c.owner == OWNER, _I.c.item_id == ID, _R.c.status.not_in(UNFINISHED), not_expired(_R))
     .order_by(_R.c.created_at.desc(), _R.c.id.desc())
     .limit(ONE)
 )
@@ -282,6 +311,11 @@ class NewResponse(NamedTuple):
     now: float
     entries: list[ConversationEntry]
     recording: Recording
+
+    @property
+    def has_portions(self) -> bool:
+        """Whether its items are written before it."""
+        return len(self.item_ids) > ITEMS_PER_WRITE
 
 
 def insert_responses(new_responses: list[NewResponse]) -> Operation[list[None]]:
@@ -318,6 +352,7 @@ def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
     if item_rows := [
         {"owner": new.response.owner, "item_id": item, "response_id": new.response.id, "listed": True}
         for new in new_responses
+        if not new.has_portions
         for item in new.item_ids
     ]:
         yield Execute(_INSERT_ITEM, item_rows)
@@ -339,6 +374,18 @@ def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
             record_write.to_milliseconds(max(new.now for new in new_responses)),
             record_entries,
         )
+
+
+@for_each
+def _insert_portion(rows: list[Params]) -> Operation[None]:
+    """Insert some items of a response that is not finished yet."""
+    yield Execute(_INSERT_ITEM, rows)
+
+
+@for_each
+def _delete_portions(params: Params) -> Operation[None]:
+    """Delete the items of a response that could not be written."""
+    yield Execute(_DELETE_UNFINISHED_ITEMS, params)
 
 
 def _record_entry(response: StoredResponse) -> record_write.NewEntry:
@@ -436,15 +483,25 @@ read_branch_with_logs = read_rows(_CHAIN_WITH_LOGS, response_from_row)
 
 def _chain(params: Params) -> Operation[list[StoredResponse]]:
     turns = yield from read_branch(params)
+    check_branch(turns, "previous_response_id")
     if turns and (missing := turns[0].previous_id) is not None:
-        if len(turns) > MAX_CHAIN_LENGTH or any(turn.id == missing for turn in turns):
-            raise RequestError(
-                f"this conversation is longer than {MAX_CHAIN_LENGTH} responses; begin a new one",
-                code="conversation_too_long",
-                param="previous_response_id",
-            )
         raise PreviousResponseGone(missing)
     return turns
+
+
+def check_branch(turns: Sequence[StoredResponse], param: str) -> None:
+    """Check that a branch that was read does not end at a limit. Raises `RequestError`."""
+    if not turns or (next_id := turns[0].previous_id) is None:
+        return
+    if len(turns) > MAX_CHAIN_LENGTH or any(turn.id == next_id for turn in turns):
+        limit = f"{MAX_CHAIN_LENGTH} responses"
+    elif sum(len(turn.input) + len(turn.messages) for turn in turns) > MAX_CHAIN_BYTES:
+        limit = f"{MAX_CHAIN_BYTES >> 20} MiB"
+    else:
+        return
+    raise RequestError(
+        f"this conversation is longer than {limit}; begin a new one", code="conversation_too_long", param=param
+    )
 
 
 _delete = for_each(delete)
@@ -468,7 +525,7 @@ class Responses(StoreOperations):
         """
         new = build_new_response(response, item_ids, 0, self._clock(), self.recording, entries, is_finished=True)
         try:
-            await self._database.write(insert_responses, new)
+            await self._write(insert_responses, new)
         except AlreadyStored:
             stored = await self.get(response.owner, response.id, log=True)
             if stored is None or not _are_equal(stored, response, _IMMUTABLE_FIELDS):
@@ -503,7 +560,23 @@ class Responses(StoreOperations):
             fencing token.
         """
         new = build_new_response(response, item_ids, fence, self._clock(), self.recording, entries, is_finished=True)
-        return await self._database.write(_write_end, new)
+        return await self._write(_write_end, new)
+
+    async def _write(self, op: BulkOperation[NewResponse, R], new: NewResponse) -> R:
+        """Write a response: first its items, if they are many."""
+        if not new.has_portions:
+            return await self._database.write(op, new)
+        owner, id = new.response.owner, new.response.id
+        try:
+            for first in range(0, len(new.item_ids), ITEMS_PER_WRITE):
+                items = new.item_ids[first : first + ITEMS_PER_WRITE]
+                rows = [{"owner": owner, "item_id": item, "response_id": id, "listed": None} for item in items]
+                with suppress(AlreadyStored):  # by an earlier attempt, which wrote the whole portion
+                    await self._database.write(_insert_portion, rows)
+            return await self._database.write(op, new)
+        except BaseException:
+            self._database.write_later(_delete_portions, {"for_owner": owner, "for_id": id})
+            raise
 
     @return_if_unstorable(None)
     async def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
@@ -542,7 +615,7 @@ class Responses(StoreOperations):
 
         Raises:
             PreviousResponseGone: If an ancestor is not stored any more.
-            RequestError: If there are more than `MAX_CHAIN_LENGTH`.
+            RequestError: If there are more than `MAX_CHAIN_LENGTH`, or they have more than `MAX_CHAIN_BYTES`.
         """
         return await self._database.read(_chain, self._params(owner, id)) or None
 

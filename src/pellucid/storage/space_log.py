@@ -38,7 +38,21 @@ from .envelopes import (
     text_id,
 )
 from .names import is_storable
-from .statement import LIMIT, NAME, ONE, OWNER, Execute, Operation, Params, Row, Statement, json_list, param, read_first
+from .statement import (
+    LIMIT,
+    NAME,
+    ONE,
+    OWNER,
+    Execute,
+    Operation,
+    Params,
+    Row,
+    Statement,
+    json_list,
+    json_text,
+    param,
+    read_first,
+)
 
 _E, _L, _S, _T = tables.envelopes, tables.links, tables.spaces, tables.texts
 _seq, _after, _before = (param(name, sa.BigInteger) for name in ("seq", "after", "before"))
@@ -116,13 +130,9 @@ def existing_names(params: Params) -> Operation[NameSet]:
         storable_names = list(filter(is_storable, names))
         rows: Sequence[Row] = ()
         if storable_names:
-            rows = yield Execute(statement, {**params, "names": _to_json(storable_names)})
+            rows = yield Execute(statement, {**params, "names": json_text(storable_names)})
         existing.append(frozenset(row[0] for row in rows))
     return NameSet(*existing)
-
-
-def _to_json(values: list[Any]) -> str:
-    return msgspec.json.encode(values).decode()
 
 
 # ---------------------------------------------------------------------------------------------- pages
@@ -242,7 +252,7 @@ def _read_page(query: LogQuery, sized_rows: Sequence[Row]) -> Operation[Envelope
     chosen, has_more = cut_page(sized_rows, query.limit, MAX_PAGE_BYTES)
     if not chosen:
         return EnvelopePage(has_more=has_more)
-    rows = yield Execute(_BY_SEQS, {**query.range_params, "seqs": _to_json([seq for seq, _ in chosen])})
+    rows = yield Execute(_BY_SEQS, {**query.range_params, "seqs": json_text([seq for seq, _ in chosen])})
     by_seq = {row[0]: envelope_from_row(row[1:]) for row in rows}
     # An envelope may be gone since the first query, because its space is being removed.
     present = [(seq, size) for seq, size in chosen if seq in by_seq]
@@ -289,7 +299,7 @@ def find_correlated(query: LogQuery) -> Operation[EnvelopePage]:
     ids = list(filter(is_storable, dict.fromkeys(query.correlation_ids)))
     if not ids:
         return EnvelopePage()
-    rows = yield Execute(_CORRELATED, {**query.range_params, "names": _to_json(ids)})
+    rows = yield Execute(_CORRELATED, {**query.range_params, "names": json_text(ids)})
     return (yield from _read_page(query, rows))
 
 

@@ -46,6 +46,9 @@ OVERDUE_SECONDS = 5.0
 TRUNCATE_BUSY_TIMEOUT_MS = 100
 """Milliseconds that a truncation waits for readers, while writes wait for it."""
 
+MIN_FREE_BYTES = 1 << 20
+"""Free bytes of the disk below which it is not believed that the file can be written, until a write succeeds."""
+
 _DIALECT = sqlite_dialect()
 
 # A writing transaction takes the write lock at its begin: the upgrade of a read transaction may fail.
@@ -93,6 +96,9 @@ class SqliteDatabase(Database):
 
     def _enqueue(self, write: Write) -> None:
         self._pending.put(write)
+
+    async def _is_write_doubtful(self) -> bool:
+        return self._path is not None and await asyncio.to_thread(_is_nearly_full, self._path)
 
     async def _close(self) -> None:
         self._pending.put(None)
@@ -285,6 +291,14 @@ def _to_store_error(error: Exception) -> StoreError:
     # SQLITE_ERROR is an error in the statement, for example a missing table. A repetition would fail again.
     is_unavailable = isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
     return StoreUnavailable(cause=cause) if is_unavailable and cause != "SQLITE_ERROR" else StatementFailed(cause=cause)
+
+
+def _is_nearly_full(path: str) -> bool:
+    try:
+        disk = os.statvfs(path)
+    except OSError:  # the file is gone
+        return True
+    return disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES
 
 
 def _enable_wal(connection: _Connection) -> None:

@@ -6,7 +6,7 @@ A `Statement` is a SQLAlchemy Core expression, compiled once for each dialect. A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -121,6 +121,11 @@ def json_list(name: str) -> JsonList:
         sa.func.jsonb_array_elements_text(sa.cast(values, JSONB)).table_valued("value"),
         sa.func.json_each(values).table_valued("value"),
     )
+
+
+def json_text(values: Collection[Any]) -> str:
+    """Return the value of a parameter that is a JSON list."""
+    return msgspec.json.encode(values).decode()
 
 
 def over_json_rows(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[Any]]) -> Statement:

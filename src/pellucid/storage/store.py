@@ -20,7 +20,7 @@ from . import record_write, search, tables
 from .chats import Chats
 from .conversations import Conversations
 from .database import Database
-from .keys import Keys
+from .keys import Keys, RevokedTokens
 from .names import return_if_unstorable
 from .record_store import RecordStore
 from .record_write import ITEM, RESPONSE
@@ -41,6 +41,7 @@ from .statement import (
     for_each,
     has_rows,
 )
+from .usage import DELETE_USAGE, Usage
 
 MAX_EXPIRED_ROWS = 10_000
 """Maximum number of rows that one call of `Store.expire` deletes."""
@@ -95,6 +96,7 @@ def _removed_contents(table: sa.Table, rows: list[Row]) -> Iterator[record_write
 
 
 _merge_index, _ping = for_each(search.merge_index), has_rows(_PING)
+_delete_usage = for_each(has_rows(DELETE_USAGE))
 
 
 class Store:
@@ -106,7 +108,9 @@ class Store:
         chats: chats of responses.
         record: the tamper-evident record.
         keys: API keys.
+        revoked_tokens: ids of sealed tokens that are not valid any more.
         spaces: spaces, their participants and logs.
+        usage: what was used and what it cost.
 
     Args:
         database: The driver.
@@ -122,7 +126,9 @@ class Store:
         self.chats = Chats(database, clock, recording)
         self.record = RecordStore(database, clock, recording)
         self.keys = Keys(database, clock, recording)
+        self.revoked_tokens = RevokedTokens(database, clock, recording)
         self.spaces = Spaces(database, clock, recording)
+        self.usage = Usage(database, clock, recording)
 
     @property
     def transactions(self) -> int:
@@ -130,15 +136,28 @@ class Store:
         return self._database.transactions
 
     async def check(self) -> None:
-        """Check that the database answers.
+        """Check that the database can be read and written (see `require_writable`).
 
         Raises:
-            StoreError: If it does not.
+            StoreError: If it cannot.
         """
         await self._database.read(_ping, {})
+        await self.require_writable()
+
+    async def require_writable(self) -> None:
+        """Check that the database can be written, before work that ends with a write.
+
+        It costs nothing while there is no reason to doubt, but for one look a second. Otherwise one small write a
+        second tries.
+
+        Raises:
+            StoreError: It cannot.
+        """
+        await self._database.require_writable()
 
     async def expire(self, now: float) -> int:
-        """Delete at most `MAX_EXPIRED_ROWS` expired responses, conversations and chats, with their dependents.
+        """Delete at most `MAX_EXPIRED_ROWS` expired responses, conversations and chats, with their dependents,
+        and all ids of tokens that have expired.
 
         Spaces do not expire. Interrupted removals of spaces are completed.
 
@@ -149,11 +168,12 @@ class Store:
             The number of deleted responses, conversations and chats.
         """
         await self.spaces.sweep()
+        await self.revoked_tokens.delete_expired(now)
         return await self._delete_in_steps({"deletions": _DELETE_DUE, "now": now, "why": "expired"}, MAX_EXPIRED_ROWS)
 
     @return_if_unstorable(0)
     async def erase(self, owner: str) -> int:
-        """Delete all data of one owner: responses, conversations, chats, spaces and keys.
+        """Delete all data of one owner: responses, conversations, chats, spaces and keys, and what it used.
 
         Concurrent writes of the owner are not prevented: the caller must block its access before.
 
@@ -165,6 +185,7 @@ class Store:
         for space in await self.spaces.list(owner):
             deleted_count += await self.spaces.remove(owner, space.name)
         await self.spaces.sweep()
+        await self._database.write(_delete_usage, {"for_owner": owner})
         has_more, is_first = deleted_count > 0, True
         while has_more:
             has_more, is_first = await self._database.write(_merge_index, is_first), False
@@ -202,13 +223,23 @@ async def open_store(url: str, *, clock: Callable[[], float] = time.time, record
     parsed = check_store_url(url)
     database: Database
     if parsed.drivername == "sqlite":
-        path = parsed.database
-        database = await SqliteDatabase.open(None if path in (None, "", ":memory:") else path)
+        database = await SqliteDatabase.open(sqlite_path(url))
     else:
         from .postgres import PostgresDatabase
 
         database = await PostgresDatabase.open(parsed)
     return Store(database, clock, recording or Recording())
+
+
+def sqlite_path(url: str) -> str | None:
+    """Return the path of the SQLite file of a store; None if the store is in memory or in PostgreSQL.
+
+    Raises:
+        ConfigError: If `open_store` does not accept the URL.
+    """
+    parsed = check_store_url(url)
+    is_file = parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return parsed.database if is_file else None
 
 
 def check_store_url(url: str) -> URL:

@@ -307,3 +307,34 @@ keys = sa.Table(
     sa.Column("revoked_at", sa.Double),
     sa.Column("policy", sa.LargeBinary, nullable=False),
 )
+
+revoked_tokens = sa.Table(
+    "revoked_tokens",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("expires_at", sa.Double, nullable=False),  # when the token would not be valid any more by itself
+    sqlite_with_rowid=False,
+)
+sa.Index("revoked_tokens_due", revoked_tokens.c.expires_at)
+
+usage = sa.Table(  # sums; a row for each day, key, model, deployment and currency
+    "usage",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("key_id", sa.Text, primary_key=True),  # empty: the owner has no key here (a token, or no credentials)
+    sa.Column("day", sa.Text, primary_key=True),  # in UTC, as 2026-01-31
+    sa.Column("model", sa.Text, primary_key=True),  # the public name
+    sa.Column("deployment", sa.Text, primary_key=True),
+    sa.Column("currency", sa.Text, primary_key=True),  # of the cost; empty: there were no prices
+    sa.Column("requests", sa.BigInteger, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cache_write_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cost_nanos", sa.BigInteger, nullable=False),
+    sa.Column("estimated", sa.BigInteger, nullable=False),  # number of requests whose tokens are estimated
+    sqlite_with_rowid=False,
+)
+sa.Index("usage_days", usage.c.day)
+sa.Index("usage_owner_days", usage.c.owner, usage.c.day)

@@ -53,6 +53,7 @@ RUN_STATUS = "pellucid.run.status"
 TOOL_OUTCOME = "pellucid.tool.outcome"
 UPSTREAM_REQUEST_ID = "pellucid.upstream.request_id"
 DEPLOYMENT = "pellucid.deployment"
+FAILED_DEPLOYMENTS = "pellucid.failed_deployments"
 
 CHAT = "chat"
 EXECUTE_TOOL = "execute_tool"
@@ -134,6 +135,7 @@ class Metrics:
         self.input_tokens = self._counter("input_tokens", "Tokens read, as providers report them.", model_labels)
         self.output_tokens = self._counter("output_tokens", "Tokens written, reasoning included.", model_labels)
         self.reasoning_tokens = self._counter("reasoning_tokens", "Tokens of reasoning.", model_labels)
+        self.cost = self._counter("cost", "Costs by the operator's prices, estimates included.", model_labels)
         self.turns = self._counter("upstream_turns", "Requests to models, one for each turn.", model_labels)
         self.upstream_errors = self._counter("upstream_errors", "Failures of the models' side.", ("provider", "kind"))
         self.deployment_failures = self._counter(

@@ -32,6 +32,9 @@ Result = ToolReturnPart | RetryPromptPart
 
 CallObserver = Callable[[ToolCallPart], AbstractContextManager[Callable[[Result], None]]]
 
+MAX_RESULT_BYTES = 4 << 20
+"""Maximum size of a result behind a server: a million tokens of text, or an image."""
+
 _CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
 
@@ -48,6 +51,8 @@ class ExecutionOptions:
     """Returns a context manager that is entered around each call, and whose value is called with the result."""
     on_error: Literal["raise", "report"] = "raise"
     """How to treat an exception of a tool, a time-out, and calls that fail too often."""
+    max_result_bytes: int | None = None
+    """Maximum size of a result as JSON. A larger one is a failure that the model is informed of."""
 
 
 class Toolset:
@@ -196,6 +201,8 @@ class _Caller:
             async with asyncio.timeout(timeout) as limit:
                 value = await tool.call(call_context, arguments)
             content = to_json_value(value, name)
+            if options.max_result_bytes is not None:
+                require_size(content, options.max_result_bytes)
         except (ApprovalRequired, CallDeferred) as error:
             if deferrals is None:
                 reason = f"Not called: {error}. This server cannot get an approval or a result from outside."
@@ -239,6 +246,13 @@ class _Caller:
 
 def _failed_result(call: ToolCallPart, content: Any) -> ToolReturnPart:
     return ToolReturnPart(call.tool_name, content, call.tool_call_id, "failed")
+
+
+def require_size(content: Any, max_bytes: int) -> None:
+    """Raise `ToolFailed` for a result that is larger than this as JSON."""
+    size = len(content) if isinstance(content, str) else len(msgspec.json.encode(content))
+    if size > max_bytes:
+        raise ToolFailed(f"The result is too large: {size} bytes exceed the limit of {max_bytes}.")
 
 
 def decoded_arguments(call: ToolCallPart) -> dict[str, Any]:

@@ -27,14 +27,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from ..egress import EgressPolicy
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..parts import Audio, File, Image, Text, UserContent, json_text
 from ..settings import ToolDefinition
 from ..telemetry import error_location, log
 from .context import RunContext
+from .execution import MAX_RESULT_BYTES, require_size
 from .protocol import ToolFailed
 
 if TYPE_CHECKING:
@@ -53,9 +52,7 @@ def convert_result(result: Any, max_bytes: int) -> Any:
         value = "\n".join(texts)
     else:
         value = [_content(block) for block in blocks]
-    size = len(value) if isinstance(value, str) else len(msgspec.json.encode(value))
-    if size > max_bytes:
-        raise ToolFailed(f"The result is too large: {size} bytes exceed the limit of {max_bytes}.")
+    require_size(value, max_bytes)
     if result.is_error:
         raise ToolFailed(value or "The tool failed, and did not say why.")
     return value
@@ -85,8 +82,6 @@ MAX_TOOLS = 2_000
 """Maximum number of tools that a server may list."""
 LISTING_SECONDS = 300.0
 """How long a list of tools is valid, unless the server reports a change."""
-MAX_RESULT_BYTES = 4 << 20
-"""Maximum size of a result."""
 _BACKOFF_SECONDS = (1.0, 60.0)
 """The first and the maximum time for which an unreachable server is not tried again."""
 _INVALID_PARAMS, _INVALID_REQUEST, _CONNECTION_CLOSED, _PARSE_ERROR = -32602, -32600, -32000, -32700
@@ -293,13 +288,12 @@ class MCPServer:
     def _streams(self) -> Streams:
         from .mcp_session import http_streams, stdio_streams
 
-        if self._command is not None:
-            return stdio_streams(self._command, self._args, self._env, self._cwd, self._stderr)
-        assert self._url is not None
         # A message holds more than the result, and may hold it twice (as text and as structure), escaped.
-        return http_streams(
-            self._url, self._headers, self._policy, self._connect_timeout, 4 * self._max_result + 65_536
-        )
+        max_bytes = 4 * self._max_result + 65_536
+        if self._command is not None:
+            return stdio_streams(self._command, self._args, self._env, self._cwd, self._stderr, max_bytes)
+        assert self._url is not None
+        return http_streams(self._url, self._headers, self._policy, self._connect_timeout, max_bytes)
 
     def _connection_error(self, error: Exception, problem: str) -> PellucidError:
         if self._url is not None:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -149,14 +150,61 @@ class MCPSession:
 
 @asynccontextmanager
 async def stdio_streams(
-    command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool
+    command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool, max_characters: int
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Start a server and use its standard streams. Its standard error is dropped, unless `stderr` is true."""
-    parameters = StdioServerParameters(command=command, args=args, env=env, cwd=cwd)
+    """Start a server and use its standard streams. Its standard error is dropped, unless `stderr` is true.
+
+    A message of more than `max_characters` is dropped: a call that it answers ends with its time limit.
+    """
+    encoding = f"{_CODEC_PREFIX}{max_characters}"
+    parameters = StdioServerParameters(command=command, args=args, env=env, cwd=cwd, encoding=encoding)
     with open(os.devnull, "w") as devnull:  # noqa: ASYNC230
         options: dict[str, Any] = {} if stderr else {"errlog": devnull}
         async with stdio_client(parameters, **options) as streams:
             yield streams
+
+
+_CODEC_PREFIX = "pellucid_lines_"
+
+
+class LineLimitDecoder(codecs.IncrementalDecoder):
+    """Decodes UTF-8, and drops what exceeds the limit in a line. What is left of such a line is no valid JSON.
+
+    The MCP package collects each line of a server whole, without a limit; its decoder is an option.
+    """
+
+    max_characters = 0
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
+        self._length = 0
+        """The length of the line so far."""
+
+    def decode(self, data: Any, final: bool = False) -> str:
+        """Decode the next bytes."""
+        text = self._decoder.decode(data, final)
+        end = text.find("\n")
+        length = self._length + (len(text) if end < 0 else end)
+        self._length = length if end < 0 else len(text) - text.rfind("\n") - 1
+        if length <= self.max_characters:
+            return text
+        return "" if end < 0 else text[end:]
+
+
+def _find_codec(name: str) -> codecs.CodecInfo | None:
+    limit = name.removeprefix(_CODEC_PREFIX)
+    if limit == name or not limit.isdecimal():
+        return None
+
+    class Decoder(LineLimitDecoder):
+        max_characters = int(limit)
+
+    utf_8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf_8.encode, utf_8.decode, incrementaldecoder=Decoder, name=name)
+
+
+codecs.register(_find_codec)
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from ..parts import ToolCallPart
 from ..settings import ToolDefinition
 from ..telemetry import error_location, log
 from .context import RunContext
-from .execution import CallObserver, ExecutionOptions, FailureCounter, Result, Toolset, call_tools
+from .execution import MAX_RESULT_BYTES, CallObserver, ExecutionOptions, FailureCounter, Result, Toolset, call_tools
 from .function_tool import Tool
 from .protocol import AnyTool
 
@@ -129,9 +129,14 @@ class ServerToolset:
         parallel: bool = True,
         observer: CallObserver | None = None,
     ) -> None:
-        self._toolset = Toolset(
-            tools, ExecutionOptions(timeout=timeout, parallel=parallel, observer=observer, on_error="report")
+        options = ExecutionOptions(
+            timeout=timeout,
+            parallel=parallel,
+            observer=observer,
+            on_error="report",
+            max_result_bytes=MAX_RESULT_BYTES,
         )
+        self._toolset = Toolset(tools, options)
 
     @property
     def names(self) -> frozenset[str]:

@@ -13,11 +13,13 @@ The modules, from the outermost to the innermost:
 """
 
 from .client import RETRY_STATUSES, UpstreamClient
+from .errors import TURN_TOO_LONG
 from .limits import Limits, Seconds
 from .response import BodyReceiver, UpstreamResponse
 
 __all__ = [
     "RETRY_STATUSES",
+    "TURN_TOO_LONG",
     "BodyReceiver",
     "Limits",
     "Seconds",

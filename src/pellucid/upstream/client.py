@@ -3,8 +3,8 @@
 * A request is retried when connecting fails, when the connection closes before the first byte of a response, or when
   the status is one of `RETRY_STATUSES`, after a wait with jitter. `Retry-After` is honoured up to `retry_wait`. A
   request that times out is not retried, because the server may still be working on it.
-* The server may close an idle connection at the moment when a request is sent on it. That request is retried at once,
-  on a new connection.
+* The server may close an idle connection at the moment when a request is sent on it. That request is sent again at
+  once, on a new connection. This is not counted as a retry.
 * A response with an error status is returned like any other. So is a redirect: it is not followed, so the gateway's
   keys are sent to no other server.
 * Cancelling `open` closes the connection.
@@ -164,7 +164,7 @@ class UpstreamClient:
                 connection.close()
             raise ModelError(not_http_error(error), address=origin_of(url)) from error
         except DisconnectError as error:
-            was_kept_alive = connection is not None and connection.has_served
+            was_kept_alive = connection is not None and connection.has_served and not self.is_closed
             raise _disconnect_error(error, origin_of(url), was_kept_alive) from (error.cause or error)
 
     async def _connect(self, url: str, endpoint: Endpoint, limits: Limits) -> Connection:
@@ -216,27 +216,27 @@ async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
     Raises:
         ModelError: The last attempt failed, or failed in a way that a retry cannot fix.
     """
-    retry_count = 0
+    is_first, retry_count = True, 0
     while True:
-        is_last = retry_count >= limits.retries
+        answer = attempt(is_first)
+        is_first = False
         try:
-            response = await attempt(retry_count == 0)
+            response = await answer
         except NoResponse as error:
-            if is_last:
+            if error.was_kept_alive:
+                continue  # at most once: only the first attempt uses an idle connection
+            if retry_count >= limits.retries:
                 raise ModelError(error.info, address=error.address) from error.__cause__
-            wait_seconds = 0.0 if error.was_kept_alive else backoff_seconds(0.25, retry_count, limits.retry_wait)
+            wait_seconds = backoff_seconds(0.25, retry_count, limits.retry_wait)
         else:
-            if is_last or response.status not in RETRY_STATUSES:
+            if retry_count >= limits.retries or response.status not in RETRY_STATUSES:
                 return response
             requested_seconds = response.retry_after
             if requested_seconds is not None and requested_seconds > limits.retry_wait:
                 return response
             response.close()
-            wait_seconds = (
-                requested_seconds
-                if requested_seconds is not None
-                else backoff_seconds(0.5, retry_count, limits.retry_wait)
-            )
+            # A clock that is wrong may ask for no wait at all.
+            wait_seconds = max(backoff_seconds(0.5, retry_count, limits.retry_wait), requested_seconds or 0.0)
         retry_count += 1
         await asyncio.sleep(wait_seconds)
 

@@ -1,6 +1,8 @@
 """One connection to a server. It carries one request and its response at a time, and can then be reused.
 
 * Each read of the socket is one call of the parser and one call of the receiver. It creates no task, future or timer.
+* A server that sends faster than its data is processed gets 32 KiB for each iteration of the event loop. (libuv would
+  make up to 32 reads of 256 KB before it calls anything else.)
 * The request body is sent in pieces, one for each iteration of the event loop, as fast as the server reads it. A server
   may respond before it has read the whole body. The rest is then sent while the response arrives, or not at all if the
   response has status 300 or above (RFC 9112, section 9.3).
@@ -22,6 +24,8 @@ from .request import Endpoint
 _PIECE_BYTES = 1 << 18
 _MAX_EARLY_BYTES = 1 << 16
 """Bytes of a response body that are buffered before there is a receiver."""
+MAX_READ_BYTES = 1 << 15
+"""Bytes that are processed in one iteration of the event loop."""
 KEEP_ALIVE_SECONDS = 60.0
 
 
@@ -41,10 +45,12 @@ class Connection(asyncio.Protocol):
         "_is_write_paused",
         "_keeps_alive",
         "_loop",
+        "_next_read",
         "_on_closed",
         "_on_end",
         "_parser",
         "_transport",
+        "_unread",
         "_unsent_body",
         "body_bytes",
         "endpoint",
@@ -83,6 +89,10 @@ class Connection(asyncio.Protocol):
         """Whether the receiver has paused reading."""
         self._is_early_full = False
         """Whether reading is paused because the early body has reached its limit."""
+        self._unread = b""
+        """The rest of a large read. While there is one, the transport is paused."""
+        self._next_read: asyncio.Handle | None = None
+        """The scheduled call of `_read_more`."""
         self._is_write_paused = False
 
     async def send(self, head: bytes, body: bytes, *, keeps_alive: bool = True) -> ResponseHead:
@@ -161,13 +171,40 @@ class Connection(asyncio.Protocol):
             self._resume_transport()
 
     def _resume_transport(self) -> None:
-        if not (self._is_paused or self._is_early_full or self.is_closed or self._transport.is_closing()):
+        if self._is_paused or self._is_early_full or self.is_closed or self._transport.is_closing():
+            return
+        if not self._unread:
             self._transport.resume_reading()
+        elif self._next_read is None:
+            self._next_read = self._loop.call_soon(self._read_more)
+
+    def _split(self, data: bytes) -> bytes:
+        """Return the first part of a large read. The rest is processed in the next iterations of the event loop."""
+        self._unread = data[MAX_READ_BYTES:]
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._next_read = self._loop.call_soon(self._read_more)
+        return data[:MAX_READ_BYTES]
+
+    def _read_more(self) -> None:
+        self._next_read = None
+        if not (self._is_paused or self._is_early_full or self.is_closed):
+            self._read_part()
+            self._resume_transport()
+
+    def _read_part(self) -> None:
+        data, self._unread = self._unread[:MAX_READ_BYTES], self._unread[MAX_READ_BYTES:]
+        self.data_received(data)
+
+    def _read_rest(self) -> None:
+        """Process what was read before the connection ended."""
+        while self._unread and not self.is_closed:
+            self._read_part()
 
     def close(self) -> None:
         """Close the connection at once. Nothing is reported after this. Idempotent."""
         self._deliver = self._on_end = None
-        self._early_body = b""
+        self._early_body = self._unread = b""
         self._abort(None)
         parser, self._parser = self._parser, None
         if parser is not None:
@@ -187,6 +224,8 @@ class Connection(asyncio.Protocol):
         if parser is None:
             self.close()  # data without a request
             return
+        if len(data) > MAX_READ_BYTES:
+            data = self._split(data)
         body = parser.feed(data)
         if body:
             self.body_bytes += len(body)
@@ -201,9 +240,11 @@ class Connection(asyncio.Protocol):
             self._finish_response()
 
     def eof_received(self) -> None:
+        self._read_rest()
         self._abort(None)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._read_rest()
         self._abort(error)
 
     def pause_writing(self) -> None:
@@ -255,6 +296,7 @@ class Connection(asyncio.Protocol):
             return
         self.is_closed = True
         self._unsent_body = None
+        self._unread = b""
         self._transport.abort()  # not `close`, which waits until the server has read everything
         self._on_closed(self)
         parser = self._parser
@@ -279,6 +321,7 @@ class Connection(asyncio.Protocol):
             and self._keeps_alive
             and not self.is_closed
             and self._unsent_body is None
+            and not self._unread
             and not self._transport.get_write_buffer_size()
         )
         head = parser.head

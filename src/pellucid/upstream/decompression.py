@@ -4,7 +4,7 @@ A `DecodingReceiver` is placed between a connection and the receiver of the body
 
 * The output is delivered in slices of 256 KiB, one for each iteration of the event loop. A read of a few kilobytes may
   decompress to megabytes; the slices keep the event loop responsive.
-* The decompressed size is limited to 256 MiB. A larger body is treated as a decompression bomb.
+* The receiver limits the decompressed size: it gets the slices of a decompression bomb one by one, and closes.
 * Supported codings: gzip, with any number of members (RFC 1952), and deflate, with or without its zlib wrapper, which
   some servers omit (RFC 9110, section 8.4.1.2). `br` and `zstd` are refused. A body of any other coding is passed on
   unchanged.
@@ -18,11 +18,10 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol
 
-from ..errors import ErrorInfo, FrameTooLarge
+from ..errors import ErrorInfo
 from .errors import InvalidResponse, truncated_error
 
 SLICE_BYTES = 1 << 18
-MAX_DECODED_BYTES = 1 << 28
 _MAX_MEMBERS = 32
 """Gzip members that one slice may contain. The start of each member copies the remaining input."""
 
@@ -143,6 +142,11 @@ class DecodingReceiver:
         self._has_ended = False
         self._error: ErrorInfo | None = None
 
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the decompressed body so far."""
+        return self._decompressor.decoded_bytes
+
     def data_received(self, data: bytes) -> None:
         self._decompressor.feed(data)
         if self._next_handle is None and not self._is_paused:
@@ -180,9 +184,6 @@ class DecodingReceiver:
             data, has_more = self._decompressor.next_slice()
         except zlib.error:
             self._finish(truncated_error())
-            return
-        if self._decompressor.decoded_bytes > MAX_DECODED_BYTES:
-            self._finish(FrameTooLarge("the upstream's compressed answer", MAX_DECODED_BYTES).info)
             return
         if has_more or (data and self._has_ended):
             self._pause_source()

@@ -102,6 +102,15 @@ def timeout_error(code: str, seconds: float) -> ErrorInfo:
     return ErrorInfo(kind="timeout", code=code, message=f"the upstream {what} within {seconds:g} s")
 
 
+TURN_TOO_LONG = "turn_too_long"
+"""The code of `turn_too_long_error`."""
+
+
+def turn_too_long_error(seconds: float) -> ErrorInfo:
+    """Return the error for a body that has not ended within the time of a turn, which ends as incomplete."""
+    return ErrorInfo("timeout", f"the upstream did not finish within {seconds:g} s", code=TURN_TOO_LONG)
+
+
 def origin_of(url: str) -> str:
     """Return scheme, host and port of a URL, for the operator's log. Credentials, path and query are left out."""
     scheme, _, rest = url.partition("://")

@@ -59,6 +59,7 @@ class UpstreamResponse:
         "_release",
         "_source",
         "_watchdog",
+        "limits",
     )
 
     def __init__(
@@ -74,7 +75,8 @@ class UpstreamResponse:
         Args:
             connection: The connection that received the head.
             head: The head of a final response.
-            limits: `first_byte` and `idle` apply while the receiver waits for the body.
+            limits: `first_byte`, `idle` and `turn_seconds` apply while the receiver waits for the body. The receiver
+                checks the others.
             sent_at: When the request was sent, in the event loop's time.
             release: Called with the connection when it can be reused.
 
@@ -85,6 +87,7 @@ class UpstreamResponse:
         self._source: PausableSource | None = connection
         """What is paused; None when there is nothing left to pause."""
         self._connection: Connection | None = connection
+        self.limits = limits
         self._head = head
         self._release = release
         self._receiver: BodyReceiver | None = None
@@ -113,6 +116,12 @@ class UpstreamResponse:
     def retry_after(self) -> float | None:
         """Seconds to wait before the next request (`Retry-After`, a number or a date); None if it is not stated."""
         return retry_after_of(self._head.headers.get("retry-after", ""))
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the body so far, after decompression; 0 after its end."""
+        source = self._decoder or self._connection
+        return 0 if source is None else source.body_bytes
 
     @property
     def is_over(self) -> bool:

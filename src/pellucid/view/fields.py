@@ -67,7 +67,7 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.Origin: FieldRules("provider api model", withheld="account"),
     pt.Usage: FieldRules(
         "input_tokens output_tokens output_reasoning_tokens cache_read_tokens cache_write_tokens input_audio_tokens "
-        "output_audio_tokens",
+        "output_audio_tokens cost_nanos",
         withheld="details",
     ),
     pt.ModelRequest: FieldRules("instructions timestamp", "parts", withheld="metadata"),
@@ -84,7 +84,9 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.ToolCallPartDelta: FieldRules("args_delta", withheld=_OPAQUE_DELTA_NAMES),
     pt.BuiltinToolCallPartDelta: FieldRules("args_delta status", withheld=_OPAQUE_DELTA_NAMES),
     # --- events
-    ev.ResponseStartEvent: FieldRules("", "origin", withheld="provider_response_id model_name"),
+    ev.ResponseStartEvent: FieldRules("", "origin deployment", withheld="provider_response_id model_name"),
+    ev.AnsweringDeployment: FieldRules("name", "failed"),
+    ev.DeploymentFailure: FieldRules("name cause"),
     ev.ResponseEndEvent: FieldRules(
         "finish_reason",
         "",

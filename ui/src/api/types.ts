@@ -85,6 +85,7 @@ export interface TokenCounts {
   input_tokens?: number
   output_tokens?: number
   reasoning_tokens?: number
+  cost?: number
 }
 
 export interface Answer {
@@ -99,6 +100,7 @@ export interface Answer {
   view?: View
   effort_level?: string
   usage?: TokenCounts
+  deployment?: { name: string; failed: { name: string; cause: string }[] }
   error?: { message: string; code?: string }
   timeline?: Span[]
 }

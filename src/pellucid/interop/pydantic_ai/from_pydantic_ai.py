@@ -33,8 +33,8 @@ def request_part(part: theirs.ModelRequestPart) -> ours.ModelRequestPart | None:
 
 
 def usage(reported: RequestUsage | RunUsage) -> ours.Usage:
-    names = [name for name in ours.Usage.__struct_fields__ if name != "details"]
-    return ours.Usage(**{name: getattr(reported, name) or None for name in names}, details=dict(reported.details))
+    counts = {name: getattr(reported, name) or None for name in ours.TOKEN_COUNTS}
+    return ours.Usage(**counts, details=dict(reported.details))
 
 
 def _convert(table: dict[type, Callable[[Any], T]], part: Any) -> T | None:

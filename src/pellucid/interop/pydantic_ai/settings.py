@@ -82,7 +82,7 @@ def choice_from(settings: TheirSettings | None, parameters: ModelRequestParamete
     if parameters.allow_text_output or parameters.allow_image_output:
         default_choice, allows_text = ToolChoice("auto"), True
     else:
-        default_choice, allows_text = ToolChoice("required"), False
+        default_choice, allows_text = ToolChoice("required", is_preference=True), False
     if not declared:
         return ToolChoice()
     if choice is None or choice == "auto":
@@ -97,7 +97,8 @@ def choice_from(settings: TheirSettings | None, parameters: ModelRequestParamete
         return ToolChoice("required", tuple(name for name in choice if name in declared))
     if not names:
         return ToolChoice("none")
-    return ToolChoice("auto" if allows_text else "required", tuple(name for name in names if name in declared))
+    allowed = tuple(name for name in names if name in declared)
+    return ToolChoice("auto" if allows_text else "required", allowed, is_preference=True)
 
 
 def output_from(parameters: ModelRequestParameters) -> OutputFormat:

@@ -36,7 +36,7 @@ def request_part(part: ours.ModelRequestPart, timestamp: datetime) -> theirs.Mod
 
 def usage(reported: ours.Usage) -> RequestUsage:
     """Convert usage. Pydantic AI has 0 for unknown numbers, and the number of requests without any numbers."""
-    numbers = {name: getattr(reported, name) or 0 for name in reported.__struct_fields__ if name != "details"}
+    numbers = {name: getattr(reported, name) or 0 for name in ours.TOKEN_COUNTS}
     is_unknown = reported == ours.Usage()
     return RequestUsage(**numbers, details=dict(reported.details), unmeasured_requests=int(is_unknown))
 

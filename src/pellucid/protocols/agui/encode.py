@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from ...accumulator import TEXT_FIELD
 from ...events import (
+    AnsweringDeployment,
     Event,
     FunctionToolResultEvent,
     ItemEndEvent,
@@ -82,7 +83,7 @@ from .messages import (
     VideoContent,
 )
 from .metadata import carrier_id, make_metadata, message_id, span_id
-from .run_end import outcome_of, seals_ahead, usage_of
+from .run_end import outcome_of, seals_ahead, usage_of, with_gateway_fields
 from .side_events import DEFERRED, SideEvents
 
 _MEDIA: dict[str, type[ImageContent | AudioContent | VideoContent | DocumentContent]] = {
@@ -203,6 +204,7 @@ class Encoder:
         """The open part, while it has no text."""
         self._call_parent_id: str | None = None
         """The id of the message that the next call belongs to; None for a new message."""
+        self._deployment: AnsweringDeployment | None = None
         self._pending_calls: dict[str, None] = {}
         """The calls without a result."""
         self._generated_ids = 0
@@ -499,6 +501,7 @@ class Encoder:
 
     def _response_start(self, event: ResponseStartEvent, index: int) -> None:
         self._call_parent_id = None
+        self._deployment = event.deployment
 
     def _tool_result(self, event: FunctionToolResultEvent, index: int) -> None:
         result = event.result
@@ -534,7 +537,14 @@ class Encoder:
         usage = usage_of(event.usage, self._model)
         if failed:
             error = json_safe(event.failure)
-            self._write(e.RunErrorEvent(message=error.full_message, code=error.code or error.kind, usage=usage))
+            self._write(
+                e.RunErrorEvent(
+                    message=error.full_message,
+                    code=error.code or error.kind,
+                    usage=usage,
+                    metadata=with_gateway_fields(None, event.usage, self._deployment),
+                )
+            )
         else:
             if self._client_messages is not None:
                 self._write(e.MessagesSnapshotEvent(messages=self.messages))
@@ -545,7 +555,7 @@ class Encoder:
                 result=self._side_events.result,
                 outcome=outcome,
                 usage=usage,
-                metadata=metadata,
+                metadata=with_gateway_fields(metadata, event.usage, self._deployment),
             )
             self._write(finished)
         self.ended = True

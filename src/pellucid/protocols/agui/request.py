@@ -195,11 +195,11 @@ class Request(PlainRequest, frozen=True):
         return "messages"
 
 
-def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
+def parse_input(data: bytes | dict[str, Any], query: Mapping[str, str] | None = None) -> Request:
     """Parse the body of a request.
 
     Args:
-        data: The body.
+        data: The body, or the JSON object that was decoded from it.
         query: The parameters of the query; those that are no option are ignored.
 
     Raises:
@@ -227,10 +227,12 @@ def _tools(input: m.RunAgentInput) -> list[m.Tool]:
 
 
 def _check_unique(names: list[str], base_path: str) -> None:
+    seen: set[str] = set()
     for index, name in enumerate(names):
-        if name in names[:index]:
+        if name in seen:
             path = f"{base_path}[{index}].name"
             raise invalid(path, f"there is a tool named {truncate(name)!r} already")
+        seen.add(name)
 
 
 def _parse_options(fields: Any, base_path: str = "") -> Options:

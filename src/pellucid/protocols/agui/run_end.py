@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ErrorInfo
-from ...events import Event, ItemEndEvent, ItemStartEvent, RunEndEvent
+from ...events import AnsweringDeployment, Event, ItemEndEvent, ItemStartEvent, RunEndEvent
 from ...parts import Usage
 from ..encoding import safe_counts
 from . import events as e
 from .dialects import Dialect
 from .messages import Interrupt, TokenUsage
-from .metadata import make_metadata
+from .metadata import METADATA_KEY, make_metadata
 
 _USAGE_FIELDS = {
     "input_tokens": "input_tokens",
@@ -56,6 +56,21 @@ def usage_of(usage: Usage, model: str | None) -> list[TokenUsage] | None:
     """Return the usage of a model; None if no number is known that the protocol defines."""
     counts: dict[str, Any] = safe_counts(usage, _USAGE_FIELDS)
     return [TokenUsage(model=model, **counts)] if counts else None
+
+
+def with_gateway_fields(
+    metadata: dict[str, Any] | None, usage: Usage, deployment: AnsweringDeployment | None
+) -> dict[str, Any] | None:
+    """Return the metadata of the end of a run with what the protocol has no field for, if it is known.
+
+    Args:
+        metadata: The metadata without it.
+        usage: Its `cost`.
+        deployment: The deployment that answered.
+    """
+    fields = {"cost": usage.cost, "deployment": deployment}
+    known = {name: value for name, value in fields.items() if value is not None}
+    return make_metadata(**(metadata or {}).get(METADATA_KEY, {}), **known) if known else metadata
 
 
 def seals_ahead(events: list[Event]) -> dict[int, str]:

@@ -20,7 +20,8 @@
 * A call whose arguments are not valid or not complete JSON is `tool-input-error`. A result without a call in the stream
   gets a call before it.
 * Citations are sources after the text, each address once. A picture that was made while thinking is not shown.
-* `messageMetadata` has `model` at the start, and `usage` at the end if the viewer may see it.
+* `messageMetadata` has `model` at the start, and at the end `usage`, if the viewer may see it, and `deployment`, if the
+  model has several.
 * Everything that is open is closed before an error. Only the end of the step and `finish` follow an error.
 
 An encoder is pure, and each batch becomes one piece of bytes. Deltas are written from templates, all other chunks from
@@ -37,6 +38,7 @@ from msgspec import UNSET
 
 from ...accumulator import TEXT_FIELD
 from ...events import (
+    AnsweringDeployment,
     Event,
     FunctionToolResultEvent,
     ItemEndEvent,
@@ -134,6 +136,7 @@ class Encoder:
         self._message_id, self._model = replace_surrogates(message_id), replace_surrogates(model)
         self._out: list[bytes] = []
         self._in_step = False
+        self._deployment: AnsweringDeployment | None = None
         self._open_item: _OpenItem | None = None
         self._open_block: _OpenBlock | None = None
         """The open block."""
@@ -373,6 +376,7 @@ class Encoder:
     # --- the run -----------------------------------------------------------------------------------------------
 
     def _turn_start(self, event: ResponseStartEvent) -> None:
+        self._deployment = event.deployment
         self._end_step()
         self._ensure_step()
 
@@ -416,9 +420,14 @@ class Encoder:
         if event.status == "cancelled":
             self._write(c.AbortChunk())
         else:
-            usage = safe_counts(event.usage, _USAGE_FIELDS)  # empty if the viewer may not see them
+            usage: dict[str, float] = {**safe_counts(event.usage, _USAGE_FIELDS)}  # empty if it is hidden
+            if event.usage.cost is not None:
+                usage["cost"] = event.usage.cost
             reason = finish_reason(event, has_pending_calls=bool(self._pending_calls))
-            self._write(c.FinishChunk(reason, {"usage": usage} if usage else UNSET))
+            metadata: dict[str, Any] = {"usage": usage} if usage else {}
+            if self._deployment is not None:
+                metadata["deployment"] = self._deployment
+            self._write(c.FinishChunk(reason, metadata or UNSET))
         self._out.append(DONE)
 
     # --- writing -----------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import NOT_KEPT
 from ...events import (
+    AnsweringDeployment,
     Event,
     FunctionToolCallEvent,
     FunctionToolResultEvent,
@@ -112,6 +113,7 @@ class AnswerBuilder:
         self._status: t.Status = "in_progress"
         self._completed_at: int | UnsetType = UNSET
         self._usage: t.TokenCounts | UnsetType = UNSET
+        self._deployment: AnsweringDeployment | UnsetType = UNSET
         self._error: t.Fault | UnsetType = UNSET
         self._item_id = ""
         self._open_reasoning: t.ReasoningSegment | None = None
@@ -164,6 +166,7 @@ class AnswerBuilder:
                 view=start.view,
                 effort_level=start.effort_level,
                 usage=self._usage,
+                deployment=self._deployment,
                 error=self._error,
                 timeline=self._segment_list.timeline or UNSET,
             )
@@ -306,6 +309,7 @@ class AnswerBuilder:
 
     def _turn_start(self, event: ResponseStartEvent, now: int) -> None:
         self._turn_reasoning = []
+        self._deployment = or_unset(event.deployment)
 
     def _turn_end(self, event: ResponseEndEvent, now: int) -> None:
         tokens = event.usage.output_reasoning_tokens
@@ -389,6 +393,7 @@ def _usage(usage: Usage) -> t.TokenCounts | UnsetType:
         input_tokens=or_unset(usage.input_tokens),
         output_tokens=or_unset(usage.output_tokens),
         reasoning_tokens=or_unset(usage.output_reasoning_tokens),
+        cost=or_unset(usage.cost),
     )
     return counts if counts != t.TokenCounts() else UNSET
 

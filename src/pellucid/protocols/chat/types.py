@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import RequestError
+from ...events import AnsweringDeployment
 from ...unicode import truncate
 from ...view import View
 
@@ -137,6 +138,8 @@ class TokenCounts(msgspec.Struct, kw_only=True):
     input_tokens: int | UnsetType = UNSET
     output_tokens: int | UnsetType = UNSET
     reasoning_tokens: int | UnsetType = UNSET
+    cost: float | UnsetType = UNSET
+    """In the currency of the gateway's prices, if there are prices."""
 
 
 class Fault(msgspec.Struct, kw_only=True):
@@ -169,6 +172,8 @@ class Answer(msgspec.Struct, kw_only=True):
     view: View | UnsetType = UNSET
     effort_level: str | UnsetType = UNSET
     usage: TokenCounts | UnsetType = UNSET
+    deployment: AnsweringDeployment | UnsetType = UNSET
+    """The deployment that answered, if the model has several."""
     error: Fault | UnsetType = UNSET
     timeline: list[Span] | UnsetType = UNSET
 

@@ -32,11 +32,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
+    AnsweringDeployment,
     Event,
     FunctionToolResultEvent,
     ItemEndEvent,
@@ -45,6 +46,7 @@ from ...events import (
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
+    ResponseStartEvent,
     RunEndEvent,
 )
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
@@ -93,6 +95,7 @@ def usage_of(usage: Usage) -> t.ChatUsage | None:
         total_tokens=input_tokens + output_tokens,
         prompt_tokens_details=prompt if prompt != t.ChatPromptTokensDetails() else UNSET,
         completion_tokens_details=completion if completion != t.ChatCompletionTokensDetails() else UNSET,
+        cost=or_unset(usage.cost),
     )
 
 
@@ -156,6 +159,7 @@ class Encoder:
         """The number of details in the stream."""
         self._finish_reason: t.FinishReason = "stop"
         self._usage: t.ChatUsage | None = None
+        self._deployment: AnsweringDeployment | UnsetType = UNSET
 
     def start(self, *, queued: bool = False) -> bytes:
         """Return the bytes that open the stream.
@@ -221,7 +225,12 @@ class Encoder:
             finish_reason=self._finish_reason,
         )
         return t.ChatCompletion(
-            id=self._id, created=self._created, model=self._model, choices=[choice], usage=self._usage or UNSET
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=[choice],
+            usage=self._usage or UNSET,
+            deployment=self._deployment,
         )
 
     # --- deltas ------------------------------------------------------------------------------------------------
@@ -363,6 +372,9 @@ class Encoder:
 
     # --- the run -----------------------------------------------------------------------------------------------
 
+    def _turn_start(self, event: ResponseStartEvent) -> None:
+        self._deployment = or_unset(event.deployment)
+
     def _tool_result(self, event: FunctionToolResultEvent) -> None:
         self._needs_break = True
 
@@ -385,11 +397,10 @@ class Encoder:
         self._out.append(DONE)
 
     def _write(self, delta: t.ChatDelta, finish_reason: t.FinishReason | None = None) -> None:
-        suffix = (
-            self._delta_suffix
-            if finish_reason is None
-            else b'},"finish_reason":"%b"}]%b' % (finish_reason.encode(), self._frame_suffix)
-        )
+        suffix = self._delta_suffix
+        if finish_reason is not None:
+            deployment = b',"deployment":' + to_json(self._deployment) if self._deployment is not UNSET else b""
+            suffix = b'},"finish_reason":"%b"}]%b%b' % (finish_reason.encode(), deployment, self._frame_suffix)
         self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
 
 
@@ -437,6 +448,7 @@ _ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any], None]] = {
 }
 
 HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
+    ResponseStartEvent: Encoder._turn_start,
     ItemStartEvent: Encoder._item_start,
     ItemEndEvent: Encoder._item_end,
     PartStartEvent: Encoder._part_start,

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
+from ...events import AnsweringDeployment
 from ...settings import Effort, SummaryDetail, Verbosity
 from ..errors import KIND_NAMES, error_object
 
@@ -124,6 +125,8 @@ class ChatUsage(msgspec.Struct, kw_only=True):
     total_tokens: int
     prompt_tokens_details: ChatPromptTokensDetails | UnsetType = UNSET
     completion_tokens_details: ChatCompletionTokensDetails | UnsetType = UNSET
+    cost: float | UnsetType = UNSET
+    """The cost in the currency of the gateway's prices, if there are prices (an extension of OpenRouter)."""
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):
@@ -135,6 +138,8 @@ class ChatCompletion(msgspec.Struct, kw_only=True):
     model: str
     choices: list[ChatChoice]
     usage: ChatUsage | UnsetType = UNSET
+    deployment: AnsweringDeployment | UnsetType = UNSET
+    """The deployment that answered, if the model has several (an extension by Pellucid)."""
 
 
 # --- chunks ------------------------------------------------------------------------------------------------------
@@ -182,6 +187,8 @@ class ChatCompletionChunk(msgspec.Struct, kw_only=True):
     choices: Annotated[list[ChatChunkChoice], Meta(max_length=1)]
     usage: ChatUsage | UnsetType | None = UNSET
     obfuscation: str | UnsetType = UNSET
+    deployment: AnsweringDeployment | UnsetType = UNSET
+    """As in `ChatCompletion`; in the chunk that has the finish reason."""
 
 
 # --- the request -------------------------------------------------------------------------------------------------

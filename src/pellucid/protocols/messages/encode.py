@@ -24,11 +24,12 @@ from collections.abc import Callable, Collection, Container
 from typing import Any, get_args
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
+    AnsweringDeployment,
     Event,
     ItemEndEvent,
     ItemStartEvent,
@@ -121,6 +122,7 @@ class Encoder:
         """Whether the open item has blocks in this API's own form."""
         self._has_calls = False
         self._api = ""
+        self._deployment: AnsweringDeployment | UnsetType = UNSET
         """The wire of the turn's model."""
         self._stop_reason: t.StopReason = "end_turn"
         self._stop_sequence: str | None = None
@@ -187,6 +189,7 @@ class Encoder:
             stop_reason=self._stop_reason,
             stop_sequence=self._stop_sequence,
             usage=self._message_usage(),
+            deployment=self._deployment,
         )
 
     # --- blocks ------------------------------------------------------------------------------------------------
@@ -227,6 +230,7 @@ class Encoder:
 
     def _turn_start(self, event: ResponseStartEvent) -> None:
         self._api = event.origin.api
+        self._deployment = or_unset(event.deployment)
 
     def _item_start(self, event: ItemStartEvent) -> None:
         self._has_thinking = self._is_hidden_call = self._is_native = False
@@ -348,7 +352,7 @@ class Encoder:
         elif self._stop_reason in ("end_turn", "stop_sequence"):
             self._stop_reason = "refusal" if event.incomplete_reason == "content_filter" else "max_tokens"
         delta = t.StopDelta(self._stop_reason, self._stop_sequence)
-        self._out.append(_event("message_delta", t.MessageDelta(delta, self._message_usage())))
+        self._out.append(_event("message_delta", t.MessageDelta(delta, self._message_usage(), self._deployment)))
         self._out.append(_event("message_stop", t.MessageStop()))
 
     def _message_usage(self) -> t.MessageUsage:
@@ -363,6 +367,7 @@ class Encoder:
             cache_read_input_tokens=or_unset(read),
             output_tokens_details=UNSET if reasoning is None else t.OutputTokensDetails(reasoning),
             estimated=True if output_tokens is None else UNSET,
+            cost=or_unset(usage.cost),
         )
 
 

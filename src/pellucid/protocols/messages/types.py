@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
+from ...events import AnsweringDeployment
 from ...settings import Effort
 from ..errors import KIND_NAMES
 
@@ -44,6 +45,8 @@ class MessageUsage(msgspec.Struct, kw_only=True):
     output_tokens_details: OutputTokensDetails | UnsetType = UNSET
     estimated: Literal[True] | UnsetType = UNSET
     """An extension by Pellucid."""
+    cost: float | UnsetType = UNSET
+    """The cost in the currency of the gateway's prices, if there are prices (an extension of OpenRouter)."""
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -57,6 +60,8 @@ class Message(msgspec.Struct, kw_only=True):
     stop_reason: StopReason | None
     stop_sequence: str | None
     usage: MessageUsage
+    deployment: AnsweringDeployment | UnsetType = UNSET
+    """The deployment that answered, if the model has several (an extension by Pellucid)."""
 
 
 class TokenCount(msgspec.Struct):
@@ -127,6 +132,8 @@ class StopDelta(msgspec.Struct):
 class MessageDelta(_Event, tag="message_delta"):
     delta: StopDelta
     usage: MessageUsage
+    deployment: AnsweringDeployment | UnsetType = UNSET
+    """As in `Message`."""
 
 
 class MessageStop(_Event, tag="message_stop"):

@@ -58,7 +58,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import CAPTURED_PROMPT, CAPTURED_TIME, text_metadata
-from ..encoding import DONE, PING, complete_arguments, to_json
+from ..encoding import DONE, PING, complete_arguments, or_unset, to_json
 from ..errors import status_of
 from ..message_parts import joined_if_text
 from . import types as t
@@ -360,6 +360,7 @@ class Encoder:
         self._finish_item(item)
 
     def _response_start(self, event: ResponseStartEvent, now: int) -> None:
+        self.response.deployment = or_unset(event.deployment)
         if self.response.status == "queued":
             self.response.status = "in_progress"
             self._response_event("in_progress")
@@ -512,6 +513,7 @@ def usage_of(usage: Usage, reasoning_characters: int = 0) -> t.Usage | None:
         input_tokens_details=t.InputTokensDetails(usage.cache_read_tokens or 0),
         output_tokens_details=t.OutputTokensDetails(reasoning_tokens),
         reasoning_tokens_estimated=True if is_estimated else msgspec.UNSET,
+        cost=or_unset(usage.cost),
     )
 
 

@@ -86,7 +86,7 @@ class Request(PlainRequest, frozen=True):
     @property
     def is_compaction(self) -> bool:
         """Whether a compaction of the conversation is requested instead of an answer."""
-        return any(isinstance(item, t.CompactionTriggerParam) for item in self._items)
+        return isinstance(next(reversed(self._items), None), t.CompactionTriggerParam)  # it must be the last one
 
     @property
     def max_tool_calls(self) -> int | None:

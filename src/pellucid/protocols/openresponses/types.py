@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import ErrorInfo
+from ...events import AnsweringDeployment
 from ...settings import Effort, SummaryDetail, Verbosity
 from ..errors import KIND_NAMES, error_object
 
@@ -188,6 +189,8 @@ class Usage(msgspec.Struct):
 
     Not in the details: clients accept only numbers there.
     """
+    cost: float | UnsetType = UNSET
+    """The cost in the currency of the gateway's prices, if there are prices (an extension of OpenRouter)."""
 
 
 class IncompleteDetails(msgspec.Struct):
@@ -249,6 +252,8 @@ class Response(msgspec.Struct, kw_only=True):
 
     The published schema does not have this field, so it is absent if there is none.
     """
+    deployment: AnsweringDeployment | UnsetType = UNSET
+    """The deployment that answered, if the model has several (an extension by Pellucid)."""
 
 
 class CompactedResponse(msgspec.Struct, kw_only=True):

@@ -12,10 +12,11 @@ from urllib.parse import quote
 from ...errors import RequestError
 from ...parts import File, Image, ModelResponse, Origin, UserPromptPart, same_origin
 from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from ..effort import is_thinking_off
 from ..lenient_json import objects_in
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
-from ..tool_schema import check_tool_choice, offered_tools
+from ..tool_schema import check_tool_choice, offered_tools, with_possible_choice
 from .messages import encode_messages, is_reasoning_lost, system_prompt, wire_fields
 from .thinking import ThinkingOptions, claim_thinking, settings_that_enable_thinking, thinking_options
 
@@ -317,6 +318,8 @@ def _server_tools(call: ModelCall) -> list[Body]:
 
 def _tools(call: ModelCall, profile: Profile, thinking: ThinkingOptions) -> Body:
     settings: Settings = call.settings
+    is_thinking = profile.forced_calls == "thinking_switched_off" and not is_thinking_off(settings)
+    call = with_possible_choice(call, profile, thinks=thinking.has_budget or is_thinking)
     choice, tools, native_tools = call.tool_choice, call.tools, _server_tools(call)
     check_tool_choice(call)
     if not tools and not native_tools:
@@ -325,8 +328,6 @@ def _tools(call: ModelCall, profile: Profile, thinking: ThinkingOptions) -> Body
     if not is_single:
         tools = offered_tools(call)
     tool_choice = _tool_choice(choice, is_single)
-    if tool_choice["type"] in ("any", "tool"):
-        _check_forced_call(profile, thinking)
     if choice.mode != "none" and settings.get("parallel_tool_calls") is False:
         tool_choice["disable_parallel_tool_use"] = True
     definitions = [_tool_definition(tool) for tool in tools]
@@ -344,23 +345,6 @@ def _tool_choice(choice: ToolChoice, is_single: bool) -> Body:
     if is_single:
         return {"type": "tool", "name": choice.names[0]}
     return {"type": {"auto": "auto", "none": "none", "required": "any"}[choice.mode]}
-
-
-def _check_forced_call(profile: Profile, thinking: ThinkingOptions) -> None:
-    if profile.forced_calls == "never":
-        raise RequestError(
-            "this model cannot be made to call a tool; tool_choice must be auto or none",
-            kind="unsupported",
-            code="forced_tool_choice",
-            param="tool_choice",
-        )
-    if profile.forced_calls == "without_thinking" and thinking.has_budget:
-        raise RequestError(
-            "this model cannot be made to call a tool while it thinks; tool_choice must be auto or none, "
-            "or thinking switched off",
-            code="forced_tool_choice",
-            param="tool_choice",
-        )
 
 
 def _tool_definition(tool: ToolDefinition) -> Body:

@@ -45,7 +45,7 @@ from ..effort import is_thinking_off
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
 from ..tagged_text import with_markers
-from ..tool_schema import arguments_object, offered_tools
+from ..tool_schema import arguments_object, offered_tools, with_possible_choice
 from .media import ContentEncoder, redacted_content
 from .thinking import THINKING_FIELDS, claim_thinking, enables_thinking, thinking_fields
 
@@ -228,6 +228,7 @@ def _output(output: OutputFormat) -> Body:
 
 def _tools(call: ModelCall, profile: Profile, fields: Body, used_tools: dict[str, None]) -> Body:
     """Return the tools. This wire has no tool choice `none`: the model can only be offered no tools."""
+    call = with_possible_choice(call, profile, thinks=enables_thinking(fields))
     tools = offered_tools(call)
     if call.tool_choice.mode == "none" and not used_tools:
         tools = ()
@@ -238,10 +239,7 @@ def _tools(call: ModelCall, profile: Profile, fields: Body, used_tools: dict[str
     if not specs:
         return {}
     config: Body = {"tools": specs + _cache_point(call.settings.get("bedrock_cache_tool_definitions"))}
-    can_force = profile.forced_calls == "free" or (
-        profile.forced_calls == "without_thinking" and not enables_thinking(fields)
-    )
-    if call.tool_choice.mode == "required" and tools and can_force:
+    if call.tool_choice.mode == "required" and tools:
         is_single = call.tool_choice.names and len(tools) == 1
         config["toolChoice"] = {"tool": {"name": tools[0].name}} if is_single else {"any": {}}
     return {"toolConfig": config}

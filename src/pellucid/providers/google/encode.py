@@ -19,7 +19,7 @@ from ...settings import EFFORTS, ModelCall, OutputFormat, nearest_effort
 from ..effort import is_thinking_off
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
-from ..tool_schema import offered_tools
+from ..tool_schema import offered_tools, with_possible_choice
 from .chunk import to_camel_case
 from .contents import encode_contents, system_texts
 
@@ -53,6 +53,7 @@ _CALLING_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
+    call = with_possible_choice(call, profile)
     body: Body = {"contents": encode_contents(call, profile, target)}
     system = system_texts(call)
     if system:

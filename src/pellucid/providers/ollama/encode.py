@@ -5,7 +5,6 @@ Sampling settings are in `options`. `stream` is always sent, because Ollama stre
 
 from __future__ import annotations
 
-from ...errors import RequestError
 from ...parts import (
     Image,
     Text,
@@ -51,13 +50,6 @@ def _write_thinking(fields: SettingFields, profile: Profile) -> None:
 
 def _tools(call: ModelCall) -> Body:
     """Return the tools. The wire has no tool choice: the model may call the tools that are offered."""
-    if call.tools and call.tool_choice.mode == "required":
-        raise RequestError(
-            "Ollama's own endpoint cannot require a tool call; set tool_choice to auto",
-            kind="unsupported",
-            code="unsupported_tool_choice",
-            param="tool_choice",
-        )
     tools = offered_tools(call) if call.tool_choice.mode != "none" else ()
     return {"tools": [function_tool(tool) for tool in tools]} if tools else {}
 

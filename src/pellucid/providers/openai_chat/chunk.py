@@ -6,7 +6,9 @@ are typed loosely. Dialects of this wire put token counts in many places.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
 
 import msgspec
 
@@ -65,8 +67,26 @@ class Chunk(msgspec.Struct, gc=False):
     detail: Any = None
 
 
-read_chunk = lenient_struct_decoder(Chunk)
-"""Decode a chunk; None if the bytes are not a JSON object."""
+ChunkReader = Callable[[bytes], Chunk | None]
+"""Decodes a chunk; returns None if the bytes are not a JSON object."""
+
+
+@lru_cache(maxsize=64)
+def chunk_reader(reasoning_fields: tuple[str, ...]) -> tuple[ChunkReader, tuple[str, ...]]:
+    """Return the reader of chunks whose messages have these fields of reasoning, and the attributes that hold them."""
+    known = frozenset(Delta.__struct_fields__)
+    attributes = {name: name if name in known else f"field_{index}" for index, name in enumerate(reasoning_fields)}
+    others = {attribute: name for name, attribute in attributes.items() if attribute != name}
+    chunk: type[Chunk] = Chunk
+    if others:
+        delta = msgspec.defstruct(
+            "Delta", [(name, Any, None) for name in others], bases=(Delta,), rename=others, gc=False
+        )
+        message = (delta | None, None)
+        choice = msgspec.defstruct("Choice", [("delta", *message), ("message", *message)], bases=(Choice,), gc=False)
+        choices = (list[choice] | None, None)  # type: ignore[valid-type]
+        chunk = cast("type[Chunk]", msgspec.defstruct("Chunk", [("choices", *choices)], bases=(Chunk,), gc=False))
+    return lenient_struct_decoder(chunk), tuple(attributes.values())
 
 
 def read_usage(raw: dict[str, Any], reasoning_counted: ReasoningCounted = "inside") -> Usage:

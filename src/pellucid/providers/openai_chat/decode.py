@@ -16,7 +16,7 @@ from ..profile import Profile
 from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 from ..tagged_text import TEXT
 from .calls import ToolCallReader
-from .chunk import Choice, Chunk, Delta, ToolCall, read_chunk, read_usage
+from .chunk import Choice, Chunk, Delta, ToolCall, chunk_reader, read_usage
 from .content import REASONING, ContentReader, DuplicateReasoningFilter, FragmentMerger, make_content_reader
 from .details import DetailsReader
 
@@ -54,7 +54,7 @@ class ChatCompletionsReader(WireReader):
     def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin)
         self._profile = profile
-        self._fields = profile.reasoning_fields
+        self._read_chunk, self._fields = chunk_reader(profile.reasoning_fields)
         plain = profile.merge == "incremental" and profile.repeats == "keep"
         self._merger = None if plain else FragmentMerger(profile.merge, profile.repeats)
         self._details = DetailsReader(self.emit, profile)
@@ -71,7 +71,7 @@ class ChatCompletionsReader(WireReader):
     # --- frames ----------------------------------------------------------------------------------------------
 
     def read_frame(self, data: bytes, name: str) -> None:
-        chunk, is_error = read_chunk(data), name == "error"
+        chunk, is_error = self._read_chunk(data), name == "error"
         if chunk is None:
             self.fail_unreadable(data, name)
             return

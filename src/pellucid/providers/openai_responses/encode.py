@@ -11,7 +11,7 @@ from ...settings import ModelCall, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, accepts_sampling, effort_paths, requested_effort
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampling_suppressors
-from ..tool_schema import check_tool_choice
+from ..tool_schema import check_tool_choice, with_possible_choice
 from .history_items import WIRE, history_items
 
 # Settings that every server knows, and their fields.
@@ -69,6 +69,7 @@ def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
     settings: Settings = _resolve_previous_response(call.messages, call.settings, target)
     store = settings.get("openai_store", profile.store)
+    call = with_possible_choice(call, profile)
     messages = _messages_after(call.messages, settings.get("openai_previous_response_id"))
     body: Body = {
         "model": call.model,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from ...asgi.host import is_host
 from ...unicode import did_you_mean
 from .policy import Policy
 
@@ -80,6 +81,7 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_owner: str = "local"
     """The owner of that key."""
     key_policy: str | None = None
+    """The policy of that key; by default the default policy, and its holder is an operator."""
     pepper_file: str | None = None
     key_seconds: Annotated[float, Meta(ge=0, le=300)] = 5.0
     """How long a key that was looked up stays valid without another look-up.
@@ -97,7 +99,7 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: list[str] = []
     """Names under which the gateway may be used without keys, besides addresses, localhost and the machine's name."""
     limits_when_down: Literal["refuse", "allow"] = "refuse"
-    """What happens to requests with limits while the relay cannot count them."""
+    """What happens to requests with limits while the relay, and to those with budgets while the store, cannot count."""
 
     @property
     def requires_credentials(self) -> bool:
@@ -133,6 +135,11 @@ def check_access(access: AccessConfig, environ: Mapping[str, str]) -> list[str]:
         mistakes.append(f"access.key_owner: {OWNER_RULE}")
     for origin in access.cors.origins:
         mistakes += [f"access.cors.origins: {mistake}" for mistake in _origin_mistakes(origin)]
+    mistakes += [
+        f"access.hosts: {host!r} is not the name of a host, such as 'gw.example.com'"
+        for host in access.hosts
+        if host != "*" and not is_host(host)
+    ]
     if access.cors.credentials and "*" in access.cors.origins:
         mistakes.append("access.cors.credentials: not with every origin (*); name the origins")
     if access.jwt is not None:

@@ -13,35 +13,49 @@ Nothing here is called for an event of a stream.
   refused, unless the operator allows them (`allow_unauthenticated`). When the first key is created, credentials are
   required from then on, within `key_seconds` and for good.
 * When a credential cannot be checked, the request is refused: a store or an issuer that is down gives a 503.
+* What was admitted and is open longer than a moment is checked again (`open_requests`).
 * Under `/api`, a person who signed in with a browser sends a cookie (`session`), and requests of browsers are checked
   more closely (`origins`). A credential in a header takes precedence over the cookie.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from ...asgi.host import HostRule, host_of
 from ...parts import Usage
 from ...sealing import Keys
 from . import origins
+from .budgets import Budgets
 from .config import AccessConfig, is_loopback
 from .credentials import credential
 from .errors import AccessError, HTTPHeader, forbidden, unauthorized
 from .jwt import TokenVerifier, looks_like_token
 from .key_cache import KeyCache, KeyStore
 from .keys import KeyHasher, ensure_pepper, looks_like_key
-from .limits import LoginThrottle, RateCounter, RateLimiter, charged_tokens, has_limits
+from .limits import LoginThrottle, RateCounter, RateLimiter, StreamSlot, rate_limit_headers
 from .oidc import OIDCClient
 from .origins import Cors
-from .policy import Principal
-from .session import COOKIE, BrowserSession, BrowserSessions, KeySession, ProviderSession, read_cookie, session_over
+from .policy import ENV_KEY_ID, Principal
+from .revocation import OpenRequests, RevocationList, RevokedTokenStore
+from .session import (
+    COOKIE,
+    BrowserSession,
+    BrowserSessions,
+    KeySession,
+    ProviderSession,
+    read_cookie,
+    read_cookies,
+    session_over,
+)
 
 LOCAL_OWNER = "local"
 """The owner of data that is created where no credentials are required."""
@@ -62,6 +76,8 @@ class Guard:
         keys: KeyStore | None,
         relay: RateCounter,
         *,
+        revoked_tokens: RevokedTokenStore | None = None,
+        budgets: Budgets | None = None,
         allow_unauthenticated: bool = False,
         seal_keys: Callable[[], Keys] | None = None,
         environ: Mapping[str, str],
@@ -74,6 +90,8 @@ class Guard:
             access: `[access]` of the configuration.
             keys: The store's keys (`store.keys`); None where there is no store.
             relay: Counts requests, tokens and slots.
+            revoked_tokens: The store's list of sessions that were signed out; None where there is no store.
+            budgets: The budgets of policies; None: they are not applied.
             allow_unauthenticated: Whether clients of other machines are admitted while no credentials are required.
             seal_keys: Returns the current seal keys; without them, signing in with a browser is not possible.
             environ: The environment, which holds secrets.
@@ -84,9 +102,10 @@ class Guard:
             ConfigError: A secret cannot be used.
         """
         self.cors = Cors(access.cors)
-        self._host_rule = HostRule(access.hosts, access.cors.origins, "access.hosts")
+        self._host_rule = HostRule(access.hosts, access.cors.origins, "access.hosts", "access.cors.origins")
         self._requires_credentials = access.requires_credentials
         self._allow_unauthenticated = allow_unauthenticated
+        self._budgets = budgets
         self._rates = RateLimiter(relay, access.limits_when_down)
         self._tokens = TokenVerifier(access, clock, monotonic) if access.jwt is not None else None
         self._key_cache: KeyCache | None = None
@@ -103,24 +122,36 @@ class Guard:
         env_key: str | None = None
         if access.key_env is not None:
             env_key = environ[access.key_env].strip()
-            principal = Principal(access.key_owner, "env", access.key_env, access.policy(access.key_policy))
+            policy = access.policy(access.key_policy)
+            if access.key_policy is None:  # who sets the environment is the operator
+                policy = msgspec.structs.replace(policy, operator=True)
+            principal = Principal(access.key_owner, ENV_KEY_ID, access.key_env, policy)
             self._env_principal = (_digest(env_key), principal)
         self._access = access
         self.login_throttle = LoginThrottle(relay)
+        self._revocations = (
+            RevocationList(revoked_tokens, access.key_seconds, monotonic) if revoked_tokens is not None else None
+        )
+        self.open_requests = OpenRequests(self._key_cache, self._revocations, access.key_seconds)
+        self._checking_task: asyncio.Task[None] | None = None
         self.browser_sessions: BrowserSessions | None = None
         self.oidc: OIDCClient | None = None
         if seal_keys is not None:
             self.browser_sessions = BrowserSessions(access, seal_keys, env_key, clock)
             if access.oidc is not None and self._tokens is not None:
-                self.oidc = OIDCClient(access, self._tokens, seal_keys, environ, clock, monotonic)
-        self._local = Principal(LOCAL_OWNER, None, LOCAL_OWNER, access.policy())
+                self.oidc = OIDCClient(access, self._tokens, self._revocations, seal_keys, environ, clock, monotonic)
+        # Without credentials, the operator and other clients are the same principal.
+        self._local = Principal(LOCAL_OWNER, None, LOCAL_OWNER, msgspec.structs.replace(access.policy(), operator=True))
 
     async def start(self) -> None:
-        """Log keys that cannot work here. A store that is down is noticed later."""
+        """Log keys that cannot work here, and begin to check open requests. A store that is down is noticed later."""
+        self._checking_task = asyncio.create_task(self.open_requests.run())
         if self._key_cache is not None:
             await self._key_cache.log_foreign_keys()
 
     async def aclose(self) -> None:
+        if self._checking_task is not None:
+            self._checking_task.cancel()
         await self._rates.aclose()
         if self._tokens is not None:
             await self._tokens.aclose()
@@ -165,11 +196,16 @@ class Guard:
         return needs_credential
 
     async def check_host(self, scope: Mapping[str, Any]) -> None:
-        """Refuse a Host that a page may have chosen, where no credentials are required. Raises `RequestError`."""
-        if self._allow_unauthenticated or await self._needs_credential():
+        """Refuse a Host that a page may have chosen, and a foreign page, where no credentials are required.
+
+        Raises `RequestError`. A preflight request is not refused: its response allows a foreign page nothing.
+        """
+        if await self._needs_credential():
             host_of(scope)
         else:
             self._host_rule.check_host(scope)
+            if self.cors.preflight(scope) is None:
+                self._host_rule.check_origin(scope)
 
     async def _needs_credential(self) -> bool:
         return self._requires_credentials or (self._key_cache is not None and await self._key_cache.has_keys())
@@ -223,57 +259,73 @@ class Guard:
                     raise
             else:
                 assert principal.key_id is not None
-                session = KeySession(principal.key_id, self._key_cache.digest(text), self.browser_sessions.expiry)
+                session = self.browser_sessions.for_key(principal.key_id, self._key_cache.digest(text))
                 return principal, self.browser_sessions.encode(session)
         raise unauthorized(
             "this is not a key that works here; it may be mistyped, or not valid any more", "no_such_key"
         )
 
+    async def sign_out(self, scope: Mapping[str, Any]) -> None:
+        """Revoke the browser session of a request, so that no copy of its cookie works at any replica.
+
+        Raises:
+            AccessError: Unavailable when the store is down: copies of the cookie still work.
+        """
+        if self.browser_sessions is None or self._revocations is None:
+            return
+        for value in read_cookies(scope, COOKIE):
+            try:
+                session = self.browser_sessions.decode(value.decode("latin-1"))
+            except AccessError:
+                continue  # not valid, or not any more
+            await self._revocations.revoke(session.session_id, session.ends)
+
     async def _principal_of_session(self, session: BrowserSession) -> Principal:
         """Return the current principal of a browser session."""
         assert self.browser_sessions is not None
+        if self._revocations is not None and await self._revocations.is_revoked(session.session_id):
+            raise session_over()
         if isinstance(session, KeySession):
             if self._key_cache is None:
                 raise session_over()
             try:
-                return await self._key_cache.authenticate_digest(session.id, session.digest)
+                principal = await self._key_cache.authenticate_digest(session.id, session.digest)
             except AccessError as error:
                 if error.info.kind != "unauthorized":
                     raise
                 raise session_over() from error
-        if not self.browser_sessions.is_current(session):
+        elif not self.browser_sessions.is_current(session):
             raise session_over()
-        if isinstance(session, ProviderSession):
+        elif isinstance(session, ProviderSession):
             identity = session.who
-            return Principal(identity.owner, None, identity.name, self._access.policy(identity.policy))
-        assert self._env_principal is not None
-        return self._env_principal[1]
+            principal = Principal(identity.owner, None, identity.name, self._access.policy(identity.policy))
+        else:
+            assert self._env_principal is not None
+            principal = self._env_principal[1]
+        return msgspec.structs.replace(principal, session_id=session.session_id)
 
     # --- limits ------------------------------------------------------------------------------------------------
 
     async def spend(self, principal: Principal, requests: int = 1) -> list[HTTPHeader]:
-        """Count requests.
+        """Count requests, and check the budgets.
 
         Returns:
             The `x-ratelimit-*` headers of the response.
 
         Raises:
-            AccessError: `too_many_requests`; or unavailable when the relay cannot count.
+            AccessError: `too_many_requests`; or unavailable when the relay or the store cannot count.
         """
-        return await self._rates.spend(principal, requests)
+        if self._budgets is not None:
+            await self._budgets.check(principal)
+        result = await self._rates.spend(principal, requests)
+        return rate_limit_headers(principal.policy, result) if result is not None else []
 
-    def has_limits(self, principal: Principal) -> bool:
-        """Return whether `charge` and `stream_slot` have an effect for this principal."""
-        return has_limits(principal.policy)
+    async def charge(self, principal: Principal, usage: Usage) -> None:
+        """Count tokens that were used. Never raises."""
+        await self._rates.charge(principal, usage)
 
-    async def charge(
-        self, principal: Principal, usage: Usage, *, characters: int = 0, reasoning_characters: int = 0
-    ) -> None:
-        """Count the tokens of a run that is over, however it ended (see `limits.charged_tokens`). Never raises."""
-        await self._rates.charge(principal, charged_tokens(usage, characters, reasoning_characters))
-
-    def stream_slot(self, principal: Principal) -> AbstractAsyncContextManager[None]:
-        """Hold one of the principal's concurrent streams for the block. Entering it raises `AccessError`."""
+    def stream_slot(self, principal: Principal) -> StreamSlot:
+        """Return one of the principal's concurrent streams, which is not yet acquired."""
         return self._rates.stream_slot(principal)
 
     def _refuse_remote(self, scope: Mapping[str, Any]) -> None:

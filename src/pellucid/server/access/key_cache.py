@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 import msgspec
@@ -22,7 +22,7 @@ import msgspec
 from ...errors import ConfigError
 from ...storage import StoredKey
 from ...telemetry import log
-from .errors import BackendUnavailable, call_backend, forbidden, unauthorized, unavailable
+from .errors import AccessError, BackendUnavailable, call_backend, forbidden, unauthorized, unavailable
 from .keys import KeyHasher, key_id_of
 from .policy import Policy, Principal, read_policy
 
@@ -34,6 +34,8 @@ class KeyStore(Protocol):
     """The methods of the store's keys (`pellucid.storage.Keys`) that are needed here."""
 
     async def by_hash(self, hash: bytes) -> StoredKey | None: ...
+
+    async def by_ids(self, ids: Collection[str]) -> Sequence[StoredKey]: ...
 
     async def list(self, owner: str | None = None) -> Sequence[StoredKey]: ...
 
@@ -101,6 +103,30 @@ class KeyCache:
         entry = self._known.get(digest) or self._unknown.get(digest)
         if entry is None or entry.until <= self._monotonic():
             entry = await self._look_up(digest)
+        return self._principal_of(entry, key_id)
+
+    async def look_up_ids(self, key_ids: Collection[str]) -> dict[str, Principal | AccessError]:
+        """Query the store for keys that are in use, and return for each id its principal now, or why it has none.
+
+        Raises:
+            BackendUnavailable: The store does not answer.
+        """
+        until = self._monotonic() + self._ttl_seconds
+        rows = {row.id: row for row in await call_backend(self._keys.by_ids(key_ids))}
+        current: dict[str, Principal | AccessError] = {}
+        for key_id in key_ids:
+            row = rows.get(key_id)
+            entry = _Entry(until, row, _policy_of(row))
+            if row is not None and row.hash in self._known:
+                self._known[row.hash] = entry
+            try:
+                current[key_id] = self._principal_of(entry, key_id)
+            except AccessError as error:
+                current[key_id] = error
+        return current
+
+    def _principal_of(self, entry: _Entry, key_id: str) -> Principal:
+        """Return the principal of a key that was looked up. Raises `AccessError` if it is not valid."""
         row = entry.row
         if row is None or row.id != key_id:
             raise unauthorized("there is no such API key", "invalid_api_key")

@@ -16,33 +16,36 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import math
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Literal, Protocol, TypeVar
 
-from ...parts import Usage, estimated_tokens
+from ...background_tasks import start_task
+from ...parts import Usage
 from ...relay import LimitResult
 from ...telemetry import error_location, log
 from .errors import AccessError, BackendUnavailable, HTTPHeader, call_backend, unavailable
-from .policy import Policy, Principal
+from .policy import COUNTERS, Policy, Principal
 
 WINDOW_SECONDS = 60.0
+
+SLOT_RETRY_SECONDS = 1.0
+"""`Retry-After` of a request over the limit of streams. When one of them will end is not known."""
+
 MAX_ATTEMPTS_PER_MINUTE = 20
 """Attempts to sign in. All people behind one address (of a proxy, for example) count as one."""
 _SIGN_IN_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
 
-COUNTERS = {
-    "requests": "requests_per_minute",
-    "tokens": "tokens_per_minute",
-    "reasoning_tokens": "reasoning_tokens_per_minute",
-}
-"""The relay's counters, and the fields of `Policy` that limit them."""
+T = TypeVar("T")
 
 
 class RateCounter(Protocol):
-    """The methods of the relay (`pellucid.relay.Relay`) that limits need."""
+    """The members of the relay (`pellucid.relay.Relay`) that limits need."""
+
+    is_remote: bool
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
@@ -57,39 +60,54 @@ class RateCounter(Protocol):
     async def release_slot(self, bucket: str, holder: str) -> None: ...
 
 
-def limits_of(policy: Policy) -> dict[str, float]:
-    """Return the limits of a policy by counter."""
-    values = {counter: getattr(policy, field) for counter, field in COUNTERS.items()}
-    return {counter: float(value) for counter, value in values.items() if value is not None}
+class StreamSlot:
+    """One of a principal's concurrent streams. As a context manager, it is held for the time of the block."""
 
+    def __init__(self, limiter: RateLimiter, principal: Principal) -> None:
+        self._limiter = limiter
+        self._principal = principal
+        self._limit = principal.policy.streams
+        """None: streams are not limited, and there is nothing to hold."""
+        self._bucket = f"streams:{principal.bucket}"
+        self._holder: str | None = None
 
-def has_limits(policy: Policy) -> bool:
-    """Return whether a policy limits runs in any way."""
-    return (
-        policy.streams is not None
-        or policy.requests_per_minute is not None
-        or policy.tokens_per_minute is not None
-        or policy.reasoning_tokens_per_minute is not None
-    )
+    async def acquire(self) -> None:
+        """Acquire the slot.
 
+        Raises:
+            AccessError: too_many_requests; or unavailable when the relay does not answer.
+        """
+        if self._limit is None:
+            return
+        self._holder = self._limiter.new_holder()
+        try:
+            await self._limiter.acquire_slot(self._bucket, self._limit, self._holder)
+        except BaseException:
+            await self.release()
+            raise
 
-def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int = 0) -> dict[str, float]:
-    """Return the tokens that a run is charged for.
+    async def release(self) -> None:
+        """Release the slot, if it is held. Never raises."""
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            await self._limiter.release_slot(self._bucket, holder)
 
-    Args:
-        usage: What the provider reported.
-        characters: Characters that the run wrote in all.
-        reasoning_characters: How many of these were reasoning. Both replace numbers that the provider did not report.
-    """
-    reasoning = usage.output_reasoning_tokens
-    if reasoning is None:
-        reasoning = estimated_tokens(reasoning_characters)
-        if usage.output_tokens is not None:
-            reasoning = min(reasoning, usage.output_tokens)
-    output = usage.output_tokens
-    if output is None:
-        output = max(estimated_tokens(characters), reasoning)
-    return {"tokens": float((usage.input_tokens or 0) + output), "reasoning_tokens": float(reasoning)}
+    def settle(self, usage: Usage | None) -> None:
+        """Charge the tokens, if any, and release the slot, without a wait."""
+        self._limiter.run(self._settle(usage))
+
+    async def _settle(self, usage: Usage | None) -> None:
+        try:
+            if usage is not None:
+                await self._limiter.charge(self._principal, usage)
+        finally:
+            await self.release()
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release()
 
 
 class RateLimiter:
@@ -107,78 +125,71 @@ class RateLimiter:
         self._when_down = when_down
         self._lease_seconds = lease_seconds
         self._replica = secrets.token_hex(8)
-        self._slot_count = 0
+        self._slot_numbers = itertools.count(1)
         self._slots: dict[str, tuple[str, int]] = {}
         self._renewal_task: asyncio.Task[None] | None = None
 
-    async def spend(self, principal: Principal, requests: int = 1) -> list[HTTPHeader]:
+    async def spend(self, principal: Principal, requests: int = 1) -> LimitResult | None:
         """Count requests.
 
         Returns:
-            The `x-ratelimit-*` headers.
+            The levels of the counters, for `rate_limit_headers`; None if nothing was counted.
 
         Raises:
             AccessError: `too_many_requests`; or unavailable when the relay does not answer.
         """
-        if not has_limits(principal.policy):
-            return []
-        limits = limits_of(principal.policy)
+        limits = principal.policy.rate_limits
         if not limits:
-            return []
+            return None
         try:
-            verdict = await call_backend(
+            result = await self._call(
                 self._relay.spend(principal.bucket, {"requests": requests}, limits, WINDOW_SECONDS)
             )
         except BackendUnavailable as error:
             self._handle_unavailable(error)
-            return []
-        headers = _rate_limit_headers(limits, verdict.levels)
-        if verdict.allowed:
-            return headers
-        counter = verdict.limiting_counter or "requests"
+            return None
+        if result.allowed:
+            return result
+        counter = result.limiting_counter or "requests"
         label = counter.replace("_", " ")
-        wait_seconds = verdict.retry_after if math.isfinite(verdict.retry_after) else None
+        wait_seconds = result.retry_after if math.isfinite(result.retry_after) else None
         advice = (
             "this request alone exceeds the limit"
             if wait_seconds is None
             else f"try again in {math.ceil(wait_seconds)} s"
         )
         message = f"more than {limits[counter]:g} {label} a minute; {advice}"
-        raise _too_many(message, "rate_limit_exceeded", wait_seconds, headers)
+        raise _too_many(message, "rate_limit_exceeded", wait_seconds, rate_limit_headers(principal.policy, result))
 
-    async def charge(self, principal: Principal, amounts: Mapping[str, float]) -> None:
-        """Count the tokens of a run (`charged_tokens`). Never raises: the run is over."""
-        limits = {name: limit for name, limit in limits_of(principal.policy).items() if amounts.get(name)}
+    async def charge(self, principal: Principal, usage: Usage) -> None:
+        """Count tokens that were used. Never raises: the run is over."""
+        limits = principal.policy.token_limits
+        if not limits:
+            return
+        amounts = {
+            "tokens": float((usage.input_tokens or 0) + (usage.output_tokens or 0)),
+            "reasoning_tokens": float(usage.output_reasoning_tokens or 0),
+        }
+        limits = {name: limit for name, limit in limits.items() if amounts[name]}
         if limits:
             try:
-                await call_backend(self._relay.charge(principal.bucket, amounts, limits, WINDOW_SECONDS))
+                await self._call(self._relay.charge(principal.bucket, amounts, limits, WINDOW_SECONDS))
             except BackendUnavailable:
                 log.warning("the tokens of a run were not counted, as the relay does not answer")
 
-    @asynccontextmanager
-    async def stream_slot(self, principal: Principal) -> AsyncIterator[None]:
-        """Hold one of the principal's concurrent streams for the time of the block.
+    def stream_slot(self, principal: Principal) -> StreamSlot:
+        """Return one of the principal's concurrent streams, which is not yet acquired."""
+        return StreamSlot(self, principal)
 
-        Raises:
-            AccessError: On entering: too_many_requests; or unavailable when the relay does not answer.
-        """
-        limit = principal.policy.streams
-        if limit is None:
-            yield
+    def run(self, settlement: Coroutine[Any, Any, None]) -> None:
+        """Run calls to the relay without a wait for their end: at once, or in a task if they may wait."""
+        if self._relay.is_remote:
+            start_task(settlement, "the tokens of a run could not be counted")
             return
-        self._slot_count += 1
-        bucket, holder = f"streams:{principal.bucket}", f"{self._replica}:{self._slot_count}"
-        # Recorded before the request: a slot that was taken although this task was cancelled, or although the relay's
-        # answer was lost, is released like any other.
-        self._slots[holder] = (bucket, limit)
-        try:
-            await self._acquire_slot(bucket, limit, holder)
-            if self._renewal_task is None:
-                self._renewal_task = asyncio.create_task(self._renew_slots())
-            yield
-        finally:
-            del self._slots[holder]
-            await self._release_slot(bucket, holder)
+        try:  # noqa: SIM105 (it is called for each request)
+            settlement.send(None)
+        except StopIteration:
+            pass
 
     async def aclose(self) -> None:
         if self._renewal_task is not None:
@@ -186,20 +197,40 @@ class RateLimiter:
             await asyncio.gather(self._renewal_task, return_exceptions=True)
             self._renewal_task = None
 
-    async def _acquire_slot(self, bucket: str, limit: int, holder: str) -> None:
+    def _call(self, request: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Return a call to the relay, with a time limit if it may wait."""
+        return call_backend(request) if self._relay.is_remote else request
+
+    # --- for slots ----------------------------------------------------------------------------------------------
+
+    def new_holder(self) -> str:
+        """Return an id for the holder of a slot."""
+        return f"{self._replica}:{next(self._slot_numbers)}"
+
+    async def acquire_slot(self, bucket: str, limit: int, holder: str) -> None:
+        """Acquire a slot, and renew it until it is released. Raises `AccessError`."""
+        # Recorded before the request: a slot that was taken although this task was cancelled, or although the relay's
+        # answer was lost, is released like any other.
+        self._slots[holder] = (bucket, limit)
         try:
-            acquired = await call_backend(self._relay.acquire_slot(bucket, limit, holder, self._lease_seconds))
+            acquired = await self._call(self._relay.acquire_slot(bucket, limit, holder, self._lease_seconds))
         except BackendUnavailable as error:
             self._handle_unavailable(error)
             return
         if not acquired:
             raise _too_many(
-                f"more than {limit} responses at once; wait until one of them has ended", "too_many_streams"
+                f"more than {limit} responses at once; wait until one of them has ended",
+                "too_many_streams",
+                SLOT_RETRY_SECONDS,
             )
+        if self._renewal_task is None:
+            self._renewal_task = asyncio.create_task(self._renew_slots())
 
-    async def _release_slot(self, bucket: str, holder: str) -> None:
+    async def release_slot(self, bucket: str, holder: str) -> None:
+        """Release a slot. Never raises."""
+        self._slots.pop(holder, None)
         try:
-            await call_backend(self._relay.release_slot(bucket, holder))
+            await self._call(self._relay.release_slot(bucket, holder))
         except BackendUnavailable:
             log.debug("the slot of a stream was not released; its lease will expire")
 
@@ -211,14 +242,14 @@ class RateLimiter:
                 if holder not in self._slots:
                     continue
                 try:
-                    await call_backend(self._relay.acquire_slot(bucket, limit, holder, self._lease_seconds))
+                    await self._call(self._relay.acquire_slot(bucket, limit, holder, self._lease_seconds))
                 except BackendUnavailable:
                     break  # until the next round
                 except Exception as error:
                     log.error("a fault while renewing the slot of a stream: %s", error_location(error))
                     break
                 if holder not in self._slots:
-                    await self._release_slot(bucket, holder)
+                    await self.release_slot(bucket, holder)
 
     def _handle_unavailable(self, error: BackendUnavailable) -> None:
         if self._when_down == "refuse":
@@ -231,6 +262,30 @@ class RateLimiter:
             ) from error
 
 
+class PrincipalLimits:
+    """The limits of one principal, such as a deployment. It is a `models.deployments.DeploymentLimits`."""
+
+    def __init__(self, limiter: RateLimiter, principal: Principal) -> None:
+        self._limiter = limiter
+        self._principal = principal
+
+    async def acquire(self) -> StreamSlot:
+        """Count a request, and hold a stream. Raises `AccessError`."""
+        # The slot comes first: a request that gets none is not sent, and must not be counted.
+        slot = self._limiter.stream_slot(self._principal)
+        try:
+            await slot.acquire()
+            await self._limiter.spend(self._principal)
+        except BaseException as error:
+            await slot.release()
+            if not isinstance(error, AccessError):
+                raise
+            info = error.info
+            message = f"a limit of the deployment {self._principal.name}: {info.message}"
+            raise AccessError(message, kind=info.kind, code=info.code or "", retry_after=info.retry_after) from error
+        return slot
+
+
 def _too_many(
     message: str, code: str, retry_after: float | None = None, headers: list[HTTPHeader] | None = None
 ) -> AccessError:
@@ -238,19 +293,27 @@ def _too_many(
     return AccessError(message, kind="too_many_requests", code=code, retry_after=retry_after, headers=headers)
 
 
-def _rate_limit_headers(limits: Mapping[str, float], levels: Mapping[str, float]) -> list[HTTPHeader]:
+def rate_limit_headers(policy: Policy, result: LimitResult) -> list[HTTPHeader]:
     """Return the headers with OpenAI's names; `reset` is the number of seconds until the counter is full again."""
     headers: list[HTTPHeader] = []
-    for counter, limit in limits.items():
-        name, remaining = counter.replace("_", "-"), levels.get(counter, limit)
+    for counter, limit in policy.rate_limits.items():
+        limit_name, remaining_name, reset_name = _HEADER_NAMES[counter]
+        remaining = result.levels.get(counter, limit)
         reset_seconds = max(0.0, (limit - remaining) * WINDOW_SECONDS / limit)
-        for what, value in (
-            ("limit", f"{limit:.0f}"),
-            ("remaining", f"{max(0, math.floor(remaining))}"),
-            ("reset", f"{reset_seconds:.3f}s"),
-        ):
-            headers.append((f"x-ratelimit-{what}-{name}".encode(), value.encode()))
+        headers += (
+            (limit_name, b"%d" % limit),
+            (remaining_name, b"%d" % max(0, math.floor(remaining))),
+            (reset_name, b"%.3fs" % reset_seconds),
+        )
     return headers
+
+
+_HEADER_NAMES = {
+    counter: tuple(
+        f"x-ratelimit-{what}-{counter.replace('_', '-')}".encode() for what in ("limit", "remaining", "reset")
+    )
+    for counter in COUNTERS
+}
 
 
 class LoginThrottle:

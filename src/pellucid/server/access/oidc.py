@@ -3,9 +3,9 @@
     location, value = await oidc.begin(base_url, next_path)  # redirect the browser; set `value` as a cookie
     identity, next_path = await oidc.finish(query, value)    # the browser comes back with the provider's answer
 
-* The state, nonce, verifier and redirect address of an attempt are sealed in a cookie for ten minutes. Nothing is
-  stored here, and only the browser that began the attempt can finish it. The provider accepts a code once, and without
-  the verifier it is worthless.
+* The state, nonce, verifier and redirect address of an attempt are sealed in a cookie for ten minutes, and only the
+  browser that began the attempt can finish it, once: then its state is stored until it expires. The provider accepts a
+  code once, and without the verifier it is worthless.
 * The id_token comes from the provider directly, and is still verified like every other token: signature, algorithm,
   issuer, client and time; and its nonce.
 * After the sign-in, the browser is sent to a path of this gateway (`safe_return_path`), never to another site.
@@ -34,6 +34,7 @@ from .config import AccessConfig
 from .errors import AccessError, unavailable
 from .issuer import REQUEST_ERRORS, InvalidIssuerResponse, describe_issuer_error, url_from_configuration
 from .jwt import Identity, TokenVerifier
+from .revocation import RevocationList
 
 COOKIE = "pellucid_sign_in"
 PATH = "/api/session/oidc"
@@ -69,6 +70,7 @@ class OIDCClient:
         self,
         access: AccessConfig,
         tokens: TokenVerifier,
+        revocations: RevocationList | None,
         keys: Callable[[], Keys],
         environ: Mapping[str, str],
         clock: Callable[[], float],
@@ -79,6 +81,7 @@ class OIDCClient:
         self._config = config = access.oidc
         self._refresh_seconds, self._retry_seconds = access.jwt.refresh_seconds, access.jwt.retry_seconds
         self._tokens = tokens
+        self._revocations = revocations
         self._keys = keys
         secret = config.client_secret_env
         self._secret = environ[secret].strip() if secret is not None else None
@@ -147,6 +150,8 @@ class OIDCClient:
         sends_issuer = configuration.get("authorization_response_iss_parameter_supported") is True
         if issuer != self._tokens.issuer.name and (issuer is not None or sends_issuer):
             raise _sign_in_failed("this answer comes from another provider")
+        if self._revocations is not None and not await self._revocations.revoke(attempt.state, attempt.until):
+            raise _sign_in_failed("this sign-in was finished before")
         if "code" not in query:
             error_code = query.get("error", "")
             raise _sign_in_failed(

@@ -25,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...asgi.host import is_same_origin
+from ...asgi.host import foreign_origin_message, is_same_origin, origin_of
 from ...errors import RequestError
+from ...unicode import truncate
 from .config import CorsConfig
 from .errors import AccessError, HTTPHeader, forbidden
 
@@ -38,6 +39,7 @@ EXPOSED_HEADERS = b"x-request-id, retry-after, www-authenticate, pellucid-warnin
 )
 PREFLIGHT_SECONDS = b"600"
 API_PREFIX = "/api/"
+_SETTING = "access.cors.origins"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -52,10 +54,7 @@ class Cors:
     def check(self, scope: Mapping[str, Any]) -> None:
         """Refuse a page of another origin, over HTTP and WebSocket. Raises `AccessError` (forbidden)."""
         if is_same_origin(scope) is False and not self.is_from_named_origin(scope):
-            raise forbidden(
-                "this request comes from a web page of another origin, which access.cors.origins does not name",
-                "foreign_origin",
-            )
+            raise forbidden(foreign_origin_message(origin_of(scope) or "", _SETTING), "foreign_origin")
 
     def is_from_named_origin(self, scope: Mapping[str, Any]) -> bool:
         """Return whether the request comes from a page whose origin the operator named."""
@@ -83,12 +82,10 @@ class Cors:
 
         For an origin that is not named, the response allows nothing, so its browser sends no request.
         """
+        if scope.get("method") != "OPTIONS":
+            return None
         request_headers = dict(scope["headers"])
-        if (
-            scope.get("method") != "OPTIONS"
-            or b"access-control-request-method" not in request_headers
-            or b"origin" not in request_headers
-        ):
+        if b"access-control-request-method" not in request_headers or b"origin" not in request_headers:
             return None
         headers = [header for header in self.headers(scope) if header[0] != b"access-control-expose-headers"]
         if not self._is_named_origin(request_headers[b"origin"]):
@@ -123,13 +120,13 @@ def check_own_page(scope: Mapping[str, Any]) -> None:
     """Check that a request with a cookie comes from our own page. Raises `AccessError` (forbidden)."""
     is_own = is_own_page(scope)
     if is_own is False or (is_own is None and scope.get("method") not in _SAFE_METHODS):
-        raise _foreign_origin()
+        raise _foreign_origin(scope)
 
 
 def check_not_foreign(scope: Mapping[str, Any]) -> None:
     """Check that no foreign page sent the request; it need not come from a page. Raises `AccessError` (forbidden)."""
     if is_own_page(scope) is False:
-        raise _foreign_origin()
+        raise _foreign_origin(scope)
 
 
 def check_json_body(scope: Mapping[str, Any]) -> None:
@@ -143,9 +140,11 @@ def check_json_body(scope: Mapping[str, Any]) -> None:
         raise RequestError(f"send the body as JSON, with Content-Type: application/json, {hint}", code="not_json")
 
 
-def _foreign_origin() -> AccessError:
+def _foreign_origin(scope: Mapping[str, Any]) -> AccessError:
+    origin = origin_of(scope)
+    page = f", but by one of the origin {truncate(origin)!r}" if origin is not None else ""
     return forbidden(
-        "this request was not sent by this gateway's own page; from elsewhere, send an API key as Authorization: "
-        "Bearer …",
+        f"this request was not sent by this gateway's own page{page}; from elsewhere, send an API key as "
+        f"Authorization: Bearer …, and other pages must be in {_SETTING}",
         "foreign_origin",
     )

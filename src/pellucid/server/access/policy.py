@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -20,10 +21,20 @@ from ...view import View, Viewer
 from .errors import forbidden
 
 Limit = Annotated[int, Meta(ge=1, le=2**53)]
+Amount = Annotated[float, Meta(gt=0, le=1_000_000_000)]
+"""An amount of the currency."""
 
 
-class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a principal may do. The default is everything."""
+COUNTERS = {
+    "requests": "requests_per_minute",
+    "tokens": "tokens_per_minute",
+    "reasoning_tokens": "reasoning_tokens_per_minute",
+}
+"""The counters of the relay, and the fields of `Policy` that limit them."""
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+    """What a principal may do. The default is everything but `operator`."""
 
     models: list[str] | None = None
     """Globs of public model names (`qwen*`). None: all; an empty list: none."""
@@ -47,11 +58,39 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Maximum of concurrent responses."""
     max_body_bytes: Limit | None = None
     max_output_tokens: Limit | None = None
+    retry_thoughts: bool | None = None
+    """Whether another deployment is called if one fails after thoughts alone. None: as the model is configured."""
+    cost_per_day: Amount | None = None
+    """In the currency of `[spend]`. Days and months are those of UTC."""
+    cost_per_month: Amount | None = None
+    operator: bool = False
+    """Whether what concerns the whole gateway, such as its metrics, may be read, and any run be cancelled."""
 
     @property
     def viewer(self) -> Viewer:
         """The viewer with everything that the policy allows; a request can ask for less (`Viewer.for_request`)."""
         return Viewer(self.view, self.counts)
+
+    @cached_property
+    def rate_limits(self) -> dict[str, float]:
+        """The limits for a minute, by counter."""
+        values = {counter: getattr(self, field) for counter, field in COUNTERS.items()}
+        return {counter: float(value) for counter, value in values.items() if value is not None}
+
+    @cached_property
+    def token_limits(self) -> dict[str, float]:
+        """Those that count tokens."""
+        return {counter: limit for counter, limit in self.rate_limits.items() if counter != "requests"}
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether runs are limited in any way that the relay counts."""
+        return self.streams is not None or bool(self.rate_limits)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it limits costs."""
+        return self.cost_per_day is not None or self.cost_per_month is not None
 
     def allows_model(self, name: str) -> bool:
         return _matches_any(name, self.models)
@@ -76,6 +115,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if not self.allows_tool(name):
             allowed = ", ".join(self.tools or []) or "none of the server's tools"
             raise forbidden(f"tools: you may not use {name!r}; you may use: {allowed}", "tool_not_allowed", "tools")
+
+    def check_operator(self) -> None:
+        """Check that the routes for operators may be used. Raises `AccessError` (forbidden)."""
+        if not self.operator:
+            raise forbidden(
+                "this route is for operators of the gateway, and your key is not an operator's; an operator can make "
+                "one with `pellucid keys create --operator`, or set operator = true in the policy",
+                "operator_only",
+            )
 
     def may_store(self, requested: bool | None) -> bool:
         """Return whether to store the response. `requested` is the request's `store`, None if it has none.
@@ -109,6 +157,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return server_limit if self.max_body_bytes is None else min(server_limit, self.max_body_bytes)
 
 
+ENV_KEY_ID = "env"
+"""The id of the key in the environment. The ids of others begin with `key_`."""
+
+
 class Principal(msgspec.Struct, frozen=True):
     """The authenticated caller. `owner` is the tenant that owns its responses, conversations and seals."""
 
@@ -116,6 +168,8 @@ class Principal(msgspec.Struct, frozen=True):
     key_id: str | None = None
     name: str = ""
     policy: Policy = Policy()
+    session_id: str | None = None
+    """The browser session, if a cookie came instead of a key."""
 
     @property
     def bucket(self) -> str:

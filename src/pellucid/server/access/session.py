@@ -4,6 +4,7 @@
   request looks the key up, so a key that is revoked or expired ends its sessions at once. A session of a provider holds
   the owner and the name of the policy.
 * The cookie is sealed with the seal keys that the replicas share, for this purpose only, and has an expiry.
+* A session has an id, with which signing out revokes it (`revocation`).
 * A session ends when the rules change under which it began: the provider, its claims, or the policies that they select.
 
 Cookies are read from a request, and written for its response. No script can read one.
@@ -12,6 +13,7 @@ Cookies are read from a request, and written for its response. No script can rea
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -34,18 +36,22 @@ def read_cookie(scope: Mapping[str, Any], name: str) -> str | None:
     Raises:
         AccessError: Unauthorized for two different values: a page of a sibling domain may have set one of them.
     """
-    prefix, values = name.encode() + b"=", set()
+    values = read_cookies(scope, name)
+    if len(values) > 1:
+        raise unauthorized(f"the request brings two different cookies {name}; delete them both", "invalid_credentials")
+    value = values.pop() if values else b""
+    return value.decode() if value and len(value) <= MAX_COOKIE_BYTES and value.isascii() else None
+
+
+def read_cookies(scope: Mapping[str, Any], name: str) -> set[bytes]:
+    """Return the different values of all cookies with this name."""
+    prefix, values = name.encode() + b"=", set[bytes]()
     for header, value in scope["headers"]:
         if header == b"cookie":
             pairs = (pair.strip() for pair in value.split(b";"))
             values |= {pair[len(prefix) :] for pair in pairs if pair.startswith(prefix)}
     values.discard(b"")
-    if not values:
-        return None
-    if len(values) > 1:
-        raise unauthorized(f"the request brings two different cookies {name}; delete them both", "invalid_credentials")
-    value = values.pop()
-    return value.decode() if len(value) <= MAX_COOKIE_BYTES and value.isascii() else None
+    return values
 
 
 def cookie_header(
@@ -75,8 +81,10 @@ class KeySession(msgspec.Struct, frozen=True, tag="key"):
     """A session of a key that `pellucid keys create` made."""
 
     id: str
+    """The key's id."""
     digest: bytes
     ends: float
+    session_id: str
 
 
 class EnvKeySession(msgspec.Struct, frozen=True, tag="env"):
@@ -84,6 +92,7 @@ class EnvKeySession(msgspec.Struct, frozen=True, tag="env"):
 
     mark: bytes
     ends: float
+    session_id: str
 
 
 class ProviderSession(msgspec.Struct, frozen=True, tag="oidc"):
@@ -92,6 +101,7 @@ class ProviderSession(msgspec.Struct, frozen=True, tag="oidc"):
     who: Identity
     rules: bytes
     ends: float
+    session_id: str
 
 
 BrowserSession: TypeAlias = KeySession | EnvKeySession | ProviderSession
@@ -142,20 +152,28 @@ class BrowserSessions:
         """When a session that begins now expires, in seconds since 1970."""
         return self._clock() + self.lifetime_seconds
 
+    def for_key(self, key_id: str, digest: bytes) -> KeySession:
+        """Return a new session of an API key."""
+        return KeySession(key_id, digest, self.expiry, _new_session_id())
+
     def for_env_key(self) -> EnvKeySession:
         """Return a new session of the key in the environment, which must exist."""
         assert self._env_mark is not None
-        return EnvKeySession(self._env_mark, self.expiry)
+        return EnvKeySession(self._env_mark, self.expiry, _new_session_id())
 
     def for_provider(self, identity: Identity) -> ProviderSession:
         """Return a new session of a person that the provider identified."""
-        return ProviderSession(identity, self._rules_digest, self.expiry)
+        return ProviderSession(identity, self._rules_digest, self.expiry, _new_session_id())
 
     def is_current(self, session: EnvKeySession | ProviderSession) -> bool:
         """Return whether the key or the rules with which the session began are unchanged."""
         if isinstance(session, EnvKeySession):
             return self._env_mark is not None and hmac.compare_digest(session.mark, self._env_mark)
         return hmac.compare_digest(session.rules, self._rules_digest)
+
+
+def _new_session_id() -> str:
+    return secrets.token_urlsafe(16)
 
 
 def session_over() -> AccessError:

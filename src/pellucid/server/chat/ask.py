@@ -6,15 +6,14 @@ status of the response; after that it is an event of the stream.
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 import msgspec
 
-from ...conversation import join_messages
+from ...conversation import count_parts, join_messages
+from ...offload import json_weight, offload
 from ...parts import ModelMessage, messages_from_json, messages_to_json
 from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, PROTOCOL, Request, parse_request, question_id
-from ...protocols.decoding import read_json
 from ...run import Minter
 from ...runs import clock_ms
 from ...storage import ChatBusy, ChatMoved, ChatNotFound, StoredChat, StoredResponse
@@ -43,7 +42,7 @@ class AskHandler:
         self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
-        raw = read_json(await exchange.read_body(self._services.config.server))
+        raw = await exchange.read_json(self._services.config.server)
         exchange.recognise_protocol(raw)
         if exchange.recognised_protocol is None:
             await self._answer_question(exchange, parse_request(raw))
@@ -64,9 +63,9 @@ class AskHandler:
             exchange.viewer = exchange.viewer.for_request(request.view)
         position = await self._resolve_position(exchange, request, mint)
         previous = await self._load_messages(principal.owner, position)
-        run = prepared.create_run(
-            prepared.model_call(join_messages(previous, [request.user_message])), with_seals=False
-        )
+        exchange.weight += count_parts(previous)
+        call = await exchange.compute(prepared.model_call, join_messages(previous, [request.user_message]))
+        run = prepared.create_run(call, with_seals=False)
         prepared.add_warning_headers()
         header = self._make_header(exchange, prepared, request, position)
         row = self._make_row(exchange, mint(ANSWER_PREFIX), header, position, request)
@@ -120,11 +119,8 @@ class AskHandler:
             raise ChatNotFound(position.chat.id)
         if not turns[-1].is_finished:
             raise ChatBusy
-        messages = []
-        for turn in turns:
-            messages.append(messages_from_json(turn.messages))
-            await asyncio.sleep(0)
-        return join_messages(*messages)
+        stored = [turn.messages for turn in turns]
+        return await offload(json_weight(*stored), lambda: join_messages(*map(messages_from_json, stored)))
 
     def _make_header(
         self, exchange: Exchange, prepared: PreparedRequest, request: Request, position: ChatPosition

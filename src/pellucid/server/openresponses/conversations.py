@@ -32,7 +32,6 @@ from ...protocols.openresponses import (
     KnownCall,
     ReferenceContext,
     item_messages,
-    read_json,
     request_from,
 )
 from ...protocols.openresponses import types as t
@@ -98,7 +97,7 @@ class ConversationHandlers:
         body = await self._read_object(exchange, allow_empty=True)
         exchange.principal.policy.may_store(True)
         mint = new_minter()
-        entries = self._entries(exchange, body, mint, required=False)
+        entries = await self._entries(exchange, body, mint, required=False)
         conversation = StoredConversation(
             id=mint("conv"),
             owner=exchange.principal.owner,
@@ -151,7 +150,7 @@ class ConversationHandlers:
     async def add(self, exchange: Exchange) -> None:
         exchange.principal.policy.may_store(True)
         body = await self._read_object(exchange)
-        entries = self._entries(exchange, body, new_minter(), required=True)
+        entries = await self._entries(exchange, body, new_minter(), required=True)
         await self._append(exchange, exchange.path_params["id"], entries)
         await exchange.send_json(item_list([msgspec.json.decode(entry.item) for entry in entries], has_more=False))
 
@@ -189,8 +188,11 @@ class ConversationHandlers:
         return item_for_viewer(entry, exchange.viewer_for(view), tools, stage)
 
     async def _read_object(self, exchange: Exchange, *, allow_empty: bool = False) -> dict[str, Any]:
-        data = await exchange.read_body(self._services.config.server)
-        return {} if allow_empty and not data.strip() else read_json(data)
+        limits = self._services.config.server
+        data = await exchange.read_body(limits)
+        if allow_empty and not data.strip():
+            return {}
+        return await exchange.decode_json(data, limits.max_items, limits.max_tools)
 
     async def _find_conversation(self, exchange: Exchange) -> StoredConversation:
         id = exchange.path_params["id"]
@@ -199,7 +201,7 @@ class ConversationHandlers:
             raise _not_found(id)
         return conversation
 
-    def _entries(
+    async def _entries(
         self, exchange: Exchange, body: dict[str, Any], mint: Minter, *, required: bool
     ) -> list[ConversationEntry]:
         """Return the items of a request; a warning tells whether the text of sealed reasoning was changed."""
@@ -211,7 +213,7 @@ class ConversationHandlers:
             sealer = self._services.sealer.for_tenant(principal.owner)
             edited.extend(attach(messages, lambda part: sealer.open(part.token), visible_forms).edited)
 
-        entries = _parse_entries(body, mint, open_seals, required=required)
+        entries = await exchange.compute(_parse_entries, body, mint, open_seals, required=required)
         exchange.response_headers += warning_headers(edited_warnings(edited))
         return entries
 

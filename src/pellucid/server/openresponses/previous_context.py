@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ...conversation import join_messages, system_prompts
 from ...errors import RequestError
 from ...events import FunctionToolResultEvent
+from ...offload import json_weight, offload
 from ...parts import (
     CompactionPart,
     ModelMessage,
@@ -85,6 +86,10 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
             f"the response {id!r} is still in progress; wait for its end, or cancel it",
             "previous_response_not_finished",
         )
+    return await offload(json_weight(*(row.messages for row in rows)), _context_of_chain, rows)
+
+
+def _context_of_chain(rows: Sequence[StoredResponse]) -> PreviousContext:
     messages: list[ModelMessage] = []
     added_tools: list[t.ItemParam] = []
     for row in rows:
@@ -141,6 +146,10 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
             "conversation_too_long",
         )
 
+    return await offload(len(entries), _context_of_conversation, entries, opener)
+
+
+def _context_of_conversation(entries: Sequence[ConversationEntry], opener: Callable[[str], Sealed]) -> PreviousContext:
     def unseal(part: SealedPart) -> Sealed:
         try:
             return opener(part.token)
@@ -209,21 +218,30 @@ async def load_referenced_items(store: Store, owner: str, ids: Sequence[str]) ->
             "themselves, or continue a response or a conversation",
             "too_many_references",
         )
-    messages_by_id: dict[str, list[ModelMessage]] = {}
-    rows: dict[str, StoredResponse | None] = {}
+    ids_by_response: dict[str, list[str]] = {}
     for id in unique_ids:
         response_id = await store.responses.find_item(owner, id)
-        if response_id is not None and response_id not in rows:
-            rows[response_id] = await store.responses.get(owner, response_id, log=True)
-        row = rows.get(response_id) if response_id is not None else None
-        if row is not None and (messages := _messages_of_item(row, id)) is not None:
-            messages_by_id[id] = messages
+        if response_id is not None:
+            ids_by_response.setdefault(response_id, []).append(id)
+    messages_by_id: dict[str, list[ModelMessage]] = {}
+    for response_id, ids_of_row in ids_by_response.items():
+        row = await store.responses.get(owner, response_id, log=True)
+        if row is not None:
+            weight = json_weight(row.input, row.messages)
+            messages_by_id |= await offload(weight, _messages_of_items, row, ids_of_row)
     return messages_by_id
 
 
-def _messages_of_item(row: StoredResponse, id: str) -> list[ModelMessage] | None:
-    messages = messages_from_json(row.messages)
-    for item in msgspec.json.decode(row.input):
+def _messages_of_items(row: StoredResponse, ids: Sequence[str]) -> dict[str, list[ModelMessage]]:
+    messages, items = messages_from_json(row.messages), msgspec.json.decode(row.input)
+    by_id = {id: _messages_of_item(row, messages, items, id) for id in ids}
+    return {id: item for id, item in by_id.items() if item is not None}
+
+
+def _messages_of_item(
+    row: StoredResponse, messages: Sequence[ModelMessage], items: Sequence[dict[str, Any]], id: str
+) -> list[ModelMessage] | None:
+    for item in items:
         if item.get("id") == id and item["type"] != "item_reference":
             if not item["type"].endswith("call_output") and item["type"] != "tool_search_output":
                 return item_messages(msgspec.json.encode(item), ReferenceContext())

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...conversation import join_messages
+from ...conversation import count_parts, join_messages
 from ...errors import RequestError
 from ...events import Mint
 from ...models import ChatModel
@@ -188,10 +188,10 @@ async def resolve_request(
     )
     id = exchange.telemetry.response_id = mint("resp")
     is_stored = _is_stored(services, principal, request)
-    conversation_id = _conversation_id_of(body.conversation)
-    input_items = request.input_items(mint)
     if is_stored:
-        check_names(**{f"input[{index}].id": item["id"] for index, item in enumerate(input_items)})
+        await services.store.require_writable()
+    conversation_id = _conversation_id_of(body.conversation)
+    input_items = await exchange.compute(_input_items, request, mint, is_stored)
     mcp_servers = {
         server.path: _create_mcp_server(services, principal, server)
         for server in request.mcp_servers
@@ -199,21 +199,16 @@ async def resolve_request(
     }
     is_chained = cached is None or cached.is_stored or cached.id != body.previous_response_id
     previous = await _load_previous(services, principal.owner, request, conversation_id, None if is_chained else cached)
-    prepared.request = request = request.after(previous.tool_items)
+    exchange.weight += count_parts(previous.messages)
+    prepared.request = request = await exchange.compute(request.after, previous.tool_items)
     if is_stored and conversation_id is not None:
         _check_new_items(input_items, previous.item_ids)
     known = ReferenceContext(
-        calls_of(previous.messages),
+        await exchange.compute(calls_of, previous.messages),
         await load_referenced_items(services.store, principal.owner, request.references),
         "summary" if is_raw_distinct or not exchange.viewer.rule.is_full else "raw",
     )
-    new_messages = prepared.unseal(request.messages(known, prepared.warnings))
-    call = None
-    if not mcp_servers:
-        call = prepared.model_call([*previous.messages, *new_messages])
-    else:
-        # The call is made when the tools of the servers are known, which is after the head of the response.
-        prepared.warnings += prepared.model.warnings(request.call_without_choice(new_messages))
+    new_messages, call = await exchange.compute(_new_messages, request, prepared, known, previous, not mcp_servers)
     return ResolvedRequest(
         services,
         principal,
@@ -232,6 +227,32 @@ async def resolve_request(
         mcp_servers,
         compaction_call(call) if call is not None and request.is_compaction else call,
     )
+
+
+def _input_items(request: Request, mint: Mint, is_stored: bool) -> list[dict[str, Any]]:
+    """Return the items of the input. Raises `RequestError` if one has an id that cannot be stored."""
+    items = request.input_items(mint)
+    if is_stored:
+        check_names(**{f"input[{index}].id": item["id"] for index, item in enumerate(items)})
+    return items
+
+
+def _new_messages(
+    request: Request,
+    prepared: PreparedRequest,
+    known: ReferenceContext,
+    previous: PreviousContext,
+    is_call_known: bool,
+) -> tuple[list[ModelMessage], ModelCall | None]:
+    """Return the messages of the input, and the call of the model.
+
+    With MCP servers, the call is made when their tools are known, which is after the head of the response.
+    """
+    messages = prepared.unseal(request.messages(known, prepared.warnings))
+    if is_call_known:
+        return messages, prepared.model_call([*previous.messages, *messages])
+    prepared.warnings += prepared.model.warnings(request.call_without_choice(messages))
+    return messages, None
 
 
 def _is_stored(services: Services, principal: Principal, request: Request) -> bool:

@@ -17,7 +17,7 @@ from ...errors import PellucidError
 from ...protocols import openresponses
 from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.decoding import invalid
-from ...protocols.openresponses import FORWARDED_HEADERS, Dialect, openapi, parse_request, read_json, request_from
+from ...protocols.openresponses import FORWARDED_HEADERS, Dialect, openapi, request_from
 from ...protocols.openresponses import types as t
 from ...view import Redactor
 from ..exchange import Exchange, endpoint_maker, new_minter
@@ -55,11 +55,11 @@ class CompactHandler:
         self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
-        raw = read_json(await exchange.read_body(self._services.config.server))
+        raw = await exchange.read_json(self._services.config.server)
         if not isinstance(raw.get("model"), str):
             raise invalid("model", "required: the model that writes the compaction", "missing")
         fields = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
-        request = request_from({**fields, "store": False, "input": _with_trigger(fields)})
+        request = await exchange.compute(request_from, {**fields, "store": False, "input": _with_trigger(fields)})
         resolved = await resolve_request(self._services, exchange, request, new_minter())
         encoder = resolved.run_header.encoder(resolved.viewer)
         error = await serve_response(exchange, resolved.create_run(), Redactor(resolved.viewer), encoder)
@@ -92,10 +92,13 @@ class InputTokensHandler:
         self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
-        raw = read_json(await exchange.read_body(self._services.config.server))
-        request = request_from({**raw, "store": False, "background": None})
+        raw = await exchange.read_json(self._services.config.server)
+        request = await exchange.compute(request_from, {**raw, "store": False, "background": None})
         resolved = await resolve_request(self._services, exchange, request, new_minter())
-        call = resolved.call or resolved.prepared.model_call([*resolved.previous.messages, *resolved.new_messages])
+        call = resolved.call
+        if call is None:
+            messages = [*resolved.previous.messages, *resolved.new_messages]
+            call = await exchange.compute(resolved.prepared.model_call, messages)
         resolved.prepared.add_warning_headers()
         count = await count_input_tokens(resolved.model, call, exchange.viewer)
         await exchange.send_json(
@@ -111,8 +114,8 @@ class CreateResponseHandler:
 
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
-        body = await exchange.read_body(services.config.server)
-        request = parse_request(body, exchange.request_headers(FORWARDED_HEADERS))
+        raw = await exchange.read_json(services.config.server)
+        request = await exchange.compute(request_from, raw, exchange.request_headers(FORWARDED_HEADERS))
         resolved = await resolve_request(services, exchange, request, new_minter())
         resolved.prepared.add_warning_headers()
         header = resolved.run_header

@@ -8,6 +8,7 @@
 * The socket remembers its last response, so that a request can continue it also with `store: false`. If a request that
   continues it fails, the socket forgets it.
 * An error is `{"type": "error", "status": …, "error": {…}}`, and the socket stays open.
+* A socket whose key is revoked ends at once, with an error, and so does its current response.
 * A socket whose time is over (`socket_seconds`), or whose server stops, is closed when the current response is over;
   queued messages are not processed. A client that leaves cancels the current response.
 """
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,16 +31,17 @@ from ...protocols import Encoder, openresponses
 from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...protocols.decoding import invalid
 from ...protocols.errors import status_of
-from ...protocols.openresponses import FORWARDED_HEADERS, PROTOCOL, read_json, request_from
+from ...protocols.openresponses import FORWARDED_HEADERS, PROTOCOL, request_from
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
 from ...runs.stored_run import not_stored_error, store_run
 from ...storage import StoredResponse
 from ...telemetry import error_location, log
 from ...view import Redactor, redact_error
+from ..access.revocation import OpenRequest
 from ..exchange import Exchange, new_minter
 from ..services import Services
-from ..websocket import CLOSE_NORMAL, CLOSE_RESTARTING, EndReason, WebSocket
+from ..websocket import CLOSE_NORMAL, CLOSE_POLICY_VIOLATION, CLOSE_RESTARTING, EndReason, WebSocket
 from .previous_context import CachedResponse, since_compaction
 from .resolve import ResolvedRequest, resolve_request
 
@@ -83,11 +86,15 @@ class ResponsesSocket:
         except Exception as error:
             await socket.refuse(error)
             return
+        connection = _ResponsesConnection(self._services, socket)
+        guard.open_requests.add(connection.open_request)
         try:
             await socket.accept()
-            await _ResponsesConnection(self._services, socket).run()
+            await connection.run()
         except http.ClientGone:
             pass
+        finally:
+            guard.open_requests.discard(connection.open_request)
 
 
 class _ResponsesConnection:
@@ -102,24 +109,35 @@ class _ResponsesConnection:
         self._queue: list[str | bytes] = []
         self._worker: asyncio.Task[None] | None = None
         """The task that processes queued messages, one after another."""
+        self._leaving: asyncio.Task[None] | None = None
+        """The task that waits until the client leaves, while the last response is finished."""
         self._stop_reason: ErrorInfo | None = None
         """The error with which a response that is cancelled now ends; None if the client is gone."""
+        self.open_request = OpenRequest(exchange.principal, self._interrupt)
 
     async def run(self) -> None:
         """Serve the socket until either end closes it. A server that must stop now cancels this task."""
         end: EndReason = "gone"
         try:
             end = await self._socket.listen(self._on_message, self._services.config.server.socket_seconds)
-            if end != "gone":
+            if end != "gone" and self._stop_reason is None:
                 end = await self._finish_response(end)
         except asyncio.CancelledError:
             end, self._stop_reason = "stopping", STOPPING
         finally:
             await self._stop()
         if end == "over":
-            await self._send_error(self._time_limit_error())
+            await self._send_error(self._stop_reason or self._time_limit_error())
         if end != "gone":
-            await self._socket.close(CLOSE_NORMAL if end == "over" else CLOSE_RESTARTING)
+            normal_code = CLOSE_NORMAL if self._stop_reason is None else CLOSE_POLICY_VIOLATION
+            await self._socket.close(normal_code if end == "over" else CLOSE_RESTARTING)
+
+    def _interrupt(self, error: PellucidError) -> None:
+        """End the socket and its current response with an error."""
+        self._stop_reason = error.info
+        self._socket.stop_listening()
+        if self._leaving is not None:
+            self._leaving.cancel()
 
     # --- receiving ---------------------------------------------------------------------------------------------
 
@@ -144,12 +162,12 @@ class _ResponsesConnection:
         self._queue.clear()
         if self._worker is None or self._worker.done():
             return end
-        client_left = asyncio.create_task(self._socket.wait_for_disconnect())
+        self._leaving = asyncio.create_task(self._socket.wait_for_disconnect())
         try:
-            await asyncio.wait((self._worker, client_left), return_when=asyncio.FIRST_COMPLETED)
-            return "gone" if client_left.done() else end
+            await asyncio.wait((self._worker, self._leaving), return_when=asyncio.FIRST_COMPLETED)
+            return "gone" if self._leaving.done() and self._stop_reason is None else end
         finally:
-            client_left.cancel()
+            self._leaving.cancel()
 
     async def _stop(self) -> None:
         self._queue.clear()
@@ -172,15 +190,16 @@ class _ResponsesConnection:
         try:
             # The credential may have been revoked since the socket was opened.
             exchange.principal = exchange.telemetry.principal = await self._services.guard.admit(exchange.scope)
+            self.open_request.principal = exchange.principal
             exchange.viewer = exchange.principal.policy.viewer
-            raw = self._decode_message(data)
+            raw = await self._decode_message(data)
             value = raw.get("previous_response_id")
             previous_id = value if isinstance(value, str) else None
             generate = _pop_bool(raw, "generate")
             resolved = await resolve_request(
                 self._services,
                 exchange,
-                request_from(raw, exchange.request_headers(FORWARDED_HEADERS)),
+                await exchange.compute(request_from, raw, exchange.request_headers(FORWARDED_HEADERS)),
                 new_minter(),
                 self._cached_response,
             )
@@ -193,16 +212,19 @@ class _ResponsesConnection:
             self._drop_cached_response(previous_id)
             info = error_for_client(error, "a fault while serving a socket")
             exchange.telemetry.record_error(status_of(info), info)
-            await self._send_error(info)
+            with suppress(http.ClientGone):
+                await self._send_error(info)
 
-    def _decode_message(self, data: str | bytes) -> dict[str, Any]:
+    async def _decode_message(self, data: str | bytes) -> dict[str, Any]:
         if len(data) > self._max_message_bytes:
             raise RequestError(
                 f"the message is larger than {self._max_message_bytes} bytes, the most this server takes",
                 kind="too_large",
                 code="body_too_large",
             )
-        raw = read_json(data)
+        self._services.memory.check()
+        limits = self._services.config.server
+        raw = await self._exchange.decode_json(data, limits.max_items, limits.max_tools)
         if raw.pop("type", None) != "response.create":
             raise invalid("type", "must be 'response.create'")
         for name, value in _FIXED_FIELDS.items():

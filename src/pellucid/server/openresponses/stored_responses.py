@@ -12,6 +12,7 @@ import msgspec
 
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
+from ...offload import json_weight, offload
 from ...protocols.decoding import invalid
 from ...protocols.openresponses import DIALECTS, PROTOCOL
 from ...protocols.openresponses import types as t
@@ -96,10 +97,12 @@ class ResponseHandlers:
 
     async def input_items(self, exchange: Exchange) -> None:
         row = await self._find_row(exchange)
-        items = msgspec.json.decode(row.input)
         # Reasoning in the input was most likely made by the same model.
         viewer = exchange.viewer_for(max_view_of(self._services, row))
-        await exchange.send_json(paginate(exchange, redact_input_items(items, viewer)))
+        items = await offload(
+            json_weight(row.input), lambda: redact_input_items(msgspec.json.decode(row.input), viewer)
+        )
+        await exchange.send_json(paginate(exchange, items))
 
     # --- helpers -----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -234,6 +235,8 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             if self.parser.should_upgrade() and not (is_free and is_get and self._should_upgrade()):
                 self._ignores_upgrade = True
                 return
+            if self.url[:1] not in (b"/", b"*"):
+                self._use_host_of_target()
             previous = self.cycle
             super().on_headers_complete()
             extensions = cast("dict[str, Any]", self.scope.setdefault("extensions", {}))
@@ -241,6 +244,12 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             if self.cycle is not previous:  # otherwise it is an upgrade
                 self.cycle.transport = cast("asyncio.Transport", self._corked)
                 self._corked.cork()
+
+        def _use_host_of_target(self) -> None:
+            """Replace the Host by the one of a target in absolute form (RFC 9112, 3.2.2)."""
+            authority = re.split(rb"[/?#]", self.url.partition(b"://")[2], maxsplit=1)[0]
+            self.headers[:] = [header for header in self.headers if header[0] != b"host"]
+            self.headers.append((b"host", authority))
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
             self.answered = cycle

@@ -1,10 +1,14 @@
-"""Undocumented attributes of uvicorn's classes that this package uses, by class."""
+"""Undocumented attributes of uvicorn's and websockets' classes that this package uses, by class.
+
+`pyproject.toml` has upper bounds for both, because a release may rename them.
+"""
 
 from __future__ import annotations
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.server import ServerProtocol
 
 INTERNALS: dict[type, tuple[str, ...]] = {
     HttpToolsProtocol: (
@@ -73,4 +77,5 @@ INTERNALS: dict[type, tuple[str, ...]] = {
         "transport",
         "writable",
     ),
+    ServerProtocol: ("close_sent", "data_to_send", "max_message_size", "send_close"),
 }

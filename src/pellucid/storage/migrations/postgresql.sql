@@ -261,3 +261,37 @@ DROP INDEX response_items_of;
 CREATE INDEX response_items_of ON response_items (owner, response_id) WHERE listed IS NULL;
 
 UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';
+
+CREATE TABLE usage (
+    owner TEXT NOT NULL, 
+    key_id TEXT NOT NULL, 
+    day TEXT NOT NULL, 
+    model TEXT NOT NULL, 
+    deployment TEXT NOT NULL, 
+    currency TEXT NOT NULL, 
+    requests BIGINT NOT NULL, 
+    input_tokens BIGINT NOT NULL, 
+    cached_tokens BIGINT NOT NULL, 
+    cache_write_tokens BIGINT NOT NULL, 
+    output_tokens BIGINT NOT NULL, 
+    reasoning_tokens BIGINT NOT NULL, 
+    cost_nanos BIGINT NOT NULL, 
+    estimated BIGINT NOT NULL, 
+    PRIMARY KEY (owner, key_id, day, model, deployment, currency)
+);
+
+CREATE INDEX usage_days ON usage (day);
+
+CREATE INDEX usage_owner_days ON usage (owner, day);
+
+UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';
+
+CREATE TABLE revoked_tokens (
+    id TEXT NOT NULL, 
+    expires_at DOUBLE PRECISION NOT NULL, 
+    PRIMARY KEY (id)
+);
+
+CREATE INDEX revoked_tokens_due ON revoked_tokens (expires_at);
+
+UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from ..errors import PellucidError
-from ..telemetry import error_location, log
+from .errors import PellucidError
+from .telemetry import error_location, log
 
 _tasks: set[asyncio.Task[None]] = set()
 

@@ -1,0 +1,622 @@
+"""Deployments: a public model name behind which there are several models of providers.
+
+* A call goes to a deployment of the lowest `order` that is available, by weight. A conversation stays with the
+  deployment that made its last answer, because only that one can read what it signed or encrypted.
+* A deployment that fails is not called for a while (its cooldown, which all replicas share), and the call goes to the
+  next one at once. Only when all have failed is there a wait, with jitter, and at least as long as `Retry-After` says.
+  A deployment that is over a limit of its own is passed over, without a cooldown.
+* If no deployment can answer, the call goes to other models, which the operator names by the cause.
+* All of this happens before the first content of the turn, for which `DeployedModel.open` waits: when it returns, it is
+  known who answers, and what failed is an exception. With `retry_thoughts` it also happens if a model has only thought
+  so far: the thought stays, as incomplete, and the next deployment starts again without it. A turn with text or calls
+  is never repeated.
+* What the next deployment may not see of the history (signatures, encrypted reasoning) is left out by its wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from hashlib import blake2b
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from ..background_tasks import start_task
+from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
+from ..events import (
+    AnsweringDeployment,
+    DeploymentFailure,
+    ErrorEvent,
+    ModelEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+)
+from ..parts import ModelMessage, ModelResponse, ThinkingPart, Usage
+from ..providers.errors import CONTEXT_LENGTH_EXCEEDED
+from ..relay import Relay, RelayError
+from ..settings import ModelCall
+from ..telemetry import log
+from ..telemetry.lines import request_id
+from ..upstream.client import backoff_seconds
+from .model import ChatModel, ModelEventReceiver, ModelRead, ModelStream, TextReceiver
+from .retrying import Opener, RetryingStream
+
+Cause = Literal["rate_limit", "down", "context_length", "refused"]
+"""Why a deployment does not answer."""
+
+HEALTH_CAUSES: frozenset[Cause] = frozenset({"rate_limit", "down"})
+"""The causes for which a deployment may fail for other requests, too."""
+
+_REFUSAL_CODES = frozenset(
+    {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "data_inspection_failed"}
+)
+"""Codes of providers that refuse the content of a request. There is no status for it."""
+
+_DOWN_KINDS = frozenset({"unavailable", "timeout", "model_error", "not_found", "unauthorized"})
+"""The kinds of errors of a deployment that cannot answer now, or is not configured correctly."""
+
+COOLDOWN_SECONDS, MAX_COOLDOWN_SECONDS = 5.0, 120.0
+"""The first cooldown. It doubles with each failure in succession, up to a maximum."""
+
+SHARED_SECONDS = 1.0
+"""How old the knowledge about the cooldowns of other replicas may be."""
+
+_COOLDOWN_GROUP = "deployments:cooldown"
+
+
+MAX_FAILURES = 16
+"""The number of failures that are listed for one request."""
+
+
+MAX_REPEATS = 3
+"""How often turns are repeated after thoughts alone in one request."""
+
+
+def cause_of(error: PellucidError) -> Cause | None:
+    """Return the cause of an error for which another deployment may help; None if the request itself is wrong."""
+    info = error.info
+    if isinstance(error, RequestError) and info.kind not in _RETRIED_REFUSALS:
+        return None
+    if info.code == CONTEXT_LENGTH_EXCEEDED:
+        return "context_length"
+    if info.code in _REFUSAL_CODES:
+        return "refused"
+    if info.kind == "too_many_requests":
+        return "rate_limit"
+    return "down" if info.kind in _DOWN_KINDS else None
+
+
+_RETRIED_REFUSALS = frozenset({"unauthorized", "too_many_requests"})
+"""The kinds of requests that are refused here for a reason that only concerns one deployment."""
+
+
+class Slot(Protocol):
+    """One of the concurrent streams of a deployment."""
+
+    async def release(self) -> None:
+        """Release it. Never raises."""
+        ...
+
+    def settle(self, usage: Usage | None) -> None:
+        """Charge the tokens of a turn that is over, if any, and release it, without a wait."""
+        ...
+
+
+class DeploymentLimits(Protocol):
+    """Counts the requests, tokens and streams of a deployment."""
+
+    async def acquire(self) -> Slot:
+        """Count a request, and hold a stream. Raises `RequestError` if the deployment is over a limit of its own."""
+        ...
+
+
+class Deployment(NamedTuple):
+    """One deployment of a model."""
+
+    name: str
+    """`PROVIDER/MODEL`, for logs, metrics and responses."""
+    model: ChatModel
+    order: int = 1
+    weight: float = 1.0
+
+
+class Cooldowns:
+    """The deployments that are not called for a while. With a relay, all replicas know of them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+        """The ends of cooldowns, by the clock."""
+        self._failures: dict[str, int] = {}
+        """The number of failures in succession."""
+        self._relay: Relay | None = None
+        self._shared: frozenset[str] = frozenset()
+        """What other replicas reported."""
+        self._shared_at = -math.inf
+
+    def share(self, relay: Relay) -> None:
+        """Share the cooldowns from now on."""
+        self._relay = relay
+
+    def begin(self, deployment: str, retry_after: float | None) -> float | None:
+        """Begin the cooldown of a deployment that failed.
+
+        Args:
+            deployment: The deployment.
+            retry_after: The seconds that its provider named.
+
+        Returns:
+            Its seconds. None if there is one already that ends at about that time, or later: when a deployment fails,
+            all of its calls may fail at once, and that is one failure.
+        """
+        now = self._clock()
+        left = self._until.get(deployment, now) - now
+        seconds = retry_after or 0.0
+        if left <= 0:
+            failures = self._failures.get(deployment, 0)
+            self._failures[deployment] = failures + 1
+            seconds = max(seconds, COOLDOWN_SECONDS * 2.0 ** min(failures, 10))
+        seconds = min(seconds, MAX_COOLDOWN_SECONDS)
+        if seconds <= left + 1:
+            return None
+        self._until[deployment] = now + seconds
+        if self._relay is not None:
+            start_task(self._relay.set_presence(_COOLDOWN_GROUP, deployment, seconds), "a cooldown was not shared")
+        return seconds
+
+    def seconds_left(self) -> dict[str, float]:
+        """Return the deployments that failed in this process and are in cooldown, and the seconds until its end."""
+        now = self._clock()
+        return {name: until - now for name, until in self._until.items() if until > now}
+
+    def on_success(self, deployment: str) -> None:
+        """Note that a deployment answers."""
+        if self._failures:
+            self._failures.pop(deployment, None)
+
+    def active(self) -> frozenset[str]:
+        """Return the deployments that are in cooldown."""
+        if not self._until and self._relay is None:
+            return frozenset()
+        now = self._clock()
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        if self._relay is not None and now - self._shared_at > SHARED_SECONDS:
+            self._shared_at = now
+            start_task(self._load(self._relay), "the cooldowns of other replicas are not known")
+        return self._shared.union(self._until)
+
+    async def _load(self, relay: Relay) -> None:
+        try:
+            self._shared = frozenset(await relay.list_present(_COOLDOWN_GROUP))
+        except RelayError:
+            self._shared = frozenset()
+
+
+class Failure(NamedTuple):
+    """A deployment failed."""
+
+    model: str
+    """The public name."""
+    deployment: str
+    provider: str
+    cause: Cause
+    error: PellucidError
+    request_id: str | None
+    concerns_health: bool
+    """Whether the deployment may fail for other requests, too."""
+    was_retried: bool
+    """Whether the gateway tries others. Otherwise the client got the error."""
+
+
+FailureObserver = Callable[[Failure], None]
+
+
+class DeployedModel:
+    """A public model name with several deployments. A `ChatModel`."""
+
+    def __init__(
+        self,
+        name: str,
+        deployments: Sequence[Deployment],
+        cooldowns: Cooldowns,
+        *,
+        retries: int = 2,
+        retry_wait: float = 10.0,
+        retry_thoughts: bool = False,
+        fallbacks: Mapping[Cause, Sequence[str]] = {},
+        find: Callable[[str], ChatModel] | None = None,
+    ) -> None:
+        """Create a model.
+
+        Args:
+            name: The public name.
+            deployments: Its deployments, at least one.
+            cooldowns: Those of all deployments of the gateway.
+            retries: How often all deployments are tried again.
+            retry_wait: The longest wait before that, in seconds.
+            retry_thoughts: Whether another deployment is called if one fails after thoughts alone.
+            fallbacks: The public names of the models that answer instead, by the cause.
+            find: Finds the model with a public name.
+        """
+        self.name = name
+        self.deployments = tuple(deployments)
+        by_order = sorted(deployments, key=lambda deployment: deployment.order)
+        has_choice = len({deployment.order for deployment in deployments}) < len(by_order)
+        self._only_ranking = None if has_choice else by_order
+        """The order of all attempts, if no two deployments have the same `order`."""
+        self.origin = self.deployments[0].model.origin
+        self.limits: Mapping[str, DeploymentLimits] = {}
+        """The limits by deployment. One that is not in it is not limited."""
+        self.on_failure: FailureObserver = _ignore_failure
+        self.failures: list[DeploymentFailure] | None = None
+        """The failures during one request, at most `MAX_FAILURES`. None: they are not listed."""
+        self.on_answer: Callable[[str], None] = _ignore_answer
+        """Is called with the deployment that answers."""
+        self.retry_thoughts = retry_thoughts
+        self._repeats_left = 0
+        self._cooldowns = cooldowns
+        self._retries = retries
+        self._retry_wait = retry_wait
+        self._fallbacks = fallbacks
+        self._find = find
+
+    def for_request(
+        self, failures: list[DeploymentFailure], on_answer: Callable[[str], None], retry_thoughts: bool | None
+    ) -> DeployedModel:
+        """Return the model for one request.
+
+        Args:
+            failures: Gets the failures of deployments.
+            on_answer: Is called with the deployment that answers, before `open` returns.
+            retry_thoughts: Replaces the model's own setting; None: does not.
+        """
+        model = DeployedModel.__new__(DeployedModel)
+        vars(model).update(vars(self))  # `copy.copy` takes ten times as long
+        model.failures, model.on_answer = failures, on_answer
+        model._repeats_left = MAX_REPEATS
+        if retry_thoughts is not None:
+            model.retry_thoughts = retry_thoughts
+        return model
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        """Return the warnings of the deployment that is called first."""
+        return self.deployments[0].model.warnings(call)
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        """Start a turn at the first deployment that answers, and wait for its first content.
+
+        Raises:
+            PellucidError: What the last deployment raised, if none answers.
+        """
+        messages = _without_cut_thoughts(call.messages)
+        if messages is not call.messages:
+            call = replace(call, messages=messages)
+        return await _Attempts(self, call).open()
+
+    # --- for attempts -------------------------------------------------------------------------------------------
+
+    def candidates(self, call: ModelCall) -> tuple[list[Deployment], list[Deployment]]:
+        """Return the deployments that are available, and those in cooldown, each in the order of a call's attempts."""
+        cooling = self._cooldowns.active()
+        if self._only_ranking is not None:
+            return _split(self._only_ranking, cooling)
+        last = next((m.origin for m in reversed(call.messages) if isinstance(m, ModelResponse) and m.origin), None)
+        key = call.settings.get("cache_key")
+
+        def rank(deployment: Deployment) -> tuple[int, bool, float]:
+            share = _fraction(key, deployment.name) if key else 1 - random.random()
+            return deployment.order, deployment.model.origin != last, -math.log(share) / deployment.weight
+
+        return _split(sorted(self.deployments, key=rank), cooling)
+
+    def first_candidate(self, call: ModelCall) -> ChatModel:
+        """Return the model of the deployment that a call would try first."""
+        available, cooling = self.candidates(call)
+        return [*available, *cooling][0].model
+
+    def may_repeat(self, failed: Deployment, cause: Cause) -> bool:
+        """Whether a turn of thoughts alone is repeated: another deployment is available, or a model for this cause.
+
+        It counts the repeated turns.
+        """
+        cooling = self._cooldowns.active() | {failed.name}
+        has_alternative = any(d.name not in cooling for d in self.deployments) or bool(self._fallback_names({cause}))
+        if not self.retry_thoughts or not self._repeats_left or not has_alternative:
+            return False
+        self._repeats_left -= 1
+        return True
+
+    def is_available(self) -> bool:
+        """Whether a deployment of this model, or a model that answers instead of it, is not in cooldown."""
+        cooling = self._cooldowns.active()
+        models: list[ChatModel] = [self]
+        if self._find is not None:
+            models += map(self._find, self._fallback_names(HEALTH_CAUSES))
+        return any(deployment.name not in cooling for model in models for deployment in deployments_of(model))
+
+    def fail(
+        self, deployment: Deployment, error: PellucidError, cause: Cause, request: str | None, *, was_retried: bool
+    ) -> None:
+        """Note that a deployment failed in the request with this id."""
+        # A request that was refused here, by a limit of the deployment, says nothing about the provider.
+        concerns_health = cause in HEALTH_CAUSES and not isinstance(error, RequestError)
+        provider = deployment.model.origin.provider
+        self.on_failure(
+            Failure(self.name, deployment.name, provider, cause, error, request, concerns_health, was_retried)
+        )
+        if self.failures is not None and len(self.failures) < MAX_FAILURES:
+            self.failures.append(DeploymentFailure(deployment.name, cause))
+        if concerns_health:
+            seconds = self._cooldowns.begin(deployment.name, error.info.retry_after)
+            if seconds is not None:
+                log.warning(
+                    "the deployment %s of %s: %s; it is not called for %.3g s",
+                    *(deployment.name, self.name, error.info.message, seconds),
+                )
+
+    def with_retry_after(self, error: PellucidError) -> PellucidError:
+        """Return the error of a call that no deployment answered, with the time until one is called again."""
+        seconds = self._cooldowns.seconds_left()
+        wait = min((seconds.get(deployment.name, 0.0) for deployment in self.deployments), default=0.0)
+        if not isinstance(error, ModelError) or wait <= (error.info.retry_after or 0.0):
+            return error
+        return ModelError(replace(error.info, retry_after=wait), error.request_id, error.address)
+
+    def succeed(self, deployment: Deployment) -> None:
+        """Note that a deployment answers."""
+        self._cooldowns.on_success(deployment.name)
+
+    async def wait(self, round_number: int, error: ErrorInfo) -> bool:
+        """Wait before all deployments are tried again. Returns False if that does not help."""
+        retry_after = error.retry_after or 0.0
+        if round_number >= self._retries or retry_after > self._retry_wait:
+            return False
+        await asyncio.sleep(max(backoff_seconds(0.5, round_number, self._retry_wait), retry_after))
+        return True
+
+    def fallbacks_for(self, causes: Set[Cause], call: ModelCall) -> list[list[Deployment]]:
+        """Return the deployments of each model that answers instead. Its own fallbacks are not followed."""
+        fallbacks: list[list[Deployment]] = []
+        for name in self._fallback_names(causes):
+            assert self._find is not None
+            model = self._find(name)
+            if isinstance(model, DeployedModel):
+                available, cooling = model.candidates(call)
+                fallbacks.append([*available, *cooling])
+            else:
+                fallbacks.append([*deployments_of(model)])
+        return fallbacks
+
+    def _fallback_names(self, causes: Set[Cause]) -> list[str]:
+        names = dict.fromkeys(name for cause, others in self._fallbacks.items() if cause in causes for name in others)
+        names.pop(self.name, None)
+        return list(names)
+
+
+def deployments_of(model: ChatModel) -> Sequence[Deployment]:
+    """Return the deployments of a model: of one without several, itself."""
+    return model.deployments if isinstance(model, DeployedModel) else (Deployment(model.origin.deployment, model),)
+
+
+class _Attempts:
+    """The attempts to start one turn, in this order: at the deployments that are available, at those of other models,
+    at those in cooldown; and after a wait all of it again."""
+
+    def __init__(self, model: DeployedModel, call: ModelCall) -> None:
+        self._model = model
+        self._call = call
+        self._request_id = request_id.get()  # a stream that fails is read in the context of its connection
+        self._round = 0
+        self._untried, self._cooling = model.candidates(call)
+        self._fallbacks: list[list[Deployment]] | None = None
+        """The deployments of each of the other models that was not tried yet. None before the first one is."""
+        self._is_own = True
+        """Whether the model's own deployments are being tried."""
+        self._causes: set[Cause] = set()
+        self._error: PellucidError
+        """The last error of the model's own deployments."""
+        self._slot: Slot | None = None
+        """The stream of the deployment that is called, if it has limits."""
+        self.deployment = model.deployments[0]
+        """The deployment that was called last."""
+
+    async def open(self) -> ModelStream:
+        """Start the turn, and wait for its first content."""
+        stream = DeployedStream(self, await self._open_next())
+        await stream.wait_for_content()
+        self._model.on_answer(self.deployment.name)
+        return stream
+
+    async def _open_next(self) -> ModelStream:
+        await self._release_slot()
+        while True:
+            while self._untried:
+                self.deployment = self._untried.pop(0)
+                try:
+                    await self._enter_limits(self.deployment)
+                    return await self.deployment.model.open(self._call)
+                except BaseException as error:
+                    await self._release_slot()
+                    if not isinstance(error, PellucidError) or not self._note(error):
+                        raise
+            if not (self._begin_fallback() or self._begin_cooling() or await self._begin_round()):
+                raise self._model.with_retry_after(self._error)
+
+    def _note(self, error: PellucidError) -> bool:
+        """Note a failure before any content. Returns whether another deployment may help."""
+        cause = cause_of(error)
+        if cause is not None:
+            self._causes.add(cause)
+            self._model.fail(self.deployment, error, cause, self._request_id, was_retried=True)
+        if not self._is_own:
+            return True  # what another model does not support is not wrong in the request
+        self._error = error
+        if cause in ("context_length", "refused"):
+            self._untried, self._cooling = [], []  # all deployments are the same model
+        return cause is not None
+
+    def _begin_fallback(self) -> bool:
+        """Go on to the next of the other models. Returns whether there is one."""
+        if self._fallbacks is None:
+            # Without a cause, all deployments are in cooldown.
+            self._fallbacks = self._model.fallbacks_for(self._causes or HEALTH_CAUSES, self._call)
+        if not self._fallbacks:
+            return False
+        self._untried, self._is_own = self._fallbacks.pop(0), False
+        return True
+
+    def _begin_cooling(self) -> bool:
+        """Go on to the deployments in cooldown. Returns whether there are any."""
+        self._untried, self._cooling, self._is_own = self._cooling, [], True
+        return bool(self._untried)
+
+    async def _begin_round(self) -> bool:
+        """Wait, and begin with the first deployment again. Returns whether that may help."""
+        if self._causes.isdisjoint(HEALTH_CAUSES) or not await self._model.wait(self._round, self._error.info):
+            return False
+        self._round += 1
+        self._causes.clear()
+        self._fallbacks = None
+        self._untried, self._cooling = self._model.candidates(self._call)
+        return True
+
+    async def _enter_limits(self, deployment: Deployment) -> None:
+        """Count the request. Raises `AccessError` if the deployment is over a limit of its own."""
+        limits = self._model.limits.get(deployment.name)
+        if limits is not None:
+            self._slot = await limits.acquire()
+
+    async def _release_slot(self) -> None:
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            await slot.release()
+
+    # --- for the stream ---------------------------------------------------------------------------------------------
+
+    def retry(self, error: ErrorInfo) -> Opener | None:
+        """Return the function that opens another stream after an error before any content; see `RetryingStream`."""
+        return self._open_next if self._note(ModelError(error)) else None
+
+    def on_error(self, error: ErrorInfo, *, may_repeat: bool) -> bool:
+        """Note an error after some content. Returns whether the turn is repeated.
+
+        Args:
+            error: The error.
+            may_repeat: Whether there were only thoughts.
+        """
+        failure = ModelError(error)
+        cause = cause_of(failure)
+        if cause is None:
+            return False
+        # Other causes begin no cooldown, so that the same deployment would be called again.
+        is_repeated = cause in HEALTH_CAUSES and may_repeat and self._model.may_repeat(self.deployment, cause)
+        self._model.fail(self.deployment, failure, cause, self._request_id, was_retried=is_repeated)
+        return is_repeated
+
+    def announce(self, start: ResponseStartEvent) -> ResponseStartEvent:
+        """Return the start of the turn with the deployment that answers."""
+        return replace(start, deployment=AnsweringDeployment(self.deployment.name, [*(self._model.failures or ())]))
+
+    def on_end(self, end: ResponseEndEvent | None) -> None:
+        """Release what the turn held, and charge the deployment for its tokens."""
+        if end is not None and end.finish_reason != "error":
+            self._model.succeed(self.deployment)
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.settle(end.usage if end is not None else None)
+
+
+class DeployedStream(RetryingStream):
+    """The stream of a turn. After a failure that follows thoughts alone, its end tells the run to call the model again.
+
+    (`retry_thoughts`; see the module.)
+    """
+
+    def __init__(self, attempts: _Attempts, stream: ModelStream) -> None:
+        super().__init__(stream, attempts.retry)
+        self._attempts = attempts
+        self._deliver: ModelEventReceiver
+        self._has_answered = False
+        """Whether anything other than thoughts has begun."""
+        self._is_repeated = False
+        self._end: ResponseEndEvent | None = None
+        self._is_settled = False
+
+    @property
+    def deployment(self) -> str:
+        """The deployment that answers."""
+        return self._attempts.deployment.name
+
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
+        self._deliver = receive
+        super().start(self._on_turn_events, texts)
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        events = super().cancel(error)
+        if not self._is_settled:
+            self._is_settled = True
+            self._attempts.on_end(self._end)
+        return events
+
+    def _on_turn_events(self, events: ModelRead) -> None:
+        if isinstance(events, list) and not _OBSERVED_EVENTS.isdisjoint(map(type, events)):
+            shown = [self._on_turn_event(event) if type(event) in _OBSERVED_EVENTS else event for event in events]
+            events = [event for event in shown if event is not None]
+        self._deliver(events)
+
+    def _on_turn_event(self, event: ModelEvent) -> ModelEvent | None:
+        """Return the event that is delivered, if any."""
+        if type(event) is ResponseStartEvent:
+            return self._attempts.announce(event)
+        if type(event) is PartStartEvent:
+            self._has_answered = self._has_answered or type(event.part) is not ThinkingPart
+        elif type(event) is ErrorEvent and self._error is None:  # as the first content, it has been noted
+            self._is_repeated = self._attempts.on_error(event.error, may_repeat=not self._has_answered)
+            return None if self._is_repeated else event
+        elif type(event) is ResponseEndEvent:
+            self._end = event
+            return replace(event, finish_reason="pause") if self._is_repeated else event
+        return event
+
+
+_OBSERVED_EVENTS = frozenset({ResponseStartEvent, PartStartEvent, ErrorEvent, ResponseEndEvent})
+
+
+def _without_cut_thoughts(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Return the conversation without thoughts at its end that were cut off: the next deployment starts again."""
+    end = len(messages)
+    while end and isinstance(last := messages[end - 1], ModelResponse) and _is_cut_thought(last):
+        end -= 1
+    return messages[:end] if end < len(messages) else messages
+
+
+def _is_cut_thought(response: ModelResponse) -> bool:
+    return all(isinstance(part, ThinkingPart) for part in response.parts) and not all(
+        getattr(part, "complete", True) for part in response.parts
+    )
+
+
+def _split(ranked: list[Deployment], cooling: Set[str]) -> tuple[list[Deployment], list[Deployment]]:
+    """Return the deployments that are available, and those in cooldown."""
+    if not cooling:
+        return ranked[:], []
+    return [d for d in ranked if d.name not in cooling], [d for d in ranked if d.name in cooling]
+
+
+def _fraction(key: str, name: str) -> float:
+    """Return a number between 0 and 1 that is always the same for a key and a deployment."""
+    digest = blake2b(f"{key}\0{name}".encode(errors="replace"), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") + 1) / (2**64 + 1)
+
+
+def _ignore_answer(deployment: str) -> None:
+    pass
+
+
+def _ignore_failure(failure: Failure) -> None:
+    pass

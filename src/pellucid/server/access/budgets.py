@@ -1,0 +1,129 @@
+"""Budgets: what a key may spend in a day and in a month.
+
+* A request is refused once the budget is used. What it will cost is known only when it is over, so a budget is exceeded
+  by the requests that are in progress when it is reached, and by what other replicas used in the last seconds
+  (`usage_writer`).
+* While the store does not answer, requests with budgets are refused, or allowed (`limits_when_down`), as those with
+  limits are while the relay does not answer.
+* The budget of a policy is that of the key; without a key, of what the owner used without one. An owner can have a
+  budget for all its keys together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal, Protocol
+
+import msgspec
+
+from ...errors import BUDGET_EXCEEDED
+from ...storage import Spent
+from ..spend import format_amount, nanos_of
+from .errors import AccessError, BackendUnavailable, call_backend
+from .policy import Amount, Principal
+
+
+class SpentSource(Protocol):
+    """The methods of `usage_writer.UsageWriter` that are needed."""
+
+    currency: str
+
+    def known_spent(self, owner: str, key_id: str | None) -> Spent | None: ...
+
+    async def spent(self, owner: str, key_id: str | None) -> Spent: ...
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[spend.owners.NAME]`: what an owner may spend with all its keys, in the currency."""
+
+    cost_per_day: Amount | None = None
+    cost_per_month: Amount | None = None
+
+
+class Budgets:
+    """Applies the budgets of policies."""
+
+    def __init__(
+        self,
+        source: SpentSource,
+        when_down: Literal["refuse", "allow"],
+        owners: Mapping[str, Budget] = {},
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Create the budgets.
+
+        Args:
+            source: Knows what a key has spent.
+            owners: The budgets of owners.
+            when_down: What happens to requests with budgets while the store does not answer.
+            clock: Wall clock, in seconds since 1970.
+        """
+        self._source = source
+        self._owners = owners
+        self._when_down = when_down
+        self._clock = clock
+
+    async def check(self, principal: Principal) -> None:
+        """Check that the principal has not spent its budgets.
+
+        Raises:
+            AccessError: `too_many_requests`; or unavailable when the store does not answer.
+        """
+        policy = principal.policy
+        if policy.has_budget:
+            spent = await self._spent(principal.owner, principal.key_id or "")
+            whose = "this key" if principal.key_id is not None else "requests without a key"
+            self._check(policy.cost_per_day, policy.cost_per_month, spent, whose, shows_amount=policy.counts)
+        owner_budget = self._owners.get(principal.owner)
+        if owner_budget is not None:
+            # What others have used is not for the holder of one key.
+            spent = await self._spent(principal.owner, None)
+            whose = f"{principal.owner!r} for all keys together"
+            self._check(owner_budget.cost_per_day, owner_budget.cost_per_month, spent, whose, shows_amount=False)
+
+    async def _spent(self, owner: str, key_id: str | None) -> Spent | None:
+        """Return what was spent; None if that is not known, and requests are allowed then."""
+        spent = self._source.known_spent(owner, key_id)
+        if spent is not None:
+            return spent
+        try:
+            return await call_backend(self._source.spent(owner, key_id))
+        except BackendUnavailable as error:
+            if self._when_down == "allow":
+                return None
+            raise AccessError(
+                "costs cannot be counted now, as the store does not answer, and this key has a budget; try again in a "
+                "moment",
+                kind="unavailable",
+                code="limits_unavailable",
+                retry_after=5,
+            ) from error
+
+    def _check(
+        self, per_day: float | None, per_month: float | None, spent: Spent | None, whose: str, *, shows_amount: bool
+    ) -> None:
+        if spent is None:
+            return
+        # If both are used, the month is what the client waits for.
+        for period, budget, used in (("month", per_month, spent.month), ("day", per_day, spent.day)):
+            if budget is not None and used >= nanos_of(budget):
+                raise self._exceeded(period, nanos_of(budget), whose, used if shows_amount else None)
+
+    def _exceeded(self, period: str, budget: int, whose: str, used: int | None) -> AccessError:
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        days = 1 if period == "day" else 32 - now.day
+        renewal = midnight + timedelta(days=days)
+        if period == "month":
+            renewal = renewal.replace(day=1)
+        currency = self._source.currency
+        amount = f"; {format_amount(used)} {currency} are used" if used is not None else ""
+        return AccessError(
+            f"the budget of {whose}, {format_amount(budget)} {currency} a {period}, is used up{amount}; it renews at "
+            f"{renewal:%Y-%m-%dT%H:%M:%SZ}",
+            kind="too_many_requests",
+            code=BUDGET_EXCEEDED,
+            retry_after=(renewal - now).total_seconds(),
+        )

@@ -1,0 +1,102 @@
+"""Routes for operators: `GET /api/status`, the cancel of a run, and `GET /api/usage`. All need an operator's key."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from ..protocols import chat
+from ..storage.usage import COLUMNS, MAX_ROWS
+from ..telemetry import log
+from .exchange import Exchange, endpoint_maker
+from .routing import STRING, Operation, Table, parameter
+from .services import Services
+from .status import CancelledRun, GatewayStatus
+from .usage_report import CSV_TYPE, DEFAULT_COLUMNS, UsageReport, csv_text, entry_of, read_columns, read_filter
+
+_USAGE_FILTERS = ("from", "to", "owner", "key", "model")
+_ERROR_STATUSES = (401, 403, 429, 500, 503)
+
+
+class OperatorHandlers:
+    """Handlers of these routes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def status(self, exchange: Exchange) -> None:
+        await exchange.send_json(await self._services.state.status())
+
+    async def cancel(self, exchange: Exchange) -> None:
+        cancelled = await self._services.state.cancel(exchange.path_params["id"])
+        principal = exchange.principal
+        log.warning("%s cancelled the run %s", principal.key_id or principal.owner or "an operator", cancelled.id)
+        await exchange.send_json(cancelled)
+
+    async def usage(self, exchange: Exchange) -> None:
+        columns = read_columns(exchange.query_param("group_by"), "group_by")
+        exchange.check_query_params(*_USAGE_FILTERS, "group_by")
+        filter = read_filter(*(exchange.query_param(name) for name in _USAGE_FILTERS))
+        await self._services.usage_writer.write()
+        rows = await self._services.store.usage.report(columns, filter)
+        exchange.response_headers.append((b"vary", b"accept"))
+        if CSV_TYPE in (exchange.request_header("accept") or ""):
+            await exchange.send_text(csv_text(columns, rows).encode(), f"{CSV_TYPE}; charset=utf-8")
+        else:
+            await exchange.send_json(UsageReport(data=[entry_of(row) for row in rows]))
+
+
+TABLE = Table(
+    [
+        Operation(
+            "GET",
+            "/api/usage",
+            OperatorHandlers.usage,
+            "getUsage",
+            "What was used and what it cost",
+            response_body={"application/json": UsageReport, CSV_TYPE: {"schema": STRING}},
+            description=f"At most {MAX_ROWS} sums, as JSON or, with `Accept: text/csv`, as CSV",
+            parameters=[
+                parameter("from", "query", "The first day (`2026-01-31`) or month (`2026-01`), in UTC."),
+                parameter("to", "query", "The last day or month."),
+                parameter("owner", "query", "Only what this owner used."),
+                parameter("key", "query", "Only what was used with the key of this id."),
+                parameter("model", "query", "Only what was used of the model with this public name."),
+                parameter(
+                    "group_by",
+                    "query",
+                    f"What has a sum of its own: some of {', '.join(COLUMNS)}, separated by commas.",
+                    default=",".join(DEFAULT_COLUMNS),
+                ),
+            ],
+            error_statuses=(400, *_ERROR_STATUSES),
+            is_operator_only=True,
+        ),
+        Operation(
+            "GET",
+            "/api/status",
+            OperatorHandlers.status,
+            "getStatus",
+            "The state of the gateway: models, runs that have not ended, failures",
+            response_body=GatewayStatus,
+            error_statuses=_ERROR_STATUSES,
+            is_operator_only=True,
+        ),
+        Operation(
+            "POST",
+            "/api/status/runs/{id}/cancel",
+            OperatorHandlers.cancel,
+            "cancelLiveRun",
+            "Cancel a run that has not ended, of whichever owner",
+            response_body=CancelledRun,
+            error_statuses=(*_ERROR_STATUSES, 404),
+            is_operator_only=True,
+        ),
+    ],
+    error_body="ChatErrorBody",  # below /api, errors have the form of the chat
+    path_parameters={"id": parameter("id", "path", "The run's id, from the list of runs.")},
+    advertised_routes=["GET /api/usage", "GET /api/status"],
+)
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    return TABLE.routes([OperatorHandlers(services)], endpoint_maker(chat.PROTOCOL, lambda: services.guard, "plain"))

@@ -1,0 +1,162 @@
+"""Prices, and what the tokens of a turn cost.
+
+* Costs are whole numbers: billionths of the currency (nanos). The cost of a turn is computed exactly, and rounded once;
+  all sums are sums of these numbers, so no two places show different ones.
+* A cost is exact only if the provider reported the numbers that it depends on. Otherwise it is an estimate from the
+  text: it counts for budgets, and is not shown to clients.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from ..parts import MAX_TURN_TOKENS, Usage, estimated_tokens
+
+NANOS = 1_000_000_000
+"""Billionths of the currency in one."""
+
+MAX_PRICE = 1_000_000
+MAX_DECIMALS = 6
+"""Digits after the decimal point of a price: with them, the price of one token is a whole number of trillionths."""
+
+_PICOS_PER_NANO = 1_000
+
+MAX_TURN_NANOS = 10_000_000 * NANOS
+"""Maximum of what one turn counts for. A provider that reports more is wrong, and must not spoil the sums."""
+
+Price = Annotated[float, Meta(ge=0, le=MAX_PRICE)]
+"""Price of a million tokens."""
+
+
+class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a million tokens of a model cost, in the currency of `[spend]`."""
+
+    input: Price
+    """Tokens that are read."""
+    output: Price
+    """Tokens that are written."""
+    cached_input: Price | None = None
+    """Tokens that the provider reads from its cache; by default as `input`."""
+    cache_write: Price | None = None
+    """Tokens that the provider writes to its cache; by default as `input`."""
+    reasoning: Price | None = None
+    """Tokens of reasoning; by default as `output`."""
+
+
+def price_mistakes(prices: Prices) -> list[str]:
+    """Return the mistakes that the types do not exclude, each with its key."""
+    mistakes = []
+    for name, price in msgspec.structs.asdict(prices).items():
+        if price is not None and _picos(price) % 1:
+            mistakes.append(f".{name}: {price!r} has more than {MAX_DECIMALS} digits after the point")
+    return mistakes
+
+
+class TokenPrices(NamedTuple):
+    """Prices of one token, in trillionths of the currency."""
+
+    input: int
+    cached_input: int
+    cache_write: int
+    output: int
+    reasoning: int
+
+
+FREE = TokenPrices(0, 0, 0, 0, 0)
+
+
+def token_prices_of(prices: Prices) -> TokenPrices:
+    """Return the prices of one token."""
+
+    def price_of(price: float | None, default: float) -> int:
+        return round(_picos(default if price is None else price))
+
+    return TokenPrices(
+        price_of(None, prices.input),
+        price_of(prices.cached_input, prices.input),
+        price_of(prices.cache_write, prices.input),
+        price_of(None, prices.output),
+        price_of(prices.reasoning, prices.output),
+    )
+
+
+def _picos(price: float) -> Decimal:
+    """Return the price of one token in trillionths, from the price of a million tokens, as it is written."""
+    return Decimal(repr(price)).scaleb(MAX_DECIMALS)
+
+
+@lru_cache(1024)
+def nanos_of(amount: float) -> int:
+    """Return an amount of the currency in billionths, as it is written."""
+    return round(Decimal(repr(amount)) * NANOS)
+
+
+def format_amount(nanos: int) -> str:
+    """Return an amount as a decimal number, without zeros at its end."""
+    whole, rest = divmod(abs(nanos), NANOS)
+    digits = f"{rest:09}".rstrip("0")
+    return f"{'-' if nanos < 0 else ''}{whole}{'.' if digits else ''}{digits}"
+
+
+def cost_nanos(prices: TokenPrices, usage: Usage) -> int | None:
+    """Return the cost of a turn; None if it depends on a number that is not known.
+
+    A number of cached tokens that is not known is 0: providers without a cache report none.
+    """
+    reasoning = usage.output_reasoning_tokens
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    if reasoning is None:
+        if prices.reasoning != prices.output:
+            return None
+        reasoning = 0
+    read, output = bounded(usage.input_tokens), bounded(usage.output_tokens)
+    cached = min(bounded(usage.cache_read_tokens), read)
+    written = min(bounded(usage.cache_write_tokens), read - cached)
+    reasoning = min(bounded(reasoning), output)
+    picos = (
+        (read - cached - written) * prices.input
+        + cached * prices.cached_input
+        + written * prices.cache_write
+        + (output - reasoning) * prices.output
+        + reasoning * prices.reasoning
+    )
+    return min((picos + _PICOS_PER_NANO // 2) // _PICOS_PER_NANO, MAX_TURN_NANOS)
+
+
+def bounded(tokens: int | None) -> int:
+    """Return a number of tokens within the limits of what a turn counts for; 0 if it is not known."""
+    if not tokens or tokens < 0:
+        return 0
+    return tokens if tokens < MAX_TURN_TOKENS else MAX_TURN_TOKENS
+
+
+def with_estimates(usage: Usage, input_characters: int, characters: int, reasoning_characters: int) -> Usage:
+    """Return the usage with estimates in place of the numbers that the provider did not report.
+
+    Args:
+        usage: What the provider reported.
+        input_characters: Characters that the model read.
+        characters: Characters that it wrote in all.
+        reasoning_characters: How many of these were reasoning.
+    """
+    reasoning = usage.output_reasoning_tokens
+    if reasoning is not None and usage.input_tokens is not None and usage.output_tokens is not None:
+        return usage
+    if reasoning is None:
+        reasoning = estimated_tokens(reasoning_characters)
+        if usage.output_tokens is not None:
+            reasoning = min(reasoning, usage.output_tokens)
+    output, read = usage.output_tokens, usage.input_tokens
+    return replace(
+        usage,
+        input_tokens=estimated_tokens(input_characters) if read is None else read,
+        output_tokens=max(estimated_tokens(characters), reasoning) if output is None else output,
+        output_reasoning_tokens=reasoning,
+    )

@@ -1,0 +1,75 @@
+"""The declared dependencies: every module can be imported, and the files of versions match the declared ranges."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import pellucid
+
+ROOT = Path(__file__).parents[1]
+IMPORTED_BY_ALEMBIC = "pellucid.storage.migrations."
+CONTAINER_EXTRAS = ("postgres", "redis", "mcp", "otel", "bedrock")
+
+
+def test_every_module_can_be_imported() -> None:
+    modules = [module.name for module in pkgutil.walk_packages(pellucid.__path__, "pellucid.")]
+    assert len(modules) > 100
+    for name in modules:
+        if not (name.endswith("__main__") or name.startswith(IMPORTED_BY_ALEMBIC)):
+            importlib.import_module(name)
+
+
+def versions(file: str) -> dict[str, str]:
+    """Return the version of each package in a file of requirements."""
+    text = (ROOT / file).read_text().lower().replace("_", "-")
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, re.MULTILINE))
+
+
+def declared(*more_extras: str) -> Iterator[Requirement]:
+    """Yield what the package needs, with the extras of a container and `more_extras`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    rows = [row for extra in (*CONTAINER_EXTRAS, *more_extras) for row in extras[extra]]
+    for row in [*project["dependencies"], *rows]:
+        yield Requirement(row)
+
+
+def test_the_locked_versions_are_in_the_declared_ranges() -> None:
+    locked = versions("requirements.lock")
+    for requirement in declared():
+        assert requirement.specifier.contains(locked[requirement.name]), requirement
+
+
+def test_the_locked_versions_are_those_of_the_tests() -> None:
+    assert versions("requirements.lock").items() <= versions("constraints.txt").items()
+
+
+def test_the_lowest_declared_versions_are_those_of_the_tests() -> None:
+    lowest = versions("constraints-lowest.txt")
+    for requirement in declared("pydantic-ai"):
+        bounds = [Version(row.version) for row in requirement.specifier if row.operator == ">="]
+        assert bounds == [Version(lowest[requirement.name])], requirement
+
+
+def test_every_locked_package_has_a_hash_and_no_address() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    for entry in re.split(r"\n(?=\S)", text):
+        assert re.fullmatch(r"[a-z0-9-]+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n?", entry), entry[:80]
+
+
+def test_every_docstring_can_be_encoded() -> None:
+    # Python 3.13 does not compile a module with a docstring that has half of a character.
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = ast.get_docstring(node) or ""
+                assert not any("\ud800" <= character <= "\udfff" for character in docstring), path
