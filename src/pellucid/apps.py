@@ -28,6 +28,7 @@ def agui(
     view: View = "raw",
     seal_keys: Keys | str | Path | None = None,
     deps: Any = None,
+    system_messages: bool = False,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
 ) -> AGUIApp:
@@ -43,6 +44,8 @@ def agui(
         deps: The dependencies of each run, or a function that makes them from the run's `RunAgentInput`. If they are a
             dataclass with a field `state` (`StateDeps`), the field holds the client's state, converted to the type of
             its value here.
+        system_messages: Whether clients may instruct the model with messages of the roles `system` and `developer`, and
+            with `context`. By default such messages are left out, and `context` is a text of the user.
         hosts: Names under which the application may be used, in addition to addresses, localhost and the machine's
             name; `*` for all. The application has no keys, so a web page could otherwise use it under a name that its
             owner points at this machine (DNS rebinding).
@@ -62,6 +65,7 @@ def agui(
         view=view,
         seal_keys=seal_keys,
         deps=deps,
+        system_messages=system_messages,
         hosts=hosts,
         origins=origins,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,13 @@ from tests.scripted import Call, Script, delta
 MakeAgent = Callable[..., tuple[Agent[Any], Callable[[], list[Call]]]]
 
 
-def calls(*named: tuple[str, dict[str, Any] | str], reasoning: str = "I must look.", text: str = "") -> Script:
-    """Return a script in which the model thinks and calls these functions."""
+def calls(
+    *named: tuple[str, dict[str, Any] | str], reasoning: str = "I must look.", text: str = "", id: str | None = None
+) -> Script:
+    """Return a script in which the model thinks and calls these functions. `id`: the id of each call."""
 
     async def script(call: Call) -> None:
+        number = builtins.id(call)
         await call.head()
         await call.event(delta(reasoning_content=reasoning))
         if text:
@@ -24,7 +28,9 @@ def calls(*named: tuple[str, dict[str, Any] | str], reasoning: str = "I must loo
         for index, (name, arguments) in enumerate(named):
             args = arguments if isinstance(arguments, str) else json.dumps(arguments)
             function = {"name": name, "arguments": args}
-            await call.event(delta(tool_calls=[{"index": index, "id": f"c{id(call)}-{index}", "function": function}]))
+            await call.event(
+                delta(tool_calls=[{"index": index, "id": id or f"c{number}-{index}", "function": function}])
+            )
         await call.event(delta("tool_calls"))
         await call.event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}})
         await call.event(b"[DONE]")

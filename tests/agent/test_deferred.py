@@ -16,6 +16,7 @@ from pellucid import (
     RequestError,
     RunContext,
     SideEvent,
+    Tool,
 )
 from pellucid.errors import ErrorInfo, IllegalEvent
 from pellucid.events import FunctionToolCallEvent
@@ -133,6 +134,25 @@ async def test_cancelling_a_run_stops_its_functions(make_agent: MakeAgent) -> No
         await running
     assert over == ["over", "over"]
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "functions"]
+
+
+async def test_an_approval_is_for_one_call_also_if_a_later_one_has_its_id(make_agent: MakeAgent) -> None:
+    deleted: list[str] = []
+
+    def delete(path: str) -> None:
+        deleted.append(path)
+
+    # The model gives every call the same id.
+    scripts = [calls(("delete", {"path": path}), id="c") for path in "ab"]
+    agent, _ = make_agent(*scripts, say(), tools=[Tool(delete, requires_approval=True)])
+    result = await agent.run("Delete.")
+    for expected in (["a"], ["a", "b"]):
+        assert isinstance(result.output, DeferredToolRequests)
+        [call] = result.output.approvals
+        results = DeferredToolResults(approvals={call.tool_call_id: True})
+        result = await agent.run(message_history=result.all_messages(), deferred_tool_results=results)
+        assert deleted == expected
+    assert isinstance(result.output, str)
 
 
 async def test_external_tools(make_agent: MakeAgent) -> None:

@@ -5,7 +5,10 @@ ends its run.
 
 * The client's tools are offered to the agent. A call of one ends the run; its result comes with the next run.
 * The client's state is `ctx.deps.state` for the agent's functions. What they pass to `ctx.emit` is sent while they run.
-* A call that waits (`ApprovalRequired`, `CallDeferred`) is an interrupt, and `resume` continues from it.
+* A call that waits (`ApprovalRequired`, `CallDeferred`) is an interrupt, and `resume` continues from it. An approval is
+  bound to the thread, the call, its function and its arguments: a call that no model made here cannot be approved.
+* Messages of the roles `system` and `developer` are left out, and `context` is text of the user, unless the application
+  trusts its clients with instructions (`system_messages`).
 * Sealed tokens of an answer come back with the conversation. Each is bound to its thread and its message; any other
   value is refused.
 * An exception in an agent is RUN_ERROR without its text. The log has its location, without its text.
@@ -29,36 +32,54 @@ from typing import Any
 from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, RequestError
+from ..events import SideEvent
 from ..models.connection_pool import close_shared_pool
-from ..parts import Origin
+from ..parts import Origin, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Request, dialect_of, parse_input
 from ..protocols.agui.history import history_of, is_carrier_of
-from ..protocols.agui.interrupts import approval_call_id, approval_of
+from ..protocols.agui.interrupts import approval_of, parse_approval_id
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
-from ..protocols.agui.side_events import SHOWN_FIELDS
+from ..protocols.agui.side_events import DEFERRED, SHOWN_FIELDS
 from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.errors import ErrorFormat
-from ..runs.stages import SealStage
-from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
+from ..runs.source import Batch
+from ..runs.stages import SealStage, Stage
+from ..sealing import (
+    AttachedHistory,
+    KeyFile,
+    Keys,
+    Sealed,
+    Sealer,
+    SealError,
+    TenantSealer,
+    attach,
+    env_keys,
+    make_opener,
+)
 from ..settings import ModelSettings
 from ..tools import DeferredToolResults, ToolApproved, ToolDenied
+from ..unicode import truncate
 from ..view import Redactor, View, Viewer, parse_view
 from . import http
 from .exchange import HTTPExchange
 from .host import HostRule
 from .streaming import serve_stream
 
+_SYSTEM_MESSAGES_WARNING = (
+    "system messages of the client were left out: {}; agui(agent, system_messages=True) accepts them"
+)
 _OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
 
 
-def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
-    """Check that each answer has an interrupt, and each waiting call one answer.
+def check_resume(request: Request, sealer: TenantSealer, *, has_own_interrupts: bool) -> None:
+    """Check that each answer has an interrupt, and each waiting call one answer; and each approval its seal.
 
     Args:
         request: The request.
+        sealer: Checks the seals.
         has_own_interrupts: Whether the agent handles answers to interrupts of its own, which belong to no call.
 
     Raises:
@@ -70,11 +91,12 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
     answered_by: dict[str, int] = {}
     for index, entry in enumerate(request.resume):
         path, id = f"resume[{index}].interruptId", entry.interrupt_id
-        call_id = approval_call_id(id)
-        if call_id is None and id not in waiting and has_own_interrupts:
+        approval = parse_approval_id(id)
+        if approval is None and id not in waiting and has_own_interrupts:
             continue
+        call_id, token = approval or (id, "")
         if call_id not in waiting or waiting[call_id].tool_name in request.client_tools:
-            call_id = id
+            call_id, approval = id, None
         if call_id not in waiting:
             hint = "" if has_own_interrupts else _OWN_INTERRUPTS_HINT
             message = f"{path}: no call at the end of the conversation waits for an answer to {id!r}{hint}"
@@ -82,6 +104,8 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
         if call_id in answered_by:
             message = f"{path}: resume[{answered_by[call_id]}] is an answer to the same call; give one"
             raise RequestError(message, code="invalid_value", param=path)
+        if approval is not None:
+            _check_approval(waiting[call_id], token, sealer, path)
         answered_by[call_id] = index
     for id, unanswered in waiting.items():
         if id not in answered_by:
@@ -90,6 +114,39 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
                 "entry, and every call of a tool of the client with a tool message"
             )
             raise RequestError(message, code="missing", param="resume")
+
+
+def _check_approval(call: ToolCallPart, token: str, sealer: TenantSealer, path: str) -> None:
+    """Check that approval of this call was requested here. Raises `SealError`."""
+    try:
+        sealer.check_call(token, call)
+    except SealError as error:
+        if error.code in ("seal_key_unknown", "seal_key_retired"):
+            raise error.at(path) from None
+        problem = (
+            f"approval of the call {truncate(call.tool_call_id)!r} of {truncate(call.tool_name)!r} with these "
+            "arguments was not requested in this thread; send the call and the interrupt's id as they came, and other "
+            "arguments as payload.editedArgs"
+        )
+        raise SealError(error.code, problem).at(path) from None
+
+
+class ApprovalStage(Stage):
+    """Stage that puts a seal on each request for approval."""
+
+    wants_deltas = False
+
+    def __init__(self, seal: Callable[[ToolCallPart], str]) -> None:
+        self._seal = seal
+
+    def process(self, batch: Batch) -> Batch:
+        events = batch.events
+        for index, event in enumerate(events):
+            if isinstance(event, SideEvent) and (event.namespace, event.name) == DEFERRED and event.value["approval"]:
+                value = event.value
+                call = ToolCallPart(value["tool_name"], value["arguments"], value["tool_call_id"])
+                events[index] = SideEvent(event.namespace, event.name, value | {"seal": self._seal(call)})
+        return batch
 
 
 _TENANT = "agent"
@@ -108,6 +165,7 @@ class AGUIApp:
         view: View = "raw",
         seal_keys: Keys | str | Path | None = None,
         deps: Any = None,
+        system_messages: bool = False,
         max_body_bytes: int = 20_000_000,
         body_seconds: float = 30.0,
         hosts: Sequence[str] = (),
@@ -120,6 +178,7 @@ class AGUIApp:
         self._viewer = Viewer(parse_view(view, "view"))
         self._sealer = Sealer(_load_keys(seal_keys))
         self._deps = deps
+        self._system_messages = system_messages
         self._body_limits = max_body_bytes, body_seconds
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
@@ -162,11 +221,14 @@ class AGUIApp:
         sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
         exchange.viewer = viewer = self._viewer.for_request(options.view)
         reasoning = options.reasoning != "off" and viewer.rule.items
-        check_resume(request, has_own_interrupts=callable(self._deps))
-        attached = await exchange.compute(_open_history, request, sealer.open)
+        check_resume(request, sealer, has_own_interrupts=callable(self._deps))
+        attached = await exchange.compute(_open_history, request, sealer.open, self._system_messages)
         messages = attached.messages
         call = request.call(messages)
         deps = self._deps(input) if callable(self._deps) else self._deps
+        stages: list[Stage] = [ApprovalStage(sealer.seal_call)]
+        if reasoning and dialect.has_seals:
+            stages.append(SealStage(sealer.seal))
         run = await self._agent.start(
             RunInput(
                 messages=call.messages,
@@ -174,9 +236,11 @@ class AGUIApp:
                 results=DeferredToolResults(approvals=_approvals(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
                 settings=ModelSettings(**call.settings),
-                stages=(SealStage(sealer.seal),) if reasoning and dialect.has_seals else (),
+                stages=stages,
             )
         )
+        if not self._system_messages and (count := request.system_message_count):
+            exchange.response_headers += http.warning_headers([_SYSTEM_MESSAGES_WARNING.format(count)])
         origin = getattr(run, "origin", None)
         if isinstance(origin, Origin):
             exchange.response_headers += http.warning_headers(attached.warnings(origin))
@@ -201,10 +265,11 @@ def _approvals(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDe
     """
     approvals: dict[str, ToolApproved | ToolDenied] = {}
     for index, entry in enumerate(resume):
-        if (call := approval_call_id(entry.interrupt_id)) is not None:
+        if (approval := parse_approval_id(entry.interrupt_id)) is not None:
+            call_id, _ = approval
             answer = approval_of(entry, f"resume[{index}].payload")
             denied = ToolDenied(answer.reason) if answer.reason else ToolDenied()
-            approvals[call] = ToolApproved(answer.edited_args) if answer.approved else denied
+            approvals[call_id] = ToolApproved(answer.edited_args) if answer.approved else denied
     return approvals
 
 
@@ -215,13 +280,13 @@ def _load_keys(keys: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
     return environment_keys if environment_keys is not None else KeyFile(default_seal_keys() if keys is None else keys)
 
 
-def _open_history(request: Request, open_token: Callable[[str], Sealed]) -> AttachedHistory:
+def _open_history(request: Request, open_token: Callable[[str], Sealed], system_messages: bool) -> AttachedHistory:
     """Return the conversation with its sealed tokens opened, and what to warn about.
 
     Raises:
         SealError: A token is not valid; `param` is its path.
     """
-    messages = request.messages()
+    messages = request.messages(system_messages=system_messages)
     attached = attach(
         [*messages, *request.unused_seals(messages)], make_opener(open_token, request.token_path, is_carrier_of)
     )

@@ -10,7 +10,7 @@ from .encryption import decrypt, decrypt_text, encrypt
 from .items import seal_item
 from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
 from .keys import Key, Keys
-from .seal import Sealed, Sealer
+from .seal import Sealed, Sealer, TenantSealer
 from .token import MAX_TOKEN, SealCode, SealError
 from .visible_text import VisibleForms
 
@@ -25,6 +25,7 @@ __all__ = [
     "SealError",
     "Sealed",
     "Sealer",
+    "TenantSealer",
     "VisibleForms",
     "attach",
     "change_keys",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..parts import ModelResponsePart, Origin
+from ..parts import ModelResponsePart, Origin, ToolCallPart
 from ..unicode import is_nested_deeper
 from . import token as tokens
 from .keys import Keys
@@ -23,6 +23,7 @@ MAX_DEPTH = 500
 """Levels of JSON. A value within the limit can also be read, at any depth of the program's stack."""
 
 _PURPOSE = "item"
+_CALL_PURPOSE = "call"
 
 
 class TextDigest(NamedTuple):
@@ -106,6 +107,32 @@ class Sealer:
             tokens.read(token, self._current_keys(), _PURPOSE, tokens.Binding(tenant, thread, entity), now)
         )
 
+    def seal_call(self, call: ToolCallPart, *, tenant: str, thread: str | None = None) -> str:
+        """Return a token that proves that a model made this call, with this function and these arguments.
+
+        Args:
+            call: The call.
+            tenant: The tenant to which the token is bound.
+            thread: The thread to which the token is bound; None for any.
+        """
+        binding = tokens.Binding(tenant, thread, _call_identity(call))
+        return tokens.write(b"", self._current_keys(), _CALL_PURPOSE, binding)
+
+    def check_call(self, token: str, call: ToolCallPart, *, tenant: str, thread: str | None = None) -> None:
+        """Check that `seal_call` made the token for this call.
+
+        Args:
+            token: The token; any string is accepted.
+            call: The call.
+            tenant: The tenant for which it was sealed.
+            thread: The thread, if the token is bound to one.
+
+        Raises:
+            SealError: It did not.
+        """
+        binding = tokens.Binding(tenant, thread, _call_identity(call))
+        tokens.read(token, self._current_keys(), _CALL_PURPOSE, binding)
+
     def for_tenant(self, tenant: str, thread: str | None = None) -> TenantSealer:
         """Return a sealer for one tenant, and for one of its threads if `thread` is set.
 
@@ -134,8 +161,34 @@ class TenantSealer(NamedTuple):
         """Open a token; see `Sealer.open`."""
         return self.sealer.open(token, tenant=self.tenant, thread=self.thread)
 
+    def seal_call(self, call: ToolCallPart) -> str:
+        """Return a token for a call; see `Sealer.seal_call`."""
+        return self.sealer.seal_call(call, tenant=self.tenant, thread=self.thread)
+
+    def check_call(self, token: str, call: ToolCallPart) -> None:
+        """Check the token of a call; see `Sealer.check_call`."""
+        self.sealer.check_call(token, call, tenant=self.tenant, thread=self.thread)
+
 
 _decode = msgspec.json.Decoder(Sealed).decode
+
+
+def _call_identity(call: ToolCallPart) -> str:
+    """Return the id, function and arguments of a call as one text.
+
+    Clients may decode and encode the arguments: white space, the order of keys and the form of numbers do not count.
+    """
+    text = call.args if isinstance(call.args, str) else json.dumps(call.args, default=repr)
+    try:
+        arguments = json.loads(text or "{}", parse_float=_parse_float)
+    except (ValueError, RecursionError):
+        arguments = text  # what the model wrote is not JSON
+    return json.dumps([call.tool_call_id, call.tool_name, arguments], sort_keys=True)
+
+
+def _parse_float(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _to_json(sealed: Sealed) -> bytes:

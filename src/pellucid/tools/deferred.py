@@ -57,12 +57,14 @@ Deferral: TypeAlias = ApprovalRequired | CallDeferred
 def deferred_event(call: ToolCallPart, deferral: Deferral) -> SideEvent:
     """Return the side event `run`, `deferred`, by which a run reports a call that it waits for.
 
-    Its value has `tool_call_id`, `tool_name`, `approval` (whether the call needs an approval, or a result), and the
-    `message`, `metadata` and `response_schema` of the tool's exception. Each client protocol has its own form of it.
+    Its value has `tool_call_id`, `tool_name`, `arguments`, `approval` (whether the call needs an approval, or a
+    result), and the `message`, `metadata` and `response_schema` of the tool's exception. Each client protocol has its
+    own form of it.
     """
     value: dict[str, Any] = {
         "tool_call_id": call.tool_call_id,
         "tool_name": call.tool_name,
+        "arguments": call.args,
         "approval": isinstance(deferral, ApprovalRequired),
         "message": deferral.message,
         "metadata": deferral.metadata,

@@ -49,7 +49,9 @@ SIDE_EVENT_FIELDS: SideEventFields = {
     ("queue", "loading"): None,
     ("queue", "position"): None,
     ("queue", "waited"): None,
-    ("run", "deferred"): frozenset(["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema"]),
+    ("run", "deferred"): frozenset(
+        ["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema", "seal"]
+    ),
 }
 """The side events that are shown in every protocol."""
 

@@ -10,7 +10,8 @@ again, in their order.
   thought without an answer. Only tokens at the end of a turn with text or calls are kept.
 * Activities are not sent to a model. Encrypted values on other messages are not ours, and are ignored.
 * `context` becomes one system prompt, after those of the client. A client that sends it could send a system message, so
-  this gives it no more authority.
+  this gives it no more authority. Where messages of the roles `system` and `developer` are left out, it is a text of
+  the user, at the same place.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ from .metadata import form_of, is_complete, item_id_of
 
 
 def history_of(
-    client_messages: Sequence[m.Message], context: Sequence[m.Context] = (), resume: Sequence[m.ResumeEntry] = ()
+    client_messages: Sequence[m.Message],
+    context: Sequence[m.Context] = (),
+    resume: Sequence[m.ResumeEntry] = (),
+    *,
+    system_messages: bool = True,
 ) -> list[ModelMessage]:
     """Convert the messages of a client to the conversation for a model.
 
@@ -62,13 +67,15 @@ def history_of(
         client_messages: The messages of the input.
         context: Additional information for the run.
         resume: Answers to interrupts; those for a call become its result.
+        system_messages: Whether messages of the roles `system` and `developer` are included.
 
     Raises:
         RequestError: A message is invalid; `param` is its path.
     """
     conversation = _Conversation()
     for index, message in enumerate(client_messages):
-        conversation.add(message, f"messages[{index}]")
+        if system_messages or not isinstance(message, m.SystemMessage | m.DeveloperMessage):
+            conversation.add(message, f"messages[{index}]")
     conversation.resume(resume)
     trimmed = [
         replace(
@@ -80,7 +87,11 @@ def history_of(
         for message in conversation.messages
     ]
     messages = join_messages([message for message in trimmed if message.parts])
-    return _with_context(messages, context) if context else messages
+    return (
+        _with_context(messages, context, SystemPromptPart if system_messages else UserPromptPart)
+        if context
+        else messages
+    )
 
 
 def sealed_in(messages: Sequence[m.Message]) -> list[SealedPart]:
@@ -199,9 +210,11 @@ def _is_content(part: ModelResponsePart) -> bool:
     return isinstance(part, TextPart | ToolCallPart)
 
 
-def _with_context(messages: list[ModelMessage], context: Sequence[m.Context]) -> list[ModelMessage]:
+def _with_context(
+    messages: list[ModelMessage], context: Sequence[m.Context], part_type: type[SystemPromptPart | UserPromptPart]
+) -> list[ModelMessage]:
     text = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
-    part = SystemPromptPart(f"Context from the application:\n\n{text}")
+    part = part_type(f"Context from the application:\n\n{text}")
     first = messages[0] if messages else None
     if not isinstance(first, ModelRequest):
         return [ModelRequest([part]), *messages]

@@ -3,6 +3,9 @@
 A call whose result comes from outside is an interrupt with the id of the call; the answer is its result. A call that
 needs approval is an interrupt with an id of its own. Its answer has `approved`, and `editedArgs` for other arguments or
 the `reason` of a refusal, as the documentation of AG-UI recommends.
+
+Clients send the whole conversation, and of an interrupt nothing but its id comes back. So the id of an interrupt that
+asks for approval also holds a token (`seal_call`), by which the server recognises the call: `int-CALL~TOKEN`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from .messages import Interrupt, ResumeEntry
 
 _APPROVAL_PREFIX = "int-"
 """Prefix of the call's id in the id of an interrupt that asks for approval. (Pydantic AI has the same.)"""
+
+_SEAL_SEPARATOR = "~"
+"""Comes before the token; no token contains it."""
 
 APPROVAL_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -35,6 +41,8 @@ class DeferredCall(msgspec.Struct, frozen=True):
     tool_call_id: str
     tool_name: str
     approval: bool
+    seal: str | None = None
+    """The token that binds an approval to the call."""
     message: str | None = None
     metadata: dict[str, Any] | None = None
     response_schema: dict[str, Any] | None = None
@@ -70,8 +78,9 @@ def interrupt_of(value: Any) -> Interrupt:
             response_schema=call.response_schema,
             metadata=call.metadata,
         )
+    seal = "" if call.seal is None else f"{_SEAL_SEPARATOR}{call.seal}"
     return Interrupt(
-        id=f"{_APPROVAL_PREFIX}{call.tool_call_id}",
+        id=f"{_APPROVAL_PREFIX}{call.tool_call_id}{seal}",
         reason="tool_call",
         message=call.message or f"May {call.tool_name} be called?",
         tool_call_id=call.tool_call_id,
@@ -80,9 +89,15 @@ def interrupt_of(value: Any) -> Interrupt:
     )
 
 
-def approval_call_id(interrupt_id: str) -> str | None:
-    """Return the id of the call that an interrupt asks approval for; None if the interrupt is not of this kind."""
-    return interrupt_id.removeprefix(_APPROVAL_PREFIX) if interrupt_id.startswith(_APPROVAL_PREFIX) else None
+def parse_approval_id(interrupt_id: str) -> tuple[str, str] | None:
+    """Return the id of the call that an interrupt asks approval for, and the token; None if it is of another kind.
+
+    The token is empty if there is none.
+    """
+    if not interrupt_id.startswith(_APPROVAL_PREFIX):
+        return None
+    call_id, separator, token = interrupt_id.removeprefix(_APPROVAL_PREFIX).rpartition(_SEAL_SEPARATOR)
+    return (call_id, token) if separator else (token, "")
 
 
 def approval_of(entry: ResumeEntry, path: str) -> Approval:

@@ -95,13 +95,22 @@ class Request(PlainRequest, frozen=True):
         version = self.input.protocol_version
         return dialect_of(default) if version is None and default is not None else dialect_for(version)
 
-    def messages(self) -> list[ModelMessage]:
+    def messages(self, *, system_messages: bool = True) -> list[ModelMessage]:
         """Return the conversation.
+
+        Args:
+            system_messages: Whether the client may instruct the model (see `history_of`).
 
         Raises:
             RequestError: A message is invalid.
         """
-        return history_of(self.input.messages, self.input.context or [], self.resume)
+        context = self.input.context or []
+        return history_of(self.input.messages, context, self.resume, system_messages=system_messages)
+
+    @property
+    def system_message_count(self) -> int:
+        """The number of messages of the roles `system` and `developer`."""
+        return sum(isinstance(message, m.SystemMessage | m.DeveloperMessage) for message in self.input.messages)
 
     def unused_seals(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the sealed tokens that are sent to no model: those not in the conversation, or on a second entity.
