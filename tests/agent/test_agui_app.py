@@ -110,7 +110,7 @@ def test_a_misplaced_or_altered_seal_is_refused_with_its_location(make_agent: Ma
         back = {"id": value["entityId"], "role": "reasoning", "content": "", "encryptedValue": value["encryptedValue"]}
         answer = {"id": "a", "role": "assistant", "content": "42."}
         thread = "t"
-        assert app.ask(USER, back, answer, USER).status == 200
+        assert app.ask(USER, back, answer, USER | {"id": "u2"}).status == 200
         if spoilt == "thread":
             thread = "other"
         elif spoilt == "entity":
@@ -119,9 +119,9 @@ def test_a_misplaced_or_altered_seal_is_refused_with_its_location(make_agent: Ma
             back["encryptedValue"] = back["encryptedValue"][:-8] + "AAAAAAAA"
         else:
             with serving(agent, seal_keys=None) as other:
-                reply = other.ask(USER, back, answer, USER)
+                reply = other.ask(USER, back, answer, USER | {"id": "u2"})
         if spoilt != "key":
-            reply = app.ask(USER, back, answer, USER, thread=thread)
+            reply = app.ask(USER, back, answer, USER | {"id": "u2"}, thread=thread)
     assert reply.status == 400
     assert reply.json["type"] == "RUN_ERROR"
     assert reply.json["metadata"]["pellucid"]["param"] == "messages[1].encryptedValue"

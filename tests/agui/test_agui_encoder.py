@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.errors import ErrorInfo
+from pellucid.errors import ErrorInfo, RequestError
 from pellucid.events import Event, ItemStartEvent, PartDeltaEvent, PartEndEvent, RunEndEvent
 from pellucid.parts import ModelResponse, SealedPart, ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.protocols import agui
@@ -411,10 +411,17 @@ def test_every_message_id_is_mapped_to_its_item(item: str, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "name"), [(None, "0.x"), ("", "0.x"), ("0.9", "0.x"), ("1.0", "1.0"), ("1.1", "1.0"), ("2", "1.0")]
+    ("version", "name"), [(None, "0.x"), ("", "0.x"), ("0.9", "0.x"), ("1.0", "1.0"), ("1.1", "1.0"), ("1.0.0", "1.0")]
 )
 def test_the_dialect_follows_the_protocol_version(version: str | None, name: str) -> None:
     assert agui.dialect_for(version).name == name
+
+
+@pytest.mark.parametrize("version", ["2", "2.0", "10.0", "1.", "1.x", "v1", "draft", "1.0\n"])
+def test_a_version_of_the_future_is_refused(version: str) -> None:
+    with pytest.raises(RequestError, match=r"protocolVersion: .* send 1\.0, or leave it out") as raised:
+        agui.dialect_for(version)
+    assert (raised.value.info.code, raised.value.info.param) == ("unsupported_version", "protocolVersion")
 
 
 @given(runs(sides=False), st.sampled_from(["1.0", "0.x", "proposal"]))

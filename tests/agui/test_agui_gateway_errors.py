@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agui.agui_gateway_kit import USER, WEATHER, begin, error_of, post, run, run_input
+from tests.cases import Cases
 from tests.scripted import Call, Upstream, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import config_of, hangs
@@ -125,12 +126,25 @@ def test_errors_have_their_http_status(gateway: Served, upstream: Upstream) -> N
 
 
 def test_the_binary_transport_needs_the_accept_header_and_version_1_0(gateway: Served, upstream: Upstream) -> None:
-    kind = "application/vnd.ag-ui.event+proto"
-    for version, content_type in (("1.0", kind), (None, "text/event-stream")):
-        body = run_input() if version is None else run_input(protocolVersion=version)
-        reply = post(gateway, f"vllm:{upstream.plays(say())}", body, {"Accept": f"text/event-stream, {kind}"})
-        assert reply.status == 200
-        assert reply.headers["content-type"].partition(";")[0] == content_type
+    kind, text = "application/vnd.ag-ui.event+proto", "text/event-stream"
+    requests = [
+        ("1.0", f"{text}, {kind}", kind),
+        (None, f"{text}, {kind}", text),
+        ("1.0", f"{kind};q=0.5, {text};q=0.5", kind),
+        ("1.0", f"{kind};q=0.4, {text};q=0.5", text),
+        ("1.0", f"{kind};q=0.4, text/*;q=0.5", text),
+        ("1.0", f"{kind};q=0.4, {text};q=0.1, */*", kind),
+        ("1.0", f"{kind};q=0, {text};q=0", text),
+        ("1.0", "*/*", text),
+    ]
+    name = f"vllm:{upstream.plays(say())}"
+    with Cases() as case:
+        for version, accept, content_type in requests:
+            with case(f"{version} {accept}"):
+                body = run_input() if version is None else run_input(protocolVersion=version)
+                reply = post(gateway, name, body, {"Accept": accept})
+                assert reply.status == 200
+                assert reply.headers["content-type"].partition(";")[0] == content_type
 
 
 def test_a_disconnect_ends_the_run(gateway: Served, upstream: Upstream) -> None:

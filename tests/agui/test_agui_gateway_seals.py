@@ -261,18 +261,12 @@ def test_an_invalid_value_is_refused_even_if_no_model_would_get_it(
     assert error_of(answer(gateway, claude, [USER, {**thought, "id": "rs_other"}]))[0] == "seal_foreign"
 
 
-def test_a_repeated_value_counts_once(
-    gateway: Served, upstream: Upstream, claude: str, assistant_turn: list[dict[str, Any]]
-) -> None:
-    bodies = []
-    for times in (1, 2):
-        messages = [
-            one for at, one in enumerate(assistant_turn) for _ in range(times if at in values(assistant_turn) else 1)
-        ]
-        assert answer(gateway, claude, messages).status == 200
-        bodies.append(sent(upstream, claude)[-1])
-    thoughts = [[part for part in body["messages"][1]["content"] if "thinking" in part["type"]] for body in bodies]
-    assert thoughts[0] == thoughts[1] != []
+def test_a_repeated_message_is_refused(gateway: Served, claude: str, assistant_turn: list[dict[str, Any]]) -> None:
+    for at in values(assistant_turn):
+        repeated = [*assistant_turn[: at + 1], *assistant_turn[at:]]
+        code, param, message = error_of(answer(gateway, claude, repeated))
+        assert (code, param) == ("invalid_value", f"messages[{at + 1}].id")
+        assert f"is messages[{at}].id already" in message
 
 
 def test_signed_calls_and_texts_have_their_own_values(gateway: Served, upstream: Upstream) -> None:

@@ -236,13 +236,13 @@ def test_a_deleted_run_is_gone_and_its_id_is_not_reused(replicas: tuple[Served, 
     body = run_input(run="gone")
     assert post(one, model, body, store="true").status == 200
     for again in (one, two):
-        assert error_of(post(again, model, body, store="true"))[:2] == ("already_exists", "runId")
+        assert error_of(post(again, model, body, store="true"), 409)[:2] == ("already_exists", "runId")
     assert stored_run(two, "gone", "DELETE").json == {"threadId": "t", "runId": "gone", "deleted": True}
     for method, path in (("GET", "/ag-ui"), ("DELETE", "/ag-ui"), ("POST", "/ag-ui/cancel")):
         assert error_of(stored_run(one, "gone", method, path=path), 404)[0] == "run_not_found"
     # Writers and readers of the old run could not be distinguished from those of the new one.
     for again in (one, two):
-        assert error_of(post(again, model, body, store="true"))[:2] == ("already_exists", "runId")
+        assert error_of(post(again, model, body, store="true"), 409)[:2] == ("already_exists", "runId")
 
 
 def test_one_of_many_concurrent_requests_begins_the_run(replicas: tuple[Served, Served], upstream: Upstream) -> None:
@@ -261,7 +261,7 @@ def test_one_of_many_concurrent_requests_begins_the_run(replicas: tuple[Served, 
         thread.join(LIMIT_SECONDS)
     first, *others = sorted(replies, key=lambda reply: reply.status)
     assert texts(streamed(first), "TEXT_MESSAGE") == "It is 42."
-    assert [error_of(other)[:2] for other in others] == [("already_exists", "runId")] * 5
+    assert [error_of(other, 409)[:2] for other in others] == [("already_exists", "runId")] * 5
 
 
 def test_the_next_turn_needs_no_stored_run(replicas: tuple[Served, Served], upstream: Upstream) -> None:

@@ -269,7 +269,7 @@ BAD = [
     ({"messages": []}, "messages: at least one"),
     ({"messages": [thought()]}, "messages: at least one"),
     ({"tools": [{"name": "f", "description": "", "parameters": 1}]}, "tools[0].parameters: must be a JSON Schema"),
-    ({"tools": [{"name": "f", "description": ""}] * 2}, "tools[1].name: there is a tool named 'f' already"),
+    ({"tools": [{"name": "f", "description": ""}] * 2}, "tools[1].name: 'f' is tools[0].name already"),
     ({"resume": [{"interruptId": "x", "status": "maybe"}]}, "resume[0].status: "),
     ({"threadId": 1}, "threadId: "),
     ({"forwardedProps": {"pellucid": {"effort": "huge"}}}, "forwardedProps.pellucid.effort: "),

@@ -42,6 +42,7 @@ from ..protocols.agui.interrupts import approval_of, parse_approval_id
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
+from ..protocols.agui.run_header import RunHeader
 from ..protocols.agui.side_events import DEFERRED, SHOWN_FIELDS
 from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.errors import ErrorFormat
@@ -149,6 +150,13 @@ class ApprovalStage(Stage):
         return batch
 
 
+def wants_protobuf(exchange: HTTPExchange, header: RunHeader) -> bool:
+    """Return whether events are sent as protobuf frames: the client names their type, and prefers no other."""
+    accept = exchange.request_header("accept")
+    quality = http.parse_qualities(accept).get(MEDIA_TYPE, 0.0)
+    return header.dialect == "1.0" and quality > 0 and quality >= http.media_quality(accept, "text/event-stream")
+
+
 _TENANT = "agent"
 """The owner of all sealed tokens: all clients of the agent. Each token is also bound to its thread."""
 
@@ -245,7 +253,7 @@ class AGUIApp:
         if isinstance(origin, Origin):
             exchange.response_headers += http.warning_headers(attached.warnings(origin))
         header = request.run_header(dialect, view=viewer.view, max_view=viewer.view, model="", stored=False)
-        binary = header.is_binary(exchange.request_header("accept"))
+        binary = wants_protobuf(exchange, header)
         encoder = header.encoder(reasoning=reasoning, binary=binary, model=None, history=header.history)
         redactor = Redactor(viewer, SHOWN_FIELDS)
         await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)

@@ -102,6 +102,27 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seco
             return bytes(pieces) or body
 
 
+def parse_qualities(header: str | None) -> dict[str, float]:
+    """Return the weights of the entries of an `Accept` or `Accept-Encoding` header (RFC 9110, 12.4.2), 0 to 1."""
+    qualities: dict[str, float] = {}
+    for entry in (header or "").lower().split(","):
+        name, *parameters = (piece.strip() for piece in entry.split(";"))
+        quality = next((value[2:] for value in parameters if value.startswith("q=")), "1")
+        try:
+            weight = float(quality)
+        except ValueError:
+            weight = 0.0
+        qualities[name] = weight if 0 <= weight <= 1 else 0.0
+    return qualities
+
+
+def media_quality(accept: str | None, media: str) -> float:
+    """Return the weight of a media type, by itself or by a range (`text/*`, `*/*`); 0 if it is not accepted."""
+    qualities = parse_qualities(accept)
+    ranges = (media, f"{media.partition('/')[0]}/*", "*/*")
+    return next((qualities[one] for one in ranges if one in qualities), 0.0)
+
+
 def _too_slow(timeout_seconds: float, *, is_rate: bool) -> RequestError:
     slow = f"the body came at less than {MIN_BODY_RATE} bytes/s" if is_rate else "no data of the body came"
     return RequestError(f"{slow} for {timeout_seconds:g} s", kind="slow_request", code="body_too_slow")

@@ -17,6 +17,7 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from ..asgi import http
+from ..asgi.agui import wants_protobuf
 from ..asgi.streaming import serve_stream
 from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, messages_to_json
@@ -108,10 +109,11 @@ class AGUIHandlers:
             except PellucidError as error:
                 if error.info.code != "already_exists":
                     raise
-                raise invalid(
-                    "runId",
-                    f"this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
-                    "already_exists",
+                raise RequestError(
+                    f"runId: this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
+                    kind="conflict",
+                    code="already_exists",
+                    param="runId",
                 ) from None
             run = services.detached.follow(row)
         await self._serve(exchange, run, header)
@@ -140,7 +142,7 @@ class AGUIHandlers:
     # --- helpers -----------------------------------------------------------------------------------------------
 
     async def _serve(self, exchange: Exchange, run: RunSource, header: RunHeader) -> None:
-        viewer, binary = exchange.viewer, header.is_binary(exchange.request_header("accept"))
+        viewer, binary = exchange.viewer, wants_protobuf(exchange, header)
         encoder = header.encoder(
             reasoning=viewer.rule.items,
             binary=binary,

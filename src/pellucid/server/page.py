@@ -43,18 +43,12 @@ ENCODINGS = ("br", "gzip", "identity")
 
 def prefers_html(accept: str | None) -> bool:
     """Return whether HTML is preferred to JSON. A client that accepts anything is taken for a program."""
-    qualities = dict(_parse_qualities(accept or ""))
-
-    def quality(media: str) -> float:
-        ranges = (media, f"{media.partition('/')[0]}/*", "*/*")
-        return next((qualities[one] for one in ranges if one in qualities), 0.0)
-
-    return quality("text/html") > quality("application/json")
+    return http.media_quality(accept, "text/html") > http.media_quality(accept, "application/json")
 
 
 def choose_encoding(accept: str | None, available: Iterable[str]) -> str:
     """Return the content encoding to use, of those that are available (`identity` always is)."""
-    qualities = {"identity": 1e-4, **dict(_parse_qualities(accept or ""))}
+    qualities = {"identity": 1e-4, **http.parse_qualities(accept)}
     default_quality = qualities.get("*", 0.0)
     best = max((name for name in ENCODINGS if name in available), key=lambda name: qualities.get(name, default_quality))
     return best if qualities.get(best, default_quality) > 0 else "identity"
@@ -66,17 +60,6 @@ def etag_matches(if_none_match: str | None, etag: str) -> bool:
         return False
     tags = (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
     return any(tag in (etag, "*") for tag in tags)
-
-
-def _parse_qualities(header: str) -> Iterator[tuple[str, float]]:
-    for entry in header.lower().split(","):
-        name, *parameters = (piece.strip() for piece in entry.split(";"))
-        quality = next((value[2:] for value in parameters if value.startswith("q=")), "1")
-        try:
-            weight = float(quality)
-        except ValueError:
-            weight = 0.0
-        yield name, weight if 0 <= weight <= 1 else 0.0
 
 
 INDEX = "index.html"

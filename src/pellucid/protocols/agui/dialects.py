@@ -11,6 +11,7 @@ empty delta, and accept only text as the result of a tool.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, get_args
 
 import msgspec
@@ -123,7 +124,17 @@ def dialect_of(name: str, param: str | None = None) -> Dialect:
 def dialect_for(protocol_version: str | None) -> Dialect:
     """Return the dialect for the `protocolVersion` of a request.
 
-    1.0 is for a major version of 1 or more; 0.x is for older versions, for None, and for a text that is no version.
+    Clients before 1.0 send none, and minor versions are compatible.
+
+    Raises:
+        RequestError: The version is no version, or of a later major version.
     """
-    major = (protocol_version or "0").partition(".")[0]
-    return DIALECTS["1.0" if major.isdecimal() and major.strip("0") else "0.x"]
+    version = re.fullmatch(r"([01])(\.[0-9]+)*", protocol_version or "0")
+    if version is None:
+        raise RequestError(
+            f"protocolVersion: {truncate(protocol_version or '')!r} is not a version that this server supports; send "
+            f"{PROTOCOL_VERSION}, or leave it out",
+            code="unsupported_version",
+            param="protocolVersion",
+        )
+    return DIALECTS["1.0" if version[1] == "1" else "0.x"]

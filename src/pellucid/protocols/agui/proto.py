@@ -24,15 +24,6 @@ from ...errors import RequestError
 MEDIA_TYPE = "application/vnd.ag-ui.event+proto"
 
 
-def accepts_protobuf(accept: str | None) -> bool:
-    """Return whether the `Accept` header names the binary transport, with a quality above 0."""
-    for entry in (accept or "").lower().split(","):
-        media, *parameters = (piece.strip() for piece in entry.split(";"))
-        if media == MEDIA_TYPE:
-            return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
-    return False
-
-
 # In the order of the fields of the protobuf message `Event`.
 _EVENTS = {
     "TEXT_MESSAGE_START": "base:Base messageId role name subagentRunId",

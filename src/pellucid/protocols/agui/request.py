@@ -13,7 +13,7 @@ Every error has the path of the invalid value (`messages[3].content[0]: …`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -222,7 +222,9 @@ def parse_input(data: bytes | dict[str, Any], query: Mapping[str, str] | None = 
         check_depth(tool.parameters, path)
     for index, entry in enumerate(input.resume or []):
         check_depth({"payload": entry.payload}, f"resume[{index}].payload")
-    _check_unique([tool.name for tool in _tools(input)], "tools")
+    dialect_for(input.protocol_version)
+    _check_unique((tool.name for tool in input.tools or []), "tools", "name")
+    _check_unique((message.id for message in input.messages), "messages", "id")
     props = input.forwarded_props
     raw_options = props.get(OPTIONS_KEY) if isinstance(props, dict) else None
     options = _parse_options({} if raw_options is None else raw_options, f"forwardedProps.{OPTIONS_KEY}")
@@ -235,13 +237,12 @@ def _tools(input: m.RunAgentInput) -> list[m.Tool]:
     return input.tools or []
 
 
-def _check_unique(names: list[str], base_path: str) -> None:
-    seen: set[str] = set()
-    for index, name in enumerate(names):
-        if name in seen:
-            path = f"{base_path}[{index}].name"
-            raise invalid(path, f"there is a tool named {truncate(name)!r} already")
-        seen.add(name)
+def _check_unique(values: Iterable[str], base_path: str, field: str) -> None:
+    first_index: dict[str, int] = {}
+    for index, value in enumerate(values):
+        if (first := first_index.setdefault(value, index)) != index:
+            path, first_path = (f"{base_path}[{one}].{field}" for one in (index, first))
+            raise invalid(path, f"{truncate(value)!r} is {first_path} already; each needs its own")
 
 
 def _parse_options(fields: Any, base_path: str = "") -> Options:

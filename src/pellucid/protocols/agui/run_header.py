@@ -10,7 +10,7 @@ from .. import StoredRunHeader
 from .dialects import DialectName
 from .encode import Encoder
 from .messages import Message
-from .proto import accepts_protobuf, delta_frame_encoder, encode_frame
+from .proto import delta_frame_encoder, encode_frame
 
 PROTOCOL = "agui"
 """The protocol's name, in stored runs and in the options of the command line."""
@@ -31,14 +31,6 @@ class RunHeader(StoredRunHeader, frozen=True, kw_only=True):
     stored: bool = False
     history: list[Message] = msgspec.field(default_factory=list)
     """The messages before the run, if the run ends with a snapshot of all messages."""
-
-    def is_binary(self, accept: str | None) -> bool:
-        """Return whether events are sent as protobuf frames.
-
-        Args:
-            accept: The request's header `Accept`.
-        """
-        return self.dialect == "1.0" and accepts_protobuf(accept)
 
     def encoder(self, *, reasoning: bool, binary: bool, model: str | None, history: Sequence[Message]) -> Encoder:
         """Return the encoder of the run for one viewer.
