@@ -415,6 +415,22 @@ def test_a_key_is_charged_for_input_that_is_not_reported_and_not_for_impossible_
     assert 850 < remaining < 900  # 125 tokens are the input
 
 
+def test_a_report_has_no_part_that_is_larger_than_its_whole(upstream: Upstream) -> None:
+    """Some providers count cached tokens and reasoning separately, or with another tokenizer."""
+    separate = {
+        "prompt_tokens": 3,
+        "completion_tokens": 1,
+        "prompt_tokens_details": {"cached_tokens": 700, "cache_write_tokens": 5},
+        "completion_tokens_details": {"reasoning_tokens": 900},
+    }
+    with priced(upstream, say(usage=separate)) as gateway:
+        assert gateway.ask("m").status == 200
+        wait_until(lambda: usage(gateway), "the usage is written")
+        [row] = usage(gateway)
+    assert (row["input_tokens"], row["cached_tokens"], row["cache_write_tokens"]) == (3, 3, 0)
+    assert (row["output_tokens"], row["reasoning_tokens"]) == (1, 1)
+
+
 def test_each_key_has_its_own_budget(upstream: Upstream, tmp_path: Path) -> None:
     policies = {"ann/1": Policy(cost_per_day=COST), "ann/2": Policy(cost_per_day=2 * COST), "ann/3": None}
     with with_keys(upstream, tmp_path, policies) as party:

@@ -45,7 +45,7 @@ from ..settings import ModelCall
 from ..storage import UsageCounts
 from .access.guard import Guard
 from .access.policy import Principal
-from .spend import FREE, TokenPrices, bounded, cost_nanos, with_estimates
+from .spend import FREE, TokenPrices, cost_nanos, counted_tokens, with_estimates
 from .usage_writer import UsageWriter
 
 
@@ -175,6 +175,7 @@ class CostRecorder:
         self.exact_nanos = self.exact_nanos + cost if is_exact and self.exact_nanos is not None else None
         if prices is not None:
             self.total_nanos = (self.total_nanos or 0) + cost
+        sums = counted_tokens(counted)
         self._writer.add(
             self._principal.owner,
             self._principal.key_id,
@@ -182,11 +183,11 @@ class CostRecorder:
             origin.deployment,
             UsageCounts(
                 requests=1,
-                input_tokens=bounded(counted.input_tokens),
-                cached_tokens=bounded(counted.cache_read_tokens),
-                cache_write_tokens=bounded(counted.cache_write_tokens),
-                output_tokens=bounded(counted.output_tokens),
-                reasoning_tokens=bounded(counted.output_reasoning_tokens),
+                input_tokens=sums.input,
+                cached_tokens=sums.cached_input,
+                cache_write_tokens=sums.cache_write,
+                output_tokens=sums.output,
+                reasoning_tokens=sums.reasoning,
                 cost_nanos=cost,
                 estimated=int(is_estimated),
             ),

@@ -109,32 +109,41 @@ def cost_nanos(prices: TokenPrices, usage: Usage) -> int | None:
 
     A number of cached tokens that is not known is 0: providers without a cache report none.
     """
-    reasoning = usage.output_reasoning_tokens
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    if reasoning is None:
-        if prices.reasoning != prices.output:
-            return None
-        reasoning = 0
-    read, output = bounded(usage.input_tokens), bounded(usage.output_tokens)
-    cached = min(bounded(usage.cache_read_tokens), read)
-    written = min(bounded(usage.cache_write_tokens), read - cached)
-    reasoning = min(bounded(reasoning), output)
+    if usage.output_reasoning_tokens is None and prices.reasoning != prices.output:
+        return None
+    counts = counted_tokens(usage)
     picos = (
-        (read - cached - written) * prices.input
-        + cached * prices.cached_input
-        + written * prices.cache_write
-        + (output - reasoning) * prices.output
-        + reasoning * prices.reasoning
+        (counts.input - counts.cached_input - counts.cache_write) * prices.input
+        + counts.cached_input * prices.cached_input
+        + counts.cache_write * prices.cache_write
+        + (counts.output - counts.reasoning) * prices.output
+        + counts.reasoning * prices.reasoning
     )
     return min((picos + _PICOS_PER_NANO // 2) // _PICOS_PER_NANO, MAX_TURN_NANOS)
 
 
-def bounded(tokens: int | None) -> int:
-    """Return a number of tokens within the limits of what a turn counts for; 0 if it is not known."""
-    if not tokens or tokens < 0:
-        return 0
-    return tokens if tokens < MAX_TURN_TOKENS else MAX_TURN_TOKENS
+class CountedTokens(NamedTuple):
+    """What a turn counts for, in costs and in sums: whole numbers, and no part is larger than its whole."""
+
+    input: int
+    cached_input: int
+    cache_write: int
+    output: int
+    reasoning: int
+
+
+def counted_tokens(usage: Usage) -> CountedTokens:
+    """Return what a turn counts for. A number that is not known is 0, and one that cannot be right is bounded."""
+    read, output = _bounded(usage.input_tokens), _bounded(usage.output_tokens)
+    cached = _bounded(usage.cache_read_tokens, read)
+    written = _bounded(usage.cache_write_tokens, read - cached)
+    return CountedTokens(read, cached, written, output, _bounded(usage.output_reasoning_tokens, output))
+
+
+def _bounded(tokens: int | None, largest: int = MAX_TURN_TOKENS) -> int:
+    return min(max(tokens or 0, 0), largest)
 
 
 def with_estimates(usage: Usage, input_characters: int, characters: int, reasoning_characters: int) -> Usage:
