@@ -154,18 +154,15 @@ class WebSocket:
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close the socket. Raises `http.ClientGone`."""
-        try:
-            await self.send({"type": "websocket.close", "code": code, "reason": reason})
-        except RuntimeError:
-            # The client has just violated the protocol, and the server has closed the socket for it.
-            raise http.ClientGone from None
+        await self.send({"type": "websocket.close", "code": code, "reason": reason})
 
     async def send(self, message: http.Message) -> None:
         """Send an ASGI message. Raises `http.ClientGone`."""
         try:
             await self.exchange.send(message)
-        except OSError:
-            # ASGI servers raise OSError when the client is gone.
+        except (OSError, RuntimeError):
+            # ASGI servers raise OSError when the client is gone. uvicorn raises RuntimeError if it has just closed the
+            # socket itself, because the client violated the protocol.
             raise http.ClientGone from None
 
 
