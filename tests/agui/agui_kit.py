@@ -27,6 +27,8 @@ from pellucid.parts import (
 )
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, Encoder
+from pellucid.protocols.agui.sequence import Severity
+from pellucid.protocols.agui.verify import Violation, verify
 from pellucid.run import CallTools, Effect, Minter, Run
 from pellucid.settings import ModelCall
 
@@ -229,3 +231,12 @@ def turn(*calls: tuple[str, int, str], reason: Any = "stop", seals: bool = True)
     """Return the batches of a run of one turn, one batch for each call of the emitter."""
     batches = run_of([(list(calls), reason, Usage(7, 5, 3))], "eof")
     return [[sealed(event) if seals else event for event in batch] for batch in batches]
+
+
+def violation_of(events: list[Any], dialect: DialectName, least: Severity = "style") -> Violation | None:
+    """Return the first violation, if there is one.
+
+    Models and applications of tests write any text as the arguments of a call. It is passed on as it is.
+    """
+    violation = verify(events, dialect, least)
+    return None if violation is not None and violation.rule == "arguments" else violation

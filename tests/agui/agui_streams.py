@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 Event = dict[str, Any]
 
 _WORDS = st.sampled_from(["a", "b ", "é", "{", "\n"])
+_ARGUMENTS = st.sampled_from([[], ["{}"], ["{", "}"], ['{"a": ', '"é"', "}"]])
+"""The deltas of a call's arguments."""
 _IDS = [f"i{n}" for n in range(40)]
 
 
@@ -47,10 +49,12 @@ def runs(draw: st.DrawFn, rich: bool = True) -> list[Event]:
             calls.append(next(ids))
             parent = {"parentMessageId": holders[-1]} if holders and not owner and draw(st.booleans()) else {}
             out.append({"type": "TOOL_CALL_START", "toolCallId": calls[-1], "toolCallName": "f", **parent, **owner})
-            out += [{"type": "TOOL_CALL_ARGS", "toolCallId": calls[-1], "delta": word} for word in words]
+            pieces = draw(_ARGUMENTS)
+            out += [{"type": "TOOL_CALL_ARGS", "toolCallId": calls[-1], "delta": piece} for piece in pieces]
             out.append({"type": "TOOL_CALL_END", "toolCallId": calls[-1]})
-        elif kind == "result" and calls:
-            out.append({"type": "TOOL_CALL_RESULT", "messageId": next(ids), "toolCallId": calls[-1], "content": "x"})
+        elif kind == "result" and unanswered(out):
+            id = unanswered(out)[-1]
+            out.append({"type": "TOOL_CALL_RESULT", "messageId": next(ids), "toolCallId": id, "content": "x"})
         elif kind == "value" and calls:
             out.append(_value("tool-call", calls.pop()))
         elif kind == "step":
@@ -59,8 +63,9 @@ def runs(draw: st.DrawFn, rich: bool = True) -> list[Event]:
         elif kind == "chunks":
             noun, key, more = draw(st.sampled_from(_CHUNKS))
             id = next(ids)
-            out.append({"type": noun, key: id, **more, "delta": "c"})
-            out += [{"type": noun, "delta": word} for word in words]
+            first, *rest = ["c", *words] if noun != "TOOL_CALL_CHUNK" else draw(_ARGUMENTS.filter(bool))
+            out.append({"type": noun, key: id, **more, "delta": first})
+            out += [{"type": noun, "delta": piece} for piece in rest]
         elif kind == "state":
             out.append({"type": "STATE_SNAPSHOT", "snapshot": {"n": 1}})
             out.append({"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/n", "value": 2}]})
@@ -79,6 +84,13 @@ def runs(draw: st.DrawFn, rich: bool = True) -> list[Event]:
     if end == "error":
         return [*out, {"type": "RUN_ERROR", "message": "m", "code": "c"}]
     return [*out, {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", **_OUTCOMES.get(end, {}), "usage": usage}]
+
+
+def unanswered(events: list[Event]) -> list[str]:
+    """Return the ids of calls that have ended and have no result."""
+    answered = {event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"}
+    ended = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_END"]
+    return [id for id in ended if id not in answered]
 
 
 _CHUNKS: list[tuple[str, str, Event]] = [

@@ -23,7 +23,20 @@ from pellucid.protocols.agui.verify import verify
 from pellucid.unicode import replace_surrogates
 from pellucid.view import Redactor, View, Viewer
 from tests.agui import agui_client, agui_node
-from tests.agui.agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, several, streamed, turn, turns, types
+from tests.agui.agui_kit import (
+    DIALECTS,
+    NOW,
+    encoded,
+    events_of,
+    run_of,
+    runs,
+    several,
+    streamed,
+    turn,
+    turns,
+    types,
+    violation_of,
+)
 from tests.batching import batch_sizes, in_batches
 
 dialects = st.sampled_from(DIALECTS)
@@ -46,7 +59,7 @@ def test_every_run_is_a_legal_stream(
     stream = encoded(seen(batches, view), dialect, chunks=chunks, reasoning=reasoning)
     events = events_of(stream)
     # Chunks have no end event, so the sealed value follows the last one; and agents send side events at any time.
-    violation = verify(events, dialect, least="silent")
+    violation = violation_of(events, dialect, least="silent")
     assert violation is None, f"{violation}\n" + "\n".join(map(json.dumps, events))
     assert all(frame.startswith(b"data: {") for frame in stream.split(b"\n\n")[:-1])
     for event in events:
@@ -63,7 +76,7 @@ def test_events_are_in_the_order_that_clients_expect(
 ) -> None:
     events = streamed(seen(batches, "raw"), dialect, history=HISTORY, snapshot=snapshot)
     begun: list[Any] = [{**events[0], "input": _input(dialect)}, *events[1:]] if snapshot else events
-    violation = verify(begun, dialect)
+    violation = violation_of(begun, dialect)
     assert violation is None, f"{violation}\n" + "\n".join(map(json.dumps, events))
 
 

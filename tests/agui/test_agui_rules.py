@@ -43,6 +43,14 @@ def tool_call(id: str = "c", **more: Any) -> list[Event]:
     ]
 
 
+def arguments(delta: str, id: str = "c") -> Event:
+    return {"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": delta}
+
+
+def result(call: str = "c", id: str = "t1") -> Event:
+    return {"type": "TOOL_CALL_RESULT", "messageId": id, "toolCallId": call, "content": "x"}
+
+
 def span(*inside: Event, id: str = "s1") -> list[Event]:
     return [{"type": "REASONING_START", "messageId": id}, *inside, {"type": "REASONING_END", "messageId": id}]
 
@@ -98,6 +106,12 @@ CASES = [
     Case("snapshot", "silent", 4, [START, *thought(), VALUE, snapshot(R1), END]),
     Case("snapshot", "silent", 3, [START, *thought(), snapshot({**R1, "id": "r2"}), END]),
     Case("snapshot", "silent", 2, [START, tool_call()[0], snapshot(), tool_call()[1], END]),
+    Case("result", "silent", 2, [START, tool_call()[0], result(), tool_call()[1], END]),
+    Case("result", "silent", 4, [START, *tool_call(), result(), result(id="t2"), END]),
+    Case("result", "silent", 3, [START, *text_message(), result("zz"), END]),
+    Case("result", "silent", 2, [START, result("earlier"), result("earlier", id="t2"), END]),
+    Case("arguments", "silent", 4, [START, tool_call()[0], arguments("{"), tool_call()[1], END]),
+    Case("arguments", "silent", 5, [START, tool_call()[0], arguments("{"), arguments("}}"), tool_call()[1], END]),
     Case("interrupt", "silent", 1, [START, interrupt("i", "i")]),
     Case("activity", "silent", 1, [START, ACTIVITY_DELTA, END]),
     Case("empty", "style", 2, [START, *text_message("a", ""), END]),
@@ -117,6 +131,31 @@ def test_each_case_breaks_its_rule_alone() -> None:
         assert violation is not None, case
         assert (violation.rule, violation.severity, violation.index) == (case.rule, case.severity, case.at), case
         assert verify(case.events, least="fatal") == (violation if case.severity == "fatal" else None)
+
+
+CUT: Event = {**END, "metadata": {"pellucid": {"status": "incomplete"}}}
+CANCELLED: Event = {**END, "outcome": {"type": "cancelled"}}
+CUT_CALL = [START, tool_call()[0], arguments("{"), tool_call()[1]]
+
+
+@pytest.mark.parametrize("end", [CUT, CANCELLED, FAILED])
+def test_the_arguments_of_a_run_that_was_cut_off_may_be_cut_off(end: Event) -> None:
+    assert verify([*CUT_CALL, end]) is None
+
+
+@pytest.mark.parametrize("written", ["", "{}", '{"a": [1]}', "[]", "1"])
+def test_results_and_arguments_that_are_legal(written: str) -> None:
+    call = [tool_call()[0], *([arguments(written)] if written else []), tool_call()[1]]
+    assert verify([START, result("earlier"), *call, result(id="t2"), *text_message(), END]) is None
+
+
+def test_the_gravest_violation_of_an_event_comes_first() -> None:
+    snake_case = {"type": "TEXT_MESSAGE_CONTENT", "message_id": "a", "delta": "x"}
+    for events in ([START, snake_case, END], [START, text_message()[0], snake_case, END]):
+        violation = verify(events)
+        assert violation is not None
+        assert (violation.rule, violation.severity, violation.index) == ("fields", "fatal", len(events) - 2)
+        assert "messageId" in violation.message
 
 
 @pytest.mark.needs("node")

@@ -22,9 +22,8 @@ from pellucid.protocols.agui.messages import (
     ToolCall,
     UserMessage,
 )
-from pellucid.protocols.agui.verify import verify
 from tests.agui import agui_node
-from tests.agui.agui_kit import DIALECTS, events_of, several, turn, types
+from tests.agui.agui_kit import DIALECTS, events_of, several, turn, types, violation_of
 from tests.examples import many
 
 ids = st.sampled_from(["a", "b", "c"])
@@ -100,7 +99,7 @@ def stream_of(events: list[Any], dialect: DialectName = "1.0", **options: Any) -
 
 
 def check_legal(events: list[dict[str, Any]], dialect: DialectName) -> None:
-    violation = verify(events, dialect, least="silent")
+    violation = violation_of(events, dialect, least="silent")
     assert violation is None, f"{violation}\n" + "\n".join(map(json.dumps, events))
 
 

@@ -27,6 +27,7 @@ COMMANDS = {
         "decode:decode", "Decode a provider's answer, streamed or whole, and print it as one JSON object."
     ),
     "translate": CommandRow("translate:translate", "Translate a provider's answer to the form of a client protocol."),
+    "check": CommandRow("check:check", "Check a stream of any server against the rules of a client protocol."),
     "models": CommandRow("models:models", "The models that can run inside the gateway."),
     "keys": CommandRow("keys:keys", "API keys of the gateway: who may use it, and for what."),
     "usage": CommandRow("usage:usage", "What was used and what it cost (docs/spend.md)."),

@@ -71,23 +71,35 @@ def encode_run(protocol: ClientProtocol, decoded: DecodedRun, dialect: str, *, c
     return EncodedRun(stream, msgspec.json.encode(whole))
 
 
-def _protocol_and_dialect(name: str, dialect: str | None, *, chunks: bool, stream: bool) -> tuple[ClientProtocol, str]:
-    """Return the protocol and its dialect. Raises `RequestError` for an option that the protocol does not have."""
+def protocol_and_dialect(name: str, dialect: str | None) -> tuple[ClientProtocol, str]:
+    """Return a protocol and its dialect, by default the first. Raises `RequestError` if it has no such dialect."""
     protocol = CLIENT_PROTOCOLS[name]
     if dialect is not None and dialect not in protocol.dialects:
         known = (
             f"no dialect {dialect!r}; there are: {', '.join(protocol.dialects)}" if protocol.dialects else "no dialects"
         )
         raise RequestError(f"--dialect: {name} has {known}")
+    return protocol, dialect or next(iter(protocol.dialects), "")
+
+
+def _check_form(name: str, protocol: ClientProtocol, *, chunks: bool, stream: bool) -> None:
+    """Raise `RequestError` for a form that the protocol does not have."""
     if chunks and not protocol.supports_chunks:
         known = ", ".join(name for name, protocol in CLIENT_PROTOCOLS.items() if protocol.supports_chunks)
         raise RequestError(f"--chunks: {name} has no chunks; these protocols have them: {known}")
     if not stream and protocol.response_of is None:
         raise RequestError(f"--no-stream: {name} has only streams")
-    return protocol, dialect or next(iter(protocol.dialects), "")
 
 
-_DIALECTS = "; ".join(
+def echo_violations(violations: list[str], *, err: bool) -> None:
+    """Print the rules that a stream breaks, and how many, or that it breaks none."""
+    for violation in violations:
+        click.echo(violation, err=err)
+    count = f"{len(violations)} rule{'s' if len(violations) > 1 else ''} broken"
+    click.echo(count if violations else "legal", err=err)
+
+
+DIALECTS_HELP = "; ".join(
     f"{name}: {', '.join(protocol.dialects)}" for name, protocol in CLIENT_PROTOCOLS.items() if protocol.dialects
 )
 
@@ -95,7 +107,7 @@ _DIALECTS = "; ".join(
 @click.command()
 @click.option("--from", "provider", required=True, metavar="PROVIDER", help="The provider that sent the bytes.")
 @click.option("--to", "to", required=True, type=click.Choice(list(CLIENT_PROTOCOLS)), help="The client's protocol.")
-@click.option("--dialect", metavar="D", help=f"The protocol's dialect, by default the first ({_DIALECTS}).")
+@click.option("--dialect", metavar="D", help=f"The protocol's dialect, by default the first ({DIALECTS_HELP}).")
 @click.option("--chunks", is_flag=True, help="Messages and calls as AG-UI's chunks.")
 @click.option("--stream/--no-stream", default=True, help="As a stream of events, or as the whole response.")
 @click.option("--check", is_flag=True, help="Also check the events: fail if one breaks a rule, or on an error.")
@@ -112,7 +124,8 @@ def translate(
     file: BinaryIO,
 ) -> None:
     """Translate a provider's answer to the form of a client protocol."""
-    protocol, chosen = _protocol_and_dialect(to, dialect, chunks=chunks, stream=stream)
+    protocol, chosen = protocol_and_dialect(to, dialect)
+    _check_form(to, protocol, chunks=chunks, stream=stream)
     decoded = decode_run([decode_bytes(provider, content_type, file.read())])
     answer = encode_run(protocol, decoded, chosen, chunks=chunks)
     whole = msgspec.json.format(answer.whole, indent=2) + b"\n" if answer.whole is not None else b""
@@ -120,8 +133,5 @@ def translate(
     sys.stdout.buffer.flush()
     if check:
         violations = protocol.verify(answer.stream, chosen)
-        for rule in violations:
-            click.echo(rule, err=True)
-        count = f"{len(violations)} rule{'s' if len(violations) > 1 else ''} broken"
-        click.echo(count if violations else "legal", err=True)
+        echo_violations(violations, err=True)
         raise SystemExit(exit_status(decoded.error) or (1 if violations else 0))

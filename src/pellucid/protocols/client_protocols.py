@@ -7,6 +7,7 @@ A protocol whose answer depends on nothing but its request is served by one endp
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, get_args
 
 from ..events import Mint
@@ -15,6 +16,7 @@ from ..settings import ModelCall, ToolDefinition
 from ..view import View
 from . import Encoder, agui, ai_sdk, chat, chat_completions, messages, openresponses
 from .agui.encode import captured_encoder as captured_agui
+from .agui.messages import PROTOCOL_VERSION
 from .agui.verify import verify_stream as verify_agui
 from .ai_sdk.encode import captured_encoder as captured_ai_sdk
 from .ai_sdk.verify import verify as verify_ai_sdk
@@ -175,6 +177,10 @@ class ClientProtocol(NamedTuple):
     """
     verify: Callable[[bytes, Any], list[str]]
     """Returns the rules that a stream in this dialect violates, each as `rule: problem`."""
+    sample_request: Callable[[str | None, str, str], dict[str, Any]]
+    """Returns the body of a request for a stream, from the model's name, the user's message and the dialect."""
+    sample_headers: Mapping[str, str] = MappingProxyType({})
+    """The headers that such a request needs."""
     dialects: tuple[str, ...] = ()
     """The protocol's dialects; the first is the default."""
     supports_chunks: bool = False
@@ -209,13 +215,42 @@ _MESSAGES = EndpointSpec(
     "Messages",
 )
 
+
+def _model(name: str | None) -> dict[str, str]:
+    return {} if name is None else {"model": name}
+
+
+def _user_message(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def _ai_sdk_request(model: str | None, text: str, dialect: str) -> dict[str, Any]:
+    message = {"id": "message", "role": "user", "parts": [{"type": "text", "text": text}]}
+    return {**_model(model), "id": "check", "trigger": "submit-message", "messages": [message]}
+
+
+def _agui_request(model: str | None, text: str, dialect: str) -> dict[str, Any]:
+    """Return the input of a run. Only this gateway's options have a model."""
+    return {
+        "threadId": "check",
+        "runId": "check",
+        **({"protocolVersion": PROTOCOL_VERSION} if dialect == "1.0" else {}),
+        "messages": [{"id": "message", **_user_message(text)}],
+        "tools": [],
+        "context": [],
+        "state": {},
+        "forwardedProps": {} if model is None else {"pellucid": _model(model)},
+    }
+
+
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     agui.PROTOCOL: ClientProtocol(
         ("/ag-ui",),
         ErrorFormat(agui.error_body),
         captured_agui,
         verify_agui,
-        get_args(agui.DialectName),
+        _agui_request,
+        dialects=get_args(agui.DialectName),
         supports_chunks=True,
     ),
     ai_sdk.PROTOCOL: ClientProtocol(
@@ -223,6 +258,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         ErrorFormat(ai_sdk.error_body),
         captured_ai_sdk,
         lambda stream, _: verify_ai_sdk(stream),
+        _ai_sdk_request,
         stateless=StatelessProtocol(None, ai_sdk.parse_request, "msg", (ai_sdk.HEADER,)),
         shared_path=SharedPath("/api/chat", lambda head, body: ai_sdk.recognises(body, head.query)),
     ),
@@ -231,6 +267,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         ErrorFormat(chat.error_body),
         captured_chat,
         lambda stream, _: verify_chat(stream),
+        lambda model, text, _: {**_model(model), "text": text},
         response_of=lambda encoder: encoder.event,
     ),
     "chat_completions": ClientProtocol(
@@ -238,6 +275,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         ErrorFormat(chat_completions.error_body),
         captured_chat_completions,
         lambda stream, _: verify_chat_completions(stream),
+        lambda model, text, _: {**_model(model), "messages": [_user_message(text)], "stream": True},
         response_of=lambda encoder: encoder.completion if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
     ),
@@ -249,6 +287,13 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         ),
         captured_messages,
         lambda stream, _: verify_messages(stream),
+        lambda model, text, _: {
+            **_model(model),
+            "max_tokens": 4096,
+            "messages": [_user_message(text)],
+            "stream": True,
+        },
+        {messages.VERSION_HEADER: "2023-06-01"},
         response_of=lambda encoder: encoder.message if encoder.error is None else encoder.error,
         stateless=StatelessProtocol(_MESSAGES, messages.parse_request, "msg", headers=messages.FORWARDED_HEADERS),
         # The list of models is OpenAI's, and has Anthropic's form for clients of Anthropic's API.
@@ -259,7 +304,8 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         ErrorFormat(openresponses.error_body),
         captured_openresponses,
         verify_openresponses,
-        get_args(openresponses.Dialect),
+        lambda model, text, _: {**_model(model), "input": text, "stream": True},
+        dialects=get_args(openresponses.Dialect),
         response_of=lambda encoder: encoder.response,
     ),
 }

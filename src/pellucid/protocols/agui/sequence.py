@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from .event_schema import ROLES
 from .messages import PROTOCOL_VERSION
+from .metadata import METADATA_KEY
 
 Severity = Literal["fatal", "silent", "style"]
 Breach = tuple[str, Severity, str]
@@ -54,6 +57,14 @@ RULES: dict[str, Rule] = {
     "snapshot": Rule(
         "a MESSAGES_SNAPSHOT with any reasoning has all of it, and every encrypted value again",
         f"{_CLIENT}, apply/default.ts",
+    ),
+    "result": Rule(
+        "a result belongs to a call that has ended, and that has no result yet; results of an earlier run's calls come "
+        "before the model's first message",
+        "the messages of a thread, for every provider",
+    ),
+    "arguments": Rule(
+        "the arguments of a call are JSON, unless the run was cut off", "CopilotKit and front-end tools parse them"
     ),
     "interrupt": Rule("no two interrupts have one id", "AG-UI's conformance streams"),
     "activity": Rule("ACTIVITY_DELTA names an existing activity", f"{_CLIENT}, apply/default.ts"),
@@ -116,6 +127,12 @@ class _RunState:
         self.owners: dict[tuple[str, str], _Owner] = {}
         self.subagent_is_active: dict[str, bool] = {}
         """For each subagent that started, whether it is active."""
+        self.has_content = False
+        """Whether a message, a call or reasoning has started."""
+        self.arguments: dict[str, list[str]] = {}
+        """The deltas of each open call."""
+        self.invalid_arguments: list[str] = []
+        """Calls that have ended with arguments that are not JSON."""
 
     def open_of(self, kind: _EntityKind) -> dict[str, _Owner]:
         return self.open.setdefault(kind, {})
@@ -137,6 +154,10 @@ class SequenceVerifier:
         self._roles: dict[str, str] = {}
         """The role of each message by its id; `""` for a message that a call made."""
         self._call_ids: set[str] = set()
+        """The calls that the client has."""
+        self._started_calls: set[str] = set()
+        """All calls of the thread, also those that a snapshot removed."""
+        self._answered_calls: set[str] = set()
         self._valued_entities: set[tuple[str, str]] = set()
         self._span_of_message: dict[str, str] = {}
         """For each reasoning message, the span of its owner that was open when it began."""
@@ -188,6 +209,8 @@ class SequenceVerifier:
         interrupt_ids = [one.get("id") for one in (event.get("outcome") or {}).get("interrupts") or []]
         if len(set(interrupt_ids)) < len(interrupt_ids):
             yield "interrupt", "silent", "two interrupts have the same id"
+        if run.invalid_arguments and not _was_cut(event):
+            yield "arguments", "silent", "RUN_FINISHED: the arguments of a call are not JSON"
         self._state = "finished"
 
     # --- within a run ------------------------------------------------------------------------------------------
@@ -217,6 +240,7 @@ class SequenceVerifier:
             yield from self._messages_snapshot(run, _known_messages(event["messages"]))
         elif event_type == "TOOL_CALL_RESULT":
             yield from self._add_id(event["messageId"], "tool", event_type)
+            yield from self._tool_result(run, event["toolCallId"])
         elif event_type == "ACTIVITY_SNAPSHOT":
             if self._roles.get(event["messageId"]) != "activity":
                 yield from self._add_id(event["messageId"], "activity", event_type)
@@ -242,6 +266,7 @@ class SequenceVerifier:
         yield from self._check_owner(run, kind.id_space, id, event_type, event)
         run.owners.setdefault((kind.id_space, id), owner)
         open_entities[id] = owner
+        run.has_content = True
         if kind is _THOUGHT:
             yield from self._add_id(id, "reasoning", event_type)
             self._span_of_message[id] = next(
@@ -264,6 +289,8 @@ class SequenceVerifier:
         entity = ("call", id)
         if inherits and subagent_run_id is None and entity in run.owners and run.owners[entity] != parent_owner:
             yield "owner", "fatal", "TOOL_CALL_START: the call was of another subagent"
+        run.arguments[id] = []
+        self._started_calls.add(id)
         if id in self._call_ids:
             yield "ids", "silent", "TOOL_CALL_START: there is a call with this id already"
         else:
@@ -292,10 +319,28 @@ class SequenceVerifier:
             yield from self._check_owner(run, kind.id_space, id, event_type, event)
         if event.get("delta") == "":
             yield "empty", "style" if kind is _CALL else self._empty_delta_severity, f"{event_type}: the delta is empty"
+        if kind is _CALL:
+            self._call_progress(run, id, event.get("delta"))
         if event_type in _ENDS:
             if kind is _SPAN and any(self._span_of_message.get(one) == id for one in run.open_of(_THOUGHT)):
                 yield "order", "style", "REASONING_END while a message of it is open"
             del open_entities[id]
+
+    def _call_progress(self, run: _RunState, id: str, delta: str | None) -> None:
+        """Record a delta of a call's arguments, or its end."""
+        if delta is not None:
+            run.arguments[id].append(delta)
+        elif not _is_json("".join(run.arguments.pop(id))):
+            run.invalid_arguments.append(id)
+
+    def _tool_result(self, run: _RunState, id: str) -> Iterator[Breach]:
+        if id in run.open_of(_CALL):
+            yield "result", "silent", "TOOL_CALL_RESULT before the end of its call"
+        elif id not in self._started_calls and run.has_content:
+            yield "result", "silent", "TOOL_CALL_RESULT: there is no call with this id"
+        if id in self._answered_calls:
+            yield "result", "silent", "TOOL_CALL_RESULT: this call has a result already"
+        self._answered_calls.add(id)
 
     def _encrypted_value(self, run: _RunState, event: Mapping[str, Any]) -> Iterator[Breach]:
         is_call, id = event["subtype"] == "tool-call", event["entityId"]
@@ -347,7 +392,9 @@ class SequenceVerifier:
         for entity in entities:
             if replaces or entity not in run.owners:
                 run.owners[entity] = owner
-        self._call_ids |= {id for id_space, id in entities if id_space == "call"}
+        calls = {id for id_space, id in entities if id_space == "call"}
+        self._call_ids |= calls
+        self._started_calls |= calls
 
     def _add_id(self, id: str, role: str, event_type: str) -> Iterator[Breach]:
         if id in self._roles:
@@ -375,6 +422,23 @@ class SequenceVerifier:
         elif not run.subagent_is_active.get(id):
             yield "subagent", "fatal", f"{event_type}: it is not active"
         run.subagent_is_active[id] = event_type == "SUBAGENT_STARTED"
+
+
+def _was_cut(event: Mapping[str, Any]) -> bool:
+    """Return whether RUN_FINISHED says that the run did not come to its end."""
+    metadata = (event.get("metadata") or {}).get(METADATA_KEY)
+    return (event.get("outcome") or {}).get("type") == "cancelled" or (
+        isinstance(metadata, Mapping) and metadata.get("status") in ("cancelled", "incomplete")
+    )
+
+
+def _is_json(arguments: str) -> bool:
+    """Return whether the arguments of a call are JSON, or empty, as those of a call without any."""
+    try:
+        msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
 
 
 def _known_messages(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -6,6 +6,8 @@ such that as little as possible is lost:
 * An open entity is not started again. Only an open entity continues and ends. A subagent starts once, after its parent.
 * A message whose id is in use gets the suffix `:2`, `:3` …, and later events for it get that id. A second call with the
   same id is dropped, because its result could not be distinguished from that of the first.
+* A result belongs to a call of the application that has ended, and is its first. (Results of the model's calls are
+  events of the run.)
 * An entity keeps its owner: an event that names another subagent gets the owner of its entity.
 * An encrypted value comes after its message or call, and only once. A change of an activity needs the activity.
 * MESSAGES_SNAPSHOT has each id once, repeats the encrypted values, and has either all reasoning or none (clients keep
@@ -78,6 +80,8 @@ class SideEventFilter:
         self._roles: dict[str, str] = {}
         """The role of each message by its id."""
         self._call_ids: set[str] = set()
+        self._unanswered_calls: set[str] = set()
+        """The calls that the application has started and that have no result."""
         self._encrypted_values: dict[tuple[str, str], str] = {}
         self._owners: dict[tuple[str, str], str | None] = {}
         self._subagent_ids: set[str] = set()
@@ -160,6 +164,8 @@ class SideEventFilter:
             event = self._with_owner(event, kind.id_space, id)
         self._open_entities[key] = None
         self._record_start(kind, id, event)
+        if kind is _CALL:
+            self._unanswered_calls.add(id)
         return [event]
 
     def _may_start(self, kind: _EntityKind, key: _EntityKey) -> bool:
@@ -230,6 +236,10 @@ class SideEventFilter:
     # --- single events -----------------------------------------------------------------------------------------
 
     def _tool_result(self, event: e.ToolCallResultEvent) -> list[e.AGUIEvent]:
+        call_id = event.tool_call_id
+        if call_id not in self._unanswered_calls or (_CALL, None, call_id) in self._open_entities:
+            return []
+        self._unanswered_calls.remove(call_id)
         event = replace(event, message_id=self._free_id(event.message_id))
         self._roles[event.message_id] = "tool"
         return [event]

@@ -160,18 +160,25 @@ class Violation(msgspec.Struct, frozen=True):
         return f"event {self.index}: {self.rule} ({self.severity}): {self.message}"
 
 
+def _gravity(violation: Violation) -> int:
+    return _SEVERITIES.index(violation.severity)
+
+
 def verify_stream(stream: bytes, dialect: Any) -> list[str]:
-    """Return all violations in the bytes of a stream, each as `rule: problem` with the statement of the rule."""
-    verifier, violations = Verifier(dialect), []
+    """Return all violations in the bytes of a stream, each with the statement of its rule; the gravest come first."""
+    verifier, framing = Verifier(dialect), []
+    violations: list[Violation] = []
     for name, data in SSEDecoder(max_bytes=len(stream) + 1).feed(stream):
         if name:
-            violations.append(f"framing: an event with the name {name}")
+            framing.append(f"framing: an event with the name {name}")
         try:
             event = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             event = None
-        violations += [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.feed(event)]
-    return violations + [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.end()]
+        violations += verifier.feed(event)
+    violations += verifier.end()
+    violations.sort(key=_gravity)
+    return framing + [f"{violation} ({RULES[violation.rule].statement})" for violation in violations]
 
 
 class _DialectRules(NamedTuple):
@@ -231,7 +238,7 @@ class Verifier:
         self._sequence = SequenceVerifier(self._rules.allows_run_after_error, self._rules.empty_delta_severity)
 
     def feed(self, event: Any) -> list[Violation]:
-        """Return the violations of the next event, not sorted by severity."""
+        """Return the violations of the next event, the gravest first."""
         return self._violations(self._breaches(event))
 
     def end(self) -> list[Violation]:
@@ -247,7 +254,7 @@ class Verifier:
                     self._has_failed = True
                     break
             self._index += 1
-        return violations
+        return sorted(violations, key=_gravity)
 
     def _breaches(self, event: Any) -> Iterator[Breach]:
         fields = _as_object(event)
