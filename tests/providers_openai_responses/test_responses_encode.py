@@ -372,8 +372,8 @@ MATRIX = [
     # The provider refuses reasoning without the item that follows it.
     (OPENAI, "own", (SEALED,), {}, []),
     (OPENAI, "own", (TEXT, SEALED), {}, ["message:msg"]),
-    # The reasoning before it is lost; only its tokens were counted.
-    (OPENAI, "counted", (TEXT,), {}, ["assistant:"]),
+    # Tokens of reasoning were counted, but no item came: nothing is missing.
+    (OPENAI, "counted", (TEXT,), {}, ["message:msg"]),
     (OPENAI, "own", (TEXT,), {}, ["message:msg"]),
     # Ids are disabled.
     (OPENAI, "own", (SEALED, TEXT, CALL), {"openai_send_reasoning_ids": False},

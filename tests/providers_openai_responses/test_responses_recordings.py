@@ -15,13 +15,22 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
+from pellucid.parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ThinkingPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pellucid.providers.openai_responses import encode
 from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.cutting import places_to_cut
 from tests.providers_openai_responses.responses_kit import ROWS, cut, events_of, folded, origin
+from tests.providers_openai_responses.strict_upstream import openai_refusal
 from tests.recordings import recordings
 
 PROVIDERS = ("openai-responses", "azure-responses", "bedrock-mantle", "deepseek-responses", "openrouter-responses")
@@ -192,6 +201,52 @@ def test_output_items_are_sent_back_unchanged() -> None:
                         assert {k: v for k, v in item.items() if k not in ("action", "outputs")} == {
                             k: v for k, v in other.items() if k not in ("action", "outputs")
                         }
+
+
+def output_of(recording: Recording) -> list[dict[str, Any]]:
+    """Return the output of a recorded response, as the provider lists it at the end."""
+    if recording.body.lstrip().startswith(b"{"):
+        whole: list[dict[str, Any]] = json.loads(recording.body)["output"]
+        return whole
+    lines = [line.removeprefix(b"data: ") for line in recording.body.splitlines() if line.startswith(b"data: {")]
+    ends = [event["response"] for event in map(json.loads, lines) if event["type"] == "response.completed"]
+    output: list[dict[str, Any]] = ends[-1]["output"]
+    return output
+
+
+def _sent(recording: Recording, response: ModelResponse) -> list[dict[str, Any]]:
+    returns: list[ModelRequestPart] = [
+        ToolReturnPart(call.tool_name, "r", call.tool_call_id) for call in response.tool_calls
+    ]
+    history: list[ModelMessage] = [response, ModelRequest([*returns, UserPromptPart("go on")])]
+    items: list[dict[str, Any]] = encode(ModelCall("m", history), recording.row, origin(recording.row))["input"]
+    return items
+
+
+def test_every_item_of_a_response_is_sent_back_with_its_id() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                items, output = _sent(recording, decoded(recording)), output_of(recording)
+                ours = [item for item in items if "id" in item]
+                assert [item["type"] for item in ours] == [item["type"] for item in output]
+                if recording.row.native_forms:  # OpenRouter changes the ids at the end
+                    assert [item["id"] for item in ours] == [item["id"] for item in output]
+                    assert openai_refusal(items, [output]) is None or not recording.row.include
+
+
+def test_a_response_without_its_reasoning_is_not_refused() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            if recording.row.native_forms:
+                with case(recording.name):
+                    whole = decoded(recording)
+                    parts = [part for part in whole.parts if not isinstance(part, ThinkingPart)]
+                    items = _sent(recording, msgspec.structs.replace(whole, parts=parts))
+                    assert openai_refusal(items, [output_of(recording)]) is None
+                    assert [item.get("call_id") for item in items if item.get("type") == "function_call"] == [
+                        call.tool_call_id for call in whole.tool_calls
+                    ]
 
 
 def _text(item: dict[str, Any]) -> str:

@@ -177,6 +177,17 @@ def body(wire: str, response: ModelResponse) -> Any:
     return parsed(json.loads(msgspec.json.encode(written)))
 
 
+def expected_body(wire: str, stored: ModelResponse) -> Any:
+    """Return the body with the stored response, which that with the response of the client must equal.
+
+    Over Responses, a part that was separated from its response has its id only after its reasoning.
+    """
+    if wire == "openai_responses":
+        parts = [replace(part, origin=stored.origin) for part in stored.parts if not isinstance(part, SealedPart)]
+        stored = replace(stored, parts=parts, origin=None)
+    return body(wire, stored)
+
+
 def parsed(value: Any) -> Any:
     """Parse the arguments in the body: clients may serialise them differently."""
     if isinstance(value, dict):
@@ -207,7 +218,7 @@ def test_every_kind_of_part_survives(wire: str, own: bool) -> None:
                     )
                     sent, expected = (parts_to_send(response, target(wire), ROWS[wire]) for response in (back, stored))
                     assert bare(sent) == bare(expected)
-                    assert body(wire, back) == body(wire, stored)
+                    assert body(wire, back) == expected_body(wire, stored)
                     if not own:
                         assert MARK.encode() not in msgspec.json.encode([sent, body(wire, back)])
 
@@ -229,7 +240,7 @@ def test_turns_of_all_kinds_survive(
     stored = ModelResponse(numbered(named), origin=target(wire) if own else ELSEWHERE)
     back = attached_response(stored, first=first, thoughts=thoughts)
     assert bare(back.parts) == bare(stored.parts)
-    assert body(wire, back) == body(wire, stored)
+    assert body(wire, back) == expected_body(wire, stored)
 
 
 @given(st.lists(any_parts, max_size=6), st.booleans())

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from hashlib import sha256
 from operator import is_
 
 from msgspec.structs import replace
@@ -129,6 +130,11 @@ def _without_duplicate_results(messages: list[ModelMessage]) -> list[ModelMessag
             parts.append(part)
         messages[index] = _with_parts(message, parts)
     return messages
+
+
+def made_call_id(id: str) -> str:
+    """Return an id for a call whose own id a provider does not accept. The same id always gives the same result."""
+    return f"call_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:

@@ -12,7 +12,6 @@ Requirements of this wire that other wires do not have:
 from __future__ import annotations
 
 import re
-from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
@@ -259,11 +258,8 @@ _VALID_CALL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
 def _safe_call_id(id: str) -> str:
-    """Return an id that Bedrock accepts. Other providers' ids may be longer or have other characters.
-
-    The same id always gives the same result.
-    """
-    return id if _VALID_CALL_ID.fullmatch(id) else f"call_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    """Return an id that Bedrock accepts. Other providers' ids may be longer or have other characters."""
+    return id if _VALID_CALL_ID.fullmatch(id) else history.made_call_id(id)
 
 
 # --- messages ------------------------------------------------------------------------------------------------------

@@ -79,8 +79,25 @@ TOOLS: dict[str, BuiltinTool] = {
 CUSTOM = BuiltinTool(lambda item: str(item.get("name") or ""), lambda item: item.get("input"), _pick("output"), "input")
 """For the item types in a profile's `server_tools`, which the provider runs itself."""
 
-SENT_AS_NULL = {"code_interpreter_call": "outputs", "image_generation_call": "result"}
-"""Fields that an item must have when it is sent back, as null if their content was removed."""
+_COMPACTIONS = ("compaction", "compaction_summary")
+
+
+def input_item(native: Item) -> Item:
+    """Return an item of an output as OpenAI accepts it in an input.
+
+    It refuses some fields of its own items ("Unknown parameter: 'input[1].status'"), and nulls in actions.
+    """
+    type_ = native.get("type")
+    if type_ == "image_generation_call":
+        return {"type": type_, "id": native.get("id")}  # the provider has all else
+    item = {name: value for name, value in native.items() if name != "created_by"}
+    if type_ in _COMPACTIONS:
+        item.pop("status", None)
+    elif type_ == "code_interpreter_call":
+        item.setdefault("outputs", None)
+    elif type_ == "web_search_call" and isinstance(action := item.get("action"), dict):
+        item["action"] = {name: value for name, value in action.items() if value is not None and name != "sources"}
+    return item
 
 
 def tool_return(tool: BuiltinTool, item: Item, provider: str) -> BuiltinToolReturnPart:

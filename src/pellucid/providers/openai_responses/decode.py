@@ -27,6 +27,7 @@ from ..tool_schema import arguments_text
 from . import builtin
 from .item_state import (
     KIND_OF_PART,
+    REQUIRED_REASONING,
     ROLE_OF_TYPE,
     Event,
     Item,
@@ -119,6 +120,28 @@ class ResponsesReader(WireReader):
         """Write what was held back because it was incomplete."""
         for item in self._item_list:
             self._flush_item(item)
+        required = self._required_reasoning()
+        if required:
+            self.emit.provider_details[REQUIRED_REASONING] = required
+
+    def _required_reasoning(self) -> dict[str, str]:
+        """Return, for the id of each item, the id of the reasoning item before it.
+
+        A reasoning item has one only if it follows another one directly.
+        """
+        required: dict[str, str] = {}
+        reasoning_id: str | None = None
+        follows_reasoning = False
+        for item in self._item_list:
+            is_reasoning = item.role == "reasoning"
+            if item.is_empty:
+                continue
+            if item.id is not None and reasoning_id is not None and (follows_reasoning or not is_reasoning):
+                required.setdefault(item.id, reasoning_id)
+            if is_reasoning:
+                reasoning_id = item.id
+            follows_reasoning = is_reasoning
+        return required
 
     def _flush_item(self, item: Item) -> None:
         if item.is_over:
@@ -165,7 +188,7 @@ class ResponsesReader(WireReader):
         usage = response.get("usage")
         if isinstance(usage, dict):
             emit.usage = read_usage(usage, self._profile.reasoning_tokens)
-        emit.provider_details = {name: response[name] for name in _RESPONSE_DETAILS if response.get(name)}
+        emit.provider_details |= {name: response[name] for name in _RESPONSE_DETAILS if response.get(name)}
         reported_status = response.get("status")
         self._finish_response(
             reported_status if reported_status in _END_STATUSES else status or str(reported_status), response
@@ -442,6 +465,7 @@ class ResponsesReader(WireReader):
 
     def _end_message(self, item: Item, native: dict[str, Any]) -> None:
         if native.get("role") not in (None, "assistant"):
+            item.has_opaque_content = True
             self._end_opaque(item, native)
             return
         late_details = {
@@ -457,6 +481,7 @@ class ResponsesReader(WireReader):
             if kind is None:
                 # It is stored as a message of its own, in which it can be sent back.
                 message = {**native, "content": [entry]}
+                item.has_opaque_content = True
                 self.emit_opaque(as_text(entry.get("type")) or "content", message, item.id)
             else:
                 part = self._find_or_add_part(item, kind, part_index)

@@ -4,13 +4,18 @@
 
 * A reasoning item is sent back as a whole: its id, all its summaries, its raw text and its encrypted content in one
   item, unchanged, directly before the item that it led to.
-* A reasoning item and the item after it stay together. Without an item after it, it is not sent. If it cannot be sent
-  (it was cut off, or has no encrypted content and is not stored at the provider), the item after it is sent without its
-  id, because the provider would use the id to look for the reasoning. The provider's own tools cannot be sent without
-  their id, so they are left out. A message that was cut off differs from the one that its id names, so it is sent
-  without the id.
+* A reasoning item and the item after it stay together: OpenAI refuses a reasoning item "without its required following
+  item", and an item with its id "without its required 'reasoning' item". Which reasoning item an item requires was
+  recorded when its response was decoded (`REQUIRED_REASONING`); otherwise it is the one before it in the history. If it
+  is not sent (the history was edited, it was cut off, or it has no encrypted content and is not stored at the
+  provider), the item is sent without its id, because the provider would use the id to look for the reasoning. Items
+  with a `call_id` are identified by that; others of the provider's own tools cannot be sent without their id, so they
+  are left out. A message that was cut off differs from the one that its id names, so it is sent without the id.
+* Parts that were separated from their response (a client sent them back) have no record. Of such, texts and calls are
+  sent with their ids only after their reasoning item.
 * If the provider stores no responses (`is_stored`), a reasoning item without encrypted content has no meaning there.
   Servers with readable reasoning take its text; `replay_field` names the field.
+* A generated image is looked up by its id, so it is sent only if the provider stores responses.
 * An item that a client sent in the form of this wire is sent as it is.
 * All ids are left out on request (`openai_send_reasoning_ids`), for histories that were edited.
 """
@@ -24,8 +29,10 @@ import msgspec
 from ...parts import (
     Audio,
     BuiltinToolCallPart,
+    BuiltinToolReturnPart,
     CompactionPart,
     File,
+    FilePart,
     Image,
     ModelMessage,
     ModelRequest,
@@ -46,7 +53,8 @@ from ...parts import (
 from .. import history
 from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
-from .builtin import SENT_AS_NULL
+from .builtin import input_item
+from .item_state import REQUIRED_REASONING
 
 WIRE = "openai_responses"
 """The name of this wire."""
@@ -96,7 +104,18 @@ def history_items(
             items += answer
         else:
             items += _request(message, profile, custom_calls)
-    return items
+    return [_with_accepted_call_id(item) for item in items] if profile.native_forms else items
+
+
+_MAX_CALL_ID = 64
+"""The most characters that OpenAI accepts in a `call_id`. Other providers' ids may be longer."""
+
+
+def _with_accepted_call_id(item: Item) -> Item:
+    id = item.get("call_id")
+    if not isinstance(id, str) or 0 < len(id) <= _MAX_CALL_ID:
+        return item
+    return item | {"call_id": history.made_call_id(id)}
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
@@ -178,12 +197,17 @@ class _ResponseItems:
         self._is_stored = is_stored
         self._text_tools = text_tools
         self._first_index = first_index
-        thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
-        self._cut_off_ids = {part.id for part in thoughts if part.id is not None and not part.complete}
-        has_reasoning = bool(thoughts or response.usage.output_reasoning_tokens)
-        self._reasoning_is_lost = has_reasoning and (not thoughts or profile.replay == "none")
-        """Whether the reasoning that led to the next items is not sent."""
+        self._is_whole = response.origin is not None
+        """Whether the parts are those of one response, not pieces that a client sent back."""
+        self._cut_off_ids = {
+            part.id
+            for part in response.parts
+            if isinstance(part, ThinkingPart) and part.id is not None and not part.complete
+        }
+        self._links = _ReasoningLinks(response)
         self._items: list[Item] = []
+        self._reasoning: str | None = None
+        """The name of the last reasoning item, unless it is not sent."""
         self._pending_reasoning: list[Item] = []
         """Reasoning items that wait for the item after them."""
 
@@ -192,21 +216,23 @@ class _ResponseItems:
         sent_ids: set[str] = set()
         parts = self._parts
         for index, part in enumerate(parts):
+            if not isinstance(part, ThinkingPart):
+                self._check_next(part)
             match part:
                 case ThinkingPart():
                     name = part.id or part.item_id
                     if name is None:
-                        self._add_reasoning([part])
+                        self._add_reasoning([part], "")
                     elif name not in sent_ids:
                         sent_ids.add(name)
                         # Late parts of the item are elsewhere in the list.
                         self._add_reasoning(
-                            [p for p in parts if isinstance(p, ThinkingPart) and name in (p.id, p.item_id)]
+                            [p for p in parts if isinstance(p, ThinkingPart) and name in (p.id, p.item_id)], name
                         )
                 case TextPart() | RefusalPart():
                     self._add_message(part, parts[index - 1] if index else None)
                 case ToolCallPart():
-                    self._add_item(_call(part, part.tool_name in self._text_tools), part.id)
+                    self._add_call(part)
                 case BuiltinToolCallPart() | OpaquePart():
                     self._add_native(part)
                 case CompactionPart():
@@ -216,14 +242,16 @@ class _ResponseItems:
                     pass
         return self._items
 
-    def _add_reasoning(self, parts: list[ThinkingPart]) -> None:
+    def _add_reasoning(self, parts: list[ThinkingPart], name: str) -> None:
+        self._check_next(parts[0])
         id = next((part.id for part in parts if part.id is not None), None)
         signature = next((part.signature for part in reversed(parts) if part.signature is not None), None)
         field = self._profile.replay_field
         is_readable = bool(field) and any(part.content for part in parts)
         is_at_provider = self._is_stored and self._with_ids and id is not None
-        if id in self._cut_off_ids or not (signature is not None or is_readable or is_at_provider):
-            self._reasoning_is_lost, self._pending_reasoning = True, []
+        is_sendable = signature is not None or is_readable or is_at_provider
+        if id in self._cut_off_ids or not is_sendable:
+            self._withhold_reasoning()
             return
         item: Item = {"type": "reasoning"}
         if id is not None and self._with_ids:
@@ -246,15 +274,41 @@ class _ResponseItems:
             native = (part.provider_details or {}).get("native")
             if isinstance(native, dict):
                 item |= native
-        self._reasoning_is_lost = False
+        item["summary"] = item["summary"] or []  # OpenAI requires it, also without a summary
+        if item.get("content", ()) is None:
+            del item["content"]  # xAI refuses null
+        self._reasoning = name
         self._pending_reasoning.append(item)
 
-    def _add_item(self, item: Item, id: str | None = None) -> None:
+    def _check_next(self, part: ModelResponsePart) -> None:
+        """Withhold the reasoning that waits if `part` is not the item that followed it."""
+        next_id = self._links.next_ids.get(self._reasoning or "")
+        is_item = not isinstance(part, BuiltinToolReturnPart | FilePart)
+        if is_item and self._pending_reasoning and next_id not in (None, getattr(part, "id", None)):
+            self._withhold_reasoning()
+
+    def _withhold_reasoning(self) -> None:
+        """Send neither the reasoning that waits for the next item, nor the ids of the items that require it."""
+        self._reasoning, self._pending_reasoning = None, []
+
+    def _may_have_id(self, part: ModelResponsePart) -> bool:
+        """Whether a part may be sent with the provider's id."""
+        id = getattr(part, "id", None)
+        if id is None or not self._with_ids:
+            return False
+        required = self._links.required.get(id)
+        if required is not None:
+            return required == self._reasoning
+        return self._is_whole or not isinstance(part, TextPart | RefusalPart | ToolCallPart)
+
+    def _add_item(self, item: Item) -> None:
         """Add an item that is not reasoning, after the reasoning that led to it."""
+        if self._pending_reasoning and self._is_stored and "id" not in item and not self._profile.replay_field:
+            # The provider would look for the item that followed the reasoning, whose id is not sent.
+            self._items += [_without_id(each) for each in self._pending_reasoning if "encrypted_content" in each]
+            self._withhold_reasoning()
         self._items += self._pending_reasoning
         self._pending_reasoning = []
-        if id is not None and self._with_ids and not self._reasoning_is_lost:
-            item["id"] = id
         self._items.append(item)
 
     def _add_message(self, part: TextPart | RefusalPart, previous: ModelResponsePart | None) -> None:
@@ -268,16 +322,20 @@ class _ResponseItems:
                 last["content"].append(_content_part(part))
             return
         details = (part.provider_details or {}) if isinstance(part, TextPart) else {}
-        if part.id is None or not part.complete or not self._with_ids or self._reasoning_is_lost:
-            self._add_item({"role": "assistant", "content": part.content} | details)
-        else:
+        if part.complete and self._may_have_id(part):
             message: Item = {
                 "type": "message",
                 "role": "assistant",
                 "status": "completed",
                 "content": [_content_part(part)],
             }
-            self._add_item(message | details, part.id)
+            self._add_item(message | details | {"id": part.id})
+        else:
+            self._add_item({"role": "assistant", "content": part.content} | details)
+
+    def _add_call(self, part: ToolCallPart) -> None:
+        item = _call(part, part.tool_name in self._text_tools)
+        self._add_item(item | ({"id": part.id} if self._may_have_id(part) else {}))
 
     def _add_native(self, part: BuiltinToolCallPart | OpaquePart) -> None:
         native = part.native if isinstance(part, OpaquePart) else (part.provider_details or {}).get("native")
@@ -286,24 +344,68 @@ class _ResponseItems:
             return
         if not isinstance(native, dict) or not isinstance(native.get("type"), str) or part.id is None:
             return
-        if native.get("status") not in _RETURNABLE_STATUSES or self._reasoning_is_lost or not self._with_ids:
-            # The provider would look it up by an id that is not sent.
-            self._reasoning_is_lost, self._pending_reasoning = True, []
+        is_returnable = native.get("status") in _RETURNABLE_STATUSES
+        if is_returnable and "call_id" in native and not self._may_have_id(part):
+            self._add_item(_without_id(input_item(native)))
+            return
+        is_image = native["type"] == "image_generation_call"
+        if not is_returnable or not self._may_have_id(part) or (is_image and not self._is_stored):
+            # The provider would look it up by its id, and not find it or its reasoning.
+            self._withhold_reasoning()
             return
         last: Item = self._items[-1] if self._items and not self._pending_reasoning else {}
         if native["type"] == "message" and last.get("id") == part.id:
             # A content part of unknown type, of the same message.
             last["content"] += native["content"]
             return
-        empty = SENT_AS_NULL.get(native["type"])
-        self._add_item(({empty: None} if empty else {}) | native)
+        self._add_item(input_item(native))
 
     def _add_compaction(self, part: CompactionPart) -> None:
         if part.signature is not None:
-            item: Item = {"type": "compaction"} | ({"id": part.id} if part.id else {})
-            self._add_item(item | {"encrypted_content": part.signature} | (part.provider_details or {}))
+            item = {"type": "compaction"} | input_item(part.provider_details or {})
+            id: Item = {"id": part.id} if self._may_have_id(part) else {}
+            self._add_item(item | id | {"encrypted_content": part.signature})
         elif part.content:
             self._add_item({"role": "assistant", "content": part.content})
+
+
+def _without_id(item: Item) -> Item:
+    return {name: value for name, value in item.items() if name != "id"}
+
+
+class _ReasoningLinks:
+    """Which items of a response and which of its reasoning items belong together.
+
+    Attributes:
+        required: The name of the reasoning item that each item requires, by the item's id.
+        next_ids: The id of the item after each reasoning item, by its name.
+    """
+
+    def __init__(self, response: ModelResponse) -> None:
+        self.required: dict[str, str] = {}
+        self.next_ids: dict[str, str] = {}
+        names: set[str] = set()
+        name: str | None = None
+        waits = False
+        """Whether no item came after the last reasoning item yet."""
+        for part in response.parts:
+            id = getattr(part, "id", None)
+            if isinstance(part, ThinkingPart):
+                own_name = part.id or part.item_id or ""
+                if not own_name or own_name not in names:  # a late part of an earlier item changes nothing
+                    names.add(own_name)
+                    name, waits = own_name, True
+            elif id is not None and name is not None:
+                self.required.setdefault(id, name)
+                if waits and name:
+                    self.next_ids[name] = id
+                waits = False
+            else:
+                waits = False
+        recorded = (response.provider_details or {}).get(REQUIRED_REASONING)
+        if isinstance(recorded, dict):
+            self.required |= recorded
+            self.next_ids |= {name: id for id, name in reversed(recorded.items())}
 
 
 _TYPE_OF_FIELD = {"summary": "summary_text", "content": "reasoning_text"}

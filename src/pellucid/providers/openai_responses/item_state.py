@@ -107,6 +107,13 @@ _FIELDS_IN_PARTS: dict[ItemRole, frozenset[str]] = {
     "call": frozenset({"id", "type", "status", "call_id", "name", "arguments", "input"}),
 }
 
+REQUIRED_REASONING = "required_reasoning"
+"""The key of a response's provider details with the id of the reasoning item before each item, by the item's id.
+
+OpenAI accepts these items with their ids only after their reasoning item. The parts of an edited history do not show
+that it is missing.
+"""
+
 
 class Part:
     """One text of an item."""
@@ -134,6 +141,7 @@ class Item:
     __slots__ = (
         "arguments_length",
         "details",
+        "has_opaque_content",
         "has_signature",
         "id",
         "is_announced",
@@ -159,6 +167,8 @@ class Item:
         self.is_announced = False
         self.is_over = False
         self.has_signature = False
+        self.has_opaque_content = False
+        """Of a message: whether a content part of unknown type was emitted."""
         self.parts: dict[tuple[str, int | None], Part] = {}
         self.last_part: Part | None = None
         """The most recent part."""
@@ -167,6 +177,14 @@ class Item:
         self.pieces: list[str] = []
         """Of a call without a name yet, or of a tool: the arguments so far."""
         self.arguments_length = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a message of which nothing was emitted."""
+        parts = self.parts.values()
+        return self.role == "message" and not (
+            self.has_opaque_content or any(part.text_length or part.annotation_count for part in parts)
+        )
 
 
 def extra_fields(native: dict[str, Any], role: ItemRole) -> dict[str, Any]:
