@@ -107,3 +107,23 @@ def _pairing_refusal(items: list[Item]) -> str | None:
         if call_id not in calls:
             return f"No tool call found for function call output with call_id {call_id}."
     return None
+
+
+def deepseek_refusal(items: list[Item]) -> str | None:
+    """Return why DeepSeek refuses an input: it takes a call's results only directly after the calls of its turn."""
+    waiting: list[str] = []
+    are_complete = True
+    for item in items:
+        type_ = item.get("type")
+        if type_ in _CALLS:
+            if waiting and not are_complete:
+                return f"No tool output found for tool call {waiting[0]}"
+            waiting.append(item["call_id"])
+        elif type_ in _CALLS.values():
+            if item["call_id"] not in waiting:
+                return f"No tool call found for tool output with call_id {item['call_id']}"
+            waiting.remove(item["call_id"])
+            are_complete = not waiting
+        elif waiting:
+            return f"No tool output found for tool call {waiting[0]}"
+    return f"No tool output found for tool call {waiting[0]}" if waiting else None

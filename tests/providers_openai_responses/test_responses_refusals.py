@@ -9,17 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pellucid.errors import ConfigError
 from pellucid.parts import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
     Origin,
+    SystemPromptPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
+from pellucid.providers.openai_responses import encode
+from pellucid.providers.profiles import builtin_profiles, load_profiles
+from pellucid.settings import ModelCall
 from tests.examples import many
 from tests.providers_openai_responses.responses_kit import (
     OPENAI,
@@ -41,7 +46,7 @@ from tests.providers_openai_responses.responses_kit import (
     thought,
     wire_event,
 )
-from tests.providers_openai_responses.strict_upstream import openai_refusal
+from tests.providers_openai_responses.strict_upstream import deepseek_refusal, openai_refusal
 
 Item = dict[str, Any]
 
@@ -388,6 +393,92 @@ def _returnable(output: list[Item]) -> list[Item]:
     while items and items[-1]["type"] == "reasoning":
         items.pop()
     return items
+
+
+# --- DeepSeek --------------------------------------------------------------------------------------------------------
+
+DEEPSEEK = "deepseek-responses"
+
+
+def _open(id: str, text: str) -> Item:
+    return {"type": "reasoning", "id": id, "summary": [], "content": raw(text)}
+
+
+def types(items: list[Item]) -> list[str]:
+    return [str(item.get("type", item.get("role"))) for item in items]
+
+
+def test_no_tool_output_found_for_tool_call() -> None:
+    """pydantic/pydantic-ai#7430, deepseek-ai/awesome-deepseek-integration#740: reasoning, call, reasoning, call"""
+    output = [_open("r1", "a"), CALL, _open("r2", "b"), message(output_text("t"), id="m"), OTHER_CALL]
+    response = turn(*output, row=DEEPSEEK)
+    items = sent(response, results(response), row=DEEPSEEK)
+    assert types(items) == [
+        "reasoning", "reasoning", "message", "function_call", "function_call",
+        "function_call_output", "function_call_output",
+    ]  # fmt: skip
+    assert ids(items) == ["r1", "r2", "m", "fc_1", "fc_2"]
+    assert deepseek_refusal(items) is None
+    elsewhere = sent(response, results(response), row="openresponses", target=origin(DEEPSEEK))
+    assert deepseek_refusal(elsewhere) == "No tool output found for tool call c1"
+    assert ids(elsewhere) == ["r1", "fc_1", "r2", "m", "fc_2"]
+
+
+def test_a_message_between_a_call_and_its_output() -> None:
+    """deepseek-ai/DeepSeek-V3#1588, fish2lab/DSCodex#9: a hook of Codex adds a message of the developer there."""
+    response = turn(_open("r1", "a"), CALL, OTHER_CALL, row=DEEPSEEK)
+    hook = SystemPromptPart("hook", "developer")
+    first, second = (ToolReturnPart("f", "r", call_id) for call_id in ("c1", "c2"))
+    for requests in (
+        [ModelRequest([hook, first, UserPromptPart("u"), second])],
+        [ModelRequest([hook]), ModelRequest([first]), ModelRequest([UserPromptPart("u")]), ModelRequest([second])],
+    ):
+        items = sent(response, *requests, row=DEEPSEEK)
+        assert deepseek_refusal(items) is None
+        assert types(items)[3:] == ["function_call_output", "function_call_output", "system", "user"]
+        as_given = sent(response, *requests, row="openresponses", target=origin(DEEPSEEK))
+        assert types(as_given)[3:] == ["system", "function_call_output", "user", "function_call_output"]
+
+
+def test_calls_in_two_responses_of_one_turn() -> None:
+    """A client's items without a message of the user between them are one turn."""
+    first, second = turn(_open("r1", "a"), CALL, row=DEEPSEEK), turn(_open("r2", "b"), OTHER_CALL, row=DEEPSEEK)
+    answered = ModelRequest([*results(first).parts, *results(second).parts])
+    history = [first, second, answered]
+    items = sent(*history, row=DEEPSEEK)
+    assert deepseek_refusal(items) is None
+
+
+@many
+@given(st.lists(st.lists(st.sampled_from(["reasoning", "call", "message"]), max_size=5), max_size=3))
+def test_a_tool_loop_is_never_refused(turns: list[list[str]]) -> None:
+    history: list[ModelMessage] = []
+    count = 0
+    for kinds in turns:
+        output: list[Item] = []
+        for kind in kinds:
+            count += 1
+            made = {
+                "reasoning": _open(f"r{count}", "t"),
+                "call": {**CALL, "id": f"fc{count}", "call_id": f"c{count}"},
+                "message": message(output_text("t"), id=f"m{count}"),
+            }[kind]
+            output.append(made)
+        response = turn(*output, row=DEEPSEEK)
+        history += [response, ModelRequest([UserPromptPart("u"), *results(response).parts])]
+    items = sent(*history, row=DEEPSEEK)
+    assert deepseek_refusal(items) is None
+    assert types(items).count("function_call") == sum(kinds.count("call") for kinds in turns)
+
+
+def test_an_operators_row_can_group_calls() -> None:
+    row = {"extends": "openresponses", "interleaved_calls": False}
+    profile = load_profiles({"lab": row}, builtin_profiles())["lab"]
+    response = turn(_open("r1", "a"), CALL, _open("r2", "b"), OTHER_CALL, row="openresponses")
+    call = ModelCall("m", [response, results(response)])
+    assert deepseek_refusal(encode(call, profile, origin("openresponses"))["input"]) is None
+    with pytest.raises(ConfigError, match=r"profiles\.lab\.interleaved_calls"):
+        load_profiles({"lab": row | {"interleaved_calls": "no"}}, builtin_profiles())
 
 
 @pytest.mark.parametrize("row", sorted(ROWS))

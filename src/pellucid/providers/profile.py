@@ -160,6 +160,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What to send for the lost reasoning of a message; `sentinel`: the text in the field `sentinel`."""
     sentinel: str = ""
     lost_on: Literal["all", "tool_calls"] = "tool_calls"
+    interleaved_calls: bool = True
+    """On the wire `openai_responses`: whether an input may hold other items between the calls of one turn, and between
+    calls and their results. False: the calls are sent after the other items of their turn, directly before their
+    results."""
     lost_stops_thinking: bool = False
     """Whether the response to a call whose reasoning was lost must be requested without thinking."""
 

@@ -16,6 +16,8 @@
 * If the provider stores no responses (`is_stored`), a reasoning item without encrypted content has no meaning there.
   Servers with readable reasoning take its text; `replay_field` names the field.
 * A generated image is looked up by its id, so it is sent only if the provider stores responses.
+* Some servers accept nothing between the calls of a turn and their results (`interleaved_calls`): there, all calls
+  follow the other items of the turn, and the results come before the other items of the request.
 * An item that a client sent in the form of this wire is sent as it is.
 * All ids are left out on request (`openai_send_reasoning_ids`), for histories that were edited.
 """
@@ -87,26 +89,42 @@ def history_items(
     Raises:
         RequestError: The wire cannot carry the conversation.
     """
-    items: list[Item] = []
+    runs: list[tuple[bool, list[Item]]] = []
+    """The items of consecutive responses, or of consecutive requests; with whether they are of responses."""
     custom_calls: set[str] = set()
+    count = 0
     for message in history.repair_calls(messages):
+        is_response = isinstance(message, ModelResponse)
         if isinstance(message, ModelResponse):
-            answer = _ResponseItems(
+            items = _ResponseItems(
                 message,
                 profile,
                 target,
                 with_ids=with_ids,
                 is_stored=is_stored,
                 text_tools=text_tools,
-                first_index=len(items),
+                first_index=count,
             ).items()
-            custom_calls |= {item["call_id"] for item in answer if item.get("type") == "custom_tool_call"}
-            items += answer
+            custom_calls |= {item["call_id"] for item in items if item.get("type") == "custom_tool_call"}
         else:
-            items += _request(message, profile, custom_calls)
-    return [_with_accepted_call_id(item) for item in items] if profile.native_forms else items
+            items = _request(message, profile, custom_calls)
+        count += len(items)
+        if items and runs and runs[-1][0] == is_response:
+            runs[-1][1].extend(items)
+        elif items:
+            runs.append((is_response, items))
+    if not profile.interleaved_calls:
+        for is_response, items in runs:
+            if is_response:
+                items.sort(key=lambda item: item.get("type") in _CALL_TYPES)
+            else:
+                items.sort(key=lambda item: item.get("type") not in _OUTPUT_TYPES)
+    sent = [item for _, items in runs for item in items]
+    return [_with_accepted_call_id(item) for item in sent] if profile.native_forms else sent
 
 
+_CALL_TYPES = ("function_call", "custom_tool_call")
+_OUTPUT_TYPES = tuple(f"{type_}_output" for type_ in _CALL_TYPES)
 _MAX_CALL_ID = 64
 """The most characters that OpenAI accepts in a `call_id`. Other providers' ids may be longer."""
 
