@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.interop.histories import (
     our_messages,
     their_messages,
 )
+from tests.providers_openai_responses.responses_kit import body, response_of, sent
 
 
 def through_their_json(messages: list[theirs.ModelMessage]) -> list[theirs.ModelMessage]:
@@ -159,3 +161,15 @@ def test_an_object_of_the_application_is_converted_to_json() -> None:
     assert isinstance(request.parts[0], ours.ToolReturnPart)
     assert request.parts[0].content == {"at": "2026-01-01T00:00:00Z", "for": "PT1H"}
     assert to_pydantic([request]) == through_their_json([theirs.ModelRequest([returned])])
+
+
+def test_what_an_edited_history_requires_is_still_known() -> None:
+    """pydantic/pydantic-ai#3230: a history processor removes the reasoning, and OpenAI refuses the call with its id."""
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "E"}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
+    [message] = to_pydantic([response_of(body(reasoning, call))])
+    assert isinstance(message, theirs.ModelResponse)
+    edited = replace(message, parts=[part for part in message.parts if not isinstance(part, theirs.ThinkingPart)])
+    result = ours.ModelRequest([ours.ToolReturnPart("f", "r", "c1")])
+    for history, ids in ((message, ["rs_1", "fc_1", None]), (edited, [None, None])):
+        assert [item.get("id") for item in sent(*from_pydantic([history]), result)] == ids
