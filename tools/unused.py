@@ -20,6 +20,7 @@ CALLED_FROM_OUTSIDE = {
         *("all_messages_json", "new_messages_json", "output_validator", "run_stream", "run_sync", "stream_output"),
         *("tool_plain",),
     ),
+    "the library's interface: models for tests": ("FunctionModel",),
     "the library's interface: a participant of a space": ("fulfil", "listening", "observation"),
     "the library's interface: settings of each provider's models": (
         *("AnthropicModelSettings", "BedrockModelSettings", "CohereModelSettings", "GoogleModelSettings"),

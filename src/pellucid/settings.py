@@ -165,6 +165,13 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
     strict: bool | None = None
     wire_fields: WireFields | None = None
+    kind: Literal["function", "output"] = "function"
+    """`output`: a call is the answer of an agent's run. No wire has a field for it."""
+
+    @property
+    def parameters_json_schema(self) -> dict[str, Any]:
+        """The parameters, under Pydantic AI's name."""
+        return self.parameters
 
 
 class NativeTool(msgspec.Struct, frozen=True):

@@ -155,7 +155,9 @@ def build_output(output_type: Any) -> Output:
                 or tool_schema.description
                 or "The final response, which ends this conversation."
             )
-            output.definitions.append(ToolDefinition(name, tool_schema.schema, description, tool_output.strict))
+            output.definitions.append(
+                ToolDefinition(name, tool_schema.schema, description, tool_output.strict, kind="output")
+            )
     return output
 
 

@@ -230,6 +230,7 @@ class DeployedModel:
         retry_thoughts: bool = False,
         fallbacks: Mapping[Cause, Sequence[str]] = {},
         find: Callable[[str], ChatModel] | None = None,
+        cause_of: Callable[[PellucidError], Cause | None] = cause_of,
     ) -> None:
         """Create a model.
 
@@ -242,6 +243,7 @@ class DeployedModel:
             retry_thoughts: Whether another deployment is called if one fails after thoughts alone.
             fallbacks: The public names of the models that answer instead, by the cause.
             find: Finds the model with a public name.
+            cause_of: Returns the cause of an error; None if no other deployment or model is called for it.
         """
         self.name = name
         self.deployments = tuple(deployments)
@@ -264,6 +266,7 @@ class DeployedModel:
         self._retry_wait = retry_wait
         self._fallbacks = fallbacks
         self._find = find
+        self.cause_of = cause_of
 
     def for_request(
         self, failures: list[DeploymentFailure], on_answer: Callable[[str], None], retry_thoughts: bool | None
@@ -449,7 +452,7 @@ class _Attempts:
 
     def _note(self, error: PellucidError) -> bool:
         """Note a failure before any content. Returns whether another deployment may help."""
-        cause = cause_of(error)
+        cause = self._model.cause_of(error)
         if cause is not None:
             self._causes.add(cause)
             self._model.fail(self.deployment, error, cause, self._request_id, was_retried=True)
@@ -510,7 +513,7 @@ class _Attempts:
             may_repeat: Whether there were only thoughts.
         """
         failure = ModelError(error)
-        cause = cause_of(failure)
+        cause = self._model.cause_of(failure)
         if cause is None:
             return False
         # Other causes begin no cooldown, so that the same deployment would be called again.

@@ -44,7 +44,7 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
     """Return the model for a name.
 
     Args:
-        spec: `PROVIDER:MODEL`, or a model, which is returned unchanged.
+        spec: `PROVIDER:MODEL`, or `test` for a `TestModel`. A model is returned unchanged.
         **options: Arguments of the model's class (`settings`, `transport`, `base_url` …).
 
     Raises:
@@ -52,6 +52,10 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
     """
     if not isinstance(spec, str):
         return spec
+    if spec == "test":
+        from .test import TestModel
+
+        return TestModel(**options)
     profiles = builtin_profiles()
     provider, colon, name = spec.partition(":")
     if not (colon and name):

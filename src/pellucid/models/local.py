@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .. import models
 from ..errors import ConfigError, ModelError
 from ..local import fetch, model_index
 from ..local.model_index import LocalError
@@ -43,7 +44,13 @@ class LocalModel:
         self._embedded = PerLoop(self._start, self._stop)
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Start a turn when the model is available. Raises `ModelError` if it cannot be fetched or started."""
+        """Start a turn when the model is available.
+
+        Raises:
+            ModelError: The model cannot be fetched or started.
+            RuntimeError: Requests are not allowed (`pellucid.models.ALLOW_MODEL_REQUESTS`).
+        """
+        models.check_allow_model_requests()
         try:
             embedded = await self._embedded.get()
         except LocalError as error:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from .. import models
 from ..conversation import count_parts
 from ..emit import TurnLimit, TurnLimits
 from ..errors import ErrorInfo, ModelError, RequestError
@@ -218,7 +219,9 @@ class Model:
         Raises:
             ModelError: There was no answer, or one with an error status.
             RequestError: The model has no key or base URL, or its wire cannot carry the call.
+            RuntimeError: Requests are not allowed (`pellucid.models.ALLOW_MODEL_REQUESTS`).
         """
+        models.check_allow_model_requests()
         api_key = self.api_key()
         url, headers, data, timeout_seconds = await offload(weight_of(call), self._encoded_request, call, api_key)
         if self.profile.auth == "aws" and api_key is None:
@@ -256,7 +259,9 @@ class Model:
         Raises:
             ModelError: There was no answer in time.
             RequestError: The model has no key or base URL, or its wire cannot carry the call.
+            RuntimeError: Requests are not allowed (`pellucid.models.ALLOW_MODEL_REQUESTS`).
         """
+        models.check_allow_model_requests()
         headers, data = await offload(weight_of(call), self._encoded_count_request, call)
         transport = self._transport or await shared_pool()
         response = await transport.open(

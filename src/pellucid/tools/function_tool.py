@@ -221,7 +221,7 @@ def _call_guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> A
         raise RuntimeError(f"the function raised {type(error).__name__}") from error
 
 
-async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+async def run_in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call a function in a daemon thread of its own.
 
     The process does not wait for it when it exits. A shared pool would be blocked by threads that hang, and could then
@@ -307,5 +307,5 @@ class Tool:
         call_arguments = (context, arguments) if self._signature.takes_context else (arguments,)
         if self._is_async:
             return await self._signature.call(*call_arguments)
-        value = await _in_thread(self._signature.call, call_arguments)
+        value = await run_in_thread(self._signature.call, call_arguments)
         return await value if inspect.isawaitable(value) else value
