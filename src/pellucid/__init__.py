@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .agent import UnexpectedModelBehavior as UnexpectedModelBehavior
     from .agent import UsageLimitExceeded as UsageLimitExceeded
     from .agent import UsageLimits as UsageLimits
+    from .agent import capture_run_messages as capture_run_messages
     from .apps import agui as agui
     from .errors import ModelError as ModelError
     from .errors import PellucidError as PellucidError
@@ -50,7 +51,7 @@ _NAMES = {
     "agent": (
         *("Agent", "AgentRun", "AgentRunResult", "AgentRunResultEvent", "CallToolsNode", "End", "ModelRequestNode"),
         *("NativeOutput", "PromptedOutput", "RunUsage", "StateDeps", "StreamedRunResult", "ToolOutput"),
-        *("UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits"),
+        *("UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits", "capture_run_messages"),
     ),
     "apps": ("agui",),
     "errors": ("ModelError", "PellucidError", "RequestError"),

@@ -1,4 +1,4 @@
-"""Join a conversation with its continuation, and shorten a conversation that is too long.
+"""Join a conversation with its continuation, repeat its last turn, and shorten a conversation that is too long.
 
 A turn may call functions of the gateway and of the client. The gateway's results come at once, the client's with the
 next request. Together they are the results of one turn, in the order of its calls, as every provider requires.
@@ -17,18 +17,25 @@ from typing import cast
 from msgspec.structs import replace
 
 from .parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
     FilePart,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
+    OpaquePart,
+    RefusalPart,
     RetryPromptPart,
     SystemPromptPart,
     Text,
+    TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
+    are_complete,
 )
 
 MEDIA_LENGTH = 4_000
@@ -70,6 +77,32 @@ def _results_first(parts: list[ModelRequestPart], response: ModelResponse) -> li
             else len(order)
         ),
     )
+
+
+def without_cut_turn(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return the conversation without a turn of the model at its end that broke off, so that it can be repeated.
+
+    A turn with a whole call stays, and so does one that its provider only paused.
+    """
+    end = len(messages)
+    while end and isinstance(last := messages[end - 1], ModelResponse) and _broke_off(last):
+        end -= 1
+    return list(messages[:end])
+
+
+def _broke_off(response: ModelResponse) -> bool:
+    if response.finish_reason == "pause" or any(call.complete for call in response.tool_calls):
+        return False
+    if response.finish_reason in ("error", "length", "content_filter") or not are_complete(response.parts):
+        return True
+    # A turn that was cancelled between two parts has none that was cut off, and no reason.
+    answers = (part for part in response.parts if isinstance(part, TextPart | RefusalPart | FilePart))
+    last = response.parts[-1] if response.parts else None
+    return next(answers, None) is None or (response.finish_reason is None and isinstance(last, _NO_ANSWER))
+
+
+_NO_ANSWER = (ThinkingPart, OpaquePart, BuiltinToolCallPart, BuiltinToolReturnPart)
+"""Parts with which no complete turn ends."""
 
 
 def count_droppable_turns(messages: Sequence[ModelMessage]) -> int:

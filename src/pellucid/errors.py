@@ -79,11 +79,18 @@ UNKNOWN_FAILURE = ErrorInfo("server_error", "the run failed without saying why")
 
 
 class PellucidError(Exception):
-    """Base class of every exception that this package raises on purpose."""
+    """Base class of every exception that this package raises on purpose.
+
+    Attributes:
+        info: The error as a value.
+        messages: The messages (`ModelMessage`) of the agent's run that the error ended, as a history that can be sent
+            again; empty if it ended no run. If a run of one agent is part of another's, they are the outer run's.
+    """
 
     def __init__(self, info: ErrorInfo) -> None:
         super().__init__(info.full_message)
         self.info = info
+        self.messages: list[Any] = []
 
 
 class RequestError(PellucidError):

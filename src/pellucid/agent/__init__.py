@@ -1,7 +1,7 @@
 """Agents: a model with instructions, tools and an output type, run to the end or step by step."""
 
 from .agent import Agent, EventStream
-from .agent_run import AgentRun, StreamedRunResult
+from .agent_run import AgentRun, StreamedRunResult, capture_run_messages
 from .nodes import CallToolsNode, End, ModelRequestNode
 from .output import NativeOutput, PromptedOutput, ToolOutput
 from .results import (
@@ -34,4 +34,5 @@ __all__ = [
     "UnexpectedModelBehavior",
     "UsageLimitExceeded",
     "UsageLimits",
+    "capture_run_messages",
 ]

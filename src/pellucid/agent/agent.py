@@ -14,16 +14,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import structs
 
+from ..conversation import without_cut_turn
 from ..errors import RequestError
 from ..events import Event, FinalResultEvent
 from ..models import ChatModel
@@ -117,6 +120,23 @@ class RunOptions(TypedDict, total=False):
     """Results and approvals of the calls that the last run deferred."""
 
 
+class AgentOverrides(TypedDict, total=False):
+    """Arguments of `Agent.override`."""
+
+    model: ChatModel | str
+    """A model or its name, in place of the agent's and the run's."""
+    deps: Any
+    """The value of `ctx.deps`, in place of the run's."""
+    tools: Sequence[AnyTool | Callable[..., Any]]
+    """Functions in place of the agent's."""
+    instructions: Instructions | None
+    """Instructions in place of the agent's and the run's."""
+
+
+_overrides: ContextVar[Mapping[Any, AgentOverrides]] = ContextVar("agent_overrides", default=MappingProxyType({}))
+"""The overrides by agent."""
+
+
 class Agent(Generic[Out]):
     """Runs a model with tools until it gives an output of the wanted type.
 
@@ -183,7 +203,7 @@ class Agent(Generic[Out]):
     @property
     def tool_names(self) -> tuple[str, ...]:
         """Names that no other tool of its runs may have: those of its functions and of its output tools."""
-        return (*self._toolset.names, *self._output.tools)
+        return (*self._active_toolset.names, *self._output.tools)
 
     # --- decorators ----------------------------------------------------------------------------------------------
 
@@ -233,6 +253,37 @@ class Agent(Generic[Out]):
         """Decorator: register a function that gets the output, and returns it or raises `ModelRetry`."""
         self._validators.append(function)
         return function
+
+    # --- testing ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def override(self, **overrides: Unpack[AgentOverrides]) -> Iterator[None]:
+        """Replace the agent's model, dependencies, functions or instructions for the runs that begin in this block.
+
+        It applies to the block's own task or thread, and to those that it starts. Blocks nest; the inner one wins.
+
+        Args:
+            overrides: See `AgentOverrides`.
+
+        Raises:
+            TypeError: An argument is unknown.
+        """
+        _check_names("Agent.override()", overrides, AgentOverrides.__annotations__)
+        active = _overrides.get()
+        token = _overrides.set({**active, self: {**active.get(self, {}), **overrides}})
+        try:
+            yield
+        finally:
+            _overrides.reset(token)
+
+    @property
+    def _overridden(self) -> AgentOverrides:
+        return _overrides.get().get(self, {})
+
+    @property
+    def _active_toolset(self) -> Toolset:
+        tools = self._overridden.get("tools")
+        return self._toolset if tools is None else Toolset(tools, self._toolset.options)
 
     # --- running -------------------------------------------------------------------------------------------------
 
@@ -350,6 +401,8 @@ class Agent(Generic[Out]):
     ) -> AsyncIterator[SteppedRun[Out]]:
         """Run step by step: `async for node in run`. Leaving the block ends the run.
 
+        A run without a `user_prompt` whose message history ends with a turn that broke off repeats this turn.
+
         A call of an external tool ends the run. So does a tool that raises `ApprovalRequired` or `CallDeferred`. The
         output is then `DeferredToolRequests`. The next run continues with the messages as its history, and the results
         of the calls as `deferred_tool_results`.
@@ -362,6 +415,8 @@ class Agent(Generic[Out]):
             RequestError: The run cannot be requested in this way.
         """
         _check_names("Agent.iter()", options, RunOptions.__annotations__)
+        if user_prompt is None:
+            options["message_history"] = without_cut_turn(options.get("message_history") or ())
         plan = await self._plan(user_prompt, options)
         async with SteppedRun[Out](plan) as run:
             yield run
@@ -387,25 +442,31 @@ class Agent(Generic[Out]):
 
     async def _plan(self, user_prompt: Prompt | None, options: RunOptions) -> RunPlan:
         output_type, external_tools = options.get("output_type"), options.get("external_tools", ())
+        overridden, toolset = self._overridden, self._active_toolset
         output = self._output if output_type is None else build_output(output_type)
-        duplicates = set(output.tools) & set(self._toolset.names)
+        duplicates = set(output.tools) & set(toolset.names)
         if duplicates:
             raise RequestError(f"the tool {duplicates.pop()!r} has the name of the output: give one another name")
         for index, tool in enumerate(external_tools):
-            if tool.name in output.tools or tool.name in self._toolset.names:
+            if tool.name in output.tools or tool.name in toolset.names:
                 raise RequestError(**name_conflict(index, tool.name))
-        model = _resolve_model(self._model if options.get("model") is None else options["model"])
+        model = _resolve_model(overridden.get("model") or options.get("model") or self._model)
         results = options.get("deferred_tool_results") or DeferredToolResults()
         history = list(options.get("message_history") or ())
         messages, pending = resume_history(history, results)
-        context = RunContext(options.get("deps"), model, prompt=_content(user_prompt), messages=history)
-        all_instructions = [*self._instructions, *_as_list(options.get("instructions")), output.instructions or ""]
+        context = RunContext(
+            overridden.get("deps", options.get("deps")), model, prompt=_content(user_prompt), messages=history
+        )
+        all_instructions = [*self._instructions, *_as_list(options.get("instructions"))]
+        if "instructions" in overridden:
+            all_instructions = _as_list(overridden["instructions"])
+        all_instructions.append(output.instructions or "")
         texts = [await _instruction_text(instruction, context) for instruction in all_instructions]
         call = ModelCall(
             model.name,
             [*messages, *self._new_request(user_prompt, history)],
             validate_settings(merge_settings(self._model_settings, options.get("model_settings"))),
-            (*self._toolset.definitions, *external_tools, *output.definitions),
+            (*toolset.definitions, *external_tools, *output.definitions),
             ToolChoice("auto" if output.accepts_text or not output.tools else "required", is_preference=True),
             output.format,
         )
@@ -418,7 +479,7 @@ class Agent(Generic[Out]):
             history=history,
             instructions="\n\n".join(text for text in texts if text) or None,
             output=output,
-            toolset=self._toolset,
+            toolset=toolset,
             context=context,
             limits=options.get("usage_limits") or UsageLimits(),
             output_retries=self._output_retries,

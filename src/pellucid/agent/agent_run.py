@@ -4,15 +4,18 @@ An `AgentRun` owns a `LiveRun`. The state machine decides what comes next; this 
 model, history processors get the messages and the limits are checked. Functions are called. An answer is converted to
 the output type, or returned to the model with the error.
 
-However a run ends, its messages can be sent again: cut-off parts are marked, and every call has a result.
+However a run ends, its messages can be sent again: cut-off parts are marked, and every call has a result. An error of
+this package that ends a run has them (`PellucidError.messages`); for all others there is `capture_run_messages`.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
@@ -55,11 +58,44 @@ from ..tools.execution import Result, decoded_arguments
 from ..tools.function_tool import takes_context
 from .output import Output
 from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLimits
+from .run_input import unanswered_calls
 
 Out = TypeVar("Out")
 
 _OUTPUT_NAME = "the answer"
 """The name under which failed attempts at the output are counted."""
+
+
+@dataclass
+class _Capture:
+    """The messages that a `capture_run_messages` block returns."""
+
+    messages: list[ModelMessage] = field(default_factory=list)
+    is_used: bool = False
+    """Whether a run has begun in the block."""
+
+
+_capture: ContextVar[_Capture | None] = ContextVar("capture_run_messages", default=None)
+
+
+@contextmanager
+def capture_run_messages() -> Iterator[list[ModelMessage]]:
+    """Return a list that gets the messages of the first run in this block when the run ends, also by an exception.
+
+        with capture_run_messages() as messages:
+            try:
+                result = await agent.run("Why?")
+            except TimeoutError:
+                result = await other.run(message_history=messages)
+
+    They can be sent again, as those of a result. A run in a block within this block belongs to the inner one.
+    """
+    capture = _Capture()
+    token = _capture.set(capture)
+    try:
+        yield capture.messages
+    finally:
+        _capture.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +155,12 @@ class AgentRun(Generic[Out]):
         self._deferred_calls: list[ToolCallPart] = []
         """Calls that wait for an approval or a result."""
         self._deferrals = Deferrals()
+        self._captured_messages: list[ModelMessage] | None = None
+        """The list of `capture_run_messages`, if this is the first run in its block."""
+        capture = _capture.get()
+        if capture is not None and not capture.is_used:
+            capture.is_used = True
+            self._captured_messages = capture.messages
         self._run = LiveRun(
             plan.model,
             plan.call,
@@ -174,9 +216,11 @@ class AgentRun(Generic[Out]):
     async def __aenter__(self) -> AgentRun[Out]:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if not self.is_over:
             self.cancel()
+        if isinstance(error, PellucidError):  # also one that the reader of the run raised
+            error.messages = self.all_messages()
 
     # --- as a `runs.RunSource`: errors are events, and are not raised -----------------------------------------------
 
@@ -241,7 +285,11 @@ class AgentRun(Generic[Out]):
 
     def all_messages(self) -> list[ModelMessage]:
         """Return the conversation so far. A turn in progress is added when it ends."""
-        return [*self._plan.call.messages, *self._run.run.messages]
+        messages = [*self._plan.call.messages, *self._run.run.messages]
+        end = self._run.run.run_end
+        if end is not None and end.status != "completed":
+            _answer_calls(messages)
+        return messages
 
     def new_messages(self) -> list[ModelMessage]:
         """Return the messages that this run added to the history."""
@@ -393,11 +441,15 @@ class AgentRun(Generic[Out]):
 
     def _handle_run_end(self, end: RunEndEvent) -> None:
         """Make the result, or store the error that readers get."""
+        if self._captured_messages is not None:
+            self._captured_messages[:] = self.all_messages()
         if end.status == "failed":
             error = ModelError(end.error or ErrorInfo("server_error", "the run failed"))
             self._failure = self._failure or self._run.exception or error
         elif end.status == "incomplete":
             self._handle_incomplete(end)
+        if isinstance(self._failure, PellucidError):
+            self._failure.messages = self.all_messages()
         if not self._output and end.status == "completed":
             self._output = [self._deferred_requests()]
         if not self._output:
@@ -562,6 +614,22 @@ class _AllExcept:
 
     def __contains__(self, name: object) -> bool:
         return not isinstance(name, str) or name not in self._excluded
+
+
+def _answer_calls(messages: list[ModelMessage]) -> None:
+    """Add a result for each call of the last turn that has none, because the turn broke off before they were called."""
+    calls = [call for call in unanswered_calls(messages).values() if call.complete]
+    results: list[Any] = [
+        ToolReturnPart(call.tool_name, "Not called: the run ended before.", call.tool_call_id, "failed")
+        for call in calls
+    ]
+    if not results:
+        return
+    last = messages[-1]
+    if isinstance(last, ModelRequest):
+        messages[-1] = msgspec.structs.replace(last, parts=[*last.parts, *results])
+    else:
+        messages.append(ModelRequest(results))
 
 
 def _skipped_result(call: ToolCallPart) -> ToolReturnPart:
