@@ -17,8 +17,12 @@ HERE = Path(__file__).parents[1]
 
 CALLED_FROM_OUTSIDE = {
     "the library's interface: `Agent`, its runs and results": (
-        *("all_messages_json", "new_messages_json", "output_validator", "run_stream", "run_sync", "stream_output"),
-        *("tool_plain",),
+        *("all_messages_json", "get_output", "is_call_tools_node", "is_end_node", "is_model_request_node"),
+        *("is_user_prompt_node", "new_messages_json", "output_validator", "run_stream", "run_sync"),
+        *("stream_output", "stream_text"),
+    ),
+    "the library's interface: tools and toolsets": (
+        *("approval_required", "from_schema", "last_attempt", "prefixed", "renamed", "tool_def"),
     ),
     "the library's interface: models for tests": ("FunctionModel",),
     "the library's interface: a participant of a space": ("fulfil", "listening", "observation"),

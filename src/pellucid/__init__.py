@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .agent import RunUsage as RunUsage
     from .agent import StateDeps as StateDeps
     from .agent import StreamedRunResult as StreamedRunResult
+    from .agent import StructuredDict as StructuredDict
+    from .agent import TextOutput as TextOutput
     from .agent import ToolOutput as ToolOutput
     from .agent import UnexpectedModelBehavior as UnexpectedModelBehavior
     from .agent import UsageLimitExceeded as UsageLimitExceeded
@@ -37,29 +39,48 @@ if TYPE_CHECKING:
     from .events import *  # noqa: F403
     from .parts import *  # noqa: F403
     from .settings import ModelSettings as ModelSettings
+    from .settings import ToolDefinition as ToolDefinition
+    from .tools import AbstractToolset as AbstractToolset
     from .tools import ApprovalRequired as ApprovalRequired
+    from .tools import ApprovalRequiredToolset as ApprovalRequiredToolset
     from .tools import CallDeferred as CallDeferred
+    from .tools import CombinedToolset as CombinedToolset
     from .tools import DeferredToolRequests as DeferredToolRequests
     from .tools import DeferredToolResults as DeferredToolResults
+    from .tools import ExternalToolset as ExternalToolset
+    from .tools import FilteredToolset as FilteredToolset
+    from .tools import FunctionToolset as FunctionToolset
     from .tools import ModelRetry as ModelRetry
+    from .tools import PrefixedToolset as PrefixedToolset
+    from .tools import PreparedToolset as PreparedToolset
+    from .tools import RenamedToolset as RenamedToolset
     from .tools import RunContext as RunContext
     from .tools import Tool as Tool
     from .tools import ToolApproved as ToolApproved
     from .tools import ToolDenied as ToolDenied
+    from .tools import ToolFailed as ToolFailed
+    from .tools import ToolsetTool as ToolsetTool
+    from .tools import WrapperToolset as WrapperToolset
+    from .tools.mcp import MCPServerStdio as MCPServerStdio
+    from .tools.mcp import MCPServerStreamableHTTP as MCPServerStreamableHTTP
 
 _NAMES = {
     "agent": (
         *("Agent", "AgentRun", "AgentRunResult", "AgentRunResultEvent", "CallToolsNode", "End", "ModelRequestNode"),
-        *("NativeOutput", "PromptedOutput", "RunUsage", "StateDeps", "StreamedRunResult", "ToolOutput"),
-        *("UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits", "capture_run_messages"),
+        *("NativeOutput", "PromptedOutput", "RunUsage", "StateDeps", "StreamedRunResult", "StructuredDict"),
+        *("TextOutput", "ToolOutput", "UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits"),
+        *("capture_run_messages",),
     ),
     "apps": ("agui",),
     "errors": ("ModelError", "PellucidError", "RequestError"),
-    "settings": ("ModelSettings",),
+    "settings": ("ModelSettings", "ToolDefinition"),
     "tools": (
-        *("ApprovalRequired", "CallDeferred", "DeferredToolRequests", "DeferredToolResults", "ModelRetry"),
-        *("RunContext", "Tool", "ToolApproved", "ToolDenied"),
+        *("AbstractToolset", "ApprovalRequired", "ApprovalRequiredToolset", "CallDeferred", "CombinedToolset"),
+        *("DeferredToolRequests", "DeferredToolResults", "ExternalToolset", "FilteredToolset", "FunctionToolset"),
+        *("ModelRetry", "PrefixedToolset", "PreparedToolset", "RenamedToolset", "RunContext", "Tool", "ToolApproved"),
+        *("ToolDenied", "ToolFailed", "ToolsetTool", "WrapperToolset"),
     ),
+    "tools.mcp": ("MCPServerStdio", "MCPServerStreamableHTTP"),
 }
 _MODULE_OF = {name: module_name for module_name, names in _NAMES.items() for name in names}
 

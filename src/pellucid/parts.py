@@ -16,6 +16,7 @@ Opaque strings are passed on unchanged: never decoded, trimmed or re-encoded.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable
 from datetime import datetime
@@ -233,6 +234,8 @@ class SystemPromptPart(_Part, tag="system-prompt", frozen=True):
     content: str
     role: Literal["system", "developer"] = "system"
     wire_fields: WireFields | None = None
+    dynamic_ref: str | None = None
+    """The name of the function that wrote it, if later runs of its agent replace it. It is never sent to a model."""
 
 
 class _Content(
@@ -290,6 +293,25 @@ class File(_Content, tag="file", frozen=True):
 
 
 UserContent: TypeAlias = Text | Image | Audio | Video | File
+
+ImageUrl = Image
+AudioUrl = Audio
+VideoUrl = Video
+DocumentUrl = File
+"""Pydantic AI's names for content by URL."""
+
+
+def BinaryContent(data: bytes, *, media_type: str) -> Image | Audio | Video | File:
+    """Return bytes as content: an image, audio or video by their media type, else a file.
+
+    Args:
+        data: The bytes.
+        media_type: Their media type, such as `image/png`.
+    """
+    kinds: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
+    kind = kinds.get(media_type.partition("/")[0], File)
+    return kind(data=base64.b64encode(data).decode(), media_type=media_type)
+
 
 DEFAULT_MEDIA_TYPES = {
     "image": "image/png",

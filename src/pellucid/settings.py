@@ -7,6 +7,7 @@ models.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args, get_type_hints
 
 import msgspec
@@ -157,21 +158,28 @@ def validate_settings(settings: ModelSettings) -> ModelSettings:
     return settings
 
 
-class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A function that the model may call. `parameters` is a JSON Schema of the arguments object."""
+ToolKind: TypeAlias = Literal["function", "output", "external", "unapproved"]
+"""What a call of a tool leads to: it is executed; it is the answer (`output`); the caller of the run executes it
+(`external`); it is executed after an approval (`unapproved`). No wire has a field for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A function that the model may call.
+
+    A dataclass, so that `dataclasses.replace` changes it, as functions that prepare tools do.
+    """
 
     name: str
-    parameters: dict[str, Any] = {}
+    parameters_json_schema: dict[str, Any] = field(default_factory=dict)
+    """A JSON Schema of the arguments object."""
     description: str | None = None
     strict: bool | None = None
+    """Whether the provider must force the arguments to match the schema."""
     wire_fields: WireFields | None = None
-    kind: Literal["function", "output"] = "function"
-    """`output`: a call is the answer of an agent's run. No wire has a field for it."""
-
-    @property
-    def parameters_json_schema(self) -> dict[str, Any]:
-        """The parameters, under Pydantic AI's name."""
-        return self.parameters
+    kind: ToolKind = "function"
+    metadata: dict[str, Any] | None = None
+    """An application's own data. It is never sent to a model."""
 
 
 class NativeTool(msgspec.Struct, frozen=True):

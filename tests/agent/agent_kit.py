@@ -11,7 +11,7 @@ from pellucid import Agent
 from pellucid.parts import ModelMessage, RetryPromptPart, ToolReturnPart
 from tests.scripted import Call, Script, delta
 
-MakeAgent = Callable[..., tuple[Agent[Any], Callable[[], list[Call]]]]
+MakeAgent = Callable[..., tuple[Agent[Any, Any], Callable[[], list[Call]]]]
 
 
 def calls(
@@ -37,6 +37,27 @@ def calls(
         await call.end()
 
     return script
+
+
+def writes_arguments(name: str, *pieces: str) -> Script:
+    """Return a script in which the model calls one function, and writes its arguments in these pieces."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        for number, piece in enumerate(pieces):
+            head = {"id": f"c{id(call)}"} if number == 0 else {}
+            function = {"arguments": piece} | ({"name": name} if number == 0 else {})
+            await call.event(delta(tool_calls=[{"index": 0, **head, "function": function}]))
+        await call.event(delta("tool_calls"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+def offered(call: Call) -> list[str]:
+    """Return the names of the tools in a request."""
+    return [tool["function"]["name"] for tool in call.body.get("tools", ())]
 
 
 def results_in(message: ModelMessage) -> list[ToolReturnPart | RetryPromptPart]:

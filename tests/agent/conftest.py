@@ -32,7 +32,7 @@ def converse(request: pytest.FixtureRequest) -> Converse:
 def make_agent(upstream: Upstream) -> MakeAgent:
     """`agent, get_calls = make_agent(script, …, tools=[…])`; `get_calls()` returns the requests to the model."""
 
-    def make(*scripts: Script, **options: Any) -> tuple[Agent[Any], Callable[[], list[Call]]]:
+    def make(*scripts: Script, **options: Any) -> tuple[Agent[Any, Any], Callable[[], list[Call]]]:
         name = upstream.plays(*scripts)
         model = Model(name, builtin_profiles()["vllm"], base_url=upstream.url, limits=Limits(retries=0))
         return Agent(model, **options), lambda: upstream.calls(name)

@@ -384,6 +384,7 @@ async def test_other_calls_with_a_valid_output_are_skipped(make_agent: MakeAgent
         calls(("weather", {"city": "Lyon"}), ("final_result", {"guilty": True})),
         tools=[Tool(lambda city: called.append(city), name="weather")],
         output_type=Verdict,
+        end_strategy="early",
     )
     result = await agent.run("Decide.")
     assert result.output == Verdict(True)

@@ -701,7 +701,7 @@ def test_a_client_that_disconnects_ends_the_run(make_agent: MakeAgent) -> None:
         gone.clear()
         with serving(agent) as app:
             with app.stream() as stream:
-                stream.until(b"REASONING_MESSAGE_CONTENT" if not agent._toolset.names else b"TOOL_CALL_END")
+                stream.until(b"REASONING_MESSAGE_CONTENT" if not agent._functions.tools else b"TOOL_CALL_END")
             assert gone.wait(LIMIT_SECONDS)
             app.idle()
 

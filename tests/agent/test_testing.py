@@ -264,8 +264,9 @@ async def test_it_answers_with_values_of_every_kind_of_output() -> None:
     assert (await Agent(model, output_type=[str, Verdict]).run("Why?")).output == "success (no tool calls)"
     verdict = Verdict(guilty=True, years=3)
     with_value = TestModel(custom_output_args=verdict)
-    for output_type in (Verdict, NativeOutput(Verdict), PromptedOutput(Verdict), [str, Verdict]):
-        agent: Agent[Any] = Agent(with_value, output_type=output_type)
+    output_types: list[Any] = [Verdict, NativeOutput(Verdict), PromptedOutput(Verdict), [str, Verdict]]
+    for output_type in output_types:
+        agent: Agent[Any, Any] = Agent(with_value, output_type=output_type)
         assert (await agent.run("Why?")).output == verdict
     assert (await Agent(TestModel(custom_output_args=42), output_type=int).run("Why?")).output == 42
     assert (await Agent(TestModel(custom_output_args=[1, 2]), output_type=list[int]).run("Why?")).output == [1, 2]

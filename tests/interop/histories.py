@@ -54,6 +54,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "signature": maybe,
     "provider_name": maybe,
     "provider_details": details,
+    "dynamic_ref": maybe,
     "form": st.sampled_from(["raw", "summary", "redacted"]),
     "complete": st.booleans(),
     "item_id": maybe,

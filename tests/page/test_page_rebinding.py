@@ -133,7 +133,9 @@ def test_a_rebound_page_reads_and_starts_nothing_at_the_gateway(
 
 def test_a_rebound_page_runs_no_agent(rebound: Browser, upstream: Upstream) -> None:
     name = upstream.plays(say("Hm.", "Yes."))
-    agent: Agent[Any] = Agent(Model(name, builtin_profiles()["vllm"], base_url=upstream.url, limits=Limits(retries=0)))
+    agent: Agent[Any, Any] = Agent(
+        Model(name, builtin_profiles()["vllm"], base_url=upstream.url, limits=Limits(retries=0))
+    )
     run = [("POST", "/", {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]})]
     with serving(agent) as app:
         with page_of(rebound, NAME, app.port) as evil:

@@ -29,11 +29,11 @@ def calling(name: str, reasoning: str = "I must look.", text: str = "", **argume
     return script
 
 
-def agent_of(upstream: Upstream, *scripts: Script, **options: Any) -> Agent[Any]:
+def agent_of(upstream: Upstream, *scripts: Script, **options: Any) -> Agent[Any, Any]:
     model = Model(upstream.plays(*scripts), builtin_profiles()["vllm"], base_url=upstream.url, limits=Limits(retries=0))
     return Agent(model, **options)
 
 
-def model_requests(upstream: Upstream, agent: Agent[Any]) -> list[dict[str, Any]]:
+def model_requests(upstream: Upstream, agent: Agent[Any, Any]) -> list[dict[str, Any]]:
     """Return the requests that the agent's model received."""
     return [call.body for call in upstream.calls(agent._model.name)]  # type: ignore[union-attr]

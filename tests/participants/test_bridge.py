@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 @contextlib.asynccontextmanager
-async def agent_in_space(room: Room, agent: Agent[Any], **options: Any) -> AsyncIterator[AgentInSpace]:
+async def agent_in_space(room: Room, agent: Agent[Any, Any], **options: Any) -> AsyncIterator[AgentInSpace]:
     async with Participant(room.url, token="token-of-ada") as me, AgentInSpace(agent, me, **options) as bridge:
         yield bridge
 

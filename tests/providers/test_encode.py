@@ -262,7 +262,7 @@ def test_tools_are_sent_as_functions() -> None:
     f, g = request(tools=(F, G))["tools"]
     assert f == {
         "type": "function",
-        "function": {"name": "f", "description": "Does f.", "parameters": F.parameters, "strict": True},
+        "function": {"name": "f", "description": "Does f.", "parameters": F.parameters_json_schema, "strict": True},
     }
     assert g == {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}}
 

@@ -15,7 +15,7 @@ from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition
 
 ROWS = builtin_profiles()
-TOOLS = (ToolDefinition("the_tool", parameters={"type": "object", "properties": {}}),)
+TOOLS = (ToolDefinition("the_tool", parameters_json_schema={"type": "object", "properties": {}}),)
 FORCED_WORDS = ('"required"', '"any"', '"ANY"', '"REQUIRED"')
 QUESTION: list[ModelMessage] = [ModelRequest([UserPromptPart("Why?")])]
 
@@ -101,7 +101,7 @@ def test_every_wire_honours_the_row(row: str) -> None:
 
 
 def test_a_choice_of_named_tools_offers_only_these_where_it_cannot_be_forced() -> None:
-    other = ToolDefinition("the_other", parameters={"type": "object", "properties": {}})
+    other = ToolDefinition("the_other", parameters_json_schema={"type": "object", "properties": {}})
     call = ModelCall(
         "deepseek-v4-flash", QUESTION, {}, (*TOOLS, other), ToolChoice("required", ("the_tool",), is_preference=True)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
@@ -492,7 +493,7 @@ def test_tools_and_whether_to_call_one(choice: ToolChoice, config: dict[str, Any
 
 
 def test_a_strict_tool() -> None:
-    (spec,) = tool_config(tools=(replace(FIRST, strict=True),))["tools"]
+    (spec,) = tool_config(tools=(dataclasses.replace(FIRST, strict=True),))["tools"]
     assert spec["toolSpec"]["strict"] is True
 
 

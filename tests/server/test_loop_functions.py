@@ -188,7 +188,7 @@ def test_a_client_function_overrides_an_identical_server_function(looping: Serve
         "type": "function",
         "name": ours.name,
         "description": ours.description,
-        "parameters": ours.parameters,
+        "parameters": ours.parameters_json_schema,
         **({} if ours.strict is None else {"strict": ours.strict}),
     }
     model = upstream.plays(turn("", "", calling("slow", "c1")))

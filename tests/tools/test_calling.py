@@ -26,9 +26,9 @@ from pellucid.tools import (
     ServerToolset,
     Tool,
     ToolFailed,
-    Toolset,
     call_tools,
     load_tools,
+    tools_by_name,
 )
 from pellucid.tools.execution import MAX_RESULT_BYTES
 from tests.waiting import LIMIT_SECONDS, loop_turns
@@ -192,19 +192,18 @@ def test_results_are_in_the_order_of_the_calls(names: list[str], parallel: bool)
 
 
 async def test_tools_of_an_agent_raise() -> None:
-    box = Toolset(
-        [breaks, asks_again, fails, Tool(slow, timeout=0.05)], ExecutionOptions(max_retries=1, timeout=LIMIT_SECONDS)
-    )
+    tools = tools_by_name([breaks, asks_again, fails, Tool(slow, timeout=0.05)])
+    options = ExecutionOptions(max_retries=1, timeout=LIMIT_SECONDS)
     attempts = FailureCounter(lambda message, code, reason: RuntimeError(f"{code}: {message}: {reason}"))
     with pytest.raises(ValueError, match="hunter2"):
-        await call_tools(box, calls("breaks"), CONTEXT, attempts)
-    [failed] = await call_tools(box, calls("fails"), CONTEXT, attempts)
+        await call_tools(tools, options, calls("breaks"), CONTEXT, attempts)
+    [failed] = await call_tools(tools, options, calls("fails"), CONTEXT, attempts)
     assert isinstance(failed, ToolReturnPart)
     assert failed.outcome == "failed"
     for name in ("asks_again", "slow"):
-        assert isinstance((await call_tools(box, calls(name), CONTEXT, attempts))[0], RetryPromptPart)
+        assert isinstance((await call_tools(tools, options, calls(name), CONTEXT, attempts))[0], RetryPromptPart)
         with pytest.raises(RuntimeError, match=r"retries: .* more than 1 times"):
-            await call_tools(box, calls(name), CONTEXT, attempts)
+            await call_tools(tools, options, calls(name), CONTEXT, attempts)
 
 
 async def test_functions_that_hang_do_not_block_others() -> None:

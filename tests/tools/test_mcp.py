@@ -115,7 +115,7 @@ async def test_tools_of_a_server_and_their_results(server: MCPServer) -> None:
     assert len(tools) == 300
     add = tools["add"]
     assert add.definition.description == "It is add."
-    assert add.definition.parameters["required"] == ["a", "b"]
+    assert add.definition.parameters_json_schema["required"] == ["a", "b"]
     assert tools["two.parts"].name == "two_parts"
     assert await add.call(CONTEXT, add.validate({"a": 1, "b": 2})) == "3"
     assert await server.call("shape", {}) == {"n": 1}

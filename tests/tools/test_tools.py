@@ -123,7 +123,7 @@ def test_descriptions_are_from_the_docstring_in_every_style() -> None:
     for function in (google, numpy, sphinx):
         definition = Tool(function, name="f").definition
         assert definition.description == "Look.\n\nLonger."
-        assert definition.parameters["properties"]["city"]["description"] == "Where."
+        assert definition.parameters_json_schema["properties"]["city"]["description"] == "Where."
 
 
 def test_methods_positional_only_parameters_and_mutable_defaults() -> None:
@@ -132,7 +132,7 @@ def test_methods_positional_only_parameters_and_mutable_defaults() -> None:
             return key, tags
 
     tool = Tool(Store().put)
-    assert tool.definition.parameters["required"] == ["key"]
+    assert tool.definition.parameters_json_schema["required"] == ["key"]
     assert tool._signature.call(tool.validate({"key": "k"})) == ("k", ["a"])
 
 
@@ -140,12 +140,12 @@ def test_the_context_is_not_in_the_schema() -> None:
     def f(ctx: RunContext[int], n: int) -> int:
         return n
 
-    assert list(Tool(f).definition.parameters["properties"]) == ["n"]
+    assert list(Tool(f).definition.parameters_json_schema["properties"]) == ["n"]
 
     def bare(ctx: RunContext, n: int) -> int:  # type: ignore[type-arg]
         return n
 
-    assert list(Tool(bare).definition.parameters["properties"]) == ["n"]
+    assert list(Tool(bare).definition.parameters_json_schema["properties"]) == ["n"]
 
 
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=3), max_size=3))

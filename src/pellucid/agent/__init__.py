@@ -1,13 +1,13 @@
 """Agents: a model with instructions, tools and an output type, run to the end or step by step."""
 
+from ..tools import RunUsage
 from .agent import Agent, EventStream
 from .agent_run import AgentRun, StreamedRunResult, capture_run_messages
 from .nodes import CallToolsNode, End, ModelRequestNode
-from .output import NativeOutput, PromptedOutput, ToolOutput
+from .output import NativeOutput, PromptedOutput, StructuredDict, TextOutput, ToolOutput
 from .results import (
     AgentRunResult,
     AgentRunResultEvent,
-    RunUsage,
     UnexpectedModelBehavior,
     UsageLimitExceeded,
     UsageLimits,
@@ -30,6 +30,8 @@ __all__ = [
     "ServableAgent",
     "StateDeps",
     "StreamedRunResult",
+    "StructuredDict",
+    "TextOutput",
     "ToolOutput",
     "UnexpectedModelBehavior",
     "UsageLimitExceeded",

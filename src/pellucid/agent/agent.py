@@ -20,9 +20,8 @@ from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from inspect import isawaitable
 from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypedDict, TypeGuard, TypeVar, Unpack, get_args, overload
 
 from msgspec import structs
 
@@ -32,11 +31,22 @@ from ..events import Event, FinalResultEvent
 from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
 from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, merge_settings, validate_settings
-from ..tools import AnyTool, DeferredToolResults, ExecutionOptions, RunContext, Tool, Toolset
-from ..tools.function_tool import takes_context
-from .agent_run import AgentRun, EventReader, RunPlan, StreamedRunResult, warn
+from ..tools import (
+    AbstractToolset,
+    AnyTool,
+    CombinedToolset,
+    DeferredToolResults,
+    ExecutionOptions,
+    ExternalToolset,
+    FunctionToolset,
+    RunContext,
+    RunUsage,
+)
+from ..tools.function_tool import call_function, takes_context
+from ..tools.toolsets import DynamicToolset, Instructions, ToolsPrepare, instruction_list
+from .agent_run import AgentRun, EndStrategy, EventReader, RunPlan, StreamedRunResult, warn
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
-from .output import NativeOutput, PromptedOutput, ToolOutput, build_output
+from .output import NativeOutput, PromptedOutput, TextOutput, ToolOutput, build_output
 from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
 from .run_input import RunInput, name_conflict, resume_history
 
@@ -48,7 +58,7 @@ EventHandler: TypeAlias = (
 async def _call_event_handler(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
     """Pass all `events` to `handler`. Events that it does not read are read here."""
     function: Callable[..., Any] = handler
-    if _required_positional_count(handler) >= 2:
+    if takes_context(handler, 1):
         result = function(context, events)
         if inspect.isawaitable(result):
             await result
@@ -61,35 +71,45 @@ async def _call_event_handler(handler: EventHandler, context: RunContext[Any], e
                 await result
 
 
-def _required_positional_count(handler: Callable[..., Any]) -> int:
-    """Return the number of positional parameters without a default."""
-    positional_kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(handler).parameters.values()
-    return sum(parameter.kind in positional_kinds and parameter.default is parameter.empty for parameter in parameters)
-
-
+Deps = TypeVar("Deps")
 Out = TypeVar("Out")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Prompt = str | Sequence[str | UserContent]
-Instructions = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
+AnyToolset = AbstractToolset | Callable[..., Any]
+"""A toolset, or a function that takes a context, if it wants one, and returns a toolset or None."""
+
+
+class Retries(TypedDict, total=False):
+    """How often in a row something may fail before the run fails; 1 for what is not there."""
+
+    tools: int
+    """Each tool."""
+    output: int
 
 
 class AgentOptions(TypedDict, total=False):
     """Arguments of an agent in addition to its model and its output type."""
 
     instructions: Instructions | None
-    """Instructions of every run. Functions are called at the start of a run. Not part of the message history."""
+    """Instructions of every run. Functions are called before each request. Not part of the message history."""
     system_prompt: str | Sequence[str]
     """System prompts at the start of a conversation, as part of it."""
     deps_type: type[Any]
     """The type of `ctx.deps`, for type checkers and readers."""
     name: str
     model_settings: ModelSettings | None
-    retries: int
+    retries: int | Retries
     """How often in a row a function, or the output, may fail before the run fails (default: 1)."""
     output_retries: int
+    """The same for the output alone."""
     tools: Sequence[AnyTool | Callable[..., Any]]
+    toolsets: Sequence[AnyToolset]
+    """Toolsets, and functions that return one, which are called before each request to the model."""
+    prepare_tools: ToolsPrepare | None
+    """Called before each request with the context and the definitions of all tools; returns those to be sent."""
+    end_strategy: EndStrategy
+    """What becomes of the other calls of a turn that has an output (default: `graceful`)."""
     tool_timeout: float | None
     """Seconds for each call of a function."""
     history_processors: Sequence[Callable[..., Any]]
@@ -112,6 +132,10 @@ class RunOptions(TypedDict, total=False):
     """Instructions in addition to the agent's."""
     usage_limits: UsageLimits | None
     """Limits of requests, calls and tokens."""
+    usage: RunUsage | None
+    """An object in which this run is counted, too: `ctx.usage` of another run, or one of your own."""
+    toolsets: Sequence[AnyToolset]
+    """Toolsets in addition to the agent's."""
     output_type: Any
     """The output type, in place of the agent's."""
     external_tools: Sequence[ToolDefinition]
@@ -129,6 +153,8 @@ class AgentOverrides(TypedDict, total=False):
     """The value of `ctx.deps`, in place of the run's."""
     tools: Sequence[AnyTool | Callable[..., Any]]
     """Functions in place of the agent's."""
+    toolsets: Sequence[AnyToolset]
+    """Toolsets in place of the agent's and the run's."""
     instructions: Instructions | None
     """Instructions in place of the agent's and the run's."""
 
@@ -137,23 +163,29 @@ _overrides: ContextVar[Mapping[Any, AgentOverrides]] = ContextVar("agent_overrid
 """The overrides by agent."""
 
 
-class Agent(Generic[Out]):
-    """Runs a model with tools until it gives an output of the wanted type.
+class Agent(Generic[Deps, Out]):
+    """Runs a model with tools until it gives an output of the wanted type: `Agent[type of ctx.deps, output type]`.
 
     One agent serves any number of runs at the same time.
     """
 
     @overload
-    def __init__(self: Agent[str], model: ChatModel | str | None = None, **options: Unpack[AgentOptions]) -> None: ...
-
-    @overload
     def __init__(
-        self, model: ChatModel | str | None = None, *, output_type: type[Out], **options: Unpack[AgentOptions]
+        self: Agent[Any, str], model: ChatModel | str | None = None, **options: Unpack[AgentOptions]
     ) -> None: ...
 
     @overload
     def __init__(
-        self,
+        self: Agent[Any, Out],
+        model: ChatModel | str | None = None,
+        *,
+        output_type: type[Out],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Any, Out],
         model: ChatModel | str | None = None,
         *,
         output_type: ToolOutput[Out] | NativeOutput[Out] | PromptedOutput[Out],
@@ -162,10 +194,10 @@ class Agent(Generic[Out]):
 
     @overload
     def __init__(
-        self: Agent[Any],
+        self: Agent[Any, Any],
         model: ChatModel | str | None = None,
         *,
-        output_type: Sequence[Any],
+        output_type: TextOutput | Sequence[Any] | Callable[..., Any],
         **options: Unpack[AgentOptions],
     ) -> None: ...
 
@@ -176,7 +208,8 @@ class Agent(Generic[Out]):
 
         Args:
             model: A model or its name, such as `"openai:gpt-5"`. None where each run names one.
-            output_type: A type, several types, `ToolOutput`, `NativeOutput` or `PromptedOutput`; text by default.
+            output_type: A type, a function, several of these, `ToolOutput`, `NativeOutput`, `PromptedOutput` or
+                `TextOutput`; text by default.
             options: See `AgentOptions`.
 
         Raises:
@@ -185,25 +218,49 @@ class Agent(Generic[Out]):
         """
         _check_names("Agent()", options, ("model", "output_type", *AgentOptions.__annotations__))
         retries = options.get("retries", 1)
+        if isinstance(retries, int):
+            retries = {"tools": retries, "output": retries}
         system_prompt = options.get("system_prompt", ())
         self.name = options.get("name")
+        self.output_type = output_type
         self._model = model
         self._model_settings = options.get("model_settings")
-        self._instructions: list[str | Callable[..., Any]] = _as_list(options.get("instructions"))
-        self._system_prompts = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
+        self._instructions = instruction_list(options.get("instructions"))
+        static_prompts = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
+        self._system_prompts = [_SystemPrompt(text) for text in static_prompts]
         self._output = build_output(output_type)
-        self._toolset = Toolset(
-            options.get("tools", ()), ExecutionOptions(max_retries=retries, timeout=options.get("tool_timeout"))
-        )
-        self._output_retries = options.get("output_retries", retries)
+        self._functions = FunctionToolset(options.get("tools", ()))
+        self._toolsets: list[AbstractToolset | _ToolsetFunction] = _toolset_list(options.get("toolsets", ()))
+        self._prepare_tools = options.get("prepare_tools")
+        self._end_strategy = options.get("end_strategy", "graceful")
+        if self._end_strategy not in get_args(EndStrategy):
+            raise TypeError(f"end_strategy is one of {', '.join(get_args(EndStrategy))}, not {self._end_strategy!r}")
+        self._execution = ExecutionOptions(max_retries=retries.get("tools", 1), timeout=options.get("tool_timeout"))
+        self._output_retries = options.get("output_retries", retries.get("output", 1))
         self._processors = list(options.get("history_processors", ()))
         self._validators: list[Callable[..., Any]] = []
         self._event_handler = options.get("event_stream_handler")
+        self._entered: list[AbstractToolset] = []
 
     @property
     def tool_names(self) -> tuple[str, ...]:
         """Names that no other tool of its runs may have: those of its functions and of its output tools."""
-        return (*self._active_toolset.names, *self._output.tools)
+        return (*self._active_functions.tools, *self._output.tools)
+
+    @property
+    def toolsets(self) -> list[AbstractToolset]:
+        """The toolsets of every run: the agent's functions, and those that it was given."""
+        return [self._functions, *(toolset for toolset in self._toolsets if isinstance(toolset, AbstractToolset))]
+
+    async def __aenter__(self) -> Self:
+        """Enter the agent's toolsets, so that connections to MCP servers are kept between its runs."""
+        toolset = CombinedToolset(self.toolsets)
+        await toolset.__aenter__()
+        self._entered.append(toolset)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._entered.pop().__aexit__(*error)
 
     # --- decorators ----------------------------------------------------------------------------------------------
 
@@ -218,9 +275,9 @@ class Agent(Generic[Out]):
 
         Args:
             function: The function, where the decorator is used without arguments.
-            options: The arguments of `Tool`.
+            options: The arguments of `Tool`; `retries` is another name of `max_retries`.
         """
-        return self._add_tool(function, {"takes_ctx": True, **options})
+        return self._functions.tool(function, **options)
 
     @overload
     def tool_plain(self, function: F, /) -> F: ...
@@ -233,32 +290,87 @@ class Agent(Generic[Out]):
 
         Args:
             function: The function, where the decorator is used without arguments.
-            options: The arguments of `Tool`.
+            options: The arguments of `Tool`; `retries` is another name of `max_retries`.
         """
-        return self._add_tool(function, {"takes_ctx": False, **options})
+        return self._functions.tool_plain(function, **options)
 
-    def _add_tool(self, function: F | None, options: dict[str, Any]) -> F | Callable[[F], F]:
+    @overload
+    def toolset(self, function: F, /) -> F: ...
+
+    @overload
+    def toolset(self, function: None = None, /, *, per_run_step: bool = True) -> Callable[[F], F]: ...
+
+    def toolset(self, function: F | None = None, /, *, per_run_step: bool = True) -> F | Callable[[F], F]:
+        """Decorator: register a function that returns a toolset, or None.
+
+        Args:
+            function: The function, where the decorator is used without arguments.
+            per_run_step: Whether it is called before each request to the model, or once in a run.
+        """
+
         def add(function: F) -> F:
-            self._toolset.add(Tool(function, **options))
+            self._toolsets.append(_ToolsetFunction(function, per_run_step))
             return function
 
         return add if function is None else add(function)
 
     def instructions(self, function: F) -> F:
-        """Decorator: register a function that returns instructions at the start of each run."""
+        """Decorator: register a function that returns instructions. It is called before each request to the model."""
         self._instructions.append(function)
         return function
+
+    @overload
+    def system_prompt(self, function: F, /) -> F: ...
+
+    @overload
+    def system_prompt(self, function: None = None, /, *, dynamic: bool = False) -> Callable[[F], F]: ...
+
+    def system_prompt(self, function: F | None = None, /, *, dynamic: bool = False) -> F | Callable[[F], F]:
+        """Decorator: register a function that returns a system prompt at the start of a conversation.
+
+        Args:
+            function: The function, where the decorator is used without arguments.
+            dynamic: Whether later runs, which continue the conversation, call it again and replace its prompt.
+        """
+
+        def add(function: F) -> F:
+            self._system_prompts.append(_SystemPrompt(function, dynamic))
+            return function
+
+        return add if function is None else add(function)
 
     def output_validator(self, function: F) -> F:
         """Decorator: register a function that gets the output, and returns it or raises `ModelRetry`."""
         self._validators.append(function)
         return function
 
+    # --- nodes of `iter`, as programs for Pydantic AI distinguish them ---------------------------------------------
+
+    @staticmethod
+    def is_user_prompt_node(node: object) -> bool:
+        """Return False: a run begins with its first request."""
+        return False
+
+    @staticmethod
+    def is_model_request_node(node: object) -> TypeGuard[ModelRequestNode]:
+        """Check that the next step is a request to the model."""
+        return isinstance(node, ModelRequestNode)
+
+    @staticmethod
+    def is_call_tools_node(node: object) -> TypeGuard[CallToolsNode]:
+        """Check that the next step calls functions, or checks the answer."""
+        return isinstance(node, CallToolsNode)
+
+    @staticmethod
+    def is_end_node(node: object) -> TypeGuard[End[Any]]:
+        """Check that the run has ended."""
+        return isinstance(node, End)
+
     # --- testing ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def override(self, **overrides: Unpack[AgentOverrides]) -> Iterator[None]:
-        """Replace the agent's model, dependencies, functions or instructions for the runs that begin in this block.
+        """Replace the agent's model, dependencies, tools or instructions for the runs that begin in this block.
 
         It applies to the block's own task or thread, and to those that it starts. Blocks nest; the inner one wins.
 
@@ -281,9 +393,9 @@ class Agent(Generic[Out]):
         return _overrides.get().get(self, {})
 
     @property
-    def _active_toolset(self) -> Toolset:
+    def _active_functions(self) -> FunctionToolset:
         tools = self._overridden.get("tools")
-        return self._toolset if tools is None else Toolset(tools, self._toolset.options)
+        return self._functions if tools is None else FunctionToolset(tools)
 
     # --- running -------------------------------------------------------------------------------------------------
 
@@ -418,7 +530,7 @@ class Agent(Generic[Out]):
         if user_prompt is None:
             options["message_history"] = without_cut_turn(options.get("message_history") or ())
         plan = await self._plan(user_prompt, options)
-        async with SteppedRun[Out](plan) as run:
+        async with plan.toolset, SteppedRun[Out](plan) as run:
             yield run
 
     async def start(self, run_input: RunInput) -> AgentRun[Out]:
@@ -430,8 +542,12 @@ class Agent(Generic[Out]):
         Raises:
             RequestError: The agent cannot be run with this input.
         """
+        messages = run_input.messages
+        context = RunContext(
+            run_input.deps, _resolve_model(self._overridden.get("model") or self._model), messages=messages
+        )
         options: RunOptions = {
-            "message_history": _with_system_prompts(self._system_prompts, run_input.messages),
+            "message_history": _with_system_prompts(await self._system_prompt_parts(context), messages),
             "model_settings": run_input.settings,
             "deps": run_input.deps,
             "external_tools": run_input.tools,
@@ -442,33 +558,39 @@ class Agent(Generic[Out]):
 
     async def _plan(self, user_prompt: Prompt | None, options: RunOptions) -> RunPlan:
         output_type, external_tools = options.get("output_type"), options.get("external_tools", ())
-        overridden, toolset = self._overridden, self._active_toolset
+        overridden, functions = self._overridden, self._active_functions
         output = self._output if output_type is None else build_output(output_type)
-        duplicates = set(output.tools) & set(toolset.names)
+        duplicates = set(output.tools) & set(functions.tools)
         if duplicates:
             raise RequestError(f"the tool {duplicates.pop()!r} has the name of the output: give one another name")
         for index, tool in enumerate(external_tools):
-            if tool.name in output.tools or tool.name in toolset.names:
+            if tool.name in output.tools or tool.name in functions.tools:
                 raise RequestError(**name_conflict(index, tool.name))
         model = _resolve_model(overridden.get("model") or options.get("model") or self._model)
         results = options.get("deferred_tool_results") or DeferredToolResults()
-        history = list(options.get("message_history") or ())
-        messages, pending = resume_history(history, results)
+        usage = options.get("usage")
         context = RunContext(
-            overridden.get("deps", options.get("deps")), model, prompt=_content(user_prompt), messages=history
+            overridden.get("deps", options.get("deps")),
+            model,
+            RunUsage() if usage is None else usage,
+            prompt=_content(user_prompt),
         )
-        all_instructions = [*self._instructions, *_as_list(options.get("instructions"))]
+        history = await self._with_dynamic_prompts(options.get("message_history") or (), context)
+        context = replace(context, messages=history)
+        messages, pending = resume_history(history, results)
+        instructions = [*self._instructions, *instruction_list(options.get("instructions"))]
         if "instructions" in overridden:
-            all_instructions = _as_list(overridden["instructions"])
-        all_instructions.append(output.instructions or "")
-        texts = [await _instruction_text(instruction, context) for instruction in all_instructions]
+            instructions = instruction_list(overridden["instructions"])
+        toolsets = [*self._toolsets, *_toolset_list(options.get("toolsets", ()))]
+        if "toolsets" in overridden:
+            toolsets = _toolset_list(overridden["toolsets"])
+        must_call = output.tools and not output.accepts_text
         call = ModelCall(
             model.name,
-            [*messages, *self._new_request(user_prompt, history)],
+            [*messages, *await self._new_request(user_prompt, history, context)],
             validate_settings(merge_settings(self._model_settings, options.get("model_settings"))),
-            (*toolset.definitions, *external_tools, *output.definitions),
-            ToolChoice("auto" if output.accepts_text or not output.tools else "required", is_preference=True),
-            output.format,
+            tool_choice=ToolChoice("required" if must_call else "auto", is_preference=True),
+            output=output.format,
         )
         warnings = model.warnings(call)
         for warning in warnings:
@@ -477,9 +599,11 @@ class Agent(Generic[Out]):
             model=model,
             call=call,
             history=history,
-            instructions="\n\n".join(text for text in texts if text) or None,
+            instructions=instructions,
             output=output,
-            toolset=toolset,
+            toolset=self._combined_toolset([functions, *toolsets], external_tools),
+            options=self._execution,
+            end_strategy=self._end_strategy,
             context=context,
             limits=options.get("usage_limits") or UsageLimits(),
             output_retries=self._output_retries,
@@ -487,21 +611,80 @@ class Agent(Generic[Out]):
             processors=self._processors,
             id_seed=secrets.token_bytes(16),
             warnings=warnings,
-            external_tools=frozenset(tool.name for tool in external_tools),
             pending_calls=pending,
             deferred_results=results,
         )
 
-    def _new_request(self, prompt: Prompt | None, history: list[ModelMessage]) -> list[ModelMessage]:
-        parts: list[ModelRequestPart] = []
-        if not history:
-            parts += [SystemPromptPart(text) for text in self._system_prompts]
+    def _combined_toolset(
+        self, toolsets: Sequence[AbstractToolset | _ToolsetFunction], external_tools: Sequence[ToolDefinition]
+    ) -> AbstractToolset:
+        """Return all tools of one run as one toolset."""
+        members = [DynamicToolset(*entry) if isinstance(entry, _ToolsetFunction) else entry for entry in toolsets]
+        if external_tools:
+            members.append(ExternalToolset(external_tools))
+        combined = CombinedToolset(members)
+        return combined if self._prepare_tools is None else combined.prepared(self._prepare_tools)
+
+    async def _system_prompt_parts(self, context: RunContext[Any]) -> list[ModelRequestPart]:
+        """Return the system prompts at the start of a conversation."""
+        parts = [await prompt.part(context) for prompt in self._system_prompts]
+        return [part for part in parts if part.content or part.dynamic_ref]
+
+    async def _with_dynamic_prompts(
+        self, history: Sequence[ModelMessage], context: RunContext[Any]
+    ) -> list[ModelMessage]:
+        """Return a history with those system prompts replaced whose functions are dynamic."""
+        dynamic = {prompt.dynamic_ref: prompt for prompt in self._system_prompts if prompt.dynamic_ref is not None}
+        out = list(history)
+        if not dynamic:
+            return out
+        context = replace(context, messages=out)
+        for index, message in enumerate(history):
+            if isinstance(message, ModelRequest):
+                parts = [
+                    await dynamic[part.dynamic_ref].part(context)
+                    if isinstance(part, SystemPromptPart) and part.dynamic_ref in dynamic
+                    else part
+                    for part in message.parts
+                ]
+                out[index] = structs.replace(message, parts=parts)
+        return out
+
+    async def _new_request(
+        self, prompt: Prompt | None, history: list[ModelMessage], context: RunContext[Any]
+    ) -> list[ModelMessage]:
+        parts: list[ModelRequestPart] = [] if history else await self._system_prompt_parts(context)
         content = _content(prompt)
         if content is not None:
             parts.append(UserPromptPart(_user_content(content)))
         if not parts and not history:
             raise RequestError("there is no message to answer: give a user_prompt or a message_history")
         return [ModelRequest(parts, timestamp=datetime.now(UTC))] if parts else []
+
+
+class _SystemPrompt(NamedTuple):
+    """A system prompt, or a function that returns one."""
+
+    text: str | Callable[..., Any]
+    is_dynamic: bool = False
+
+    @property
+    def dynamic_ref(self) -> str | None:
+        """The name by which a later run finds the function."""
+        return getattr(self.text, "__qualname__", None) if self.is_dynamic else None
+
+    async def part(self, context: RunContext[Any]) -> SystemPromptPart:
+        text = self.text if isinstance(self.text, str) else await call_function(self.text, context)
+        return SystemPromptPart(text or "", dynamic_ref=self.dynamic_ref)
+
+
+class _ToolsetFunction(NamedTuple):
+    function: Callable[..., Any]
+    per_run_step: bool = True
+
+
+def _toolset_list(toolsets: Sequence[AnyToolset]) -> list[AbstractToolset | _ToolsetFunction]:
+    return [entry if isinstance(entry, AbstractToolset) else _ToolsetFunction(entry) for entry in toolsets]
 
 
 class SteppedRun(AgentRun[Out]):
@@ -569,9 +752,8 @@ def _check_names(function: str, options: Collection[str], known: Collection[str]
             raise TypeError(f"{function} has no argument {name!r}; {hint}")
 
 
-def _with_system_prompts(system_prompts: Sequence[str], messages: list[ModelMessage]) -> list[ModelMessage]:
+def _with_system_prompts(system_parts: list[ModelRequestPart], messages: list[ModelMessage]) -> list[ModelMessage]:
     """Put the agent's system prompts in front of a client's conversation, which does not contain them."""
-    system_parts: list[ModelRequestPart] = [SystemPromptPart(text) for text in system_prompts]
     if not system_parts:
         return messages
     first = messages[0] if messages else None
@@ -588,19 +770,6 @@ def _resolve_model(model: ChatModel | str | None) -> ChatModel:
 
         return infer_model(model)
     return model
-
-
-def _as_list(instructions: Instructions | None) -> list[str | Callable[..., Any]]:
-    if instructions is None:
-        return []
-    return [instructions] if isinstance(instructions, str) or callable(instructions) else list(instructions)
-
-
-async def _instruction_text(instruction: str | Callable[..., Any], context: RunContext[Any]) -> str:
-    if isinstance(instruction, str):
-        return instruction
-    text: str | Awaitable[str] = instruction(context) if takes_context(instruction) else instruction()
-    return await text if isawaitable(text) else text
 
 
 def _content(prompt: Prompt | None) -> str | list[str | UserContent] | None:

@@ -10,19 +10,20 @@ this package that ends a run has them (`PellucidError.messages`); for all others
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from ..background_tasks import start_task
 from ..conversation import join_messages
-from ..errors import ErrorInfo, ModelError, PellucidError
+from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import Event, FinalResultEvent, PartDeltaEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
 from ..models import ChatModel
 from ..parts import (
@@ -35,32 +36,51 @@ from ..parts import (
     TextPart,
     TextPartDelta,
     ToolCallPart,
+    ToolCallPartDelta,
     ToolReturnPart,
+    Usage,
 )
 from ..run import Minter
 from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes
 from ..settings import ModelCall
 from ..tools import (
+    AbstractToolset,
+    AnyTool,
     ApprovalRequired,
     Deferrals,
     DeferredToolRequests,
     DeferredToolResults,
+    ExecutionOptions,
     FailureCounter,
     ModelRetry,
     RunContext,
+    RunUsage,
     ToolApproved,
     ToolDenied,
-    Toolset,
     call_tools,
     deferred_event,
 )
 from ..tools.execution import Result, decoded_arguments
-from ..tools.function_tool import takes_context
-from .output import Output
-from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLimits
+from ..tools.function_tool import call_function
+from ..tools.toolsets import instruction_text
+from .output import Output, OutputSchema
+from .partial_json import PartialJSON
+from .results import AgentRunResult, UnexpectedModelBehavior, UsageLimits
 from .run_input import unanswered_calls
 
 Out = TypeVar("Out")
+
+EndStrategy = Literal["early", "graceful", "exhaustive"]
+"""What becomes of the other calls of a turn that has an output.
+
+* `early`: outputs come first, and after one that is valid nothing else is called.
+* `graceful`: functions are called, also those that follow the output. Of several outputs, the first valid one counts,
+  and the others are not called.
+* `exhaustive`: everything is called.
+
+If a function of the turn wants to be called again (`ModelRetry`, or arguments that do not fit), `graceful` and
+`exhaustive` withdraw the output, and the run continues.
+"""
 
 _OUTPUT_NAME = "the answer"
 """The name under which failed attempts at the output are counted."""
@@ -106,9 +126,11 @@ class RunPlan:
     call: ModelCall
     """The first call of the model. Its messages begin with the history."""
     history: list[ModelMessage]
-    instructions: str | None
+    instructions: Sequence[str | Callable[..., Any]]
     output: Output
-    toolset: Toolset
+    toolset: AbstractToolset
+    options: ExecutionOptions
+    end_strategy: EndStrategy
     context: RunContext[Any]
     limits: UsageLimits
     output_retries: int
@@ -116,8 +138,6 @@ class RunPlan:
     processors: Sequence[Callable[..., Any]]
     id_seed: bytes
     warnings: list[str]
-    external_tools: frozenset[str]
-    """The names of the functions that the caller runs."""
     pending_calls: tuple[ToolCallPart, ...]
     """Calls that the previous run deferred and that `deferred_results` approve or deny."""
     deferred_results: DeferredToolResults
@@ -130,7 +150,7 @@ class AgentRun(Generic[Out]):
     """One run of an agent.
 
     Read it batch by batch, serve it as any other run, or use it as an async context manager, which leaves nothing
-    running.
+    running. Each request to the model has the tools that the toolsets list at that time.
     """
 
     checks_output = True
@@ -139,19 +159,21 @@ class AgentRun(Generic[Out]):
         self._plan = plan
         self._failures = FailureCounter(UnexpectedModelBehavior)
         self._requests = 0
-        self._tool_calls = 0
+        self._counted_usage = Usage()
+        """The tokens of this run that are in `plan.context.usage`, which other runs may share."""
+        self._tools: Mapping[str, AnyTool] = {}
+        """The tools of the present step."""
+        self._entered_toolset: AbstractToolset | None = None
         self._output: list[Any] = []
         """The run's value, once there is one."""
         self._is_open = False
         self._has_final_result = False
+        self._final_part: TextPart | ToolCallPart | None = None
+        """The part with which the final answer of the present turn began, as it began."""
         self._result: AgentRunResult[Out] | None = None
         self._failure: Exception | None = None
         """The exception to raise after all events were read."""
-        self.tool_names: Container[str] = _AllExcept(plan.external_tools)
-        """The names of the calls that are answered here: all except external tools.
-
-        A call of a name that is no function is answered with an error for the model.
-        """
+        self.tool_names: Container[str] = _AnsweredNames(self)
         self._deferred_calls: list[ToolCallPart] = []
         """Calls that wait for an approval or a result."""
         self._deferrals = Deferrals()
@@ -303,19 +325,16 @@ class AgentRun(Generic[Out]):
 
     @property
     def usage(self) -> RunUsage:
-        """The tokens, requests and calls of the run so far."""
-        tokens = msgspec.structs.asdict(self._run.run.usage)
-        return RunUsage(**tokens, requests=self._requests, tool_calls=self._tool_calls)
+        """The tokens, requests and calls so far: of the run, and of those with which it shares its `usage`."""
+        usage, current = self._plan.context.usage, self._run.run.usage
+        usage.replace_turns(self._counted_usage, current)
+        self._counted_usage = current
+        return usage
 
     @property
     def warnings(self) -> list[str]:
         """Settings that the model does not support, and other warnings, as plain sentences."""
         return list(self._plan.warnings)
-
-    @property
-    def allows_text(self) -> bool:
-        """Whether plain text is an output of this run."""
-        return self._plan.output.allows_text
 
     @property
     def ctx(self) -> RunContext[Any]:
@@ -331,53 +350,154 @@ class AgentRun(Generic[Out]):
     # --- as a `runs.TurnHandler`: between two turns ---------------------------------------------------------------
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
-        """Return the call unchanged."""
+        """Return the call unchanged. A served run enters its toolsets; others are entered by `Agent.iter`."""
+        if self._plan.is_served:
+            self._entered_toolset = await self._plan.toolset.__aenter__()
+        if self._plan.pending_calls:
+            self._tools = await self._list_tools()
         return call
 
     def end_run(self) -> None:
-        """Do nothing: the run holds no resources."""
+        """Leave the toolsets of a served run."""
+        toolset, self._entered_toolset = self._entered_toolset, None
+        if toolset is not None:
+            start_task(toolset.__aexit__(None, None, None), "a toolset of an agent could not be closed")
 
     async def prepare_call(self, call: ModelCall) -> ModelCall:
-        """Return the call with processed messages, and the instructions first."""
-        self._plan.limits.check_request(self.usage)
+        """Return the call with the tools of this step, processed messages, and the instructions first."""
+        plan = self._plan
+        plan.limits.check_request(self.usage)
         self._requests += 1
-        is_resumed = self._plan.pending_calls or self._plan.deferred_results.calls
+        plan.context.usage.requests += 1
+        context = self.ctx
+        self._tools = await self._list_tools()
+        definitions = [tool.definition for tool in self._tools.values()]
+        texts = (
+            await instruction_text(plan.instructions, context),
+            await plan.toolset.get_instructions(context),
+            plan.output.instructions,
+        )
+        is_resumed = plan.pending_calls or plan.deferred_results.calls
         messages = join_messages(call.messages) if is_resumed else list(call.messages)
-        for processor in self._plan.processors:
-            messages = await _call_function(processor, self.ctx, messages)
-        return msgspec.structs.replace(call, messages=_with_instructions(messages, self._plan.instructions))
+        for processor in plan.processors:
+            messages = await call_function(processor, context, messages)
+        instructions = "\n\n".join(text for text in texts if text) or None
+        return msgspec.structs.replace(
+            call,
+            messages=_with_instructions(messages, instructions),
+            tools=(*definitions, *plan.output.definitions),
+        )
+
+    async def _list_tools(self) -> Mapping[str, AnyTool]:
+        tools = await self._plan.toolset.get_tools(self.ctx)
+        for name in self._plan.output.tools:
+            if name in tools:
+                raise RequestError(f"the tool {name!r} has the name of the output: give one another name")
+        return tools
+
+    def is_external(self, name: str) -> bool:
+        """Whether the caller of the run calls the tool with this name."""
+        tool = self._tools.get(name)
+        return tool is not None and tool.definition.kind == "external"
 
     async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
-        """Call the functions, unless one of the calls is the output."""
+        """Answer the calls of one turn: functions and outputs, as the end strategy says."""
         plan = self._plan
         plan.limits.check_tokens(self.usage)
-        answers: dict[int, Result] = {}
-        for index, call in enumerate(calls):
-            if call.tool_name in plan.output.tools and not self._output:
-                answers[index] = await self._output_result(call)
+        strategy = plan.end_strategy
+        outputs = [call for call in calls if call.tool_name in plan.output.tools]
+        functions = [call for call in calls if call.tool_name not in plan.output.tools]
+        self._deferrals = Deferrals([call.tool_call_id for call in plan.pending_calls])
+        results: dict[str, Result] = {}
+        if strategy == "early":
+            if not outputs and functions:
+                await self._accept_early_text()
+            for call in outputs:
+                await self._add_output_result(call, results)
+            if not self._output:
+                results |= await self._call_functions(functions)
+        else:
+            # Functions complete before the output that follows them in the turn.
+            batch: list[ToolCallPart] = []
+            for call in calls:
+                if call.tool_name not in plan.output.tools:
+                    batch.append(call)
+                    continue
+                if strategy == "graceful":
+                    results |= await self._call_functions(batch)
+                    batch = []
+                await self._add_output_result(call, results)
+            results |= await self._call_functions(batch)
+            self._withdraw_output_for_retries(outputs, functions, results)
+        deferred = self._deferrals.by_call_id
         if self._output:
-            results = [answers.get(index) or _skipped_result(call) for index, call in enumerate(calls)]
-            return ToolOutcomes(results, has_output=True)
-        functions = []
-        for index, call in enumerate(calls):
+            ordered = [results.get(call.tool_call_id) or _skipped_result(call) for call in calls]
+            return ToolOutcomes(ordered, has_output=True)
+        self._deferred_calls = [call for call in calls if call.tool_call_id in deferred]
+        for call in self._deferred_calls:
+            self._run.emit(deferred_event(call, deferred[call.tool_call_id]))
+        ordered = [results[call.tool_call_id] for call in calls if call.tool_call_id in results]
+        return ToolOutcomes(ordered, client_call_ids=frozenset(deferred))
+
+    async def _add_output_result(self, call: ToolCallPart, results: dict[str, Result]) -> None:
+        """Answer the call of an output tool. After the first output, only the strategy `exhaustive` calls others."""
+        if not self._output:
+            results[call.tool_call_id] = await self._output_result(call)
+        elif self._plan.end_strategy == "exhaustive":
+            accepted = self._output
+            with suppress(UnexpectedModelBehavior):
+                await self._output_result(call)
+            self._output = accepted
+            results[call.tool_call_id] = ToolReturnPart(
+                call.tool_name, "Not the answer: another call of this turn was.", call.tool_call_id
+            )
+
+    async def _accept_early_text(self) -> None:
+        """Accept the text of a turn that also calls functions, if it has the form that was requested."""
+        last = self.last_response
+        if self._plan.output.text_schema is not None and last is not None and last.text:
+            with suppress(ModelRetry):
+                await self._accept_text(last.text)
+
+    def _withdraw_output_for_retries(
+        self, outputs: list[ToolCallPart], functions: list[ToolCallPart], results: dict[str, Result]
+    ) -> None:
+        """Withdraw the output of a turn in which a function wants to be called again: it may rest on that call."""
+        retried = [
+            call
+            for call in functions
+            if call.tool_name in self._tools and isinstance(results.get(call.tool_call_id), RetryPromptPart)
+        ]
+        if not (self._output and retried):
+            return
+        self._output = []
+        for call in outputs:
+            if isinstance(results.get(call.tool_call_id), ToolReturnPart) or call.tool_call_id not in results:
+                reason = f"Not taken as the answer: {retried[0].tool_name} must be called again first."
+                results[call.tool_call_id] = ToolReturnPart(call.tool_name, reason, call.tool_call_id)
+
+    async def _call_functions(self, calls: list[ToolCallPart]) -> dict[str, Result]:
+        """Call functions together; return the results by call id. Deferred calls have none."""
+        plan = self._plan
+        results: dict[str, Result] = {}
+        functions: list[ToolCallPart] = []
+        for call in calls:
             decision = plan.deferred_results.approval(call.tool_call_id) if plan.pending_calls else None
             if isinstance(decision, ToolDenied):
-                answers[index] = ToolReturnPart(call.tool_name, decision.message, call.tool_call_id, "denied")
+                denial = ToolReturnPart(call.tool_name, decision.message, call.tool_call_id, "denied")
+                results[call.tool_call_id] = denial
             elif isinstance(decision, ToolApproved) and decision.override_args is not None:
                 functions.append(msgspec.structs.replace(call, args=decision.override_args))
-            elif index not in answers:
+            else:
                 functions.append(call)
-        plan.limits.check_calls(self.usage, len(functions))
-        self._tool_calls += len(functions)
-        deferrals = self._deferrals = Deferrals([call.tool_call_id for call in plan.pending_calls])
-        call_results = await call_tools(plan.toolset, functions, self.ctx, self._failures, deferrals)
-        if deferrals.by_call_id:
-            self._deferred_calls = [call for call in calls if call.tool_call_id in deferrals.by_call_id]
-            for call in self._deferred_calls:
-                self._run.emit(deferred_event(call, deferrals.by_call_id[call.tool_call_id]))
-        results_by_id = {result.tool_call_id: result for result in (*answers.values(), *call_results)}
-        results = [results_by_id[call.tool_call_id] for call in calls if call.tool_call_id in results_by_id]
-        return ToolOutcomes(results, client_call_ids=frozenset(deferrals.by_call_id))
+        if functions:
+            plan.limits.check_calls(self.usage, len(functions))
+            plan.context.usage.tool_calls += len(functions)
+            for result in await call_tools(
+                self._tools, plan.options, functions, self.ctx, self._failures, self._deferrals
+            ):
+                results[result.tool_call_id] = result
+        return results
 
     async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         """Check that an answer without calls is a valid output. Return the message to the model if it is not."""
@@ -386,32 +506,85 @@ class AgentRun(Generic[Out]):
         if refusal is not None:
             raise UnexpectedModelBehavior("the model refused", "refusal", refusal)
         try:
-            if not (response.text or "").strip():
+            text = response.text or ""
+            if text.strip():
+                await self._accept_text(text)
+            elif self._plan.output.allows_none:
+                await self._accept_output(None)
+            else:
                 raise ModelRetry("There was no answer. Give one, or call a tool.")
-            await self._accept_output(self._plan.output.parse_text(response.text or ""))
         except ModelRetry as error:
-            self._failures.record_failure(_OUTPUT_NAME, self._plan.output_retries, _OUTPUT_NAME, str(error))
+            self._count_output_failure(error, None)
             return RetryPromptPart(str(error))
         return None
 
     async def _output_result(self, call: ToolCallPart) -> Result:
         """Return the result of a call of an output tool."""
+        schema = self._plan.output.tools[call.tool_name]
         try:
             try:
-                value = self._plan.output.tools[call.tool_name].validate(decoded_arguments(call))
+                candidate = schema.validate(decoded_arguments(call))
             except ValueError as error:
                 raise ModelRetry(f"The arguments do not fit: {error}\n\nFix the errors and try again.") from error
-            await self._accept_output(value)
+            context = self._output_context(schema, call)
+            await self._accept_output(await candidate.finish(context), context)
         except ModelRetry as error:
-            self._failures.record_failure(_OUTPUT_NAME, self._plan.output_retries, _OUTPUT_NAME, str(error))
+            self._count_output_failure(error, schema)
             return RetryPromptPart(str(error), call.tool_name, call.tool_call_id)
         return ToolReturnPart(call.tool_name, "This was taken as the answer.", call.tool_call_id)
 
-    async def _accept_output(self, value: Any) -> None:
+    def _count_output_failure(self, error: ModelRetry, schema: OutputSchema | None) -> None:
+        limit = self._output_context(schema).max_retries
+        try:
+            self._failures.record_failure(_OUTPUT_NAME, limit, _OUTPUT_NAME, str(error))
+        except UnexpectedModelBehavior as failure:
+            raise failure from error
+
+    def _output_context(
+        self, schema: OutputSchema | None = None, call: ToolCallPart | None = None, *, is_partial: bool = False
+    ) -> RunContext[Any]:
+        """Return the context of output functions and validators."""
+        limit = schema.max_retries if schema is not None else None
+        return replace(
+            self.ctx,
+            tool_name=None if call is None else call.tool_name,
+            tool_call_id=None if call is None else call.tool_call_id,
+            retry=self._failures.count(_OUTPUT_NAME),
+            max_retries=self._plan.output_retries if limit is None else limit,
+            partial_output=is_partial,
+        )
+
+    async def _accept_text(self, text: str) -> None:
+        context = self._output_context()
+        await self._accept_output(await self._plan.output.finish_text(text, context), context)
+
+    async def _accept_output(self, value: Any, context: RunContext[Any] | None = None) -> None:
         """Validate a value and store it as the output of the run. Raises `ModelRetry` if a validator refuses it."""
+        self._output = [await self._validated(value, context or self._output_context())]
+
+    async def _validated(self, value: Any, context: RunContext[Any]) -> Any:
         for validator in self._plan.validators:
-            value = await _call_function(validator, self.ctx, value)
-        self._output = [value]
+            value = await call_function(validator, context, value)
+        return value
+
+    async def _partial_output(self, text: str, schema: OutputSchema | None, values: Sequence[Any]) -> Any:
+        """Return the output of an answer that is still being streamed.
+
+        Args:
+            text: The text of the answer so far, for an output that is text.
+            schema: The schema of an output that is JSON.
+            values: Its values so far, the one with the most first: the first that fits is used.
+
+        Raises:
+            ModelRetry: There is none yet.
+        """
+        context = self._output_context(schema, is_partial=True)
+        if schema is None:
+            return await self._validated(await self._plan.output.finish_text(text, context), context)
+        for value in values:
+            with suppress(ValueError):
+                return await self._validated(await schema.validate(value).finish(context), context)
+        raise ModelRetry("not yet")
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -427,7 +600,7 @@ class AgentRun(Generic[Out]):
         for event in batch:
             out.append(event)
             if isinstance(event, ResponseStartEvent):
-                self._has_final_result = False
+                self._has_final_result, self._final_part = False, None
             elif isinstance(event, PartStartEvent) and not self._has_final_result:
                 part = event.part
                 if isinstance(part, TextPart) and self._plan.output.accepts_text:
@@ -436,7 +609,7 @@ class AgentRun(Generic[Out]):
                     out.append(FinalResultEvent(part.tool_name, part.tool_call_id))
                 else:
                     continue
-                self._has_final_result = True
+                self._has_final_result, self._final_part = True, part
         return out
 
     def _handle_run_end(self, end: RunEndEvent) -> None:
@@ -461,7 +634,7 @@ class AgentRun(Generic[Out]):
         """Return the output of a run that ended with calls which it could not answer."""
         last, deferrals = self.last_response, self._deferrals.by_call_id
         last_calls = last.tool_calls if last is not None else []
-        external_calls = [call for call in last_calls if call.tool_name in self._plan.external_tools]
+        external_calls = [call for call in last_calls if self.is_external(call.tool_name)]
         approvals = [
             call for call in self._deferred_calls if isinstance(deferrals[call.tool_call_id], ApprovalRequired)
         ]
@@ -523,32 +696,54 @@ class StreamedRunResult(Generic[Out]):
         self._reader = reader
         self._text = ""
 
-    async def stream_text(self, *, delta: bool = False) -> AsyncIterator[str]:
+    async def stream_text(self, *, delta: bool = False, debounce_by: float | None = None) -> AsyncIterator[str]:
         """Yield the text of the answer as it comes.
 
         Args:
             delta: Whether to yield each new piece, instead of all text of the present turn so far.
+            debounce_by: Seconds for which pieces are collected. None: each piece is yielded at once.
         """
+        pending = ""
+        debounce = _Debounce(debounce_by)
         async for event in self.stream_events():
             if isinstance(event, ResponseStartEvent):
                 self._text = ""
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
                 text = event.delta.content_delta
                 self._text += text
-                if text:
-                    yield text if delta else self._text
+                pending += text
+                if pending and debounce.is_due():
+                    yield pending if delta else self._text
+                    pending = ""
+        if pending:
+            yield pending if delta else self._text
 
     def stream_events(self) -> AsyncIterator[Event]:
         """Yield every event that is still to come, in order."""
         return self._reader.events()
 
-    async def stream_output(self) -> AsyncIterator[Out]:
-        """Yield the output so far: text grows; a value of another type comes once, when it is complete."""
-        if self._run.allows_text:
-            async for text in self.stream_text():
-                yield text  # type: ignore[misc]
-        else:
-            yield await self.get_output()
+    async def stream_output(self, *, debounce_by: float | None = None) -> AsyncIterator[Out]:
+        """Yield the output as it grows, and last the complete output.
+
+        A value of a type is yielded as soon as what has come of it fits the type: fields that may be absent are filled
+        one after the other, and texts grow. Output functions and validators get each of these values, with
+        `ctx.partial_output` true; one that they refuse with `ModelRetry` is left out.
+
+        Args:
+            debounce_by: Seconds for which changes are collected. None: each is yielded at once.
+        """
+        debounce = _Debounce(debounce_by)
+        last: list[Any] = []
+        growth = _Growth(self._run)
+        async for event in self.stream_events():
+            if growth.feed(event) and debounce.is_due():
+                with suppress(ModelRetry):
+                    value = await growth.output()
+                    if last != [value]:
+                        last = [value]
+                        yield value
+        if last != [self._run.result.output]:
+            yield self._run.result.output
 
     async def get_output(self) -> Out:
         """Read to the end and return the output. Raises what the run raises."""
@@ -585,6 +780,71 @@ class StreamedRunResult(Generic[Out]):
         return self._run.warnings
 
 
+class _Growth:
+    """The final answer of a run while it is streamed."""
+
+    def __init__(self, run: AgentRun[Any]) -> None:
+        self._run = run
+        self._text = ""
+        self._json = PartialJSON()
+        self._schema: OutputSchema | None = None
+        self._index: int | None = None
+        """The part that has the answer, if it is a call."""
+        self._begin()
+
+    def _begin(self) -> None:
+        part, outputs = self._run._final_part, self._run._plan.output
+        self._text, self._json, self._index = "", PartialJSON(), None
+        self._schema = outputs.text_schema
+        if isinstance(part, ToolCallPart):
+            self._schema = outputs.tools[part.tool_name]
+            self._json.feed(part.args_as_text())
+
+    def feed(self, event: Event) -> bool:
+        """Take the next event. Return whether the answer has grown."""
+        if isinstance(event, FinalResultEvent):
+            self._begin()
+        if not isinstance(event, PartDeltaEvent):
+            return False
+        delta, is_call = event.delta, isinstance(self._run._final_part, ToolCallPart)
+        if isinstance(delta, TextPartDelta) and not is_call:
+            self._text += delta.content_delta
+            if self._schema is not None:
+                self._json.feed(delta.content_delta)
+            return bool(delta.content_delta)
+        if isinstance(delta, ToolCallPartDelta) and is_call and self._index in (None, event.index):
+            self._index = event.index
+            self._json.feed(delta.args_delta)
+            return bool(delta.args_delta)
+        return False
+
+    async def output(self) -> Any:
+        """Return the output so far. Raises `ModelRetry` if there is none yet."""
+        values = []
+        if self._schema is not None:
+            for with_last in (True, False):
+                with suppress(ValueError):
+                    values.append(self._json.value(with_last=with_last))
+        return await self._run._partial_output(self._text, self._schema, values)
+
+
+class _Debounce:
+    """Says when something is due that is to happen at most once in an interval."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        if self._seconds is None:
+            return True
+        now = asyncio.get_running_loop().time()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
 def warn(message: str) -> None:
     """Warn the caller of the run: the first frame outside this package and the libraries through which it is called."""
     level, frame = 2, sys._getframe(1)
@@ -608,12 +868,17 @@ class _ResultStage(Stage):
         return Batch(batch.time_ms, self._run._process_events(batch.events))
 
 
-class _AllExcept:
-    def __init__(self, excluded: Container[str]) -> None:
-        self._excluded = excluded
+class _AnsweredNames:
+    """The names of the calls that are answered here: all except those of the present step's external tools.
+
+    A call of a name that is no function is answered with an error for the model.
+    """
+
+    def __init__(self, run: AgentRun[Any]) -> None:
+        self._run = run
 
     def __contains__(self, name: object) -> bool:
-        return not isinstance(name, str) or name not in self._excluded
+        return not (isinstance(name, str) and self._run.is_external(name))
 
 
 def _answer_calls(messages: list[ModelMessage]) -> None:
@@ -652,9 +917,3 @@ def _with_instructions(messages: list[ModelMessage], instructions: str | None) -
     if out and isinstance(out[0], ModelRequest):
         return [msgspec.structs.replace(out[0], instructions=instructions), *out[1:]]
     return [ModelRequest([], instructions=instructions), *out]
-
-
-async def _call_function(function: Callable[..., Any], context: RunContext[Any], value: Any) -> Any:
-    """Call `function(value)`, or `function(context, value)` if it takes a context."""
-    result: Any | Awaitable[Any] = function(context, value) if takes_context(function) else function(value)
-    return await result if isawaitable(result) else result

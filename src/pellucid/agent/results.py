@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from ..errors import ErrorInfo, PellucidError
-from ..parts import ModelMessage, ModelResponse, Usage, messages_to_json
+from ..parts import ModelMessage, ModelResponse, messages_to_json
+from ..tools import RunUsage
 
 
 class UnexpectedModelBehavior(PellucidError):
@@ -33,15 +34,6 @@ class UsageLimitExceeded(PellucidError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorInfo("too_large", message, code="usage_limit"))
-
-
-class RunUsage(Usage, frozen=True):
-    """Tokens of all turns of a run, and the number of requests and calls."""
-
-    requests: int = 0
-    """Number of requests to the model."""
-    tool_calls: int = 0
-    """Number of functions called."""
 
 
 @dataclass(frozen=True, kw_only=True)

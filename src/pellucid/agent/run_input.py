@@ -19,7 +19,7 @@ from ..errors import RequestError
 from ..parts import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..runs import RunSource, Stage
 from ..settings import ModelSettings, ToolDefinition
-from ..tools import DeferredToolResults, type_adapter
+from ..tools import DeferredToolResults, ModelRetry, ToolFailed, type_adapter
 
 
 def resume_history(
@@ -39,9 +39,17 @@ def resume_history(
     for id in (*results.calls, *results.approvals):
         if id not in open_calls:
             raise RequestError(f"no call with the id {id!r} waits at the end of the conversation", code="no_such_call")
-    tool_returns = [ToolReturnPart(open_calls[id].tool_name, value, id) for id, value in results.calls.items()]
+    tool_returns = [_result(open_calls[id], value) for id, value in results.calls.items()]
     pending = tuple(call for id, call in open_calls.items() if id in results.approvals)
     return [*history, *([ModelRequest([*tool_returns])] if tool_returns else [])], pending
+
+
+def _result(call: ToolCallPart, value: Any) -> ToolReturnPart | RetryPromptPart:
+    if isinstance(value, ModelRetry):
+        return RetryPromptPart(value.message, call.tool_name, call.tool_call_id)
+    if isinstance(value, ToolFailed):
+        return ToolReturnPart(call.tool_name, value.content, call.tool_call_id, "failed")
+    return ToolReturnPart(call.tool_name, value, call.tool_call_id)
 
 
 def unanswered_calls(history: Sequence[ModelMessage]) -> dict[str, ToolCallPart]:

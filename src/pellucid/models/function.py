@@ -126,7 +126,7 @@ Writing: TypeAlias = Callable[[Emitter], AsyncGenerator[None]]
 def agent_info(call: ModelCall) -> AgentInfo:
     """Return what a function gets of a call."""
     parameters = ModelRequestParameters(
-        function_tools=[tool for tool in call.tools if tool.kind == "function"],
+        function_tools=[tool for tool in call.tools if tool.kind != "output"],
         output_tools=[tool for tool in call.tools if tool.kind == "output"],
         allow_text_output=call.tool_choice.mode != "required",
         output_format=call.output,

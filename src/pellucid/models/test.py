@@ -130,12 +130,14 @@ class TestModel:
         return [tools[name] for name in self.call_tools]
 
     def _call(self, tool: ToolDefinition) -> ToolCallPart:
-        return ToolCallPart(tool.name, SchemaValues({"type": "object"} | tool.parameters, self.seed).value())
+        return ToolCallPart(
+            tool.name, SchemaValues({"type": "object"} | tool.parameters_json_schema, self.seed).value()
+        )
 
     def _output_call(self, tool: ToolDefinition) -> ToolCallPart:
         if self.custom_output_args is None:
             return self._call(tool)
-        return ToolCallPart(tool.name, _wrapped(_plain(self.custom_output_args), tool.parameters))
+        return ToolCallPart(tool.name, _wrapped(_plain(self.custom_output_args), tool.parameters_json_schema))
 
     def _answer(self, messages: list[ModelMessage], parameters: ModelRequestParameters) -> ModelResponsePart:
         if self.custom_output_text is not None:

@@ -82,7 +82,7 @@ def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
     function: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
-        "parameters": tool.parameters or {"type": "object", "properties": {}},
+        "parameters": tool.parameters_json_schema or {"type": "object", "properties": {}},
         **more,
     }
     return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}

@@ -1,6 +1,6 @@
 """Tools: functions and tools of MCP servers, as they are described to a model and as they are called."""
 
-from .context import RunContext
+from .context import RunContext, RunUsage
 from .deferred import (
     ApprovalRequired,
     CallDeferred,
@@ -12,33 +12,59 @@ from .deferred import (
     ToolDenied,
     deferred_event,
 )
-from .execution import ExecutionOptions, FailureCounter, Toolset, call_tools
+from .execution import ExecutionOptions, FailureCounter, call_tools
 from .function_tool import ModelRetry, Tool, TypeAdapter, type_adapter
 from .protocol import AnyTool, ToolFailed
 from .server_toolset import ServerToolset, collect_tools, load_tools
+from .toolsets import (
+    AbstractToolset,
+    ApprovalRequiredToolset,
+    CombinedToolset,
+    ExternalToolset,
+    FilteredToolset,
+    FunctionToolset,
+    PrefixedToolset,
+    PreparedToolset,
+    RenamedToolset,
+    ToolsetTool,
+    WrapperToolset,
+    tools_by_name,
+)
 
 __all__ = [
+    "AbstractToolset",
     "AnyTool",
     "ApprovalRequired",
+    "ApprovalRequiredToolset",
     "CallDeferred",
+    "CombinedToolset",
     "Deferral",
     "Deferrals",
     "DeferredToolRequests",
     "DeferredToolResults",
     "ExecutionOptions",
+    "ExternalToolset",
     "FailureCounter",
+    "FilteredToolset",
+    "FunctionToolset",
     "ModelRetry",
+    "PrefixedToolset",
+    "PreparedToolset",
+    "RenamedToolset",
     "RunContext",
+    "RunUsage",
     "ServerToolset",
     "Tool",
     "ToolApproved",
     "ToolDenied",
     "ToolFailed",
-    "Toolset",
+    "ToolsetTool",
     "TypeAdapter",
+    "WrapperToolset",
     "call_tools",
     "collect_tools",
     "deferred_event",
     "load_tools",
+    "tools_by_name",
     "type_adapter",
 ]

@@ -103,7 +103,8 @@ class DeferredToolRequests:
 class DeferredToolResults:
     """Results and approvals of deferred calls, by call id. An approval may be True or False."""
 
-    calls: Mapping[str, Any] = field(default_factory=dict)
+    calls: dict[str, Any] = field(default_factory=dict)
+    """Results. A `ModelRetry` or a `ToolFailed` says that the call failed."""
     approvals: Mapping[str, bool | ToolApproved | ToolDenied] = field(default_factory=dict)
 
     def approval(self, call_id: str) -> ToolApproved | ToolDenied | None:

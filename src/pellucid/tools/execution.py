@@ -12,20 +12,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
 
-from ..errors import RequestError
 from ..parts import Audio, File, Image, RetryPromptPart, Text, ToolCallPart, ToolReturnPart, Video
-from ..settings import ToolDefinition
 from ..telemetry import error_location, log
 from .context import RunContext
 from .deferred import ApprovalRequired, CallDeferred, Deferrals
-from .function_tool import ModelRetry, Tool
+from .function_tool import ModelRetry
 from .protocol import AnyTool, ToolFailed
 
 Result = ToolReturnPart | RetryPromptPart
@@ -53,36 +51,6 @@ class ExecutionOptions:
     """How to treat an exception of a tool, a time-out, and calls that fail too often."""
     max_result_bytes: int | None = None
     """Maximum size of a result as JSON. A larger one is a failure that the model is informed of."""
-
-
-class Toolset:
-    """A set of tools with distinct names, for any number of runs."""
-
-    def __init__(self, tools: Sequence[AnyTool | Callable[..., Any]], options: ExecutionOptions) -> None:
-        self.options = options
-        self._tools: dict[str, AnyTool] = {}
-        for tool in tools:
-            self.add(tool if isinstance(tool, AnyTool) else Tool(tool))
-
-    def add(self, tool: AnyTool) -> None:
-        """Add a tool. Raises `RequestError` if there is a tool with the same name."""
-        if tool.name in self._tools:
-            raise RequestError(f"there are two tools with the name {tool.name!r}; give one another name")
-        self._tools[tool.name] = tool
-
-    @property
-    def definitions(self) -> list[ToolDefinition]:
-        """The descriptions of all tools, for a model."""
-        return [tool.definition for tool in self._tools.values()]
-
-    def get(self, name: str) -> AnyTool | None:
-        """Return the tool with this name, or None."""
-        return self._tools.get(name)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all tools."""
-        return list(self._tools)
 
 
 class FailureCounter:
@@ -113,7 +81,8 @@ class FailureCounter:
 
 
 async def call_tools(
-    toolset: Toolset,
+    tools: Mapping[str, AnyTool],
+    options: ExecutionOptions,
     calls: Sequence[ToolCallPart],
     context: RunContext[Any],
     failures: FailureCounter,
@@ -122,7 +91,8 @@ async def call_tools(
     """Call the tools.
 
     Args:
-        toolset: The tools.
+        tools: The tools by name.
+        options: Defaults of tools, and how calls are executed.
         calls: The calls of one turn.
         context: The context of the run.
         failures: The count of failures of the run.
@@ -131,12 +101,12 @@ async def call_tools(
     Returns:
         The results in the order of the calls, without those of deferred calls.
     """
-    caller = _Caller(toolset, context, failures, deferrals)
+    caller = _Caller(tools, options, context, failures, deferrals)
     results: list[Result | None] = []
     parallel_calls: list[ToolCallPart] = []
     for call in calls:
-        tool = toolset.get(call.tool_name)
-        if not toolset.options.parallel or (tool is not None and tool.sequential):
+        tool = tools.get(call.tool_name)
+        if not options.parallel or (tool is not None and tool.sequential):
             results += await caller.call_together(parallel_calls)
             results += await caller.call_together([call])
             parallel_calls = []
@@ -150,7 +120,8 @@ async def call_tools(
 class _Caller:
     """Calls the tools of one turn. A deferred call has no result: None."""
 
-    toolset: Toolset
+    tools: Mapping[str, AnyTool]
+    options: ExecutionOptions
     context: RunContext[Any]
     failures: FailureCounter
     deferrals: Deferrals | None
@@ -166,19 +137,19 @@ class _Caller:
         return [task.result() for task in tasks]
 
     async def _call_observed(self, call: ToolCallPart) -> Result | None:
-        if self.toolset.options.observer is None:
+        if self.options.observer is None:
             return await self._call(call)
-        with self.toolset.options.observer(call) as report_result:
+        with self.options.observer(call) as report_result:
             result = await self._call(call)
             if result is not None:
                 report_result(result)
             return result
 
     async def _call(self, call: ToolCallPart) -> Result | None:
-        name, options, deferrals = call.tool_name, self.toolset.options, self.deferrals
-        tool = self.toolset.get(name)
+        name, options, deferrals = call.tool_name, self.options, self.deferrals
+        tool = self.tools.get(name)
         if tool is None:
-            reason = f"There is no tool {name!r}. The tools are: {', '.join(self.toolset.names) or 'none'}."
+            reason = f"There is no tool {name!r}. The tools are: {', '.join(self.tools) or 'none'}."
             self.failures.record_failure(name, options.max_retries, f"the tool {name!r}", reason)
             return RetryPromptPart(reason, name, call.tool_call_id)
         max_retries = options.max_retries if tool.max_retries is None else tool.max_retries
@@ -196,7 +167,7 @@ class _Caller:
         except ValueError as error:
             return self._retry_prompt(call, max_retries, f"The arguments do not fit: {error}")
         try:
-            if getattr(tool, "requires_approval", False) and not call_context.tool_call_approved:
+            if tool.definition.kind == "unapproved" and not call_context.tool_call_approved:
                 raise ApprovalRequired
             async with asyncio.timeout(timeout) as limit:
                 value = await tool.call(call_context, arguments)
@@ -229,13 +200,13 @@ class _Caller:
 
     def _error_result(self, call: ToolCallPart, error: BaseException) -> ToolReturnPart:
         """Raise `error`, or return a result that reports the failure."""
-        if self.toolset.options.on_error == "raise":
+        if self.options.on_error == "raise":
             raise error
         log.warning("the tool %s failed: %s", call.tool_name, error_location(error))
         return _failed_result(call, f"The tool failed ({type(error).__name__}).")
 
     def _retry_or_failure(self, call: ToolCallPart, max_retries: int, reason: str) -> Result:
-        if self.toolset.options.on_error == "report":
+        if self.options.on_error == "report":
             return _failed_result(call, reason)
         return self._retry_prompt(call, max_retries, reason)
 

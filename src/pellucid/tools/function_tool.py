@@ -1,6 +1,6 @@
 """A function as a tool: its JSON Schema comes from its type hints, its descriptions from its docstring.
 
-A first parameter annotated with `RunContext` is not shown to the model. Functions that are not coroutines run in a
+A first parameter for a `RunContext` is not shown to the model. Functions that are not coroutines run in a
 thread of their own, so that a slow one blocks nothing else.
 
 `TypeAdapter` holds the JSON Schema of a Python type, and converts JSON values to the type.
@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_origin, get_type_hints
 
 import docstring_parser
 import msgspec
+from docstring_parser import DocstringStyle
 
 from ..errors import RequestError
 from ..settings import ToolDefinition
@@ -56,10 +57,10 @@ def type_adapter(type_: Any) -> TypeAdapter:
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
 
-    return TypeAdapter(_inline_root(schema), validate)
+    return TypeAdapter(inline_root(schema), validate)
 
 
-def _inline_root(schema: dict[str, Any]) -> dict[str, Any]:
+def inline_root(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace a reference at the root of the schema by its definition, and collect all other definitions next to it."""
     definitions: dict[str, Any] = {}
     _collect_definitions(schema, definitions)
@@ -107,6 +108,21 @@ def _validate_pydantic(type_: Any, value: Any) -> Any:
 class ModelRetry(Exception):
     """Raised by a function or a validator: the model gets this message and may try again."""
 
+    @property
+    def message(self) -> str:
+        """The message to the model."""
+        return str(self)
+
+
+DocstringFormat = Literal["auto", "google", "numpy", "sphinx"]
+
+_DOCSTRING_STYLES = {
+    "auto": DocstringStyle.AUTO,
+    "google": DocstringStyle.GOOGLE,
+    "numpy": DocstringStyle.NUMPYDOC,
+    "sphinx": DocstringStyle.REST,
+}
+
 
 @dataclass(frozen=True)
 class ToolSignature:
@@ -114,9 +130,19 @@ class ToolSignature:
 
     takes_context: bool
     arguments: TypeAdapter
+    """Validates the arguments to a dictionary by parameter."""
     call: Callable[..., Any]
     """`call(arguments)` or `call(context, arguments)`; returns the value, or an awaitable."""
     description: str | None
+    is_async: bool
+
+    async def run(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
+        """Call the function; a function that is no coroutine function runs in a thread."""
+        call_arguments = (context, arguments) if self.takes_context else (arguments,)
+        if self.is_async:
+            return await self.call(*call_arguments)
+        value = await run_in_thread(self.call, call_arguments)
+        return await value if inspect.isawaitable(value) else value
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -125,13 +151,33 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(inner, "__name__", None) or type(inner).__name__
 
 
-def takes_context(function: Callable[..., Any]) -> bool:
-    """Check that the first parameter is annotated with `RunContext`."""
+def takes_context(function: Callable[..., Any], arguments: int | None = None) -> bool:
+    """Check that a function takes a `RunContext` first.
+
+    Args:
+        function: The function.
+        arguments: With how many other arguments it is called: a function that requires one more takes a context,
+            whether or not it is annotated. None: the annotation alone decides.
+    """
     parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
-        return False
-    hint = _hints(function).get(parameters[0].name)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    if arguments is not None and len(required) > arguments:
+        return True
+    try:
+        hint = _hints(function).get(parameters[0].name) if parameters else None
+    except RequestError:
+        if arguments is None:
+            raise
+        return False  # the number of its parameters said enough
     return hint is RunContext or get_origin(hint) is RunContext
+
+
+async def call_function(function: Callable[..., Any], context: RunContext[Any], *arguments: Any) -> Any:
+    """Call a function of an agent with `arguments`, and with the context first if it takes one. Awaits the value."""
+    takes = takes_context(function, len(arguments))
+    value = function(context, *arguments) if takes else function(*arguments)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _first_hint(function: Callable[..., Any]) -> Any:
@@ -140,12 +186,20 @@ def _first_hint(function: Callable[..., Any]) -> Any:
     return _hints(function).get(names[0], Any) if names else None
 
 
-def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) -> ToolSignature:
+def tool_signature(
+    function: Callable[..., Any],
+    takes_ctx: bool | None = None,
+    *,
+    docstring_format: DocstringFormat = "auto",
+    require_descriptions: bool = False,
+) -> ToolSignature:
     """Inspect a function.
 
     Args:
         function: The function.
         takes_ctx: Whether it takes a context first; None: as its annotation says.
+        docstring_format: The form in which its docstring describes the parameters.
+        require_descriptions: Whether each parameter must have a description.
 
     Raises:
         RequestError: The parameters cannot be described to a model.
@@ -159,8 +213,11 @@ def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) 
         raise RequestError(f"the tool {name} must take a RunContext first, or be a plain one: use @agent.tool_plain")
     parameters = list(inspect.signature(function).parameters.values())[1 if with_context else 0 :]
     hints = _hints(function)
-    docstring = docstring_parser.parse(inspect.getdoc(function) or "")
+    docstring = docstring_parser.parse(inspect.getdoc(function) or "", _DOCSTRING_STYLES[docstring_format])
     descriptions = {parameter.arg_name: parameter.description for parameter in docstring.params}
+    missing = [parameter.name for parameter in parameters if not descriptions.get(parameter.name)]
+    if require_descriptions and missing:
+        raise RequestError(f"the docstring of the tool {name} does not describe {', '.join(missing)}")
     fields: list[Any] = []
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -178,20 +235,27 @@ def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) 
     )
     adapter = type_adapter(struct)
     schema = {key: value for key, value in adapter.schema.items() if key != "title"}
-    positional_names = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    keyword_names = [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
+    names = [p.name for p in parameters]
+    positional_names = {p.name for p in parameters if p.kind is p.POSITIONAL_ONLY}
+
+    def validate(value: Any) -> dict[str, Any]:
+        validated = adapter.validate(value)
+        return {name: getattr(validated, name) for name in names}
 
     def call(*arguments: Any) -> Any:
-        *leading, validated = arguments
-        values = [getattr(validated, field) for field in positional_names]
-        return function(*leading, *values, **{field: getattr(validated, field) for field in keyword_names})
+        *leading, values = arguments
+        positional = [value for name, value in values.items() if name in positional_names]
+        return function(*leading, *positional, **{k: v for k, v in values.items() if k not in positional_names})
 
     description = (
         "\n\n".join(text for text in (docstring.short_description, docstring.long_description) if text) or None
     )
-    return ToolSignature(
-        with_context, TypeAdapter({**schema, "additionalProperties": False}, adapter.validate), call, description
-    )
+    arguments = TypeAdapter({**schema, "additionalProperties": False}, validate)
+    return ToolSignature(with_context, arguments, call, description, _is_async(function))
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _default(value: Any) -> Any:
@@ -252,6 +316,9 @@ async def run_in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]
     return await future
 
 
+ToolPrepare = Callable[[RunContext[Any], ToolDefinition], ToolDefinition | Awaitable[ToolDefinition | None] | None]
+
+
 class Tool:
     """A function that a model may call.
 
@@ -265,6 +332,11 @@ class Tool:
         sequential: Whether it must run alone.
         strict: Whether the provider must force the arguments to match the schema.
         requires_approval: Whether each call needs an approval (see `ApprovalRequired`).
+        prepare: Called before each request to the model with the context and a copy of the tool's definition; returns
+            the definition for this request, or None if the model shall not have the tool.
+        metadata: Your own data, for functions that filter or prepare tools.
+        docstring_format: The form in which the docstring describes the parameters.
+        require_parameter_descriptions: Whether a parameter without a description is an error.
 
     Raises:
         RequestError: The function's parameters cannot be described to a model.
@@ -282,30 +354,74 @@ class Tool:
         sequential: bool = False,
         strict: bool | None = None,
         requires_approval: bool = False,
+        prepare: ToolPrepare | None = None,
+        metadata: dict[str, Any] | None = None,
+        docstring_format: DocstringFormat = "auto",
+        require_parameter_descriptions: bool = False,
     ) -> None:
-        signature = tool_signature(function, takes_ctx)
+        self._signature = tool_signature(
+            function,
+            takes_ctx,
+            docstring_format=docstring_format,
+            require_descriptions=require_parameter_descriptions,
+        )
         self.function = function
         self.name: str = name or _name_of(function)
         self.max_retries = max_retries
         self.timeout = timeout
         self.sequential = sequential
-        self.requires_approval = requires_approval
-        self._signature = signature
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004
-        )
+        self.prepare = prepare
         self.definition = ToolDefinition(
-            self.name, signature.arguments.schema, description or signature.description, strict
+            self.name,
+            self._signature.arguments.schema,
+            description or self._signature.description,
+            strict,
+            kind="unapproved" if requires_approval else "function",
+            metadata=metadata,
         )
 
-    def validate(self, arguments: dict[str, Any]) -> Any:
-        """Validate the arguments. Raises `ValueError` that says what is wrong."""
-        return self._signature.arguments.validate(arguments)
+    @classmethod
+    def from_schema(
+        cls,
+        function: Callable[..., Any],
+        name: str,
+        description: str | None,
+        json_schema: dict[str, Any],
+        takes_ctx: bool = False,
+        sequential: bool = False,
+    ) -> Tool:
+        """Return a tool with a JSON Schema that you write. Its arguments are not validated.
 
-    async def call(self, context: RunContext[Any], arguments: Any) -> Any:
+        Args:
+            function: The function. It is called with keyword arguments.
+            name: The tool's name.
+            description: The tool's description.
+            json_schema: The schema of the arguments object.
+            takes_ctx: Whether the function takes a `RunContext` first.
+            sequential: Whether it must run alone.
+        """
+
+        def call(*arguments: Any) -> Any:
+            *leading, values = arguments
+            return function(*leading, **values)
+
+        tool = cls(_no_arguments, name=name, sequential=sequential)
+        tool.function = function
+        tool._signature = ToolSignature(
+            takes_ctx, TypeAdapter(json_schema, dict), call, description, _is_async(function)
+        )
+        tool.definition = ToolDefinition(name, json_schema, description)
+        return tool
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Validate the arguments. Raises `ValueError` that says what is wrong."""
+        validated: dict[str, Any] = self._signature.arguments.validate(arguments)
+        return validated
+
+    async def call(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
         """Call the function with validated arguments. Raises what the function raises."""
-        call_arguments = (context, arguments) if self._signature.takes_context else (arguments,)
-        if self._is_async:
-            return await self._signature.call(*call_arguments)
-        value = await run_in_thread(self._signature.call, call_arguments)
-        return await value if inspect.isawaitable(value) else value
+        return await self._signature.run(context, arguments)
+
+
+def _no_arguments() -> None:
+    """A function without parameters."""

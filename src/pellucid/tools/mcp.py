@@ -1,7 +1,7 @@
-"""MCP servers, and their tools as tools of Pellucid.
+"""MCP servers: toolsets whose tools a server has.
 
-    async with MCPServer("files", command="mcp-files", args=["/srv"]) as server:
-        agent = Agent("openai:gpt-5", tools=await server.tools())
+    agent = Agent("openai:gpt-5", toolsets=[MCPServerStdio("mcp-files", ["/srv"])])
+    async with agent:  # keeps the connection between runs
         await agent.run("What is in notes.txt?")
 
 * A server is connected to when it is first needed. The connection is kept, and made again after the other side has
@@ -25,7 +25,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+from urllib.parse import urlsplit
 
 from ..egress import EgressPolicy
 from ..errors import ErrorInfo, PellucidError, RequestError
@@ -34,7 +35,8 @@ from ..settings import ToolDefinition
 from ..telemetry import error_location, log
 from .context import RunContext
 from .execution import MAX_RESULT_BYTES, require_size
-from .protocol import ToolFailed
+from .protocol import AnyTool, ToolFailed
+from .toolsets import AbstractToolset, tools_by_name
 
 if TYPE_CHECKING:
     from .mcp_session import MCPSession, Streams
@@ -88,7 +90,7 @@ _INVALID_PARAMS, _INVALID_REQUEST, _CONNECTION_CLOSED, _PARSE_ERROR = -32602, -3
 _RESERVED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
 
 
-class MCPServer:
+class MCPServer(AbstractToolset):
     """An MCP server, started here and used over its standard streams, or reached by URL (streamable HTTP).
 
     Args:
@@ -152,7 +154,14 @@ class MCPServer:
         self._backoff: tuple[float, asyncio.AbstractEventLoop, PellucidError] | None = None
         """The time before which no connection is tried, the event loop of that clock, and the error."""
         self._backoff_seconds = _BACKOFF_SECONDS[0]
+        self._users = 0
+        """How often the toolset was entered and not left."""
         _require_mcp_package()
+
+    @property
+    def id(self) -> str:
+        """The server's name."""
+        return self.name
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
@@ -168,6 +177,10 @@ class MCPServer:
             tools = await self._list_tools()
             self._tool_cache = (tools, now + LISTING_SECONDS)
         return list(self._tool_cache[0])
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, AnyTool]:
+        """Return the tools of the server by name. Raises what `tools` raises."""
+        return tools_by_name(await self.tools())
 
     async def _list_tools(self) -> list[MCPTool]:
         session = await self._connect()
@@ -318,11 +331,39 @@ class MCPServer:
         if session is not None:
             await session.aclose()
 
-    async def __aenter__(self) -> MCPServer:
+    async def __aenter__(self) -> Self:
+        self._users += 1
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, *error: object) -> None:
+        self._users -= 1
+        if self._users == 0:
+            await self.aclose()
+
+
+class MCPServerStdio(MCPServer):
+    """An MCP server that is started here, and used over its standard streams.
+
+    Args:
+        command: The command that starts it.
+        args: The arguments of the command.
+        options: The arguments of `MCPServer`; `id` is the server's name, by default the command's.
+    """
+
+    def __init__(self, command: str, args: Sequence[str] = (), *, id: str | None = None, **options: Any) -> None:
+        super().__init__(id or command.rpartition("/")[2], command=command, args=args, **options)
+
+
+class MCPServerStreamableHTTP(MCPServer):
+    """An MCP server that is reached by URL.
+
+    Args:
+        url: The URL.
+        options: The arguments of `MCPServer`; `id` is the server's name, by default the URL's host.
+    """
+
+    def __init__(self, url: str, *, id: str | None = None, **options: Any) -> None:
+        super().__init__(id or urlsplit(url).hostname or url, url=url, **options)
 
 
 @dataclass(frozen=True)
@@ -348,8 +389,7 @@ class MCPTool:
 
     def with_name(self, name: str) -> MCPTool:
         """Return the same tool with another name."""
-        definition = self.definition
-        return replace(self, definition=ToolDefinition(name, definition.parameters, definition.description))
+        return replace(self, definition=replace(self.definition, name=name))
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments unchanged: the server validates them."""

@@ -49,10 +49,10 @@ class AnyTool(Protocol):
         """Whether it must run alone."""
         ...
 
-    def validate(self, arguments: dict[str, Any]) -> Any:
-        """Validate the arguments. Raises `ValueError` that says what is wrong."""
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Validate the arguments; return them by parameter. Raises `ValueError` that says what is wrong."""
         ...
 
-    async def call(self, context: RunContext[Any], arguments: Any) -> Any:
+    async def call(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
         """Call it with the result of `validate`. Raises `ModelRetry`, `ToolFailed`, or any other exception."""
         ...

@@ -23,9 +23,10 @@ from ..parts import ToolCallPart
 from ..settings import ToolDefinition
 from ..telemetry import error_location, log
 from .context import RunContext
-from .execution import MAX_RESULT_BYTES, CallObserver, ExecutionOptions, FailureCounter, Result, Toolset, call_tools
+from .execution import MAX_RESULT_BYTES, CallObserver, ExecutionOptions, FailureCounter, Result, call_tools
 from .function_tool import Tool
 from .protocol import AnyTool
+from .toolsets import tools_by_name
 
 if TYPE_CHECKING:
     from .mcp import MCPServer, MCPTool
@@ -129,24 +130,24 @@ class ServerToolset:
         parallel: bool = True,
         observer: CallObserver | None = None,
     ) -> None:
-        options = ExecutionOptions(
+        self._tools = tools_by_name(tools)
+        self._options = ExecutionOptions(
             timeout=timeout,
             parallel=parallel,
             observer=observer,
             on_error="report",
             max_result_bytes=MAX_RESULT_BYTES,
         )
-        self._toolset = Toolset(tools, options)
 
     @property
     def names(self) -> frozenset[str]:
         """The names of all tools."""
-        return frozenset(self._toolset.names)
+        return frozenset(self._tools)
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """The descriptions of all tools, for a model."""
-        return tuple(self._toolset.definitions)
+        return tuple(tool.definition for tool in self._tools.values())
 
     async def call(self, calls: Sequence[ToolCallPart], context: RunContext[Any]) -> list[Result]:
         """Return one result for each call, in order. Raises nothing.
@@ -154,7 +155,7 @@ class ServerToolset:
         A failure is reported to the model as a result with the outcome `failed`, or as a `RetryPromptPart` for a call
         that reached no tool.
         """
-        return await call_tools(self._toolset, calls, context, FailureCounter())
+        return await call_tools(self._tools, self._options, calls, context, FailureCounter())
 
 
 async def collect_tools(

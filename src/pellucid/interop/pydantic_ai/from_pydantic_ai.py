@@ -155,7 +155,7 @@ def _json(value: Any) -> str:
 
 
 _REQUEST_CONVERTERS: dict[type, Callable[[Any], ours.ModelRequestPart]] = {
-    theirs.SystemPromptPart: lambda part: ours.SystemPromptPart(part.content),
+    theirs.SystemPromptPart: lambda part: ours.SystemPromptPart(part.content, dynamic_ref=part.dynamic_ref),
     theirs.UserPromptPart: _user,
     theirs.ToolReturnPart: _return,
     theirs.RetryFeedbackPart: lambda part: ours.RetryPromptPart(

@@ -62,7 +62,7 @@ def tools_to(tools: tuple[ToolDefinition, ...]) -> list[TheirTool]:
     return [
         TheirTool(
             name=tool.name,
-            parameters_json_schema=tool.parameters or {"type": "object", "properties": {}},
+            parameters_json_schema=tool.parameters_json_schema or {"type": "object", "properties": {}},
             description=tool.description,
             strict=tool.strict,
         )

@@ -127,7 +127,9 @@ def _retry(part: ours.RetryPromptPart, timestamp: datetime) -> theirs.ToolReturn
 
 
 _REQUEST_CONVERTERS: dict[type, Callable[[Any, datetime], theirs.ModelRequestPart]] = {
-    ours.SystemPromptPart: lambda part, timestamp: theirs.SystemPromptPart(part.content, timestamp=timestamp),
+    ours.SystemPromptPart: lambda part, timestamp: theirs.SystemPromptPart(
+        part.content, timestamp=timestamp, dynamic_ref=part.dynamic_ref
+    ),
     ours.UserPromptPart: lambda part, timestamp: theirs.UserPromptPart(
         part.content if isinstance(part.content, str) else [user_content(item) for item in part.content],
         timestamp=timestamp,

@@ -351,7 +351,7 @@ def _tool_definition(tool: ToolDefinition) -> Body:
     body: Body = {"name": tool.name}
     if tool.description is not None:
         body["description"] = tool.description
-    body["input_schema"] = {"type": "object", **tool.parameters}
+    body["input_schema"] = {"type": "object", **tool.parameters_json_schema}
     if tool.strict is not None:
         body["strict"] = tool.strict
     return body | wire_fields(tool)

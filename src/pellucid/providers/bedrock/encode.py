@@ -245,7 +245,7 @@ def _tools(call: ModelCall, profile: Profile, fields: Body, used_tools: dict[str
 
 
 def _tool_spec(tool: ToolDefinition) -> Body:
-    schema = tool.parameters or {"type": "object", "properties": {}}
+    schema = tool.parameters_json_schema or {"type": "object", "properties": {}}
     spec: Body = {"name": tool.name, "inputSchema": {"json": schema}}
     if tool.description:
         spec["description"] = tool.description

@@ -106,8 +106,8 @@ def _tools(call: ModelCall) -> Body:
     declarations: list[Body] = []
     for tool in call.tools if is_narrowed else allowed_tools:
         declaration: Body = {"name": tool.name, "description": tool.description or ""}
-        if tool.parameters:
-            declaration["parametersJsonSchema"] = tool.parameters
+        if tool.parameters_json_schema:
+            declaration["parametersJsonSchema"] = tool.parameters_json_schema
         declarations.append(declaration)
     body: Body = {"tools": [{"functionDeclarations": declarations}]}
     if choice.mode != "auto":

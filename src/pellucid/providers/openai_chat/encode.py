@@ -184,7 +184,10 @@ _THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
 
 
 def _tool(tool: ToolDefinition) -> Body:
-    function: Body = {"name": tool.name, "parameters": tool.parameters or {"type": "object", "properties": {}}}
+    function: Body = {
+        "name": tool.name,
+        "parameters": tool.parameters_json_schema or {"type": "object", "properties": {}},
+    }
     if tool.description is not None:
         function["description"] = tool.description
     if tool.strict is not None:

@@ -252,7 +252,7 @@ def _tool(tool: ToolDefinition, profile: Profile) -> Body:
     body: Body = {
         "type": "function",
         "name": tool.name,
-        "parameters": tool.parameters or {"type": "object", "properties": {}},
+        "parameters": tool.parameters_json_schema or {"type": "object", "properties": {}},
         # Without this field, the wire's default is strict.
         "strict": bool(tool.strict),
     }

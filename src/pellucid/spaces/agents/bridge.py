@@ -229,7 +229,7 @@ class AgentInSpace:
 
     def __init__(
         self,
-        agent: Agent[Any],
+        agent: Agent[Any, Any],
         me: Participant,
         *,
         answers: Callable[[Envelope], bool] | Collection[str] | None = None,

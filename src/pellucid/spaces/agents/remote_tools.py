@@ -9,12 +9,11 @@ call is proposed instead, and waits for a participant who may.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import msgspec
 
 from ...envelopes import kinds, mcp
 from ...envelopes.capability import HeldCapability, decide, read_capability
@@ -152,7 +151,7 @@ class RemoteTools:
                 if name in by_name or name in excluded_names:
                     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{participant}_{name}")[:64]
                 if name not in by_name and name not in excluded_names and self._is_callable(participant, tool.name):
-                    by_name[name] = RemoteTool(participant, tool.name, msgspec.structs.replace(tool, name=name))
+                    by_name[name] = RemoteTool(participant, tool.name, dataclasses.replace(tool, name=name))
         return by_name
 
     def _is_callable(self, participant: str, tool: str) -> bool:

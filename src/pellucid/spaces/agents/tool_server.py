@@ -20,7 +20,7 @@ from ...envelopes.mcp import CALL_TOOL, CANCELLED, LIST_TOOLS, tool_of, tool_res
 from ...errors import PellucidError
 from ...parts import RetryPromptPart, ToolCallPart
 from ...telemetry import log
-from ...tools import AnyTool, ExecutionOptions, FailureCounter, RunContext, Toolset, call_tools
+from ...tools import AnyTool, ExecutionOptions, FailureCounter, RunContext, call_tools, tools_by_name
 from ..client.participant import Participant
 
 MAX_CONCURRENT_CALLS = 8
@@ -55,7 +55,8 @@ class ToolsInSpace:
             RequestError: If a tool is not valid.
         """
         self._me = me
-        self._toolbox = Toolset(tools, ExecutionOptions(timeout=tool_timeout, on_error="report"))
+        self._tools = tools_by_name(tools)
+        self._options = ExecutionOptions(timeout=tool_timeout, on_error="report")
         self._ignore = ignore
         self._context: RunContext[Any] = RunContext(deps, None)
         self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
@@ -85,7 +86,7 @@ class ToolsInSpace:
                 if request.sender == envelope.sender and request.id in envelope.correlation_id:
                     task.cancel()
         elif method == LIST_TOOLS or (
-            method == CALL_TOOL and (len(envelope.to) == 1 or tool_of(envelope) in self._toolbox.names)
+            method == CALL_TOOL and (len(envelope.to) == 1 or tool_of(envelope) in self._tools)
         ):
             task = asyncio.create_task(self._answer(envelope))
             self._tasks[task] = envelope
@@ -94,7 +95,9 @@ class ToolsInSpace:
     async def _answer(self, request: Envelope) -> None:
         try:
             if request.payload.get("method") == LIST_TOOLS:
-                await self._me.respond(request, {"tools": [_mcp_tool(tool) for tool in self._toolbox.definitions]})
+                await self._me.respond(
+                    request, {"tools": [_mcp_tool(tool.definition) for tool in self._tools.values()]}
+                )
                 return
             async with self._call_slots:
                 result, error = await self._call(request)
@@ -104,13 +107,13 @@ class ToolsInSpace:
 
     async def _call(self, request: Envelope) -> tuple[Any, dict[str, Any] | None]:
         name = tool_of(request)
-        if name is None or self._toolbox.get(name) is None:
+        if name is None or name not in self._tools:
             return None, {"code": _METHOD_NOT_FOUND, "message": f"there is no tool {name!r} here"}
         arguments = request.payload["params"].get("arguments") or {}
         if not isinstance(arguments, dict):
             return None, {"code": _INVALID_PARAMS, "message": "`arguments` must be an object"}
         call = ToolCallPart(name, arguments, request.id)
-        [part] = await call_tools(self._toolbox, [call], self._context, FailureCounter())
+        [part] = await call_tools(self._tools, self._options, [call], self._context, FailureCounter())
         failed = isinstance(part, RetryPromptPart) or part.outcome != "success"
         result = tool_result(part.content)
         if isinstance(part.content, dict) and not failed:
@@ -119,5 +122,9 @@ class ToolsInSpace:
 
 
 def _mcp_tool(tool: Any) -> dict[str, Any]:
-    fields = {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters or {"type": "object"}}
+    fields = {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.parameters_json_schema or {"type": "object"},
+    }
     return {name: value for name, value in fields.items() if value is not None}
