@@ -305,11 +305,14 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
             lambda body, upstream: last_answer(body).update(content=last_answer(body)["content"].replace("\n", " ")),
         ),
     },
+    chat.Cerebras: {"cleared": (LOOP, set_top_level("clear_thinking", True))},
+    chat.CerebrasHarmony: {"off": (LOOP, set_top_level("reasoning_effort", "none"))},
 }
 
 UNSEALED = (
     *(responses.OpenResponses, claude.DeepSeekMessages, claude.BedrockUnsigned, typed.Cohere, typed.Ollama, chat.Chat),
     *(chat.NoReasoning, chat.UnreturnedReasoning, chat.DeepSeek, chat.Kimi, chat.Groq, chat.VLLM, chat.MiniMax),
+    *(chat.Cerebras, chat.CerebrasHarmony),
 )
 
 EXCLUDED = {

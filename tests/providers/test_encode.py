@@ -235,7 +235,7 @@ def test_thinking_levels_depend_on_the_model() -> None:
     assert request_fields("groq", {"thinking": False}, model="qwen/Qwen3-32B") == {"reasoning_effort": "none"}
     assert request_fields("groq", {"thinking": "high"}, model="qwen/qwen3-32b") == {}
     assert request_fields("groq", {"thinking": "max"}, model="openai/gpt-oss-120b") == {"reasoning_effort": "high"}
-    assert request_fields("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {}
+    assert request_fields("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {"reasoning_effort": "low"}
 
 
 @given(st.sampled_from(EFFORTS), st.lists(st.sampled_from((*EFFORTS, "default")), unique=True).map(tuple))

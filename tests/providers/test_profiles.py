@@ -10,11 +10,12 @@ from msgspec.structs import fields
 
 from pellucid import tags
 from pellucid.errors import ConfigError, RequestError
+from pellucid.parts import ModelMessage, ModelRequest, Origin, UserPromptPart
 from pellucid.providers.openai_chat.encode import _REPLAY, _THINKING
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.providers.wires import WIRES
-from pellucid.settings import ModelCall
+from pellucid.settings import ModelCall, ModelSettings
 from tests.providers.wire_kit import ROWS
 
 
@@ -58,6 +59,22 @@ def test_a_profile_that_requires_reasoning_has_a_field_for_it() -> None:
 def test_an_operators_profile() -> None:
     row = load(base_url="http://host/v1", tags="think", efforts=["low"], auth="none")
     assert (row.name, row.title, row.efforts, row.replay) == ("mine", "mine", ("low",), Profile().replay)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_default_fields_are_in_every_request_unless_a_setting_has_them(wire: str) -> None:
+    row = load_profiles({"mine": {"wire": wire, "default_fields": {"extra.deep": True, "effort": 3}}}, {})["mine"]
+    messages: list[ModelMessage] = [ModelRequest([UserPromptPart("hello")])]
+    body = WIRES[wire].encode(ModelCall("m", messages), row, Origin("mine", wire, "m"))
+    assert (body["extra"], body["effort"]) == ({"deep": True}, 3)
+    settings: ModelSettings = {"extra_body": {"effort": 4}}
+    assert WIRES[wire].encode(ModelCall("m", messages, settings), row, Origin("mine", wire, "m"))["effort"] == 4
+
+
+def test_default_fields_are_values() -> None:
+    assert mistakes(default_fields={"a": []}) == [
+        "profiles.mine.default_fields: {'a': []} is not right; it must be a table of values"
+    ]
 
 
 def test_a_profile_may_extend_another() -> None:

@@ -28,7 +28,7 @@ from ..parts import (
 )
 from ..settings import ModelCall, OutputFormat
 from . import history
-from .effort import is_thinking_off
+from .effort import switches_thinking_off
 from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
 from .tool_schema import with_possible_choice
@@ -104,7 +104,7 @@ class ChatMessages:
         for message in history.repair_calls(call.messages):
             if isinstance(message, ModelRequest):
                 messages += self._request(message, profile)
-            elif message_body := self._answer(message, profile, target, is_thinking_off(call.settings)):
+            elif message_body := self._answer(message, profile, target, switches_thinking_off(call.settings, profile)):
                 messages.append({"role": "assistant"} | message_body)
         return messages
 
@@ -177,12 +177,13 @@ class ChatRequest:
         """
         fields = SettingFields(settings)
         self._write_settings(fields, profile, {})
-        if is_thinking_off(settings):
+        if switches_thinking_off(settings, profile):
             fields.claim_history(profile)
         return fields
 
     def _write_settings(self, fields: SettingFields, profile: Profile, others: Body) -> None:
         """Write the settings. The provider's own settings win over `others`, which come from elsewhere."""
+        fields.put_defaults(profile)
         fields.put_all(self.settings(profile))
         fields.body |= others
         self.thinking(fields, profile)

@@ -14,9 +14,14 @@ def is_thinking_off(settings: Mapping[str, Any]) -> bool:
     return settings.get("thinking") in (False, "none")
 
 
+def switches_thinking_off(settings: Mapping[str, Any], profile: Profile) -> bool:
+    """Whether a request with these settings switches thinking off, which some models do not permit."""
+    return is_thinking_off(settings) and profile.thinking_off != "least"
+
+
 def may_think(settings: Mapping[str, Any], profile: Profile) -> bool:
     """Whether a model may think with these settings, for what it does not take together with thinking."""
-    if is_thinking_off(settings):
+    if switches_thinking_off(settings, profile):
         return False
     return profile.forced_calls == "thinking_switched_off" or "thinking" in settings or "thinking_budget" in settings
 
@@ -28,6 +33,8 @@ def requested_effort(settings: Mapping[str, Any], profile: Profile) -> str | Non
         return None
     if level is True:
         return profile.effort_on or None
+    if is_thinking_off(settings) and profile.thinking_off == "least":
+        return next(iter(profile.efforts), None)
     return nearest_effort(level or "none", profile.efforts)
 
 

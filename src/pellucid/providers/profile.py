@@ -106,7 +106,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     thinking_mode: Literal["none", "budget", "adaptive"] = "none"
     """How thinking is requested from Claude: not at all; by a budget of tokens; adaptively, by `efforts`."""
     thinking_off: Literal["disabled", "between_tools", "least"] = "disabled"
-    """How thinking is switched off for Claude; `least`: it cannot be, so the lowest effort is requested."""
+    """How thinking is switched off: on Claude, `disabled` or `between_tools`; on other models, as `thinking` says.
+    `least`: it cannot be, so the first of `efforts` is requested."""
     thinking_display: str = ""
     """The display to request from models that show reasoning only on request (`summarized`)."""
     budgets: dict[str, int] = {}
@@ -124,6 +125,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     own: dict[str, str] = {}
     """Settings that only this provider has, each with its path in the body (`a.b`: inside an object). They are sent as
     they are, and win over the unified ones. If there are none, the wire uses the settings of its own maker."""
+    default_fields: dict[str, bool | str | int] = {}
+    """Fields of every request, each by its path in the body. A setting that writes the same field wins."""
     media: Literal["by_url", "inline"] = "by_url"
     """Whether it fetches images and files by URL; `inline`: their data must be in the request."""
     system_role: Literal["system", "developer"] = "system"

@@ -141,7 +141,7 @@ def _describe_type(type_: Any) -> str:
             return f"a list of {', '.join(repr(option) for option in get_args(options[0]))}"
         return "a list of tables" if get_origin(options[0]) is dict else "a list of texts"
     if get_origin(type_) is dict:
-        return "a table of texts" if options[-1] is str else "a table of numbers"
+        return {str: "a table of texts", int: "a table of numbers"}.get(options[-1], "a table of values")
     if type_ == _FIELDS["tags"]:
         return "the name of a marker family, or a pair of markers"
     if options:

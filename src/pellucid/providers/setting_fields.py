@@ -71,6 +71,14 @@ class SettingFields:
     def put(self, setting: str, path: str, value: Any) -> None:
         """Send `value` at `path`."""
         self.writes.append(SettingWrite(setting, path, value))
+        self._write(path, value)
+
+    def put_defaults(self, profile: Profile) -> None:
+        """Send the profile's `default_fields`, which no setting wrote. Call it before settings are written."""
+        for path, value in profile.default_fields.items():
+            self._write(path, value)
+
+    def _write(self, path: str, value: Any) -> None:
         inside = self.body
         if "." in path:
             *objects, path = path.split(".")

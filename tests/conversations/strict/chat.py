@@ -249,3 +249,33 @@ class MiniMax(Chat):
         head, *tail = self.pieces(block)
         closed = [_delta(content=f"{tail[0]}\n</think>\n\n")] if tail else []
         return [_delta(content=f"<think>\n{head}"), *closed]
+
+
+class Cerebras(MiniMax):
+    """GLM on Cerebras: reasoning is in a field, and goes back in tags in the content."""
+
+    rules: ClassVar = MiniMax.rules | {
+        "cleared": "19: without clear_thinking: false, the model does not get the reasoning in the content",
+    }
+
+    def check(self, body: Body) -> None:
+        if body.get("clear_thinking") is not False:
+            self.refuse("cleared", f"clear_thinking: {body.get('clear_thinking')}")
+        super().check(body)
+
+    def thought_deltas(self, block: Block) -> list[Body]:
+        return [_delta(reasoning=piece) for piece in self.pieces(block)]
+
+
+class CerebrasHarmony(Groq):
+    """gpt-oss on Cerebras: it always thinks."""
+
+    rules: ClassVar = Groq.rules | {"off": "19: reasoning_effort: none is not a level of gpt-oss"}
+
+    def thinks(self, body: Body) -> bool:
+        return True
+
+    def check(self, body: Body) -> None:
+        if body.get("reasoning_effort", "low") not in ("low", "medium", "high") or "clear_thinking" in body:
+            self.refuse("off", f"reasoning_effort: {body.get('reasoning_effort')}")
+        super().check(body)

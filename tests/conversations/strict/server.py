@@ -7,7 +7,20 @@ import json
 
 from aiohttp import web
 
-from .chat import VLLM, Chat, Copilot, DeepSeek, Groq, Kimi, MiniMax, NoReasoning, OpenRouter, UnreturnedReasoning
+from .chat import (
+    VLLM,
+    Cerebras,
+    CerebrasHarmony,
+    Chat,
+    Copilot,
+    DeepSeek,
+    Groq,
+    Kimi,
+    MiniMax,
+    NoReasoning,
+    OpenRouter,
+    UnreturnedReasoning,
+)
 from .claude import Anthropic, Bedrock, BedrockUnsigned, DeepSeekMessages
 from .core import Refusal, Upstream
 from .google import Gemini, Gemini2
@@ -38,6 +51,8 @@ SIDES: dict[str, tuple[type[Upstream], str, str]] = {
     "groq": (Groq, "groq", "qwen/qwen3-32b"),
     "kimi": (Kimi, "kimi", "kimi-k2.6"),
     "minimax": (MiniMax, "minimax", "MiniMax-M3"),
+    "cerebras": (Cerebras, "cerebras", "zai-glm-4.7"),
+    "cerebras-harmony": (CerebrasHarmony, "cerebras", "gpt-oss-120b"),
     "copilot": (Copilot, "copilot", "gpt-5.6"),
     "glm": (Chat, "zai", "glm-5.2"),
     "qwen": (UnreturnedReasoning, "qwen", "qwen3-max"),

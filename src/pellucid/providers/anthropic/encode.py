@@ -107,6 +107,7 @@ def _write_settings(
     fields: SettingFields, profile: Profile, thinking: ThinkingOptions, call_fields: _CallFields
 ) -> None:
     settings, body = fields.settings, fields.body
+    fields.put_defaults(profile)
     if "max_tokens" in settings:
         fields.claim("max_tokens", "max_tokens")
     if thinking.config is not None:

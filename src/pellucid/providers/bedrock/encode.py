@@ -40,7 +40,7 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
-from ..effort import is_thinking_off
+from ..effort import switches_thinking_off
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
 from ..tagged_text import with_markers
@@ -88,7 +88,7 @@ def path(call: ModelCall, profile: Profile) -> str:
 def encode(call: ModelCall, profile: Profile, target: Origin) -> Body:
     """Encode the JSON body of a request. Raises `RequestError` if this wire cannot carry a part of it."""
     settings: Settings = call.settings
-    conversation = _ConversationEncoder(profile, target, thinking_off=is_thinking_off(settings))
+    conversation = _ConversationEncoder(profile, target, thinking_off=switches_thinking_off(settings, profile))
     for message in history.repair_calls(call.messages):
         conversation.add(message)
     conversation.flush()
@@ -111,7 +111,7 @@ def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
             fields.claim(name, path)
     model_fields = _model_fields(settings, profile, reasoning_lost=False)
     _claim_model_fields(fields, profile, model_fields)
-    if is_thinking_off(settings):
+    if switches_thinking_off(settings, profile):
         fields.claim_history(profile)
     _write_settings(fields, profile, model_fields, {})
     return fields
@@ -123,6 +123,7 @@ def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
 def _write_settings(fields: SettingFields, profile: Profile, model_fields: Body, call_fields: Body) -> None:
     """Write the fields of settings. `call_fields`: fields that do not come from settings."""
     settings, body = fields.settings, fields.body
+    fields.put_defaults(profile)
     dropped_names, always_dropped = _dropped_settings(profile, model_fields), _dropped_settings(profile, {})
     for name, path in _INFERENCE_PATHS.items():
         if name in settings and name not in dropped_names:

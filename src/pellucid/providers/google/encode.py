@@ -75,6 +75,7 @@ def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
 def _write_settings(fields: SettingFields, profile: Profile, output: Body) -> None:
     """Write the fields of settings. `output`: fields of `generationConfig` for the output format."""
     settings, body = fields.settings, fields.body
+    fields.put_defaults(profile)
     fields.put_all(_GENERATION_PATHS)
     if output:
         body["generationConfig"] = body.get("generationConfig", {}) | output

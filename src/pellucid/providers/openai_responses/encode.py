@@ -106,6 +106,7 @@ def setting_fields(settings: Settings, profile: Profile) -> SettingFields:
 def _write_settings(fields: SettingFields, profile: Profile, tools: Body, text_format: Body) -> None:
     """Write the settings. The provider's own settings win over `tools` and `text_format`, which come from elsewhere."""
     settings, body = fields.settings, fields.body
+    fields.put_defaults(profile)
     if "openai_store" in settings:
         if settings["openai_store"] is not None:
             fields.put("openai_store", "store", settings["openai_store"])
