@@ -447,21 +447,22 @@ class Emitter:
             delta = BuiltinToolCallPartDelta(text, status, provider_details=details or None)
         self._stream_delta(key, item, part, args, delta, None, None, explicit_end)
 
-    def close(self, key: Key, *, at_once: bool = False) -> None:
+    def close(self, key: Key, *, at_once: bool = False, complete: bool = True) -> None:
         """Mark block or item `key` as over, as the wire reports. A key that was never opened is ignored.
 
         Args:
             key: The block or the item.
             at_once: Write the part's end now, not with the next event, because the wire has no more data for the part.
+            complete: Whether a part that ends now is complete.
         """
         self._blank_texts.pop(key, None)
         if key in self._held_by_key:
-            self._hold(key, key, partial(self.close, key, at_once=at_once), sticky=True)
+            self._hold(key, key, partial(self.close, key, at_once=at_once, complete=complete), sticky=True)
             return
         if self._open_part is not None and self._open_part.key == key:
             self._open_part.explicit_end = False
             if at_once:
-                self._close_part(complete=True)
+                self._close_part(complete=complete)
         if self._item is not None and self._item.key == key:
             self._item.explicit_end = False
         if self._held_blocks and not self._is_replaying and self._can_close_all():

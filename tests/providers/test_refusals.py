@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from pellucid.parts import (
     ModelMessage,
@@ -89,3 +91,43 @@ def test_cerebras_gets_the_thinking_of_harmony_in_its_field() -> None:
     body = body_of("cerebras", "gpt-oss-120b")
     assert (assistant_of(body)["content"], assistant_of(body)["reasoning"]) == ("So.", "I look.")
     assert "clear_thinking" not in body
+
+
+BLOB = "EqQBCgIYAhIM"
+
+
+@pytest.mark.parametrize(
+    "redacted",
+    [
+        ThinkingPart("", signature=BLOB, form="redacted"),
+        # Pydantic AI's, from Anthropic's own API and from Bedrock: only the id shows what it is.
+        ThinkingPart("", id="redacted_thinking", signature=BLOB, provider_name="anthropic"),
+        ThinkingPart("", id="redacted_content", signature=BLOB, provider_name="bedrock"),
+    ],
+)
+def test_redacted_thinking_from_elsewhere_is_no_signature_of_an_empty_text(redacted: ThinkingPart) -> None:
+    """`reasoningText` with an empty text and this signature: "Invalid `signature` in `thinking` block"."""
+    for row, model, block in (
+        (
+            "bedrock",
+            "us.anthropic.claude-opus-5",
+            {"reasoningContent": {"redactedContent": b64encode(BLOB.encode()).decode()}},
+        ),
+        ("anthropic", "claude-opus-5", {"type": "redacted_thinking", "data": BLOB}),
+    ):
+        profile = ROWS[row].for_model(model)
+        origin = Origin(row, profile.wire, model)
+        question, answer, result = loop(row, model)
+        assert isinstance(answer, ModelResponse)
+        history = [question, replace(answer, parts=[redacted, *answer.parts[1:]]), result]
+        body = WIRES[profile.wire].encode(ModelCall(model, history, {}, TOOLS), profile, origin)
+        assert assistant_of(body)["content"][0] == block
+
+
+def test_redacted_thinking_without_its_data_is_not_sent() -> None:
+    """`data: null`: "messages.1.content.0.redacted_thinking.data: Input should be a valid string"."""
+    part = ThinkingPart("", form="redacted")
+    profile = ROWS["anthropic-compat"]
+    response = ModelResponse([part, TextPart("So.")], origin=Origin("p", "anthropic", "m"))
+    body = WIRES["anthropic"].encode(ModelCall("m", [response]), profile, Origin("p", "anthropic", "m"))
+    assert assistant_of(body)["content"] == [{"type": "text", "text": "So."}]

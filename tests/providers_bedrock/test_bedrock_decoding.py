@@ -24,7 +24,8 @@ from pellucid.parts import (
     ToolCallPart,
     Usage,
 )
-from pellucid.providers.bedrock import decoder
+from pellucid.providers.bedrock import decoder, encode
+from pellucid.settings import ModelCall
 from tests.event_stream_messages import eventstream_message
 from tests.examples import many
 from tests.providers_bedrock.bedrock_kit import (
@@ -838,3 +839,43 @@ def test_blocks_in_any_interleaving_are_whole(dice: random.Random) -> None:
     }
     parts = enumerate(wanted[kind] for kind in kinds)
     assert got == sorted((name, signature.format(index), content) for index, (name, signature, content) in parts)
+
+
+# --- a tag that is not closed ----------------------------------------------------------------------------------------
+
+KIMI = "moonshot.kimi-k2-thinking"
+UNCLOSED = (" <think> The temp", "erature in London is 30 °C.")
+
+
+def kimi_parts(data: bytes) -> list[tuple[str, str, bool]]:
+    return [
+        (part.part_kind, part.content, part.complete)
+        for part in response_of(data, KIMI).parts
+        if isinstance(part, ThinkingPart | TextPart)
+    ]
+
+
+def test_a_turn_that_ends_after_an_unclosed_tag_has_an_answer() -> None:
+    answer = "The temperature in London is 30 °C."
+    assert kimi_parts(body({"text": "".join(UNCLOSED)})) == [("text", answer, True)]
+    # A stream has shown it as reasoning already; the answer is what goes back to the model.
+    streamed = stream(text(0, *UNCLOSED), message_end())
+    assert kimi_parts(streamed) == [("thinking", answer, False), ("text", answer, True)]
+    response = response_of(streamed, KIMI)
+    call = ModelCall(KIMI, [replace(response, origin=origin(KIMI))])
+    (message,) = encode(call, row_of(KIMI), origin(KIMI))["messages"]
+    assert message["content"] == [{"text": answer}]
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "stop_sequence"])
+def test_reasoning_that_was_cut_off_is_no_answer(reason: str) -> None:
+    for data in (body({"text": "".join(UNCLOSED)}, reason=reason), stream(text(0, *UNCLOSED), message_end(reason))):
+        assert [part[0] for part in kimi_parts(data)] == ["thinking"]
+
+
+def test_an_unclosed_tag_before_an_answer_is_reasoning() -> None:
+    whole = body({"text": "<think> why"}, {"text": "So."})
+    for data in (whole, stream(text(0, "<think> why"), text(1, "So."), message_end())):
+        assert [part[:2] for part in kimi_parts(data)] == [("thinking", "why"), ("text", "So.")]
+    closed = stream(text(0, "<think> why </think>"), message_end())
+    assert [part[:2] for part in kimi_parts(closed)] == [("thinking", "why")]

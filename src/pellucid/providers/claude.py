@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import RequestError
+from ..parts import ThinkingPart
 from ..settings import nearest_effort
 from .effort import is_thinking_off
 from .profile import Profile
@@ -17,6 +18,15 @@ from .setting_fields import Body, SettingFields, Settings
 
 MIN_BUDGET_TOKENS = 1024
 """The smallest budget that Claude takes."""
+
+
+_REDACTED_IDS = frozenset({"redacted_thinking", "redacted_content"})
+"""The ids of redacted thinking in a history that does not mark it otherwise, as Pydantic AI's."""
+
+
+def is_redacted(part: ThinkingPart) -> bool:
+    """Whether a part is a redacted block: its signature is the block's data, not the signature of a text."""
+    return part.form == "redacted" or (part.id in _REDACTED_IDS and not part.content)
 
 
 RequestNumbers = Callable[[int | None], tuple[int, ...]]

@@ -46,6 +46,7 @@ from ...parts import (
 )
 from ...server_tool_blocks import WIRE, call_block, result_block
 from .. import history
+from ..claude import is_redacted
 from ..media import image_type_of, split_data_url, unsupported, unsupported_content
 from ..profile import Profile
 from ..setting_fields import Body
@@ -284,8 +285,8 @@ def _assistant_blocks(
 
 def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
     match part:
-        case ThinkingPart() if part.form == "redacted" or part.id == REDACTED:
-            return {"type": REDACTED, "data": part.signature}
+        case ThinkingPart() if is_redacted(part):
+            return {"type": REDACTED, "data": part.signature} if part.signature else None
         case ThinkingPart():
             body: Body = {"type": "thinking", "thinking": part.content, "signature": part.signature or ""}
             return body | (part.provider_details or {})

@@ -3,6 +3,10 @@
 Text and reasoning have no start event: their first delta starts the block. A delta of another kind under an index that
 is in use ends the block that used it. Content that cannot be emitted in pieces (bytes, results of the provider's own
 tools, blocks of unknown types) is buffered until the block ends, and is then emitted whole.
+
+Kimi sometimes writes its answer after an opening tag that it never closes, and ends its turn: `<think> It is 30 °C.`
+If the turn has no other answer, this text is the answer. Of a stream it was emitted as reasoning already, so it is
+repeated as text, and the reasoning counts as cut off: it does not go back to the model.
 """
 
 from __future__ import annotations
@@ -55,6 +59,10 @@ class Blocks:
         self._blocks: dict[int, _Block] = {}
         self._pending_redacted: _Block | None = None
         """A redacted block that has not been emitted yet."""
+        self._unclosed: Key | None = None
+        """The reasoning whose closing tag was missing at the end of its block."""
+        self._has_answer = False
+        """Whether there is any text that is not reasoning."""
         self._builtin_tool_names: dict[str, str] = {}
         """Names of the provider's own tools that were called, by call id."""
 
@@ -126,6 +134,15 @@ class Blocks:
         if block is not None:
             self._close_block(block)
 
+    def end_turn(self) -> None:
+        """End a turn that the model ended by itself: text after a tag that was not closed is the answer."""
+        for index in list(self._blocks):
+            self.stop(index)
+        text = None if self._unclosed is None or self._has_answer else self._emit.open_text(self._unclosed)
+        if text is not None:
+            self._emit.close(self._unclosed, at_once=True, complete=False)
+            self._emit.text("answer", text.value())
+
     def end(self) -> None:
         """Emit what is left at the end of the stream. Blocks without an end event stay open, and so are truncated."""
         for block in self._blocks.values():
@@ -134,8 +151,14 @@ class Blocks:
 
     # --- a body --------------------------------------------------------------------------------------------------
 
-    def add_whole_block(self, index: int, block: dict[str, Any]) -> None:
-        """Emit a block of an answer that was not streamed."""
+    def add_whole_block(self, index: int, block: dict[str, Any], *, ends_turn: bool = False) -> None:
+        """Emit a block of an answer that was not streamed.
+
+        Args:
+            index: The block's index.
+            block: The block.
+            ends_turn: Whether the block is the last one of a turn that the model ended by itself.
+        """
         call, tool_result = dict_of(block, "toolUse"), dict_of(block, "toolResult")
         citations_content = dict_of(block, "citationsContent")
         if call:
@@ -152,6 +175,12 @@ class Blocks:
             for entry in objects_in(citations_content.get("content")):
                 self._add_text(index, text_of(entry, "text") or "")
             self._add_citations(index, objects_in(citations_content.get("citations")))
+        elif isinstance(block.get("text"), str) and ends_turn and not self._has_answer:
+            text = _without_unclosed_tag(block["text"], self._profile)
+            if text is None:
+                self._add_text(index, block["text"])
+            else:
+                self._emit.text("answer", text)
         elif isinstance(block.get("text"), str) or dict_of(block, "reasoningContent"):
             self.add_piece(index, block)
         elif dict_of(block, "image"):
@@ -192,6 +221,7 @@ class Blocks:
         for kind, text in spans:
             if kind == tags.TEXT:
                 block.length += len(text)
+                self._has_answer = self._has_answer or not text.isspace()
                 self._emit.text(block.key, text, explicit_end=True)
             elif kind == tags.THINKING:
                 self._emit.thinking(key, text, explicit_end=True)
@@ -312,13 +342,25 @@ class Blocks:
             if block.splitter is not None:
                 self._emit_spans(block, block.splitter.end())
                 if block.marker is not None and block.splitter.truncated:
-                    self._emit.thinking(("tagged", block.key), details={"open": block.marker}, explicit_end=True)
+                    self._unclosed = ("tagged", block.key)
+                    self._emit.thinking(self._unclosed, details={"open": block.marker}, explicit_end=True)
             if block.citations:
                 annotations = [
                     annotation for entry in block.citations for annotation in _annotations_of(entry, block.length)
                 ]
                 details = {"citations": block.citations}
                 self._emit.text(block.key, annotations=annotations or None, details=details, explicit_end=True)
+
+
+def _without_unclosed_tag(text: str, profile: Profile) -> str | None:
+    """Return the text after an opening tag that is not closed; None if there is text before it, or no such tag."""
+    splitter = make_splitter(profile)
+    if splitter is None:
+        return None
+    spans = [*splitter.feed(text), *splitter.end()]
+    if not splitter.truncated or any(kind == tags.TEXT and not span.isspace() for kind, span in spans):
+        return None
+    return "".join(span for kind, span in spans if kind == tags.THINKING) or None
 
 
 def _annotations_of(citation: dict[str, Any], length: int) -> list[dict[str, Any]]:

@@ -22,8 +22,11 @@ from .blocks import Blocks
 from .chunk import index_of, read_delta
 from .errors import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
 
+END_TURN = "end_turn"
+"""The reason of a turn that the model ended by itself."""
+
 FINISH_REASONS: dict[str, FinishReason] = {
-    "end_turn": "stop",
+    END_TURN: "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_call",
     "max_tokens": "length",
@@ -204,8 +207,10 @@ class ConverseReader(WireReader):
             return
         self.is_recognized = True
         self.emit.start()
-        for index, block in enumerate(objects_in(dict_of(value["output"], "message").get("content"))):
-            self._blocks.add_whole_block(index, block)
+        blocks = objects_in(dict_of(value["output"], "message").get("content"))
+        last_index = len(blocks) - 1 if value.get("stopReason") == END_TURN else -1
+        for index, block in enumerate(blocks):
+            self._blocks.add_whole_block(index, block, ends_turn=index == last_index)
         self._read_stop(value)
         self._read_metadata(value)
 
@@ -215,6 +220,8 @@ class ConverseReader(WireReader):
         reason = text_of(value, "stopReason")
         self.finished = True
         self.done = self._has_usage
+        if reason == END_TURN:
+            self._blocks.end_turn()
         self.emit.finish(FINISH_REASONS.get(reason or ""), reason)
         self._store_details(value, "additionalModelResponseFields")
 

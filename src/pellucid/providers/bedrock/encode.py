@@ -40,6 +40,7 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
+from ..claude import is_redacted
 from ..effort import switches_thinking_off
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
@@ -394,7 +395,7 @@ class _ConversationEncoder:
 
     def _reasoning_blocks(self, part: ThinkingPart) -> list[Body]:
         """Encode reasoning. Without a signature the field is left out, because an empty one is rejected."""
-        if part.form == "redacted":
+        if is_redacted(part):
             blob = redacted_content(part.signature or "", part.provider_details)
             return [{"reasoningContent": {"redactedContent": blob}}] if blob else []
         if not part.signature and not part.content.strip():
