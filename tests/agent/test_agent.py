@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -820,3 +821,42 @@ def test_breaking_out_of_events_ends_the_run_silently(make_agent: MakeAgent) -> 
         assert await asyncio.to_thread(get_calls()[0].connection.closed.wait, LIMIT_SECONDS)
 
     asyncio.run(main())
+
+
+async def test_a_call_that_an_error_response_quotes_is_made(make_agent: MakeAgent) -> None:
+    """Groq refuses arguments that do not match the schema. The function's own check tells the model."""
+    quoted = {"name": "look", "arguments": {"wrong": 1}}
+    error = {
+        "message": "Tool call validation failed",
+        "code": "tool_use_failed",
+        "failed_generation": json.dumps(quoted),
+    }
+
+    async def refuse(call: Call) -> None:
+        await call.answer(400, json.dumps({"error": error}).encode())
+
+    def look(at: str) -> str:
+        return f"seen {at}"
+
+    agent, get_calls = make_agent(refuse, calls(("look", {"at": "it"})), say("So."), tools=[look])
+    result = await agent.run("Look.")
+    assert result.output == "42. "
+    made, retried = get_calls()[1].body["messages"][-2:]
+    assert [call["function"] for call in made["tool_calls"]] == [{"name": "look", "arguments": '{"wrong":1}'}]
+    assert retried["tool_call_id"] == made["tool_calls"][0]["id"] != ""
+    assert "wrong" in retried["content"] or "at" in retried["content"]
+
+
+async def test_an_error_response_that_quotes_no_whole_call_stays_an_error(make_agent: MakeAgent) -> None:
+    error = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "maybe"}
+
+    async def refuse(call: Call) -> None:
+        await call.answer(400, json.dumps({"error": error}).encode())
+
+    def look(at: str) -> str:
+        return f"seen {at}"
+
+    agent, _ = make_agent(refuse, tools=[look])
+    with pytest.raises(ModelError, match="Failed to call a function") as caught:
+        await agent.run("Look.")
+    assert (caught.value.info.code, caught.value.info.status) == ("tool_use_failed", 400)

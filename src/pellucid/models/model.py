@@ -232,8 +232,19 @@ class Model:
         if not 200 <= response.status < 300 or response.status in _NO_CONTENT_STATUSES:
             # Where a redirect leads is for the operator alone: it may be an internal address.
             location = response.headers.get("Location") if response.status < 400 else None
-            raise ModelError(await _response_error(response, self.name), _request_id(response), location)
-        return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
+            error = await _response_error(response, self.name)
+            if error.code in self._wire.recoverable_errors:
+                decoder = self._decoder(call, response.content_type)
+                events = [*decoder.feed(msgspec.json.encode(error.native)), *decoder.end()]
+                if not any(isinstance(event, ErrorEvent) for event in events):
+                    return _RecoveredStream(events, _request_id(response))
+            raise ModelError(error, _request_id(response), location)
+        return HTTPModelStream(response, self._decoder(call, response.content_type))
+
+    def _decoder(self, call: ModelCall, content_type: str) -> Decoder:
+        decoder = self._wire.decoder(self.profile, self.origin, content_type)
+        decoder.set_offered_tools(tool.name for tool in call.tools)
+        return decoder
 
     def _encoded_request(self, call: ModelCall, api_key: str | None) -> tuple[str, dict[str, str], bytes, float | None]:
         """Return the request of a call with its body encoded. Raises `RequestError`."""
@@ -698,6 +709,30 @@ class HTTPModelStream:
             self._is_over = True
             self._response.close()
         return self._decoder.end("cancelled" if error is None else "error", error)
+
+
+class _RecoveredStream:
+    """A turn that was found in an error response."""
+
+    queued = False
+
+    def __init__(self, events: list[ModelEvent], request_id: str | None) -> None:
+        self.request_id = request_id
+        self._events = events
+
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
+        events, self._events = self._events, []
+        receive(events)
+
+    def pause(self) -> None:
+        """Do nothing: there is nothing to read."""
+
+    def resume(self) -> None:
+        """Do nothing: there is nothing to read."""
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        events, self._events = self._events, []
+        return events
 
 
 def _request_id(response: UpstreamResponse) -> str | None:

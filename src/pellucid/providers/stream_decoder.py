@@ -14,7 +14,7 @@ decides what the end of the bytes means:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from ..emit import Emitter, TurnLimit, TurnLimits
@@ -47,6 +47,8 @@ class WireReader:
 
     def __init__(self, origin: Origin) -> None:
         self.emit = Emitter(origin)
+        self.offered_tools: frozenset[str] = frozenset()
+        """The names of the functions that the request offered."""
         self.is_recognized = False
         """Whether any data of this wire was received."""
         self.finished = False
@@ -144,6 +146,10 @@ class StreamDecoder:
     def set_limits(self, limits: TurnLimits) -> None:
         """Set the most that the turn may contain. Call it before `feed`."""
         self._reader.emit.limits = limits
+
+    def set_offered_tools(self, names: Iterable[str]) -> None:
+        """Set the functions that the request offered. Call it before `feed`."""
+        self._reader.offered_tools = frozenset(names)
 
     @property
     def reached_limit(self) -> TurnLimit | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -71,6 +71,10 @@ class Decoder(Protocol):
         """Set the most that the turn may contain. Call it before `feed`."""
         ...
 
+    def set_offered_tools(self, names: Iterable[str]) -> None:
+        """Set the functions that the request offered. Call it before `feed`."""
+        ...
+
     @property
     def reached_limit(self) -> TurnLimit | None:
         """The limit at which the turn was cut."""
@@ -108,6 +112,8 @@ class Wire(NamedTuple):
     """Returns the request's headers: the credentials, and other headers that the API requires."""
     thinking: frozenset[str] | None = None
     """The values of a profile's `thinking` that `encode` can write; None for all of them."""
+    recoverable_errors: frozenset[str] = frozenset()
+    """The codes of error responses that may quote what the model wrote, so that the decoder may find a turn in them."""
     count_fields: frozenset[str] = frozenset()
     """The fields of the body that are sent to have the tokens of a request counted (`Profile.count_path`)."""
 
@@ -115,7 +121,13 @@ class Wire(NamedTuple):
 WIRES = {
     wire.name: wire
     for wire in (
-        Wire("openai_chat", openai_chat.encode, openai_chat.decoder, openai_chat.setting_fields),
+        Wire(
+            "openai_chat",
+            openai_chat.encode,
+            openai_chat.decoder,
+            openai_chat.setting_fields,
+            recoverable_errors=openai_chat.RECOVERABLE_ERRORS,
+        ),
         Wire("openai_responses", openai_responses.encode, openai_responses.decoder, openai_responses.setting_fields),
         Wire(
             "anthropic",

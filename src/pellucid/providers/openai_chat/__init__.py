@@ -4,7 +4,8 @@ Reasoning may be in a field next to the content (three names), in structured det
 several of these at once. Requests and history differ as much. The profile has the differences.
 """
 
+from .calls import RECOVERABLE_ERRORS
 from .decode import decoder
 from .encode import encode, setting_fields
 
-__all__ = ["decoder", "encode", "setting_fields"]
+__all__ = ["RECOVERABLE_ERRORS", "decoder", "encode", "setting_fields"]

@@ -6,10 +6,13 @@ fragment, or send the name late. This module decides which fragments belong to o
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
+from ..lenient_json import decode_lenient_json, dict_of
 from ..tool_calls import FragmentedCall
 from ..tool_schema import arguments_text
 from .chunk import ToolCall
@@ -111,6 +114,67 @@ class ToolCallReader:
                     BuiltinToolReturnPart(name, results, call_id, provider_name=provider),
                     item=key,
                 )
+
+
+# --- calls that an error quotes ----------------------------------------------------------------------------------
+
+TOOL_USE_FAILED = "tool_use_failed"
+"""The code of Groq's error for a call whose arguments do not match the schema. The error quotes what the model wrote,
+and the response has nothing else. The caller checks arguments itself, and then lets the model try again."""
+
+RECOVERABLE_ERRORS = frozenset({TOOL_USE_FAILED})
+
+_FUNCTION_TAG = "<function="
+"""The start of a call as Llama models write it: `<function=NAME>{…}</function>`."""
+_tagged_call = re.compile(r"([\w.-]+)\s*>?\s*(\{.*)", re.DOTALL).fullmatch
+
+
+def quoted_calls(error: Any, tool_names: Collection[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls that an error quotes, if all of the quotation is whole calls of functions that were offered.
+
+    Args:
+        error: The error object.
+        tool_names: The names of the functions that were offered.
+
+    Returns:
+        The names and arguments; empty if the error quotes no call, or one that is incomplete or unknown.
+    """
+    if not isinstance(error, dict) or error.get("code") != TOOL_USE_FAILED:
+        return []
+    text = error.get("failed_generation")
+    if not isinstance(text, str) or not text.strip():
+        return []
+    calls = list(_calls_in(text.strip()))
+    return [call for call in calls if call is not None] if all(c and c[0] in tool_names for c in calls) else []
+
+
+def _calls_in(text: str) -> Iterator[tuple[str, dict[str, Any]] | None]:
+    """Yield the calls in a text, and None for anything else in it."""
+    if text.startswith(_FUNCTION_TAG):
+        for tagged in text.split(_FUNCTION_TAG)[1:]:
+            match = _tagged_call(tagged.strip().removesuffix("</function>"))
+            yield None if match is None else _call_of({"name": match[1], "arguments": match[2]})
+        return
+    try:
+        value = decode_lenient_json(text.encode("utf-8", "replace"))
+    except ValueError:
+        yield None
+        return
+    for entry in value if isinstance(value, list) else [value]:
+        yield _call_of(entry)
+
+
+def _call_of(entry: Any) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(entry, dict):
+        return None
+    function = dict_of(entry, "function") or entry
+    name, arguments = function.get("name"), function.get("arguments", entry.get("parameters"))
+    if isinstance(arguments, str):
+        try:
+            arguments = decode_lenient_json(arguments.encode("utf-8", "replace"))
+        except ValueError:
+            return None
+    return (name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
 
 
 def _google_signature(extra: dict[str, Any] | None) -> str | None:

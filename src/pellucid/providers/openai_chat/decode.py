@@ -15,7 +15,7 @@ from ..lenient_json import decode_lenient_json
 from ..profile import Profile
 from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 from ..tagged_text import TEXT
-from .calls import ToolCallReader
+from .calls import TOOL_USE_FAILED, ToolCallReader, quoted_calls
 from .chunk import Choice, Chunk, Delta, ToolCall, chunk_reader, read_usage
 from .content import REASONING, ContentReader, DuplicateReasoningFilter, FragmentMerger, make_content_reader
 from .details import DetailsReader
@@ -101,10 +101,20 @@ class ChatCompletionsReader(WireReader):
             self.emit.usage = read_usage(groq["usage"], self._profile.reasoning_tokens)
         status = (chunk.base_resp or {}).get("status_code")
         error = chunk.error or groq.get("error") or (chunk.base_resp if status else None)
-        if error:
+        if error and (calls := quoted_calls(error, self.offered_tools)):
+            self._emit_quoted(calls)
+        elif error:
             self.fail(error_from_value({"error": error}))
         elif is_error or (chunk.choices is None and (chunk.message or chunk.detail)):
             self.fail(error_from_value(decode_lenient_json(data)))
+
+    def _emit_quoted(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
+        """Emit the calls that an error quotes in place of the error."""
+        self.flush()
+        self.is_recognized = self.finished = self.done = True
+        for index, (name, arguments) in enumerate(calls):
+            self.emit.tool_call(("quoted", index), arguments, name=name)
+        self.emit.finish("tool_call", TOOL_USE_FAILED)
 
     def flush(self) -> None:
         """Write what was held back because it could have become a marker, or had no name."""
