@@ -135,7 +135,7 @@ class _Item:
 class _OpenPart(PartAccumulator):
     """The open part."""
 
-    __slots__ = ("checked_length", "explicit_end", "key", "kind")
+    __slots__ = ("checked_length", "explicit_end", "key", "kind", "signature_pieces")
 
     def __init__(self, key: Key, part: ModelResponsePart, explicit_end: bool) -> None:
         super().__init__(part)
@@ -143,6 +143,8 @@ class _OpenPart(PartAccumulator):
         self.kind = type(part)
         self.explicit_end = explicit_end
         """Whether the wire ends the block itself, and has not done so yet."""
+        self.signature_pieces: list[str] = []
+        """The signature so far, of a part whose signature is written when it ends."""
         self.checked_length = -1
         """The length at which the text was found to be incomplete JSON, so that it is parsed once for each length."""
 
@@ -356,6 +358,22 @@ class Emitter:
             # Nearly every call takes this path, so it avoids `_stream_delta`.
             open_.text.add(text)
             self.events.append(PartDeltaEvent(self._part_index, ThinkingPartDelta(text)))
+
+    def append_signature(self, key: Key, piece: str) -> bool:
+        """Append to the signature of block `key`, if it is the open part and reasoning.
+
+        The signature is written once, when the part ends: there may be thousands of pieces.
+
+        Returns:
+            Whether the block is the open part.
+        """
+        open_ = self._open_part
+        if open_ is None or open_.key != key or open_.kind is not ThinkingPart:
+            return False
+        if not open_.signature_pieces:
+            open_.signature_pieces.append(open_.metadata.get("signature") or "")
+        open_.signature_pieces.append(piece)
+        return True
 
     def append_text_delta(self, text: str) -> None:
         """Write one more delta of the open part that has text only, like the last delta."""
@@ -754,6 +772,11 @@ class Emitter:
         open_ = self._open_part
         if open_ is None:
             return
+        if open_.signature_pieces:
+            self._write_delta(
+                open_,
+                ThinkingPartDelta(signature_delta="".join(open_.signature_pieces), provider_name=self.origin.provider),
+            )
         # A call with complete arguments is complete, however the turn ended.
         complete = complete or (open_.kind is ToolCallPart and open_.is_complete_json())
         self._item_is_cut_off = self._item_is_cut_off or not complete

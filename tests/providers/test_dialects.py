@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.parts import ThinkingPart, Usage
+from pellucid.events import PartDeltaEvent
+from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
 from tests.cases import Cases
 from tests.cutting import cut, merged
 from tests.examples import by_circle
@@ -367,6 +368,43 @@ def test_encrypted_reasoning_without_text_is_a_part() -> None:
         "openrouter", {"reasoning_details": [detail("encrypted", data="gAAA", id="rs_1", format="x", index=0)]}
     )
     assert (part.content, part.signature, part.form, part.id) == ("", "gAAA", "redacted", "rs_1")
+
+
+@pytest.mark.parametrize("ending", ["text", "call", "entry", "cut"])
+def test_encrypted_fragments_are_joined_once(ending: str) -> None:
+    """However many there are, the joined data is written once, before whatever ends the block."""
+    count = 500
+    frames = [
+        chunk(content="", reasoning=None, reasoning_details=[detail("encrypted", data=f"{number:03}", index=0)])
+        for number in range(count)
+    ]
+    after = {
+        "text": [chunk("stop", content="So.")],
+        "call": [chunk("tool_calls", tool_calls=[call("{}", name="f", id="c1", index=0)])],
+        "entry": [chunk("stop", reasoning_details=[detail("text", text="Why.", index=1)])],
+        "cut": [],
+    }[ending]
+    data = "".join(f"{number:03}" for number in range(count))
+    result = folded("openrouter", sse(*frames, *after, done=ending != "cut"))
+    assert result.response is not None
+    first = result.response.parts[0]
+    assert isinstance(first, ThinkingPart)
+    assert (first.signature, first.form, first.complete) == (data, "redacted", ending != "cut")
+    written = [
+        event.delta.signature_delta or ""
+        for event in events_of("openrouter", sse(*frames, *after))
+        if isinstance(event, PartDeltaEvent) and isinstance(event.delta, ThinkingPartDelta)
+    ]
+    assert sum(map(len, written)) == len(data) + 3, "the first fragment opens the part, and all are joined once"
+
+
+def test_encrypted_fragments_are_joined_when_the_response_fails() -> None:
+    frames = [chunk(reasoning_details=[detail("encrypted", data=piece, index=0)]) for piece in ("gA", "AA")]
+    result = folded("openrouter", sse(*frames, {"error": {"code": 502, "message": "lost"}}))
+    assert result.error is not None
+    assert result.response is not None
+    (part,) = thoughts(result.response)
+    assert (part.signature, part.complete) == ("gAAA", False)
 
 
 def test_a_summary_and_its_encrypted_original_share_an_item() -> None:

@@ -30,7 +30,8 @@ class DetailsReader:
         self._emit = emit
         self._profile = profile
         self._mergers: dict[object, FragmentMerger] = {}
-        self._data: dict[object, str] = {}
+        self._data: dict[object, list[str]] = {}
+        """The pieces of encrypted data of each block."""
         self._fields_of_block: dict[object, dict[str, Any]] = {}
         self._last_entry: object = None
         self._last_is_signed = False
@@ -82,8 +83,11 @@ class DetailsReader:
         return has_text
 
     def _read_encrypted(self, index: object, block: object, entry: dict[str, Any]) -> None:
-        data = self._data[block] = self._data.get(block, "") + (text_of(entry, "data") or "")
-        self._emit_fragment(index, block, "reasoning.encrypted", entry, "", data or None, "redacted", {})
+        piece = text_of(entry, "data") or ""
+        pieces = self._data.setdefault(block, [])
+        pieces.append(piece)
+        signature = None if self._emit.append_signature(block, piece) else "".join(pieces) or None
+        self._emit_fragment(index, block, "reasoning.encrypted", entry, "", signature, "redacted", {})
 
     def _emit_fragment(
         self,
