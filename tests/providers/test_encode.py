@@ -52,7 +52,8 @@ def request(row: str = "openai-compat", *, model: str = "m", **fields: Any) -> d
 def request_fields(row: str, settings: ModelSettings, *, model: str = "m") -> dict[str, Any]:
     """Return the fields that the settings add to the body."""
     plain = request(row, model=model)
-    return {name: value for name, value in request(row, model=model, settings=settings).items() if name not in plain}
+    body = request(row, model=model, settings=settings)
+    return {name: value for name, value in body.items() if name not in plain or value != plain[name]}
 
 
 # --- the frame ---------------------------------------------------------------------------------------------------
@@ -144,10 +145,10 @@ THINKING_FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any],
         {"thinking": {"type": "enabled"}, "reasoning_effort": "max"},
     ),
     "zai": (
-        {"thinking": {"type": "enabled"}},
-        {"thinking": {"type": "disabled"}},
-        {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
-        {"thinking": {"type": "enabled"}, "reasoning_effort": "max"},
+        {"thinking": {"clear_thinking": False, "type": "enabled"}},
+        {"thinking": {"clear_thinking": False, "type": "disabled"}},
+        {"thinking": {"clear_thinking": False, "type": "enabled"}, "reasoning_effort": "high"},
+        {"thinking": {"clear_thinking": False, "type": "enabled"}, "reasoning_effort": "max"},
     ),
     "kimi": (
         {"thinking": {"type": "enabled"}},

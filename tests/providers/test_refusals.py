@@ -22,7 +22,7 @@ from pellucid.parts import (
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.setting_warnings import setting_warnings
 from pellucid.providers.wires import WIRES
-from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
+from pellucid.settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition
 
 ROWS = builtin_profiles()
 TOOLS = (ToolDefinition("look", parameters={"type": "object", "properties": {}}),)
@@ -131,3 +131,62 @@ def test_redacted_thinking_without_its_data_is_not_sent() -> None:
     response = ModelResponse([part, TextPart("So.")], origin=Origin("p", "anthropic", "m"))
     body = WIRES["anthropic"].encode(ModelCall("m", [response]), profile, Origin("p", "anthropic", "m"))
     assert assistant_of(body)["content"] == [{"type": "text", "text": "So."}]
+
+
+ALWAYS = [
+    # Kimi K3: "invalid thinking"; it has levels. K2.7 Code and K2 Thinking have neither.
+    ("kimi", "kimi-k3", {"reasoning_effort": "low"}),
+    ("kimi", "kimi-k2.7-code", {}),
+    ("kimi", "kimi-k2-thinking", {}),
+    # Z.ai: "please use low, high, or max".
+    ("zai", "glm-5.3", {"thinking": {"clear_thinking": False, "type": "enabled"}, "reasoning_effort": "low"}),
+    # xAI: "reasoning_effort none is not supported".
+    ("xai", "grok-4.6", {"reasoning_effort": "low"}),
+    # OpenRouter: "Reasoning is mandatory for this endpoint and cannot be disabled".
+    ("openrouter", "anthropic/claude-sonnet-5.5", {"reasoning": {"effort": "minimal"}}),
+    ("openrouter", "openai/gpt-oss-120b", {"reasoning": {"effort": "minimal"}}),
+    # Bedrock: "reasoning_effort: none" of gpt-oss, and effort "none" of the others.
+    ("bedrock", "openai.gpt-oss-120b-1:0", {"additionalModelRequestFields": {"reasoning_effort": "low"}}),
+    ("bedrock", "openai.gpt-6-astra", {"additionalModelRequestFields": {"reasoning": {"effort": "low"}}}),
+    ("bedrock", "xai.grok-4.6", {"additionalModelRequestFields": {"reasoning": {"effort": "low"}}}),
+]
+THINKING_FIELDS = ("reasoning_effort", "thinking", "reasoning", "additionalModelRequestFields")
+
+
+@pytest.mark.parametrize(("row", "model", "expected"), ALWAYS)
+def test_no_request_switches_off_thinking_that_is_always_on(row: str, model: str, expected: dict[str, Any]) -> None:
+    body = body_of(row, model, thinking=False)
+    assert {name: body[name] for name in THINKING_FIELDS if name in body} == expected
+
+
+@pytest.mark.parametrize("model", ["kimi-k3", "kimi-k2.7-code", "kimi-k2-thinking"])
+def test_a_kimi_that_always_thinks_gets_its_reasoning_although_the_request_switches_thinking_off(model: str) -> None:
+    """Otherwise "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1"."""
+    assert assistant_of(body_of("kimi", model, thinking=False))["reasoning_content"] == "I look."
+    assert "reasoning_content" not in assistant_of(body_of("kimi", "kimi-k2.6", thinking=False))
+
+
+def test_levels_are_sent_to_the_models_of_zai_that_have_them() -> None:
+    for model, effort in (("glm-5.2", "medium"), ("glm-5.3", "low"), ("glm-5.1", None), ("glm-5", None)):
+        assert body_of("zai", model, thinking="medium").get("reasoning_effort") == effort
+    assert body_of("zai", "glm-4.7")["thinking"] == {"clear_thinking": False}, "or earlier reasoning is removed"
+    assert body_of("zai", "glm-4.7", zai_clear_thinking=True)["thinking"] == {"clear_thinking": True}
+
+
+@pytest.mark.parametrize("model", ["openai.gpt-5.6-sol", "openai.gpt-6.1-sol", "xai.grok-4.6"])
+def test_bedrock_gets_no_sampling_settings_for_models_that_reject_them(model: str) -> None:
+    """ValidationException: temperature, topP and top_k are not supported by this model."""
+    body = body_of("bedrock", model, temperature=0.5, top_p=0.5, top_k=5)
+    assert "inferenceConfig" not in body
+    assert "additionalModelRequestFields" not in body
+
+
+@pytest.mark.parametrize("model", ["qwen.qwen3-32b-v1:0", "deepseek.v3.2", "zai.glm-5"])
+def test_bedrock_cannot_force_a_tool_while_these_models_think(model: str) -> None:
+    profile = ROWS["bedrock"].for_model(model)
+    for thinking, is_forced in ((True, False), (False, True), (None, True)):
+        settings: ModelSettings = {} if thinking is None else {"thinking": thinking}
+        choice = ToolChoice("required", is_preference=True)
+        call = ModelCall(model, loop("bedrock", model), settings, TOOLS, choice)
+        body = WIRES["bedrock"].encode(call, profile, Origin("bedrock", "bedrock", model))
+        assert ("toolChoice" in body["toolConfig"]) == is_forced

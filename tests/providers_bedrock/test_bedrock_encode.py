@@ -384,15 +384,21 @@ THINKING_FIELDS: dict[str, list[Any]] = {
     "global.anthropic.claude-opus-5-5": [*shown(*OF_FIVE), *shown("low", "low", display=False)],
     "global.anthropic.claude-sonnet-5-5": [*shown(*OF_FIVE), *[{"thinking": {"type": "between_tools"}}] * 2],
     "anthropic.claude-3-5-haiku-20241022-v1:0": [NO] * 9,
-    "openai.gpt-oss-120b-1:0": effort("reasoning_effort", *OF_THREE),
-    "zai.glm-4.7": effort("reasoning_effort", *OF_THREE),
-    "deepseek.v3-v1:0": effort("reasoning_effort", *OF_THREE),
+    "openai.gpt-oss-120b-1:0": effort("reasoning_effort", *OF_THREE[:-2], "low", "low"),
+    "zai.glm-4.7": effort("reasoning_effort", *["high"] * 7, "none", "none"),
+    "zai.glm-5.3": effort("reasoning_effort", *OF_FIVE, "low", "low"),
+    "deepseek.v3-v1:0": effort("reasoning_effort", *["high"] * 7, "none", "none"),
     "us.deepseek.r1-v1:0": [NO] * 9,
-    "qwen.qwen3-32b-v1:0": effort("reasoning_config", None, "low", "low", "high", *["high"] * 3, None, None),
+    "qwen.qwen3-32b-v1:0": effort("reasoning_config", "high", "low", "low", *["high"] * 4, "none", "none"),
+    "qwen.qwen3-coder-30b-a3b-v1:0": [NO] * 9,
     "openai.gpt-6-luna": [
         {"reasoning": {"effort": level}} if level else NO for level in (*OF_FIVE, "none", "none")
     ],
-    "xai.grok-4": [{"reasoning": {"effort": level}} if level else NO for level in OF_THREE],
+    "openai.gpt-6-astra": [{"reasoning": {"effort": level}} if level else NO for level in (*OF_FIVE, "low", "low")],
+    "xai.grok-4.7": [
+        {"reasoning": {"effort": level}} if level else NO
+        for level in (None, "low", "low", "medium", "high", "xhigh", "xhigh", "low", "low")
+    ],
     "global.amazon.nova-2-lite-v1:0": [
         *({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
           for level in ("medium", "low", "low", "medium", "high", "high", "high")),

@@ -93,7 +93,7 @@ MATRIX: dict[str, Rule] = {
     CLAUDE: ONLY_SIGNED,
     "us.anthropic.claude-opus-4-7": ONLY_SIGNED,
     "anthropic.claude-3-5-haiku-20241022-v1:0": NONE,
-    "openai.gpt-oss-120b-1:0": ALL,
+    "openai.gpt-oss-120b-1:0": ALL._replace(off=block("why", "sig")),  # it always thinks
     "openai.gpt-6-luna": ONLY_SIGNED,
     "us.deepseek.r1-v1:0": NONE,
     "deepseek.v3-v1:0": ONLY_SIGNED,

@@ -229,7 +229,8 @@ def _output(output: OutputFormat) -> Body:
 
 def _tools(call: ModelCall, profile: Profile, fields: Body, used_tools: dict[str, None]) -> Body:
     """Return the tools. This wire has no tool choice `none`: the model can only be offered no tools."""
-    call = with_possible_choice(call, profile, thinks=enables_thinking(fields))
+    has_level = fields.get(profile.effort_field, "none") != "none"
+    call = with_possible_choice(call, profile, thinks=enables_thinking(fields) or has_level)
     tools = offered_tools(call)
     if call.tool_choice.mode == "none" and not used_tools:
         tools = ()

@@ -25,7 +25,14 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
-from ..effort import SAMPLING, accepts_sampling, effort_paths, is_thinking_off, requested_effort
+from ..effort import (
+    SAMPLING,
+    accepts_sampling,
+    effort_paths,
+    is_thinking_off,
+    requested_effort,
+    switches_thinking_off,
+)
 from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, sampling_suppressors
@@ -113,7 +120,7 @@ def _request_effort(fields: SettingFields, profile: Profile) -> None:
 
 def _request_thinking_type(fields: SettingFields, profile: Profile) -> None:
     fields.set_thinking_paths("thinking.type", *effort_paths(profile, "reasoning_effort"))
-    if is_thinking_off(fields.settings):
+    if switches_thinking_off(fields.settings, profile):
         fields.put("thinking", "thinking.type", "disabled")
     elif "thinking" in fields.settings:
         fields.put("thinking", "thinking.type", profile.thinking_on)
