@@ -21,8 +21,8 @@ from tests.frozen.schemas import unreached
 
 FROZEN = Path(__file__).with_name("names.txt").read_text().splitlines()
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
-OF_OTHERS = frozenset({"bad_thing", "context_closed", "overloaded_error", "rate_limit"})
-"""Codes that tests make up: scripted upstreams' own, and a participant's."""
+OF_OTHERS = frozenset({"bad_thing", "context_closed", "overloaded_error", "rate_limit", "tool_use_failed"})
+"""Codes of providers, scripted upstreams and a participant, which tests name."""
 
 
 def _listed(what: str) -> list[str]:
