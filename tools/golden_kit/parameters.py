@@ -48,6 +48,7 @@ _CLAUDE = (
 _GEMINI = (
     *("gemini-2.5-flash-image", "gemini-2.5-flash-lite", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash"),
     *("gemini-1.5-pro", "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-3.1-flash-lite", "gemma-3-27b-it"),
+    "gemini-3.1-flash-lite-image",
 )
 _CHAT, _RESPONSES = "openai_chat", "openai_responses"
 ROWS: dict[str, Row] = {
@@ -57,18 +58,36 @@ ROWS: dict[str, Row] = {
     "deepseek": Row(_CHAT, "deepseek-reasoner", ("deepseek-chat", "deepseek-v4-flash")),
     "groq": Row(_CHAT, "m", ("qwen/qwen3-32b", "openai/gpt-oss-120b")),
     "huggingface": Row(_CHAT, "Qwen/Qwen3-32B"),
-    "openrouter": Row(_CHAT, "anthropic/claude-sonnet-4.5"),
+    "openrouter": Row(
+        _CHAT,
+        "anthropic/claude-sonnet-4.5",
+        (
+            *("anthropic/claude-sonnet-5.5", "anthropic/claude-opus-latest", "google/gemini-3.5-flash"),
+            *(
+                "moonshotai/kimi-k2-thinking",
+                "openai/gpt-oss-120b",
+                "openai/gpt-5.2-codex",
+                "moonshotai/kimi-k2.7-code",
+            ),
+            *("minimax/minimax-m2.5", "qwen/qwen3.8-max", "x-ai/grok-build", "z-ai/glm-5.3"),
+            "perplexity/sonar-deep-research",
+        ),
+    ),
     "snowflake": Row(_CHAT, "claude-4-sonnet"),
     "together": Row(_CHAT, "m", ("openai/gpt-oss-120b", "deepseek-ai/deepseek-v4-pro")),
     "fireworks": Row(_CHAT, "m"),
-    "cerebras": Row(_CHAT, "zai-glm-4.7", ("gpt-oss-120b",)),
+    "cerebras": Row(_CHAT, "zai-glm-4.7", ("gpt-oss-120b", "kimi-k3", "zai-glm-5.3", "qwen-3.8-27b")),
     "qwen": Row(_CHAT, "qwen3-max", ("qwen3-coder-plus", "qwen3-30b-instruct", "qwen3-30b-thinking")),
-    "kimi": Row(_CHAT, "kimi-k2-thinking", ("kimi-k3", "kimi-k2.6")),
-    "zai": Row(_CHAT, "glm-4.7"),
+    "kimi": Row(_CHAT, "kimi-k2-thinking", ("kimi-k3", "kimi-k2.6", "kimi-k2.7-code")),
+    "zai": Row(_CHAT, "glm-4.7", ("glm-5.3", "glm-5.2", "glm-5.1", "glm-5", "glm-5-turbo", "glm-4-plus")),
     "minimax": Row(_CHAT, "MiniMax-M2"),
-    "xai": Row(_CHAT, "grok-4"),
+    "xai": Row(
+        _CHAT,
+        "grok-4",
+        ("grok-3-mini", "grok-4.6", "grok-build-latest", "grok-4.7", "grok-4.3", "grok-latest"),
+    ),
     "perplexity": Row(_CHAT, "sonar-reasoning"),
-    "crusoe": Row(_CHAT, "m"),
+    "crusoe": Row(_CHAT, "m", ("openai/gpt-oss-120b",)),
     "bedrock-mantle-chat": Row(_CHAT, "openai.gpt-oss-120b"),
     "copilot": Row(_CHAT, "gpt-5.1"),
     "vllm": Row(_CHAT, "qwen3-32b"),
@@ -93,8 +112,10 @@ ROWS: dict[str, Row] = {
     "anthropic-compat": Row("anthropic", "m"),
     "deepseek-anthropic": Row("anthropic", "deepseek-reasoner"),
     "minimax-anthropic": Row("anthropic", "MiniMax-M2"),
-    "kimi-anthropic": Row("anthropic", "kimi-k2-thinking"),
-    "mistral": Row("mistral", "mistral-medium-latest", ("magistral-small-2506", "magistral-medium-latest")),
+    "kimi-anthropic": Row("anthropic", "kimi-k2-thinking", ("kimi-k3",)),
+    "mistral": Row(
+        "mistral", "mistral-medium-latest", ("magistral-small-2506", "magistral-medium-latest", "mistral-large-4-0")
+    ),
     "cohere": Row("cohere", "command-a-reasoning-08-2025"),
     "ollama-native": Row("ollama", "qwen3", ("gpt-oss:20b",)),
     "bedrock": Row(
@@ -103,6 +124,7 @@ ROWS: dict[str, Row] = {
         (
             *(f"anthropic.{name}" for name in (*_CLAUDE[:8], "claude-opus-4-7", "claude-3-7-sonnet", "claude-3-haiku")),
             *("anthropic.claude-sonnet-5", "openai.gpt-oss-120b-1:0", "openai.gpt-5.4", "xai.grok-4", "qwen.qwen3-32b"),
+            *("openai.gpt-6-astra", "openai.gpt-6.1-sol", "qwen.qwen3-coder-30b-a3b-v1:0", "zai.glm-5.3"),
             *("deepseek.r1-v1:0", "deepseek.v3-v1:0", "zai.glm-4.7", "moonshot.kimi-k2", "minimax.minimax-m2"),
             *("amazon.nova-2-lite-v1:0", "amazon.nova-pro-v1:0", "meta.llama4"),
         ),
