@@ -25,7 +25,7 @@ from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition
 
 ROWS = builtin_profiles()
-TOOLS = (ToolDefinition("look", parameters={"type": "object", "properties": {}}),)
+TOOLS = (ToolDefinition("look", parameters_json_schema={"type": "object", "properties": {}}),)
 
 
 def loop(row: str, model: str) -> list[ModelMessage]:
