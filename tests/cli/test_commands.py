@@ -259,7 +259,7 @@ INVALID_COMMANDS: list[tuple[list[str], str]] = [
     (["translate", "--from", "vllm", "--to", "klingon"], "'klingon' is not one of"),
     (["ask"], "Missing argument 'QUESTION'"),
     (["ask", "x", "--effort", "huge"], "'huge' is not one of"),
-    (["ask", "x", "--provider", "qqqqqq"], "--provider: no profile 'qqqqqq'; there are: anthropic, "),
+    (["ask", "x", "--provider", "qqqqqq"], "--provider: no profile 'qqqqqq'; there are: alibaba, "),
     (["serve", "--provider", "antropic"], "--provider: no profile 'antropic'; did you mean 'anthropic'?"),
     (["decode", "--from", "antropic"], "--from: no provider 'antropic'; did you mean 'anthropic'?"),
     (["ask", "x", "--upstream", "localhost:8000"], "is not an http:// or https:// address"),

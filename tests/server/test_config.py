@@ -46,7 +46,7 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
             {"providers": {"openai-compat": {}}},
             "has no default address",
         ),
-        ({"providers": {"mine": VLLM}}, "providers.mine.profile: no profile 'mine'; there are: "),
+        ({"providers": {"mine": VLLM}}, "providers.mine.profile: no profile 'mine'; did you mean 'gemini'?"),
         ({"providers": {"mine": {**VLLM, "profile": "vlm"}}}, "did you mean 'vllm'?"),
         ({"providers": {"vllm": {"base_url": "localhost:8000"}}}, "is not an http:// or https:// address"),
         ({"providers": {"vllm": {"base_url": "http://"}}}, "is not an http:// or https:// address"),

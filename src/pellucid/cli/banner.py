@@ -31,7 +31,7 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
         _print("  ready. It is a small model, for trying things out; the README explains how to use a better one.")
     profiles = config.all_profiles()
     for name, provider in config.providers.items():
-        if remedy := missing_key_hint(provider, profiles[provider.profile or name]):
+        if remedy := missing_key_hint(provider, profiles[config.profile_name(name)]):
             _print(click.style(f"  {name} needs an API key, and the environment has none: {remedy}", fg="yellow"))
         models = "any model it has" if provider.models is None else ", ".join(provider.models)
         if models:

@@ -16,7 +16,7 @@ from ..fold import Fold, fold
 from ..parts import TOKEN_COUNTS
 from ..providers.lenient_json import decode_lenient_json
 from ..providers.profile import Profile
-from ..providers.profiles import builtin_profiles
+from ..providers.profiles import hidden_row, named_profiles
 from ..providers.wires import decode as decode_answer
 from ..unicode import did_you_mean
 
@@ -47,7 +47,7 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
     """Decode a captured response to its events.
 
     Args:
-        provider: The name of a profile.
+        provider: A name of a profile (see `named_profiles`).
         content_type: Its `Content-Type`; None to guess it from the bytes.
         data: The bytes of the response.
 
@@ -59,29 +59,41 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
 
 
 def profile_of_response(provider: str, content_type: str | None, data: bytes) -> Profile:
-    """Return the profile that decodes a response of a provider: `PROVIDER`, or `PROVIDER-native` for its own wire.
+    """Return the profile that decodes a response of a provider with one name for two wires (`openai`, `ollama`).
+
+    The first frame shows which wire it is. Any other name is one profile.
 
     Raises:
         RequestError: The provider is unknown.
     """
-    profiles = builtin_profiles()
+    profiles = named_profiles()
     if provider not in profiles:
         raise RequestError(f"--from: no provider {provider!r}; {did_you_mean(provider, profiles)}")
-    native_profile = profiles.get(f"{provider}-native")
-    return native_profile if native_profile is not None and _is_native(content_type, data) else profiles[provider]
+    first = _first_object(data)
+    for profile in (hidden_row(provider), profiles.get(f"{provider}-native")):
+        if profile is not None and (_WIRE_MARKS[profile.wire] in first or _is_content_of(profile, content_type)):
+            return profile
+    return profiles[provider]
 
 
-def _is_native(content_type: str | None, data: bytes) -> bool:
-    """Return whether a response is of Ollama's own wire: lines of JSON, each with the field `done`."""
-    if content_type is not None and content_type.startswith("application/x-ndjson"):
-        return True
-    for start in (data.strip().partition(b"\n")[0], data):
+_WIRE_MARKS = {"openai_chat": "choices", "ollama": "done"}
+"""A field of each frame on these wires that the other wire of their providers does not have."""
+
+
+def _is_content_of(profile: Profile, content_type: str | None) -> bool:
+    return profile.wire == "ollama" and (content_type or "").startswith("application/x-ndjson")
+
+
+def _first_object(data: bytes) -> dict[str, Any]:
+    """Return the first JSON object of a response (a line, an event's data, or the whole body); empty if it has none."""
+    for text in (*data.splitlines(), data):
         try:
-            value = decode_lenient_json(start)
+            value = decode_lenient_json(text.removeprefix(b"data:"))
         except ValueError:
             continue
-        return isinstance(value, dict) and "done" in value
-    return False
+        if isinstance(value, dict):
+            return value
+    return {}
 
 
 def guess_content_type(data: bytes) -> str:

@@ -59,7 +59,7 @@ def read_options(
     Raises:
         ConfigError: The options or the file are invalid.
     """
-    from ..providers.profiles import builtin_profiles
+    from ..providers.profiles import named_profiles
     from ..server.config import check_config, read_config
 
     table: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def read_options(
     if upstream is not None and provider is None:
         provider = "openai-compat"
     if provider is not None:
-        known = {*builtin_profiles(), *table.get("profiles", {})}
+        known = {*named_profiles(), *table.get("profiles", {})}
         if provider not in known:
             raise ConfigError([f"--provider: no profile {provider!r}; {did_you_mean(provider, known)}"])
         models = [upstream_model] if upstream_model is not None else None

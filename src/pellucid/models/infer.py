@@ -1,6 +1,7 @@
 """Create a model from a text: `anthropic:claude-sonnet-4-0`, `deepseek:deepseek-v4-pro`, `local:NAME`.
 
-The provider before the colon is one of Pydantic AI's names, with the same meaning, or the name of a built-in profile.
+The provider before the colon is a name of a built-in profile (see `profiles.named_profiles`); Pydantic AI's names are
+among them, with the same meaning.
 `openai:` is the Responses API, as in Pydantic AI, because its reasoning can be read and sent back; `openai-chat:` is
 Chat Completions.
 """
@@ -13,7 +14,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..local import LOCAL_PROVIDER
 from ..providers.profile import Profile
-from ..providers.profiles import builtin_profiles
+from ..providers.profiles import builtin_profiles, named_profiles
 from .anthropic import AnthropicModel
 from .bedrock import BedrockConverseModel
 from .cohere import CohereModel
@@ -67,8 +68,7 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
         from .local import LocalModel
 
         return LocalModel(name, **options)
-    aliases = {alias: profile for profile in profiles.values() for alias in profile.aliases}
-    named = {**profiles, **aliases}
+    named = named_profiles()
     if provider not in named:
         known = [*named, LOCAL_PROVIDER]
         close_matches = get_close_matches(provider, known, 3)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..errors import ConfigError, RequestError
 from ..providers.profile import Profile
-from ..providers.profiles import builtin_profiles, tags_mistakes
+from ..providers.profiles import builtin_profiles, hidden_row, named_profiles, tags_mistakes
 from ..settings import ModelSettings
 from ..unicode import did_you_mean
 from ..upstream import Limits, UpstreamClient
@@ -110,12 +110,15 @@ def _profile_of(model: type[ProviderModel], profile: Profile | str | None) -> Pr
             raise ConfigError(
                 [f"profile: it is missing; {model.__name__} needs a profile, or the name of a built-in one"]
             )
-        profile = model.profile_names[0]
-    if isinstance(profile, str):
-        if profile not in profiles:
-            raise ConfigError([f"profile: there is no profile {profile!r}; {did_you_mean(profile, profiles)}"])
-        profile = profiles[profile]
+        profile = profiles[model.profile_names[0]]
     wires = list(dict.fromkeys(profiles[name].wire for name in model.profile_names))
+    if isinstance(profile, str):
+        named = named_profiles()
+        if profile not in named:
+            raise ConfigError([f"profile: there is no profile {profile!r}; {did_you_mean(profile, named)}"])
+        hidden = hidden_row(profile)
+        # The class has decided about the wire: `OpenAIChatModel` with the profile `openai` is Chat Completions.
+        profile = hidden if hidden is not None and hidden.wire in wires else named[profile]
     if wires and profile.wire not in wires:
         raise ConfigError(
             [

@@ -23,7 +23,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     title: str = ""
     aliases: tuple[str, ...] = ()
-    """Other names in `PROVIDER:MODEL`, which take precedence over the names of rows. Only of a builtin row."""
+    """Other names, which precede the names of rows (see `profiles.named_profiles`). Only of a builtin row."""
     model_families: tuple[str, ...] = ()
     """First words of the names of its maker's models, for hints in error messages. Only of a builtin row."""
     telemetry_name: str = ""

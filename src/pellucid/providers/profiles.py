@@ -157,7 +157,24 @@ def builtin_profiles() -> dict[str, Profile]:
     return {name: profile.derive(names[name]) for name, profile in load_profiles(rows, {}).items()}
 
 
+@cache
+def named_profiles() -> dict[str, Profile]:
+    """Return the builtin profiles by each name that a user can write: the names of the rows, and their aliases.
+
+    This is the only place where a provider's name is resolved: `Agent`, `pellucid serve`, `pellucid decode` and the
+    configuration use it. An alias takes precedence over the name of a row: `openai` is the Responses API.
+    """
+    rows = builtin_profiles()
+    return rows | {alias: profile for profile in rows.values() for alias in profile.aliases}
+
+
+def hidden_row(name: str) -> Profile | None:
+    """Return the row whose name is the alias of another row, so that the name alone does not lead to it."""
+    row = builtin_profiles().get(name)
+    return row if row is not named_profiles().get(name) else None
+
+
 def telemetry_name(provider: str) -> str:
     """Return a provider's name in OpenTelemetry's conventions, or the name itself if they have none for it."""
-    profile = builtin_profiles().get(provider)
+    profile = named_profiles().get(provider)
     return profile.telemetry_name or provider if profile is not None else provider

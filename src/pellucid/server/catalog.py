@@ -54,6 +54,7 @@ class Catalog:
         extra_models: Iterable[ChatModel] = (),
     ) -> None:
         self._upstream_client = upstream_client
+        self._config = config
         self._profiles = config.all_profiles()
         self._providers = config.providers
         self._entries = config.models
@@ -346,7 +347,7 @@ class Catalog:
         self, provider_name: str, model: str, settings: ModelSettings | None = None, limits: Limits | None = None
     ) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
-        profile = self._profiles[provider.profile or provider_name]
+        profile = self._profiles[self._config.profile_name(provider_name)]
         return Model(
             model,
             profile,

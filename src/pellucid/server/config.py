@@ -25,7 +25,7 @@ from ..protocols.agui.dialects import DialectName
 from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.openresponses import Dialect
 from ..providers.profile import Profile
-from ..providers.profiles import builtin_profiles, load_profiles
+from ..providers.profiles import builtin_profiles, hidden_row, load_profiles, named_profiles
 from ..settings import ModelSettings
 from ..unicode import did_you_mean
 from ..upstream import Limits, Seconds
@@ -357,12 +357,62 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             warnings += [f"{budget}: a budget without effect, as no model has prices" for budget in budgets]
         elif budgets:
             warnings += [f"{path}; budgets do not limit what has none" for path in _models_without_prices(self)]
-        return warnings
+        return [*warnings, *self._name_warnings()]
 
     def all_profiles(self) -> dict[str, Profile]:
-        """Return the built-in profiles and those of the file."""
-        known = builtin_profiles()
-        return {**known, **load_profiles(self.profiles, known)}
+        """Return the built-in profiles, by all their names, and those of the file, which take precedence."""
+        # A row extends the values of the row with this name, and therefore of its wire.
+        return named_profiles() | load_profiles(self.profiles, named_profiles() | builtin_profiles())
+
+    def profile_name(self, provider: str) -> str:
+        """Return the name of a provider's profile, among `all_profiles`.
+
+        `openai` is the Responses API, as everywhere. Here it was Chat Completions, and it still is at an address that
+        is not OpenAI's: servers there have Chat Completions, and often nothing else.
+        """
+        row = self.providers[provider]
+        name = row.profile or provider
+        older = self._older_meaning(name)
+        return name if older is None or not _is_elsewhere(row, name) else older
+
+    def _older_meaning(self, name: str) -> str | None:
+        """Return the name of the profile that a name meant in older configurations, if it means another one now."""
+        row = hidden_row(name) if name not in self.profiles else None
+        return row.aliases[0] if row is not None else None
+
+    def _name_warnings(self) -> Iterator[str]:
+        """Yield one line for each name of a profile that means another one than in older configurations."""
+        for provider, row in self.providers.items():
+            name = row.profile or provider
+            if (older := self._older_meaning(name)) is not None:
+                now = named_profiles()[name].name
+                if _is_elsewhere(row, name):
+                    yield (
+                        f"providers.{provider}: at this address, {name!r} is {older!r}, as before; write which it is: "
+                        f'profile = "{older}", or "{now}"'
+                    )
+                else:
+                    yield (
+                        f"providers.{provider}: {name!r} is {now!r} now, and was {older!r} before; write which it is: "
+                        f'profile = "{now}", or "{older}"'
+                    )
+        for name, values in self.profiles.items():
+            base = values.get("extends")
+            if isinstance(base, str) and (older := self._older_meaning(base)) is not None:
+                yield f'profiles.{name}.extends: {base!r} is the row {older!r}; write "{older}"'
+
+
+def _is_elsewhere(provider: ProviderConfig, profile_name: str) -> bool:
+    """Whether a provider has another host than the builtin profile with this name."""
+    url = provider.base_url
+    return url is not None and _host_of(url) != _host_of(named_profiles()[profile_name].base_url)
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def _url(section: StorageConfig | RelayConfig) -> str | None:
@@ -504,9 +554,9 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
         profiles = config.all_profiles()
     except ConfigError as error:
         mistakes += error.mistakes
-        profiles = builtin_profiles()
-    for name, provider in config.providers.items():
-        mistakes += [f"providers.{name}{mistake}" for mistake in _provider_mistakes(name, provider, profiles, environ)]
+        profiles = named_profiles()
+    for name in config.providers:
+        mistakes += [f"providers.{name}{mistake}" for mistake in _provider_mistakes(name, config, profiles, environ)]
     server = config.server
     names = {*config.models, *(model for provider in config.providers.values() for model in provider.listed_models)}
     mistakes += _model_mistakes(config, names)
@@ -695,14 +745,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def _provider_mistakes(
-    name: str, provider: ProviderConfig, profiles: Mapping[str, Profile], environ: Mapping[str, str]
+    name: str, config: Config, profiles: Mapping[str, Profile], environ: Mapping[str, str]
 ) -> list[str]:
-    mistakes = []
+    provider, mistakes = config.providers[name], []
     if name == LOCAL_PROVIDER:
         mistakes.append(": this name is reserved for the embedded model; choose another name, and set the profile")
     if ":" in name:
         mistakes.append(": a provider's name cannot contain a colon, which separates PROVIDER:MODEL")
-    profile_name = provider.profile or name
+    profile_name = config.profile_name(name)
     profile = profiles.get(profile_name)
     if profile is None:
         mistakes.append(f".profile: no profile {profile_name!r}; {did_you_mean(profile_name, profiles)}")
