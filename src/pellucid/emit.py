@@ -197,6 +197,8 @@ class Emitter:
         self.provider_details: dict[str, Any] = {}
         self.events: list[ModelEvent] = []
         """Events written since the last `take`."""
+        self.thinking_form: Form = "raw"
+        """The form of reasoning that is written without one."""
         self.limits = TurnLimits()
         self.reached_limit: TurnLimit | None = None
         """The limit at which the content of the turn was cut."""
@@ -326,7 +328,7 @@ class Emitter:
         text: str = "",
         *,
         item: Key = None,
-        form: Form = "raw",
+        form: Form | None = None,
         id: str | None = None,
         signature: str | None = None,
         details: dict[str, Any] | None = None,
@@ -338,7 +340,7 @@ class Emitter:
             key: The wire's key of the block.
             text: The text to append.
             item: The key of the item; by default the block is an item of its own.
-            form: The form of the text.
+            form: The form of the text; by default `thinking_form`.
             id: The provider's id.
             signature: Replaces an earlier signature; an empty one is ignored.
             details: Provider details, merged with earlier ones.
@@ -352,7 +354,7 @@ class Emitter:
                     if not (signature or details or text.strip()):
                         self._blank_texts[key] = text
                         return
-                part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
+                part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form or self.thinking_form)
                 self._stream_delta(key, item, part, text, None, signature, details, explicit_end)
         elif text:
             # Nearly every call takes this path, so it avoids `_stream_delta`.

@@ -206,7 +206,7 @@ class Model:
         self._wire = WIRES[profile.wire]
         self._transport = transport
         self._limits = limits
-        self._base_url = (base_url or profile.base_url).rstrip("/")
+        self._base_url = (base_url or self.profile.base_url).rstrip("/")
         self._api_key = api_key
         self._headers = headers or {}
 

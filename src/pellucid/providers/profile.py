@@ -35,7 +35,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str = ""
     path: str = "/chat/completions"
     base_url_env: tuple[str, ...] = ()
-    """The environment variables that usually name another address. Only the library reads them."""
+    """The environment variables that usually name another address. The library reads those of any row, the gateway only
+    those of an operator's row."""
     base_url_env_path: str = ""
     """The path that the provider's own clients append to an address from the environment."""
     api_key_env: tuple[str, ...] = ()
@@ -91,7 +92,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `reasoning: {enabled: true}` and `reasoning_effort`; `template` `chat_template_kwargs: {enable_thinking: true}`
     and `reasoning_effort`; `none`: it cannot."""
     effort_field: str = "reasoning_effort"
-    """The field in which `effort` puts the level."""
+    """The field in which `effort` puts the level, on the wires `openai_chat`, `mistral` and `bedrock`."""
     efforts: tuple[str, ...] = EFFORTS
     """The levels that the provider knows. Others are rounded to the nearest one; if the list is empty, none is sent."""
     effort_on: str = ""

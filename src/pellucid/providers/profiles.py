@@ -26,7 +26,8 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
     """Make profiles from tables.
 
     Args:
-        rows: The rows by name. A row may extend a known profile or an earlier row.
+        rows: The rows by name. A row may extend a known profile or an earlier row. One with an address of its own has
+            nothing to do with the environment variables of the other's address.
         known: The known profiles by name.
 
     Returns:
@@ -57,6 +58,8 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
                     row_mistakes.append(f"{model_path}.match: it is missing; it must be a text")
                 row_mistakes += _mistakes(model_path, model_row, _MODEL_FIELDS)
         if not row_mistakes:
+            if "base_url" in values:
+                values = {"base_url_env": (), "base_url_env_path": "", **values}
             loaded[name] = base.derive({**_NAMES, "title": name, **values, "name": name})
             row_mistakes += _unsupported_thinking(where, loaded[name])
         mistakes += row_mistakes

@@ -87,6 +87,13 @@ class SettingFields:
                 inside[name] = inside = dict(old) if isinstance(old, dict) else {}
         inside[path] = value
 
+    def value_at(self, path: str) -> Any:
+        """Return the value at `path` in the body; None if there is none."""
+        inside: Any = self.body
+        for name in path.split("."):
+            inside = inside.get(name) if isinstance(inside, dict) else None
+        return inside
+
     def put_all(self, paths: Mapping[str, str], *, skip_none: bool = False) -> None:
         """Send the settings that are in this table, unchanged."""
         settings = self.settings

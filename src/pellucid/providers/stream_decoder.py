@@ -22,7 +22,7 @@ from ..errors import ErrorInfo, FrameTooLarge
 from ..events import Cause, ModelEvent, PartDeltaEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_MAX_BYTES, SSE
-from ..parts import OpaquePart, Origin, TextPartDelta, ThinkingPartDelta
+from ..parts import Form, OpaquePart, Origin, TextPartDelta, ThinkingPartDelta
 from .errors import error_from_value, quote_start, turn_failed_error
 from .frame_template import MAX_TRIES, FrameTemplate, SkipRule, Template, VaryingValue
 from .lenient_json import decode_lenient_json
@@ -36,6 +36,7 @@ class WireReader:
 
     Args:
         origin: The origin of the turn.
+        form: The form of reasoning whose form the wire does not report.
     """
 
     wire: ClassVar[str]
@@ -45,8 +46,9 @@ class WireReader:
     varying_values: ClassVar[tuple[VaryingValue, ...]] = ()
     """Values that are not read in a frame with more text, and that may differ in each frame."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, form: Form = "raw") -> None:
         self.emit = Emitter(origin)
+        self.emit.thinking_form = form
         self.offered_tools: frozenset[str] = frozenset()
         """The names of the functions that the request offered."""
         self.is_recognized = False

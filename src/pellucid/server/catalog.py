@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -26,7 +27,15 @@ from ..storage.names import is_storable
 from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
 from .access.policy import Policy
-from .config import Config, ModelConfig, ProviderConfig, configured_deployments, find_api_key, matches_model
+from .config import (
+    Config,
+    ModelConfig,
+    ProviderConfig,
+    configured_deployments,
+    find_api_key,
+    find_base_url,
+    matches_model,
+)
 from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
@@ -347,12 +356,12 @@ class Catalog:
         self, provider_name: str, model: str, settings: ModelSettings | None = None, limits: Limits | None = None
     ) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
-        profile = self._profiles[self._config.profile_name(provider_name)]
+        profile = self._profiles[self._config.profile_name(provider_name)].for_model(model)
         return Model(
             model,
             profile,
             self._upstream_client,
-            base_url=provider.base_url,
+            base_url=find_base_url(self._config, provider_name, profile, os.environ),
             api_key=find_api_key(provider, profile),
             account=provider.account,
             settings=settings,

@@ -756,7 +756,7 @@ def _provider_mistakes(
     profile = profiles.get(profile_name)
     if profile is None:
         mistakes.append(f".profile: no profile {profile_name!r}; {did_you_mean(profile_name, profiles)}")
-    elif not provider.base_url and not profile.base_url:
+    elif not provider.base_url and not profile.base_url and not find_base_url(config, name, profile, environ):
         mistakes.append(f".base_url: required, as {profile.title} has no default address")
     if provider.base_url:
         mistakes += [f".base_url: {mistake}" for mistake in _url_mistakes(provider.base_url)]
@@ -805,6 +805,28 @@ def _local_mistakes(config: Config) -> list[str]:
     elif local.model is not None and local.model not in names:
         mistakes.append(f"local.model: no model {local.model!r}; {did_you_mean(local.model, names)}")
     return mistakes
+
+
+def find_base_url(config: Config, provider: str, profile: Profile, environ: Mapping[str, str]) -> str | None:
+    """Return a provider's address: its own, or that of an environment variable that a row of the file names.
+
+    Variables that a builtin row names are for programs. They do not change where a gateway sends its requests.
+    """
+    row = config.providers[provider]
+    address = next((value for name in profile.base_url_env if (value := environ.get(name, "").strip())), None)
+    if row.base_url is not None or address is None or not _names_variables(config, config.profile_name(provider)):
+        return row.base_url
+    return address.rstrip("/") + profile.base_url_env_path
+
+
+def _names_variables(config: Config, profile_name: str) -> bool:
+    """Whether a row of the file, or one of the file that it extends, names the variables of its address itself."""
+    rows = dict(config.profiles)
+    while (row := rows.pop(profile_name, None)) is not None:
+        if "base_url_env" in row or any("base_url_env" in model for model in row.get("models", ())):
+            return True
+        profile_name = row.get("extends", "")
+    return False
 
 
 def find_api_key(provider: ProviderConfig, profile: Profile) -> str | None:

@@ -72,8 +72,8 @@ TOOL_PLAN = "tool_plan"
 
 
 def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format; profile and content type are not used."""
-    return StreamDecoder(CohereReader(origin), EventFrames())
+    """Make the decoder of one response. The first byte shows its format; the content type is not used."""
+    return StreamDecoder(CohereReader(profile, origin), EventFrames())
 
 
 class _Call:
@@ -89,8 +89,8 @@ class CohereReader(WireReader):
     wire = "Cohere chat"
     code = "not_cohere"
 
-    def __init__(self, origin: Origin) -> None:
-        super().__init__(origin)
+    def __init__(self, profile: Profile, origin: Origin) -> None:
+        super().__init__(origin, profile.form)
         self._last_text_index: int | None = None
         """Index of the last block of text."""
         self._text_citations: dict[int | None, list[dict[str, Any]]] = {}

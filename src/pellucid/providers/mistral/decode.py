@@ -69,7 +69,7 @@ class MistralReader(WireReader):
     code = "not_mistral"
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
-        super().__init__(origin)
+        super().__init__(origin, profile.form)
         self._tagged_text = TaggedText(self.emit, profile)
         self._calls = ToolCallReader(self.emit)
         self._open_block: _Block | None = None

@@ -54,7 +54,7 @@ _PATHS = {
 
 
 def _write_effort(fields: SettingFields, profile: Profile) -> None:
-    fields.set_thinking_paths(*effort_paths(profile, "reasoning_effort"))
+    fields.set_thinking_paths(*effort_paths(profile, profile.effort_field))
     level = fields.settings.get("thinking")
     if level is None:
         return
@@ -62,7 +62,7 @@ def _write_effort(fields: SettingFields, profile: Profile) -> None:
     level = "none" if level is False else "high" if level is True else level
     effort = nearest_effort(level, profile.efforts)
     if effort is not None:
-        fields.put("thinking", "reasoning_effort", effort)
+        fields.put("thinking", profile.effort_field, effort)
 
 
 def _write_mode(fields: SettingFields, profile: Profile) -> None:

@@ -80,7 +80,7 @@ class OllamaReader(WireReader):
     varying_values = (varying_value(b"created_at", DATE),)
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
-        super().__init__(origin)
+        super().__init__(origin, profile.form)
         self._tagged_text = TaggedText(self.emit, profile)
         self._call_count = 0
 

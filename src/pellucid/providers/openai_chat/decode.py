@@ -52,7 +52,7 @@ class ChatCompletionsReader(WireReader):
     varying_values = (varying_value(b"obfuscation", WORD),)
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
-        super().__init__(origin)
+        super().__init__(origin, profile.form)
         self._profile = profile
         self._read_chunk, self._fields = chunk_reader(profile.reasoning_fields)
         plain = profile.merge == "incremental" and profile.repeats == "keep"

@@ -87,10 +87,11 @@ def _settings(profile: Profile) -> Body:
 
 def _withdraw_sampling(fields: SettingFields, profile: Profile) -> None:
     """Remove the sampling settings if the model does not take them while it thinks."""
-    if not accepts_sampling(profile, fields.body.get("reasoning_effort")):
-        fields.withdraw(SAMPLING, by=sampling_suppressors(fields, profile, "reasoning_effort"))
+    path = profile.effort_field if profile.thinking == "effort" else "reasoning_effort"
+    if not accepts_sampling(profile, fields.value_at(path)):
+        fields.withdraw(SAMPLING, by=sampling_suppressors(fields, profile, path))
     elif profile.sampling == "thinking_switched_off":
-        fields.claim_sampling("reasoning_effort")
+        fields.claim_sampling(path)
 
 
 def _stream(stream: bool, profile: Profile) -> Body:
@@ -102,10 +103,10 @@ def _stream(stream: bool, profile: Profile) -> Body:
 # --- how a request asks for reasoning ----------------------------------------------------------------------------
 
 
-def _put_effort(fields: SettingFields, profile: Profile) -> None:
+def _put_effort(fields: SettingFields, profile: Profile, path: str = "reasoning_effort") -> None:
     effort = requested_effort(fields.settings, profile)
     if effort is not None:
-        fields.put("thinking", "reasoning_effort", effort)
+        fields.put("thinking", path, effort)
 
 
 def _put_budget(fields: SettingFields, profile: Profile) -> None:
@@ -114,8 +115,8 @@ def _put_budget(fields: SettingFields, profile: Profile) -> None:
 
 
 def _request_effort(fields: SettingFields, profile: Profile) -> None:
-    fields.set_thinking_paths(*effort_paths(profile, "reasoning_effort"))
-    _put_effort(fields, profile)
+    fields.set_thinking_paths(*effort_paths(profile, profile.effort_field))
+    _put_effort(fields, profile, profile.effort_field)
 
 
 def _request_thinking_type(fields: SettingFields, profile: Profile) -> None:
