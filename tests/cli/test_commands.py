@@ -57,6 +57,16 @@ def test_decode_prints_the_parts(run: Run) -> None:
     assert "error" not in value
 
 
+def test_decode_lists_the_fields_that_nothing_reads(run: Run) -> None:
+    answer = event(delta(my_thoughts="Hm. ")) + event(delta(my_thoughts="Yes.", note="n")) + ANSWER
+    result = run("decode", "--from", "vllm", "--unread", input=answer)
+    assert result.stdout.decode().splitlines() == [
+        "      2 choices[].delta.my_thoughts",
+        "      1 choices[].delta.note",
+    ]
+    assert run("decode", "--from", "vllm", "--unread", input=ANSWER).stdout == b""
+
+
 def test_decode_reads_a_file_and_a_whole_body(run: Run, tmp_path: Path) -> None:
     message = {"role": "assistant", "reasoning_content": "Hm.", "content": "42"}
     file = tmp_path / "body.json"

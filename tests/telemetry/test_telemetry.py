@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
+from pellucid.telemetry.names import MAX_FIELDS
 from pellucid.telemetry.spans import Tracing
-from tests.scripted import Call, Upstream, delta, say
+from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import serve
 from tests.telemetry.telemetry_kit import calls, captured_telemetry, config_of, metrics
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -269,3 +270,64 @@ def test_a_run_refused_by_a_limit_is_not_counted(upstream: Upstream) -> None:
         numbers = metrics(gateway)
     assert numbers[f'pellucid_open_runs{{model="{model}"}}'] == 0
     assert [numbers[name] for name in numbers if name.startswith("pellucid_run_seconds_count") and model in name] == [1]
+
+
+# --- fields that are not read --------------------------------------------------------------------------------------
+
+UNREAD = 'pellucid_unread_fields_total{{field="{}",provider="{}"}}'
+
+
+def thinks_in(field: str, *more: str) -> Script:
+    """Return a script that thinks in a field that is not read."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        for word in ("secret ", "thought "):
+            await call.event(delta(**{field: word, **dict.fromkeys(more, word)}))
+        await call.event(delta(content="42."))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+def test_fields_that_are_not_read_are_counted(upstream: Upstream) -> None:
+    """Once for each turn, without their values."""
+    model, plain = upstream.plays(thinks_in("my_thoughts")), upstream.plays(say())
+    with captured_telemetry(config_of(upstream, model, plain)) as (gateway, captured):
+        for _ in range(2):
+            assert gateway.ask(model).status == 200
+        assert gateway.ask(plain).status == 200
+        numbers = metrics(gateway)
+    assert {name: n for name, n in numbers.items() if "unread" in name and "_created" not in name} == {
+        UNREAD.format("choices[].delta.my_thoughts", "vllm"): 2
+    }
+    assert "secret" not in str(numbers) + "".join(captured.written)
+
+
+def test_unread_fields_of_a_deployment_are_those_of_its_provider(upstream: Upstream) -> None:
+    model = upstream.plays(thinks_in("my_thoughts"))
+    rows = [{"provider": name, "model": model, "order": n} for n, name in enumerate(("down", "house"), 1)]
+    providers = {
+        "down": {"profile": "vllm", "base_url": "http://127.0.0.1:1", "limits": {"retries": 0}},
+        "house": {"profile": "vllm", "base_url": upstream.url},
+    }
+    with serve({"providers": providers, "models": {"m": {"deployments": rows}}}) as gateway:
+        assert gateway.ask("m").status == 200
+        numbers = metrics(gateway)
+    assert numbers[UNREAD.format("choices[].delta.my_thoughts", "house")] == 1
+
+
+def test_labels_of_unread_fields_are_bounded(upstream: Upstream) -> None:
+    """Providers choose these names."""
+    model = upstream.plays(*(thinks_in(f"thoughts_{n}", "Hm, a name", "x" * 99) for n in range(MAX_FIELDS + 8)))
+    with serve({"providers": {"vllm": {"base_url": upstream.url, "models": [model]}}}) as gateway:
+        for _ in range(MAX_FIELDS + 8):
+            gateway.ask(model)
+        numbers = metrics(gateway)
+    names = [name for name in numbers if name.startswith("pellucid_unread_fields_total")]
+    assert len(names) == MAX_FIELDS + 1
+    assert numbers[UNREAD.format("other", "vllm")] == 9
+    assert numbers[UNREAD.format("choices[].delta.…", "vllm")] == MAX_FIELDS + 8
+    assert "Hm, a name" not in str(numbers)

@@ -17,6 +17,7 @@ from ..parts import TOKEN_COUNTS
 from ..providers.lenient_json import decode_lenient_json
 from ..providers.profile import Profile
 from ..providers.profiles import hidden_row, named_profiles
+from ..providers.wires import count_unread_fields
 from ..providers.wires import decode as decode_answer
 from ..unicode import did_you_mean
 
@@ -24,13 +25,21 @@ from ..unicode import did_you_mean
 @click.command()
 @click.option("--from", "provider", required=True, metavar="PROVIDER", help="The provider that sent the bytes.")
 @click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be guessed from the bytes.")
+@click.option("--unread", is_flag=True, help="List the fields that nothing reads, with their counts.")
 @click.argument("file", type=click.File("rb"), default="-")
-def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
+def decode(provider: str, content_type: str | None, unread: bool, file: BinaryIO) -> None:
     """Decode a provider's answer, streamed or whole, and print it as one JSON object.
 
     If the answer is an error, it is also printed on standard error, and the exit status is 1.
     """
-    folded = fold(decode_bytes(provider, content_type, file.read()))
+    data = file.read()
+    if unread:
+        profile = profile_of_response(provider, content_type, data)
+        counts = count_unread_fields(profile, data, content_type or guess_content_type(data))
+        for path, count in counts.most_common():
+            click.echo(f"{count:7} {path}")
+        return
+    folded = fold(decode_bytes(provider, content_type, data))
     click.echo(_as_json(folded))
     raise SystemExit(exit_status(folded.error))
 

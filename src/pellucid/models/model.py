@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from contextlib import suppress
 from http import HTTPStatus
 from time import time_ns
@@ -513,6 +513,11 @@ class HTTPModelStream:
         self._pending_texts: list[tuple[str, int]] = []
         """Texts that are not recorded yet, with their times in milliseconds."""
         self._last_read = b""
+
+    @property
+    def unread_fields(self) -> Iterable[str]:
+        """The paths of fields of the response that nothing reads."""
+        return self._decoder.unread_fields
 
     def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         self._receive, self._text_receiver = receive, texts

@@ -8,7 +8,7 @@ first content before they return the stream, so that it is known who answers, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sized
+from collections.abc import Awaitable, Callable, Iterable, Sized
 
 from ..emit import TURN_LIMITS
 from ..errors import ErrorInfo, ModelError, PellucidError
@@ -56,6 +56,11 @@ class RetryingStream:
     @property
     def request_id(self) -> str | None:
         return getattr(self._stream, "request_id", None)
+
+    @property
+    def unread_fields(self) -> Iterable[str]:
+        """The paths of fields of the response that nothing reads."""
+        return getattr(self._stream, "unread_fields", ())
 
     @property
     def deployment(self) -> str | None:

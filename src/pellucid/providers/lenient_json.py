@@ -104,7 +104,7 @@ def convert_leniently(value: dict[str, Any], struct_type: type[S]) -> S:
         struct_type: The struct; all its fields must have defaults.
     """
     values: dict[str, Any] = {}
-    for name, key, type_, struct, list_struct in _field_plan(struct_type):
+    for name, key, type_, struct, list_struct in field_plan(struct_type):
         raw = value.get(key)
         if raw is None:
             continue
@@ -128,7 +128,9 @@ def _convert(value: Any, type_: Any) -> Any:
     return msgspec.Raw(msgspec.json.encode(value)) if type_ is msgspec.Raw else msgspec.convert(value, type_)
 
 
-class _Field(NamedTuple):
+class StructField(NamedTuple):
+    """A field of a struct."""
+
     name: str
     wire_name: str
     """The field's name on the wire."""
@@ -140,14 +142,15 @@ class _Field(NamedTuple):
 
 
 @cache
-def _field_plan(struct_type: type[msgspec.Struct]) -> tuple[_Field, ...]:
+def field_plan(struct_type: type[msgspec.Struct]) -> tuple[StructField, ...]:
+    """Return the fields of a struct."""
     fields = []
     for field in msgspec.structs.fields(struct_type):
         options = get_args(field.type) or (field.type,)
         struct = next((option for option in options if _is_struct(option)), None)
         list_items = [get_args(option)[0] for option in options if get_origin(option) is list]
         list_struct = next((option for option in list_items if _is_struct(option)), None)
-        fields.append(_Field(field.name, field.encode_name, field.type, struct, list_struct))
+        fields.append(StructField(field.name, field.encode_name, field.type, struct, list_struct))
     return tuple(fields)
 
 

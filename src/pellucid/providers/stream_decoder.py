@@ -14,8 +14,11 @@ decides what the end of the bytes means:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeAlias
+
+import msgspec
 
 from ..emit import Emitter, TurnLimit, TurnLimits
 from ..errors import ErrorInfo, FrameTooLarge
@@ -26,9 +29,12 @@ from ..parts import Form, OpaquePart, Origin, TextPartDelta, ThinkingPartDelta
 from .errors import error_from_value, quote_start, turn_failed_error
 from .frame_template import MAX_TRIES, FrameTemplate, SkipRule, Template, VaryingValue
 from .lenient_json import decode_lenient_json
+from .unread_fields import UnreadFields, count_members
 
 Frame: TypeAlias = SSE
 """A frame has a name (usually empty) and its bytes, whatever the framing."""
+
+FrameType: TypeAlias = type[msgspec.Struct] | None
 
 
 class WireReader:
@@ -45,6 +51,10 @@ class WireReader:
     """The error code of a response that is not of this wire."""
     varying_values: ClassVar[tuple[VaryingValue, ...]] = ()
     """Values that are not read in a frame with more text, and that may differ in each frame."""
+    ignored_fields: ClassVar[tuple[str, ...]] = ()
+    """Paths of fields that the wire knows and does not need (see `unread_fields`)."""
+    frame_type: FrameType = None
+    """The struct with the fields of a frame that are read; None if it is not read by one."""
 
     def __init__(self, origin: Origin, form: Form = "raw") -> None:
         self.emit = Emitter(origin)
@@ -140,10 +150,21 @@ class StreamDecoder:
         self._partial = b""
         """The beginning of an incomplete frame, which is read when it is complete."""
         self._has_ended = False
+        self._unread = UnreadFields(reader.ignored_fields)
         self.done = False
         """Whether the wire reported that no more data will follow."""
         self.text_template: Template | None = None
         """The template of a read that is one more delta of the open part and nothing else; None if unknown."""
+
+    @property
+    def unread_fields(self) -> Counter[str]:
+        """How many of the frames that were examined had each field that nothing reads, by its path."""
+        return self._unread.counts
+
+    def examine_all_frames(self) -> None:
+        """Count unread fields in all frames, which takes more time. Call it before `feed`."""
+        self._unread.has_limits = False
+        self._template.tries = 0
 
     def set_limits(self, limits: TurnLimits) -> None:
         """Set the most that the turn may contain. Call it before `feed`."""
@@ -261,7 +282,7 @@ class StreamDecoder:
             self._on_skip(text)
 
     def _read(self, data: bytes) -> None:
-        reader, template = self._reader, self._template
+        reader, template, member_counts = self._reader, self._template, self._unread.member_counts
         emit = reader.emit
         frames: list[Frame] = []
         try:
@@ -281,6 +302,10 @@ class StreamDecoder:
                 before, holds = len(emit.events), emit.hold_count
                 reader.skip_rule = None
                 reader.read_frame(frame, name)
+                if reader.frame_type is not None:
+                    is_silent = len(emit.events) == before
+                    if is_silent or count_members(frame) not in member_counts:
+                        self._unread.examine(frame, reader.frame_type, is_silent=is_silent)
                 # The second such frame in a profile is likely to be followed by more. Learning costs more than reading.
                 was_lone, self._is_lone = self._is_lone, len(emit.events) == before + 1 and emit.hold_count == holds
                 if was_lone and self._is_lone and template.tries and not reader.done:
@@ -327,6 +352,8 @@ class StreamDecoder:
                 elif _is_json(frame):
                     _check_objects(frame)
                     reader.read_frame(frame, name)
+                    if reader.frame_type is not None:
+                        self._unread.examine(frame, reader.frame_type, is_silent=False)
                 rest = frame
         except FrameTooLarge as error:
             reader.fail(error.info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
@@ -22,6 +23,15 @@ class Decoder(Protocol):
 
     It accepts any bytes and never raises; a second `end` returns nothing.
     """
+
+    @property
+    def unread_fields(self) -> Counter[str]:
+        """How many of the frames that were examined had each field that nothing reads, by its path."""
+        ...
+
+    def examine_all_frames(self) -> None:
+        """Count unread fields in all frames, which takes more time. Call it before `feed`."""
+        ...
 
     @property
     def done(self) -> bool:
@@ -168,3 +178,21 @@ def decode(profile: Profile, data: bytes, content_type: str = "text/event-stream
     """
     decoder = WIRES[profile.wire].decoder(profile, Origin(profile.name, profile.wire, ""), content_type)
     return [*decoder.feed(data), *decoder.end()]
+
+
+def count_unread_fields(profile: Profile, data: bytes, content_type: str = "text/event-stream") -> Counter[str]:
+    """Count the fields of one captured response that nothing reads.
+
+    Args:
+        profile: The profile.
+        data: The response body.
+        content_type: The body's content type.
+
+    Returns:
+        The number of frames with each field, by its path (`choices[].delta.thoughts`).
+    """
+    decoder = WIRES[profile.wire].decoder(profile, Origin(profile.name, profile.wire, ""), content_type)
+    decoder.examine_all_frames()
+    decoder.feed(data)
+    decoder.end()
+    return decoder.unread_fields

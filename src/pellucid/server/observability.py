@@ -283,6 +283,8 @@ class RunTelemetry:
                 self._turn_error = event.error.kind
                 self._count_error(ModelError(event.error))
         elif isinstance(event, ResponseEndEvent):
+            if self.metrics is not None and (unread := getattr(self._turn, "unread_fields", None)):
+                self.metrics.count_unread_fields(self.origin.provider, unread)
             # A turn whose deployment failed in its thoughts ends as paused, too.
             if event.finish_reason not in ("error", "pause") and not self._is_stopping:
                 self._live_runs.record_success(self.request.model, self.deployment)

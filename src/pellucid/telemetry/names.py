@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -81,6 +81,9 @@ def safe_id(id: str | None) -> str | None:
     return id if id is not None and _SAFE_ID.fullmatch(id) else None
 
 
+MAX_FIELDS = 32
+"""How many fields of one provider have a label; the others are `other`."""
+
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 OTHER = "other"
@@ -109,6 +112,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._fields_of_provider: dict[str, set[str]] = {}
         request_labels = ("route", "method", "protocol")
         model_labels = ("model", "provider")
         self.requests = self._counter("requests", "Requests answered.", (*request_labels, "status"))
@@ -141,8 +145,22 @@ class Metrics:
         self.deployment_failures = self._counter(
             "deployment_failures", "Failures of deployments.", ("model", "deployment", "cause")
         )
+        self.unread_fields = self._counter(
+            "unread_fields", "Turns whose answer had a field that is not read.", ("provider", "field")
+        )
         self.tool_calls = self._counter("tool_calls", "Calls of the server's own tools.", ("tool", "outcome"))
         self.tool_seconds = self._histogram("tool_seconds", "Duration of calls of the server's own tools.", ("tool",))
+
+    def count_unread_fields(self, provider: str, fields: Iterable[str]) -> None:
+        """Count a turn for each field of its answer that is not read. The provider chose their names."""
+        known = self._fields_of_provider.setdefault(provider, set())
+        labels = set()
+        for field in fields:
+            if len(known) < MAX_FIELDS:
+                known.add(field)
+            labels.add(field if field in known else OTHER)
+        for label in labels:
+            self.unread_fields(provider, label).inc()
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics in the format that the `Accept` header requests, and its content type."""

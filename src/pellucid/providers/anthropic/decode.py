@@ -25,7 +25,7 @@ from ..errors import error_from_value
 from ..frame_template import VaryingValue
 from ..lenient_json import decode_lenient_json, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..stream_decoder import EventFrames, FrameType, StreamDecoder, WireReader
 from .blocks import AnswerContext, Block, Delta, Frame, open_block, read_frame
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -57,6 +57,7 @@ class MessageReader(WireReader):
 
     wire = "Anthropic Messages"
     code = "not_anthropic_messages"
+    frame_type: FrameType = Frame
     varying_values = (_PADDING,)
 
     def __init__(self, origin: Origin, form: Form) -> None:
@@ -153,6 +154,7 @@ class MessageReader(WireReader):
 
     def _read_whole_message(self, data: bytes) -> None:
         """Read a message that was not streamed."""
+        self.frame_type = None
         message = decode_lenient_json(data)
         if self.is_recognized or not isinstance(message, dict):
             return

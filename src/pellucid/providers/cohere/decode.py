@@ -88,6 +88,8 @@ class _Call:
 class CohereReader(WireReader):
     wire = "Cohere chat"
     code = "not_cohere"
+    frame_type = Event
+    ignored_fields = ("delta.message.role", "response_type")
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin, profile.form)

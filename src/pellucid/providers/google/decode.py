@@ -28,7 +28,7 @@ from ..errors import TURN_FAILED, as_code, error_from_value
 from ..frame_template import NUMBER, SkipRule, varying_value
 from ..lenient_json import objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, Frame, StreamDecoder, WireReader
+from ..stream_decoder import EventFrames, Frame, FrameType, StreamDecoder, WireReader
 from . import grounding
 from .chunk import (
     Candidate,
@@ -137,6 +137,8 @@ class GeminiReader(WireReader):
 
     wire = "Gemini generateContent"
     code = "not_gemini"
+    frame_type: FrameType = Chunk
+    ignored_fields = ("candidates[].content.role", "createTime", "candidates[].content.parts[].")
     varying_values = (varying_value(b"(?:total|thoughts|candidates)TokenCount", NUMBER),)
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
@@ -169,6 +171,7 @@ class GeminiReader(WireReader):
         self._frame_count += 1
         if self._frame_count == 1 and is_interaction(data):
             self._interactions = InteractionsReader(self, self._form)
+            self.frame_type = None
         if self._interactions is not None:
             self._interactions.read_frame(data)
             return

@@ -67,6 +67,11 @@ class _Block:
 class MistralReader(WireReader):
     wire = "Mistral chat"
     code = "not_mistral"
+    frame_type = Chunk
+    ignored_fields = (
+        *("object", "created", "p"),
+        *("choices[].delta.tool_calls[].type", "choices[].message.tool_calls[].type"),
+    )
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin, profile.form)

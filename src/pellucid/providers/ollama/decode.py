@@ -77,6 +77,8 @@ def decoder(profile: Profile, origin: Origin, content_type: str = "application/x
 class OllamaReader(WireReader):
     wire = "Ollama chat"
     code = "not_ollama"
+    frame_type = Line
+    ignored_fields = ("created_at", "message.role", "context")
     varying_values = (varying_value(b"created_at", DATE),)
 
     def __init__(self, profile: Profile, origin: Origin) -> None:

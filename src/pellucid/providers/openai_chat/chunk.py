@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -67,13 +67,19 @@ class Chunk(msgspec.Struct, gc=False):
     detail: Any = None
 
 
-ChunkReader = Callable[[bytes], Chunk | None]
-"""Decodes a chunk; returns None if the bytes are not a JSON object."""
+class ChunkReader(NamedTuple):
+    """Reads chunks whose messages have certain fields of reasoning."""
+
+    decode: Callable[[bytes], Chunk | None]
+    """Decodes a chunk; returns None if the bytes are not a JSON object."""
+    type: type[Chunk]
+    reasoning_attributes: tuple[str, ...]
+    """The attributes of a delta that hold the fields, in order."""
 
 
 @lru_cache(maxsize=64)
-def chunk_reader(reasoning_fields: tuple[str, ...]) -> tuple[ChunkReader, tuple[str, ...]]:
-    """Return the reader of chunks whose messages have these fields of reasoning, and the attributes that hold them."""
+def chunk_reader(reasoning_fields: tuple[str, ...]) -> ChunkReader:
+    """Return the reader of chunks whose messages have these fields of reasoning."""
     known = frozenset(Delta.__struct_fields__)
     attributes = {name: name if name in known else f"field_{index}" for index, name in enumerate(reasoning_fields)}
     others = {attribute: name for name, attribute in attributes.items() if attribute != name}
@@ -86,7 +92,7 @@ def chunk_reader(reasoning_fields: tuple[str, ...]) -> tuple[ChunkReader, tuple[
         choice = msgspec.defstruct("Choice", [("delta", *message), ("message", *message)], bases=(Choice,), gc=False)
         choices = (list[choice] | None, None)  # type: ignore[valid-type]
         chunk = cast("type[Chunk]", msgspec.defstruct("Chunk", [("choices", *choices)], bases=(Chunk,), gc=False))
-    return lenient_struct_decoder(chunk), tuple(attributes.values())
+    return ChunkReader(lenient_struct_decoder(chunk), chunk, tuple(attributes.values()))
 
 
 def read_usage(raw: dict[str, Any], reasoning_counted: ReasoningCounted = "inside") -> Usage:

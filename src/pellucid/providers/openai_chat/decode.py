@@ -50,11 +50,20 @@ class ChatCompletionsReader(WireReader):
     wire = "Chat Completions"
     code = "not_chat_completions"
     varying_values = (varying_value(b"obfuscation", WORD),)
+    ignored_fields = (
+        *("object", "created", "system_fingerprint", "service_tier", "provider", "request_id", "obfuscation"),
+        *("choices[].delta.role", "choices[].delta.tool_calls[].type"),
+        *("choices[].message.role", "choices[].message.tool_calls[].type"),
+        # What was filtered, why a text stopped, tokens by number, and times.
+        *("prompt_filter_results", "choices[].content_filter_results", "choices[].stop_reason"),
+        *("choices[].matched_stop", "choices[].token_ids", "prompt_token_ids", "choices[].delta.token_id"),
+        *("choices[].seed", "timings", "time_info", "usage_breakdown", "kv_transfer_params"),
+    )
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
         super().__init__(origin, profile.form)
         self._profile = profile
-        self._read_chunk, self._fields = chunk_reader(profile.reasoning_fields)
+        self._read_chunk, self.frame_type, self._fields = chunk_reader(profile.reasoning_fields)
         plain = profile.merge == "incremental" and profile.repeats == "keep"
         self._merger = None if plain else FragmentMerger(profile.merge, profile.repeats)
         self._details = DetailsReader(self.emit, profile)

@@ -22,7 +22,7 @@ from ..errors import TURN_FAILED, error_from_value
 from ..frame_template import NUMBER, WORD, SkipRule, varying_value
 from ..lenient_json import decode_lenient_json, dict_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..stream_decoder import EventFrames, FrameType, StreamDecoder, WireReader
 from ..tool_schema import arguments_text
 from . import builtin
 from .item_state import (
@@ -56,6 +56,8 @@ class ResponsesReader(WireReader):
 
     wire = "Responses"
     code = "not_responses"
+    frame_type: FrameType = Event
+    ignored_fields = ("sequence_number", "obfuscation", "annotation_index", "agent")
     varying_values = (varying_value(b"sequence_number", NUMBER), varying_value(b"obfuscation", WORD))
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
@@ -158,6 +160,7 @@ class ResponsesReader(WireReader):
 
     def _read_body(self, data: bytes, name: str) -> None:
         """Read a frame that is not an event: a whole response, an error, or data of no known form."""
+        self.frame_type = None
         try:
             value = decode_lenient_json(data)
         except ValueError:
