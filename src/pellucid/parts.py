@@ -39,7 +39,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults
     api: str
     """The wire: `openai_chat`, `openai_responses`, `anthropic`, …"""
     model: str
-    """The model's name in the request. The name in the provider's response may be more precise."""
+    """The model's name in the request. The name in the provider's response may be more precise. Empty if the request is
+    not known, as in a history that other software recorded."""
     account: str | None = None
     """A label for the account, where there are several at one provider."""
 
@@ -50,8 +51,13 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults
 
 
 def same_origin(a: Origin | None, b: Origin | None) -> bool:
-    """Whether opaque data made by `a` may be sent to `b`. An unknown origin matches none."""
-    return a is not None and a == b
+    """Whether opaque data made by `a` may be sent to `b`. An unknown origin matches none.
+
+    An origin whose model is not known matches every model of its provider, wire and account.
+    """
+    if a is None or b is None or a.model == b.model:
+        return a is not None and a == b
+    return not a.model and (a.provider, a.api, a.account) == (b.provider, b.api, b.account)
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="part_kind", omit_defaults=True, repr_omit_defaults=True):

@@ -3,6 +3,8 @@
 * Parts of the same origin (provider, wire, model, account) are sent unchanged and in order.
 * Of parts of another origin, signatures, ids and other opaque data are never sent. Their readable reasoning is sent as
   the profile says. A readable compaction is sent as text.
+* If only the model of the origin is not known, parts are sent to every model of its provider. Reasoning of another
+  model is then not sent to a model that cannot be asked to think.
 * Readable reasoning of unknown origin (a client sent it as plain text) is sent if the profile has a field for unsigned
   reasoning. It has no opaque data.
 * Unsigned reasoning is not sent if the profile's provider rejects it.
@@ -175,6 +177,10 @@ def parts_to_send(
     Raises:
         RequestError: The response holds sealed reasoning.
     """
+    # Models that do not reason reject reasoning, and an origin without a model matches them, too.
+    rejects_others = profile.thinking == profile.thinking_mode == "none" and not (response.model_name or "").startswith(
+        target.model
+    )
     sends_reasoning = profile.replay != "none" and not (thinking_off and profile.replay_on == "thinking")
     sendable: list[ModelResponsePart] = []
     for part in response.parts:
@@ -192,10 +198,11 @@ def parts_to_send(
                 sendable.append(TextPart(part.text))
             continue
         origin = getattr(part, "origin", None) or response.origin
-        if same_origin(origin, target):
+        is_unfit = isinstance(part, ThinkingPart) and origin is not None and not origin.model and rejects_others
+        if same_origin(origin, target) and not is_unfit:
             sent: ModelResponsePart | None = part
         else:
-            sent = _without_opaque(part, known=origin is not None, profile=profile)
+            sent = _without_opaque(part, known=origin is not None and not is_unfit, profile=profile)
         if sent is not None and _is_returnable(sent, profile):
             sendable.append(sent)
     return sendable
