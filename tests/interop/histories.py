@@ -13,6 +13,8 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.usage import RequestUsage
 
 from pellucid import parts as ours
+from pellucid.interop.pydantic_ai.conventions import PROVIDERS
+from pellucid.providers.profiles import builtin_profiles
 
 words = st.text(max_size=6)
 names = st.text("abcxyz_", min_size=1, max_size=5)
@@ -29,7 +31,29 @@ details = st.none() | objects
 data = st.binary(max_size=6).map(lambda raw: base64.b64encode(raw).decode()) | words
 media = st.sampled_from(["image/png", "audio/wav", "video/mp4", "application/pdf", "x/y"])
 links = st.sampled_from(["https://a.test/b.png", "https://a.test/b.mp3", "https://a.test/b", "data:,x"])
-origins = st.none() | st.builds(ours.Origin, names, names, names, st.none() | names)
+real_origins = st.sampled_from(
+    [
+        ours.Origin(row.responses or row.profile, builtin_profiles()[row.responses or row.profile].wire, "m")
+        for row in PROVIDERS.values()
+    ]
+)
+origins = st.none() | st.builds(ours.Origin, names, names, names, st.none() | names) | real_origins
+providers = maybe | st.sampled_from([*PROVIDERS, "openai-responses", "google-gla"])
+ids = maybe | st.sampled_from(["redacted_thinking", "redacted_content", "reasoning_content", "content", "rs_1"])
+call_ids = words | st.sampled_from(["call_1|fc_1", "pyd_ai_1", "metadata:web_search"])
+wire_details = st.sampled_from(
+    [
+        {"thought_signature": "c2ln"},
+        {"raw_content": ["a"]},
+        {"raw_content": ["a", "b"]},
+        {"native": {"type": "web_search_call", "id": "ws_1"}},
+        {"type": "reasoning.encrypted", "format": None, "index": 0},
+        {"extra_content": {"google": {"thought_signature": "c2ln"}}},
+        {"citations": [{"type": "url_citation", "url": "https://a.test"}]},
+        {"encrypted_content": "blob"},
+        {"phase": "commentary", "namespace": "n", "anthropic_caller": {"type": "x"}},
+    ]
+)
 links_cited = st.builds(
     lambda url, more: {"type": "url_citation", "url": url, **more},
     links,
@@ -50,10 +74,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("wire_fields", "wire"), st.none()),
     "visible_texts": st.just(()),
     "content": words,
-    "id": maybe,
+    "id": ids,
     "signature": maybe,
-    "provider_name": maybe,
-    "provider_details": details,
+    "provider_name": providers,
+    "provider_details": details | wire_details,
     "dynamic_ref": maybe,
     "form": st.sampled_from(["raw", "summary", "redacted"]),
     "complete": st.booleans(),
@@ -63,7 +87,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "logprobs": st.none() | st.lists(objects, max_size=2),
     "tool_name": names,
     "args": st.none() | words | objects,
-    "tool_call_id": words,
+    "tool_call_id": call_ids,
     "data": data,
     "media_type": st.none() | media,
     "thought": st.booleans(),
@@ -140,7 +164,7 @@ binaries = st.builds(
     media,
     details,
 )
-same = {"id": maybe, "provider_name": maybe, "provider_details": details}
+same = {"id": ids, "provider_name": providers, "provider_details": details | wire_details}
 citations = st.builds(
     theirs.Citation,
     st.lists(
@@ -160,14 +184,18 @@ speech = st.builds(
     **same,
 )
 THEIR_RESPONSE_PARTS: dict[type, st.SearchStrategy[Any]] = {
-    theirs.ThinkingPart: st.builds(
-        theirs.ThinkingPart, words, signature=maybe, **(same | {"id": maybe | st.just("redacted_thinking")})
-    ),
+    theirs.ThinkingPart: st.builds(theirs.ThinkingPart, words, signature=maybe, **same),
     theirs.TextPart: st.builds(
         theirs.TextPart, words, citations=st.none() | st.lists(citations, min_size=1, max_size=2), **same
     ),
-    theirs.ToolCallPart: st.builds(theirs.ToolCallPart, names, st.none() | words | objects, words, **same),
-    theirs.NativeToolCallPart: st.builds(theirs.NativeToolCallPart, names, st.none() | words | objects, words, **same),
+    theirs.ToolCallPart: st.builds(theirs.ToolCallPart, names, st.none() | words | objects, call_ids, **same),
+    theirs.NativeToolCallPart: st.builds(
+        theirs.NativeToolCallPart,
+        names | st.sampled_from(["web_search", "code_execution", "mcp_server:a"]),
+        st.none() | words | objects,
+        call_ids,
+        **same,
+    ),
     theirs.NativeToolReturnPart: st.builds(
         theirs.NativeToolReturnPart,
         names,
@@ -246,7 +274,7 @@ their_messages = st.lists(
         usage=their_usage,
         model_name=maybe,
         timestamp=moments,
-        provider_name=maybe,
+        provider_name=providers,
         provider_url=maybe,
         provider_details=st.none() | objects | st.just({"finish_reason": "end_turn", "n": 1}),
         provider_response_id=maybe,

@@ -105,7 +105,7 @@ def test_common_fields_are_converted_to_the_field_of_the_other_library() -> None
             ),
             ours.ModelResponse(
                 [
-                    ours.ThinkingPart("Hm.", id="rs_1", signature="sig", provider_name="openai"),
+                    ours.ThinkingPart("Hm.", id="rs_1", signature="sig", provider_name="openai", form="summary"),
                     ours.TextPart("It.", annotations=[{"type": "url_citation", "url": "https://a.test"}]),
                     ours.ToolCallPart("look", '{"a":1}', "call_1"),
                 ],

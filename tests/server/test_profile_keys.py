@@ -130,6 +130,7 @@ CASES = [
         "api_key_env", {"base_url": "http://up/v1"}, ["LAB_KEY"], "headers.Authorization",
         None, "Bearer key of the lab",
     ),
+    Case("default_fields", CHAT, {"options.keep": True}, "body.options", None, {"keep": True}),
     Case("auth", CHAT, "api-key", "headers.api-key", None, "key of the lab"),
     Case(
         "path_whole", CHAT, "/whole", "url", "http://up/v1/chat/completions", "http://up/v1/whole",

@@ -359,7 +359,9 @@ class EventTranslator:
         key = (self._request_index, index)
         match part:
             case theirs.ThinkingPart():
-                self.emit.thinking(key, part.content, signature=part.signature, details=_opaque_details(part))
+                form = from_pydantic_ai.thinking_form(part)
+                details = _opaque_details(part)
+                self.emit.thinking(key, part.content, form=form, signature=part.signature, details=details)
             case theirs.TextPart():
                 self.emit.text(key, part.content, item=("message", self._request_index), details=_opaque_details(part))
             case theirs.ToolCallPart() if part.tool_name in self._client_tools:

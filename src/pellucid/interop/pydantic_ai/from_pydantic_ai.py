@@ -10,21 +10,60 @@ import base64
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from msgspec.structs import replace
 from pydantic_ai import messages as theirs
 from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json, to_jsonable_python
 
 from ... import parts as ours
+from . import conventions
 
 T = TypeVar("T")
 
-REDACTED_ID = "redacted_thinking"
-"""The id that Pydantic AI gives to a thought whose text Anthropic redacted."""
+
+def response_parts(message: theirs.ModelResponse, origin: ours.Origin | None) -> list[ours.ModelResponsePart | None]:
+    """Convert the parts of a response; None for parts without a counterpart.
+
+    Args:
+        message: The response.
+        origin: Its origin, if that is known.
+    """
+    parts: list[ours.ModelResponsePart | None] = []
+    for part in message.parts:
+        is_own = part.provider_name is None or part.provider_name == message.provider_name
+        part_origin = origin if is_own else _origin_of(part)
+        converted = response_part(part, conventions.source_of(part_origin, message.model_name))
+        if converted is not None and part_origin is not None and part_origin != origin:
+            converted = replace(converted, origin=part_origin)
+        parts.append(converted)
+    if origin is not None and origin.api == "google":
+        conventions.move_thought_signatures(message.parts, parts)
+    return parts
 
 
-def response_part(part: theirs.ModelResponsePart) -> ours.ModelResponsePart | None:
-    """Convert a part of a response; None if there is no part of this kind in our vocabulary."""
-    return _convert(_RESPONSE_CONVERTERS, part)
+def _origin_of(part: theirs.ModelResponsePart) -> ours.Origin | None:
+    """Return the origin of a part that is of another provider than its response."""
+    alone = theirs.ModelResponse([part], provider_name=part.provider_name)
+    return conventions.origin_of(alone, part.provider_name)
+
+
+def thinking_form(part: theirs.ThinkingPart) -> ours.Form:
+    """Return the form of a thought, by its id and the name of its provider."""
+    converted = response_part(part, conventions.source_of(_origin_of(part), None))
+    return converted.form if isinstance(converted, ours.ThinkingPart) else "raw"
+
+
+def response_part(
+    part: theirs.ModelResponsePart, source: conventions.Source | None = None
+) -> ours.ModelResponsePart | None:
+    """Convert a part of a response; None if there is no part of this kind in our vocabulary.
+
+    Args:
+        part: The part.
+        source: Where it is from; None if that is not known.
+    """
+    converted = _convert(_RESPONSE_CONVERTERS, part)
+    return None if converted is None else conventions.read_part(part, converted, source)
 
 
 def request_part(part: theirs.ModelRequestPart) -> ours.ModelRequestPart | None:
@@ -67,7 +106,7 @@ def _call_fields(part: theirs.ToolCallPart | theirs.NativeToolCallPart) -> dict[
     return {
         "tool_name": part.tool_name,
         "args": args(part.args),
-        "tool_call_id": part.tool_call_id,
+        "tool_call_id": conventions.split_call_id(part.tool_call_id)[0],
         **_shared_fields(part),
     }
 
@@ -93,7 +132,7 @@ _RESPONSE_CONVERTERS: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
     theirs.ThinkingPart: lambda part: ours.ThinkingPart(
         part.content,
         signature=part.signature,
-        form="redacted" if part.id == REDACTED_ID else "raw",
+        form="redacted" if part.id in conventions.REDACTED_IDS else "raw",
         **_shared_fields(part),
     ),
     theirs.TextPart: lambda part: ours.TextPart(
@@ -129,11 +168,12 @@ def _user(part: theirs.UserPromptPart) -> ours.UserPromptPart:
 
 
 def _return(part: theirs.ToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
+    call_id, _ = conventions.split_call_id(part.tool_call_id)
     if part.outcome == "retried":
-        return ours.RetryPromptPart(part.model_response_str(wrap_if_error=False), part.tool_name, part.tool_call_id)
+        return ours.RetryPromptPart(part.model_response_str(wrap_if_error=False), part.tool_name, call_id)
     # An interrupted call has no result. Its content reports that, as the content of a failed call does.
     outcome: Any = "failed" if part.outcome == "interrupted" else part.outcome
-    return ours.ToolReturnPart(part.tool_name, _returned_content(part), part.tool_call_id, outcome)
+    return ours.ToolReturnPart(part.tool_name, _returned_content(part), call_id, outcome)
 
 
 def _returned_content(part: theirs.ToolReturnPart) -> Any:

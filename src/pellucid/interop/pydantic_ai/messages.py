@@ -41,7 +41,7 @@ from pydantic import ValidationError
 from pydantic_ai import messages as theirs
 
 from ... import parts as ours
-from . import from_pydantic_ai, to_pydantic_ai
+from . import conventions, from_pydantic_ai, to_pydantic_ai
 
 Patch = dict[str, Any]
 
@@ -142,11 +142,21 @@ def from_pydantic(messages: Sequence[theirs.ModelMessage]) -> list[ours.ModelMes
 def read_message(message: theirs.ModelMessage) -> ours.ModelMessage:
     """Convert a message for a model, without storing the remainder."""
     stripped, remainder = _split_remainder(message)
-    converted = _convert_theirs(stripped)
+    converted = _convert_theirs(stripped, _recorded_origin(stripped, remainder))
     return _restore_ours(converted, remainder) if remainder else converted
 
 
-def _convert_theirs(message: theirs.ModelMessage) -> ours.ModelMessage:
+def _recorded_origin(message: theirs.ModelMessage, remainder: Remainder) -> ours.Origin | None:
+    """Return the origin of a response: that which the remainder has, else the one that its provider's name tells."""
+    if not isinstance(message, theirs.ModelResponse):
+        return None
+    try:
+        return msgspec.convert(remainder["message"]["in"]["origin"]["is"], ours.Origin)
+    except (LookupError, ValueError, TypeError):
+        return conventions.origin_of(message, message.provider_name)
+
+
+def _convert_theirs(message: theirs.ModelMessage, origin: ours.Origin | None) -> ours.ModelMessage:
     if isinstance(message, theirs.ModelRequest):
         request_parts = [from_pydantic_ai.request_part(part) for part in message.parts]
         return ours.ModelRequest(
@@ -158,10 +168,11 @@ def _convert_theirs(message: theirs.ModelMessage) -> ours.ModelMessage:
     details = dict(from_pydantic_ai.details(message.provider_details) or {})
     native_reason = details.pop(to_pydantic_ai.NATIVE_REASON_KEY, None)
     has_native_reason = isinstance(native_reason, str)
-    response_parts = [from_pydantic_ai.response_part(part) for part in message.parts]
+    response_parts = from_pydantic_ai.response_parts(message, origin)
     return ours.ModelResponse(
         [part for part in response_parts if part is not None],
         usage=from_pydantic_ai.usage(message.usage),
+        origin=origin,
         model_name=message.model_name,
         provider_response_id=message.provider_response_id,
         finish_reason=message.finish_reason,
@@ -231,9 +242,12 @@ def _with_our_remainder(message: ours.ModelMessage) -> theirs.ModelMessage:
     converted = _convert_ours(message)
     has_counterpart = [not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS) for part in message.parts]
     carriers = [_digested_part(dumped) for dumped in _dump(converted)["parts"]]
-    remainder = _remainder_of(
-        msgspec.to_builtins(message), msgspec.to_builtins(_convert_theirs(converted)), has_counterpart, carriers
-    )
+    origin = message.origin if isinstance(message, ours.ModelResponse) else None
+    translated: dict[str, Any] = msgspec.to_builtins(_convert_theirs(converted, origin))
+    if origin is not None:
+        # The remainder has the whole origin, so that parts are read as they were written (`_recorded_origin`).
+        translated.pop("origin", None)
+    remainder = _remainder_of(msgspec.to_builtins(message), translated, has_counterpart, carriers)
     if not remainder:
         return converted
     if isinstance(converted, theirs.ModelResponse):
@@ -255,7 +269,7 @@ def _convert_ours(message: ours.ModelMessage) -> theirs.ModelMessage:
             timestamp=message.timestamp,
             metadata=message.metadata or None,
         )
-    parts = [to_pydantic_ai.response_part(part) for part in message.parts]
+    parts = to_pydantic_ai.response_parts(message.parts, message.origin, message.model_name)
     native_reason = (
         {to_pydantic_ai.NATIVE_REASON_KEY: message.native_finish_reason} if message.native_finish_reason else {}
     )
@@ -264,16 +278,25 @@ def _convert_ours(message: ours.ModelMessage) -> theirs.ModelMessage:
         usage=to_pydantic_ai.usage(message.usage),
         model_name=message.model_name,
         timestamp=message.timestamp or to_pydantic_ai.UNKNOWN_TIME,
-        provider_name=message.origin.provider if message.origin is not None else None,
+        provider_name=conventions.their_provider(message.origin.provider) if message.origin is not None else None,
         provider_details={**(message.provider_details or {}), **native_reason} or None,
         provider_response_id=message.provider_response_id,
         finish_reason=to_pydantic_ai.finish_reason(message.finish_reason),
     )
 
 
-def part_remainder(part: ours.ModelResponsePart, their_part: theirs.ModelResponsePart) -> list[Any] | None:
-    """Return the remainder of a part for its counterpart, `[digest, patch]`; None if nothing is missing."""
-    translated = from_pydantic_ai.response_part(their_part)
+def part_remainder(
+    part: ours.ModelResponsePart, their_part: theirs.ModelResponsePart, origin: ours.Origin
+) -> list[Any] | None:
+    """Return the remainder of a part for its counterpart, `[digest, patch]`; None if nothing is missing.
+
+    Args:
+        part: The part.
+        their_part: The counterpart.
+        origin: The origin of the response.
+    """
+    alone = theirs.ModelResponse([their_part], provider_name=conventions.their_provider(origin.provider))
+    [translated] = from_pydantic_ai.response_parts(alone, origin)
     patch = difference(msgspec.to_builtins(part), {} if translated is None else msgspec.to_builtins(translated))
     return [content_digest(_digested_part(_dump_part(their_part))), patch] if patch is not None else None
 

@@ -32,8 +32,8 @@ from ...fold import Fold
 from ...models import ChatModel, StreamReader
 from ...parts import PartDelta, RefusalPartDelta, TextPartDelta, ThinkingPartDelta
 from ...settings import ModelCall
+from . import conventions, to_pydantic_ai
 from . import settings as conversion
-from . import to_pydantic_ai
 from .messages import KEY_IN_THEIRS, part_remainder, read_message, store_on_part, to_pydantic
 
 PROFILE: ModelProfile = {"supports_json_schema_output": True, "supports_thinking": True}
@@ -64,7 +64,8 @@ class PellucidModel(Model[Any]):
 
     @property
     def system(self) -> str:
-        return self.chat_model.origin.provider
+        """Pydantic AI's name of the provider, so that its own model continues a history of this one."""
+        return _provider_name(self.chat_model)
 
     async def request(
         self,
@@ -106,7 +107,7 @@ class PellucidModel(Model[Any]):
     def _messages(
         self, messages: list[theirs.ModelMessage], parameters: ModelRequestParameters
     ) -> list[ours.ModelMessage]:
-        converted = [self._with_origin(message, read_message(message)) for message in messages]
+        converted = [read_message(message) for message in messages]
         parts = self._get_instruction_parts(messages, parameters) or ()
         instructions = "\n\n".join(part.content for part in parts if part.content)
         # Pydantic AI repeats the instructions in each request of a conversation. Here they are set once.
@@ -119,17 +120,6 @@ class PellucidModel(Model[Any]):
         if instructions and first_request is not None:
             converted[first_request] = replace(converted[first_request], instructions=instructions)
         return converted
-
-    def _with_origin(self, message: theirs.ModelMessage, converted: ours.ModelMessage) -> ours.ModelMessage:
-        """Set our origin on a response that Pydantic AI's own model for the same provider and model produced.
-
-        Its signatures are then returned to the provider. (Pydantic AI compares only the provider's name.)
-        """
-        origin = self.chat_model.origin
-        if not isinstance(message, theirs.ModelResponse) or not isinstance(converted, ours.ModelResponse):
-            return converted
-        is_same_model = message.provider_name == origin.provider and (message.model_name or "").startswith(origin.model)
-        return replace(converted, origin=origin) if converted.origin is None and is_same_model else converted
 
 
 @dataclass
@@ -165,7 +155,7 @@ class PellucidStreamedResponse(StreamedResponse):
 
     @property
     def provider_name(self) -> str:
-        return self._chat_model.origin.provider
+        return _provider_name(self._chat_model)
 
     @property
     def provider_url(self) -> None:
@@ -174,6 +164,10 @@ class PellucidStreamedResponse(StreamedResponse):
     @property
     def timestamp(self) -> datetime:
         return self._timestamp
+
+    @property
+    def _source(self) -> conventions.Source | None:
+        return conventions.source_of(self._chat_model.origin, None)
 
     def _process(self, event: ModelEvent) -> Iterator[theirs.ModelResponseStreamEvent]:
         self._fold.feed(event)
@@ -200,24 +194,29 @@ class PellucidStreamedResponse(StreamedResponse):
                 args=None,
                 tool_call_id=part.tool_call_id or None,
                 id=part.id,
-                provider_name=part.provider_name,
+                provider_name=conventions.their_provider(part.provider_name),
             )
         elif isinstance(part, ours.BuiltinToolCallPart):
             self._shown_indexes.add(index)
-            their_part = to_pydantic_ai.response_part(replace(part, args=None))
+            their_part = to_pydantic_ai.response_part(replace(part, args=None), self._source)
             assert their_part is not None
             yield self._parts_manager.handle_part(vendor_part_id=index, part=their_part)
 
     def _delta(self, index: int, delta: PartDelta) -> Iterator[theirs.ModelResponseStreamEvent]:
         manager = self._parts_manager
+        if isinstance(delta, ThinkingPartDelta) and delta.content_delta is None and not delta.provider_details:
+            # A signature alone is shown at the end of its item, in the part where Pydantic AI has it.
+            return
         fields: dict[str, Any] = {"vendor_part_id": index}
         if index not in self._shown_indexes:
             self._shown_indexes.add(index)
             part: Any = self._opened_parts[index]
-            fields |= {"id": part.id, "provider_name": part.provider_name}
+            their_part: Any = to_pydantic_ai.response_part(part, self._source)
+            fields |= {"id": their_part.id, "provider_name": their_part.provider_name}
         if isinstance(delta, ThinkingPartDelta):
-            fields |= {"signature": delta.signature_delta, "provider_details": delta.provider_details}
-            yield from manager.handle_thinking_delta(content=delta.content_delta, **fields)
+            yield from manager.handle_thinking_delta(
+                content=delta.content_delta, provider_details=delta.provider_details, **fields
+            )
         elif isinstance(delta, RefusalPartDelta):
             yield from manager.handle_text_delta(content=delta.content_delta, **fields)
         elif isinstance(delta, TextPartDelta):
@@ -234,43 +233,52 @@ class PellucidStreamedResponse(StreamedResponse):
         snapshot = self._fold.snapshot()
         assert snapshot is not None
         parts = snapshot.parts[self._finished_parts :]
+        their_parts = to_pydantic_ai.response_parts(parts, self._chat_model.origin, None)
         # A thought without any content has no events of its own.
         indexes: list[int | None] = [*self._opened_parts] or [None] * len(parts)
-        for index, part in zip(indexes, parts, strict=True):
+        for index, part, their_part in zip(indexes, parts, their_parts, strict=True):
             if index is not None and index in self._shown_indexes:
-                yield from self._finish_part(index, part)
-            elif (their_part := to_pydantic_ai.response_part(part)) is not None:
-                remainder = part_remainder(part, their_part)
+                yield from self._finish_part(index, part, their_part)
+            elif their_part is not None:
+                remainder = part_remainder(part, their_part, self._chat_model.origin)
                 if remainder is not None:
                     store_on_part(their_part, remainder)
                 yield self._parts_manager.handle_part(vendor_part_id=index, part=their_part)
         self._finished_parts = len(snapshot.parts)
         self._opened_parts = {}
 
-    def _finish_part(self, index: int, part: ours.ModelResponsePart) -> Iterator[theirs.ModelResponseStreamEvent]:
+    def _finish_part(
+        self, index: int, part: ours.ModelResponsePart, their_part: Any
+    ) -> Iterator[theirs.ModelResponseStreamEvent]:
+        """Add to a part that was shown what came late; `their_part` is the part as it is stored."""
         shown_part: Any = self._parts_manager.get_part_by_vendor_id(index)
         if isinstance(part, ours.ToolCallPart | ours.BuiltinToolCallPart):
             # Pydantic AI made an id if there was none, and converted arguments that came as an object to text.
             part = replace(part, tool_call_id=shown_part.tool_call_id, args=shown_part.args)
         shown_details = shown_part.provider_details or {}
-        details = {name: value for name, value in (_details(part) or {}).items() if shown_details.get(name) != value}
+        details = {
+            name: value
+            for name, value in (their_part.provider_details or {}).items()
+            if shown_details.get(name) != value
+        }
         late_fields: dict[str, Any] = {"provider_details": {**shown_details, **details} or None}
+        if shown_part.provider_name is None and their_part.provider_name is not None:
+            late_fields["provider_name"] = their_part.provider_name
         signature = None
-        if isinstance(part, ours.ThinkingPart) and part.signature != shown_part.signature:
-            late_fields["signature"] = signature = part.signature
-        remainder = part_remainder(part, dataclass_replace(shown_part, **late_fields))
+        if isinstance(part, ours.ThinkingPart) and their_part.signature != shown_part.signature:
+            late_fields["signature"] = signature = their_part.signature
+        remainder = part_remainder(part, dataclass_replace(shown_part, **late_fields), self._chat_model.origin)
         if remainder is not None:
             details[KEY_IN_THEIRS] = remainder
+        late: dict[str, Any] = {"vendor_part_id": index, "provider_name": late_fields.get("provider_name")}
         manager = self._parts_manager
         if isinstance(part, ours.ThinkingPart):
             if signature is not None or details:
-                yield from manager.handle_thinking_delta(
-                    vendor_part_id=index, signature=signature, provider_details=details or None
-                )
+                yield from manager.handle_thinking_delta(signature=signature, provider_details=details or None, **late)
         elif details and isinstance(shown_part, theirs.TextPart):
-            yield from manager.handle_text_delta(vendor_part_id=index, content="", provider_details=details)
+            yield from manager.handle_text_delta(content="", provider_details=details, **late)
         elif details:
-            yield from manager.handle_tool_call_delta_events(vendor_part_id=index, provider_details=details)
+            yield from manager.handle_tool_call_delta_events(provider_details=details, **late)
 
     def _end(self) -> None:
         response = self._fold.response
@@ -284,9 +292,8 @@ class PellucidStreamedResponse(StreamedResponse):
         self.metadata = converted.metadata
 
 
-def _details(part: ours.ModelResponsePart) -> dict[str, Any] | None:
-    details: dict[str, Any] | None = getattr(part, "provider_details", None)
-    return details
+def _provider_name(model: ChatModel) -> str:
+    return conventions.their_provider(model.origin.provider) or model.origin.provider
 
 
 def _model_error(model: str, error: ErrorInfo, *, in_stream: bool = False) -> ModelAPIError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.usage import RequestUsage
 
 from ... import parts as ours
+from . import conventions
 
 UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
@@ -24,10 +25,39 @@ NATIVE_REASON_KEY = "finish_reason"
 """The key in `provider_details` under which Pydantic AI's models store the provider's own finish reason."""
 
 
-def response_part(part: ours.ModelResponsePart) -> theirs.ModelResponsePart | None:
-    """Convert a part of a response; None if Pydantic AI has no part of this kind."""
+def response_parts(
+    parts: Sequence[ours.ModelResponsePart], origin: ours.Origin | None, model_name: str | None
+) -> list[theirs.ModelResponsePart | None]:
+    """Convert parts of a response; None for parts of which Pydantic AI has no kind.
+
+    Args:
+        parts: The parts; those of one item together.
+        origin: The origin of the response.
+        model_name: The model's name in the response.
+    """
+    converted = [
+        response_part(part, conventions.source_of(getattr(part, "origin", None) or origin, model_name))
+        for part in parts
+    ]
+    conventions.move_item_signatures(converted, origin)
+    return converted
+
+
+def response_part(
+    part: ours.ModelResponsePart, source: conventions.Source | None = None
+) -> theirs.ModelResponsePart | None:
+    """Convert a part of a response; None if Pydantic AI has no part of this kind.
+
+    Args:
+        part: The part.
+        source: Where it is from; None if that is not known.
+    """
     converter = _RESPONSE_CONVERTERS[type(part)]
-    return converter(part) if converter is not None else None
+    if converter is None:
+        return None
+    converted = converter(part)
+    conventions.write_part(part, converted, source)
+    return converted
 
 
 def request_part(part: ours.ModelRequestPart, timestamp: datetime) -> theirs.ModelRequestPart:
