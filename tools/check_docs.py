@@ -14,7 +14,8 @@ A comment of the page gives an example what its text takes for granted (a token,
 Its line goes before the next block. Lines of several such comments are joined.
 
 A place is a path in backticks, relative to the source or to the repository, which must exist; names in backticks in
-parentheses behind a Python file (`run.py` (`Run.feed`)) must be defined in it.
+parentheses behind a Python file (`run.py` (`Run.feed`)) must be defined in it. The table of layers in
+docs/architecture.md must have the packages of the layers in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,6 +182,18 @@ def check_places(page: Path) -> Iterator[str]:
                         yield f"{page.relative_to(ROOT)}:{number}: error: {path} does not define {name}"
 
 
+def check_layers(page: Path) -> Iterator[str]:
+    """Yield one line for each package that only the page's table of layers has, or only the contract of layers."""
+    importlinter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    [contract] = (one for one in importlinter["contracts"] if one.get("containers") == ["pellucid"])
+    layers = {name for layer in contract["layers"] for name in layer.split(" | ")}
+    rows = re.findall(r"^\| \d+ \| ([^|]+) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {name for row in rows for name in _NAME.findall(row)}
+    for name in sorted(layers ^ shown):
+        there, missing = ("pyproject.toml", page.name) if name in layers else (page.name, "pyproject.toml")
+        yield f"{page.relative_to(ROOT)}: error: the layers of {there} have {name}, those of {missing} do not"
+
+
 def defined_names(tree: ast.Module) -> Iterator[str]:
     """Yield the names that a module or one of its classes defines, as `name` and `Class.name`."""
     for node in tree.body:
@@ -204,7 +218,8 @@ def _names_of(node: ast.stmt) -> Iterator[str]:
 def main(arguments: list[str]) -> int:
     pages = [Path(argument).resolve() for argument in arguments]
     errors = check(pages or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
-    errors += check_places(ROOT / "docs" / "architecture.md")
+    architecture = ROOT / "docs" / "architecture.md"
+    errors += [*check_places(architecture), *check_layers(architecture)]
     for error in errors:
         print(error)
     return 1 if errors else 0
