@@ -167,11 +167,13 @@ def test_thoughts_are_repeated_a_few_times_at_most(upstream: Upstream) -> None:
         response = legal_events(gateway.ask("m", stream=True))[-1]["response"]
         assert (response["status"], len(response["output"])) == ("failed", 4)
     assert [len(upstream.calls(model)) for model in thinks] == [1, 1, 1, 1, 0, 0]
-    only = upstream.plays(breaks_after({"reasoning_content": "Hm. "}))
-    with deployed(upstream, only, retry_thoughts=True, fallbacks={"down": [f"vllm:{thinks[5]}"]}) as gateway:
-        assert legal_events(gateway.ask("m", stream=True))[-1]["response"]["status"] == "failed"
-    assert len(upstream.calls(only)) == 1
-    assert len(upstream.calls(thinks[5])) == 3
+    first, *others = (upstream.plays(breaks_after({"reasoning_content": "Hm. "})) for _ in range(5))
+    for names, counts in (others[:1], [1, 1, 0, 0, 0]), (others, [2, 2, 1, 1, 0]):
+        fallbacks = {"down": [f"vllm:{name}" for name in names]}
+        with deployed(upstream, first, retry_thoughts=True, fallbacks=fallbacks) as gateway:
+            assert legal_events(gateway.ask("m", stream=True))[-1]["response"]["status"] == "failed"
+        # Whatever has failed is in cooldown, so it is not called to repeat a thought.
+        assert [len(upstream.calls(model)) for model in (first, *others)] == counts
 
 
 def test_a_refusal_after_thoughts_is_not_repeated(upstream: Upstream) -> None:
@@ -480,6 +482,45 @@ def test_a_model_in_fallbacks_is_called_before_a_deployment_in_cooldown(upstream
         assert (len(upstream.calls(first)), len(upstream.calls(other))) == (2, 2)
 
 
+@pytest.mark.parametrize("count", [1, 2], ids=["plain", "two deployments"])
+def test_a_fallback_in_cooldown_is_called_after_those_that_are_available(upstream: Upstream, count: int) -> None:
+    first, *down = (upstream.plays(answers_with(503)) for _ in range(1 + count))
+    good = upstream.plays(ANSWERS)
+    config = deployed_config(upstream, first, fallbacks={"down": ["b", "c"]})
+    rows = [{"provider": "vllm", "model": name} for name in down]
+    config["models"]["b"] = rows[0] if count == 1 else {"deployments": rows}
+    config["models"]["c"] = {"provider": "vllm", "model": good}
+    with serve(config) as gateway:
+        assert [answer_of(gateway.ask("m"))[1] for _ in range(5)] == [f"vllm/{good}"] * 5
+    assert [len(upstream.calls(model)) for model in (first, *down, good)] == [*[1] * (1 + count), 5]
+
+
+def test_a_fallback_in_cooldown_is_called_if_all_else_has_failed(upstream: Upstream) -> None:
+    first, other = upstream.plays(answers_with(503)), upstream.plays(answers_with(503), ANSWERS)
+    with deployed(upstream, first, fallbacks={"down": [f"vllm:{other}"]}) as gateway:
+        assert gateway.ask("m").status == 503
+        assert answer_of(gateway.ask("m"))[1] == f"vllm/{other}"
+    assert [len(upstream.calls(model)) for model in (first, other)] == [2, 2]
+
+
+def test_a_deployment_in_cooldown_can_lead_to_the_model_for_another_cause(upstream: Upstream) -> None:
+    too_long = answers_with(400, "maximum context length is 100 tokens", code="context_length_exceeded")
+    first, longer = upstream.plays(answers_with(503), too_long), upstream.plays(ANSWERS)
+    with deployed(upstream, first, fallbacks={"context_length": [f"vllm:{longer}"]}) as gateway:
+        assert gateway.ask("m").status == 503
+        assert answer_of(gateway.ask("m"))[1] == f"vllm/{longer}"
+
+
+def test_the_limits_of_a_model_hold_if_it_answers_instead_of_another(upstream: Upstream) -> None:
+    first, limited, last = upstream.plays(answers_with(503)), upstream.plays(ANSWERS), upstream.plays(ANSWERS)
+    config = deployed_config(upstream, first, fallbacks={"down": ["b", f"vllm:{last}"]})
+    config["models"]["b"] = {"deployments": [{"provider": "vllm", "model": limited, "requests_per_minute": 1}]}
+    with serve(config) as gateway:
+        assert [answer_of(gateway.ask("m"))[1] for _ in range(3)] == [f"vllm/{limited}", *[f"vllm/{last}"] * 2]
+        assert gateway.ask("b").status == 429
+    assert len(upstream.calls(limited)) == 1
+
+
 def test_what_a_model_in_fallbacks_does_not_support_is_not_the_error(upstream: Upstream) -> None:
     refuses = upstream.plays(answers_with(400, "no such field"))
     first, good = upstream.plays(answers_with(429, Retry_After="9")), upstream.plays(ANSWERS)
@@ -592,7 +633,7 @@ class Named:
         raise ModelError(ErrorInfo("unavailable", "down"))
 
     def warnings(self, call: ModelCall) -> list[str]:
-        return []
+        return [f"of {self.name}"]
 
 
 def model_of(*rows: tuple[str, int, float], cooldowns: Cooldowns | None = None) -> DeployedModel:
@@ -620,6 +661,21 @@ def test_calls_are_divided_by_weight() -> None:
     assert chi_squared < 13.8  # two degrees of freedom: exceeded with a probability of 0.1 %; the keys are fixed
     assert set(counts) == set(weights)
     assert {first_of(model, call_of()) for _ in range(300)} == set(weights)
+
+
+def test_the_first_deployment_is_the_one_of_the_lowest_order() -> None:
+    model = model_of(("backup", 2, 1), ("main", 1, 1))
+    assert (model.origin.model, [one.name for one in model.deployments]) == ("main", ["main", "backup"])
+    assert model.warnings(call_of()) == ["of main"]
+
+
+def test_the_origin_during_a_request_is_that_of_the_deployment_that_was_called_last() -> None:
+    shared = DeployedModel("m", [Deployment(name, Named(name)) for name in ("a", "b")], Cooldowns(), retries=0)
+    model = shared.for_request()
+    with pytest.raises(ModelError):
+        asyncio.run(model.open(call_of("a")))
+    assert model.origin.model == "b"
+    assert shared.origin.model == "a"
 
 
 def test_calls_with_one_cache_key_go_to_one_deployment() -> None:

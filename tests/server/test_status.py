@@ -442,6 +442,24 @@ def test_a_failure_is_recorded_once(upstream: Upstream, retry_thoughts: bool) ->
     assert (failure["deployment"], failure["was_retried"]) == (f"vllm/{first}", retry_thoughts)
 
 
+async def begins_and_fails(call: Call) -> None:
+    await call.head()
+    await call.event({"choices": [{"index": 0, "delta": {"role": "assistant"}}]})
+    await call.event({"error": {"message": "out of memory", "code": 500}})
+
+
+@pytest.mark.parametrize("script", [fails_with(503, "overloaded_error"), begins_and_fails], ids=["refused", "begun"])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_only_the_last_failure_of_a_request_was_not_retried(upstream: Upstream, script: Script, rounds: int) -> None:
+    rows = [{"provider": "vllm", "model": upstream.plays(script), "order": order} for order in range(2)]
+    limits = {"retries": rounds - 1, "retry_wait": 0.1}
+    with serving(upstream, models={"m": {"deployments": rows}}, limits=limits) as gateway:
+        gateway.ask("m")
+        [summary, *failures] = gateway.request("GET", STATUS).json["failures"]
+    assert (summary["deployment"], summary["was_retried"]) == (None, False)
+    assert [one["was_retried"] for one in failures] == [False, *[True] * (2 * rounds - 1)]
+
+
 @pytest.mark.parametrize("script", [silent, begins], ids=["no head", "no content"])
 def test_a_deployment_that_says_nothing_is_not_waited_for(
     upstream: Upstream, background: ThreadPoolExecutor, script: Script

@@ -5,8 +5,9 @@
 * A deployment that fails is not called for a while (its cooldown, which all replicas share), and the call goes to the
   next one at once. Only when all have failed is there a wait, with jitter, and at least as long as `Retry-After` says.
   A deployment that is over a limit of its own is passed over, without a cooldown.
-* If no deployment can answer, the call goes to other models, which the operator names by the cause.
-* All of this happens before the first content of the turn, for which `DeployedModel.open` waits: when it returns, it is
+* If no deployment can answer, the call goes to other models, which the operator names by the cause. The cooldowns and
+  limits of their deployments apply as if they had been requested.
+* All of this happens before the first content of the turn, for which `RequestModel.open` waits: when it returns, it is
   known who answers, and what failed is an exception. With `retry_thoughts` it also happens if a model has only thought
   so far: the thought stays, as incomplete, and the next deployment starts again without it. A turn with text or calls
   is never repeated.
@@ -19,7 +20,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from hashlib import blake2b
 from typing import Literal, NamedTuple, Protocol
 
@@ -123,6 +124,12 @@ class Deployment(NamedTuple):
     model: ChatModel
     order: int = 1
     weight: float = 1.0
+    limits: DeploymentLimits | None = None
+    """They apply whichever public name is called, also if it answers instead of another model."""
+
+
+_Candidate = tuple[Deployment, bool]
+"""A deployment that may be called, and whether it is one of the model's own."""
 
 
 class Cooldowns:
@@ -190,6 +197,13 @@ class Cooldowns:
             start_task(self._load(self._relay), "the cooldowns of other replicas are not known")
         return self._shared.union(self._until)
 
+    def split(self, ranked: Sequence[Deployment]) -> tuple[list[Deployment], list[Deployment]]:
+        """Return those of the deployments that are available, and those in cooldown."""
+        cooling = self.active()
+        if not cooling:
+            return [*ranked], []
+        return [d for d in ranked if d.name not in cooling], [d for d in ranked if d.name in cooling]
+
     async def _load(self, relay: Relay) -> None:
         try:
             self._shared = frozenset(await relay.list_present(_COOLDOWN_GROUP))
@@ -210,14 +224,14 @@ class Failure(NamedTuple):
     concerns_health: bool
     """Whether the deployment may fail for other requests, too."""
     was_retried: bool
-    """Whether the gateway tries others. Otherwise the client got the error."""
+    """Whether the gateway calls another one, or this one again. Otherwise the client got the error."""
 
 
 FailureObserver = Callable[[Failure], None]
 
 
 class DeployedModel:
-    """A public model name with several deployments. A `ChatModel`."""
+    """A public model name with several deployments. A `ChatModel`, which many requests share."""
 
     def __init__(
         self,
@@ -231,6 +245,7 @@ class DeployedModel:
         fallbacks: Mapping[Cause, Sequence[str]] = {},
         find: Callable[[str], ChatModel] | None = None,
         cause_of: Callable[[PellucidError], Cause | None] = cause_of,
+        on_failure: FailureObserver | None = None,
     ) -> None:
         """Create a model.
 
@@ -244,51 +259,152 @@ class DeployedModel:
             fallbacks: The public names of the models that answer instead, by the cause.
             find: Finds the model with a public name.
             cause_of: Returns the cause of an error; None if no other deployment or model is called for it.
+            on_failure: Is called with each failure of a deployment.
         """
         self.name = name
-        self.deployments = tuple(deployments)
-        by_order = sorted(deployments, key=lambda deployment: deployment.order)
-        has_choice = len({deployment.order for deployment in deployments}) < len(by_order)
-        self._only_ranking = None if has_choice else by_order
-        """The order of all attempts, if no two deployments have the same `order`."""
+        self.deployments = tuple(sorted(deployments, key=lambda deployment: deployment.order))
         self.origin = self.deployments[0].model.origin
-        self.limits: Mapping[str, DeploymentLimits] = {}
-        """The limits by deployment. One that is not in it is not limited."""
-        self.on_failure: FailureObserver = _ignore_failure
-        self.failures: list[DeploymentFailure] | None = None
-        """The failures during one request, at most `MAX_FAILURES`. None: they are not listed."""
-        self.on_answer: Callable[[str], None] = _ignore_answer
-        """Is called with the deployment that answers."""
         self.retry_thoughts = retry_thoughts
-        self._repeats_left = 0
+        self.cause_of = cause_of
+        self._has_choice = len({deployment.order for deployment in deployments}) < len(deployments)
+        """Whether two deployments have the same `order`."""
         self._cooldowns = cooldowns
         self._retries = retries
         self._retry_wait = retry_wait
         self._fallbacks = fallbacks
         self._find = find
-        self.cause_of = cause_of
+        self._on_failure = on_failure
 
     def for_request(
-        self, failures: list[DeploymentFailure], on_answer: Callable[[str], None], retry_thoughts: bool | None
-    ) -> DeployedModel:
+        self,
+        failures: list[DeploymentFailure] | None = None,
+        on_answer: Callable[[str], None] | None = None,
+        retry_thoughts: bool | None = None,
+    ) -> RequestModel:
         """Return the model for one request.
 
         Args:
-            failures: Gets the failures of deployments.
+            failures: Gets the failures of deployments, at most `MAX_FAILURES`.
             on_answer: Is called with the deployment that answers, before `open` returns.
             retry_thoughts: Replaces the model's own setting; None: does not.
         """
-        model = DeployedModel.__new__(DeployedModel)
-        vars(model).update(vars(self))  # `copy.copy` takes ten times as long
-        model.failures, model.on_answer = failures, on_answer
-        model._repeats_left = MAX_REPEATS
-        if retry_thoughts is not None:
-            model.retry_thoughts = retry_thoughts
-        return model
+        if retry_thoughts is None:
+            retry_thoughts = self.retry_thoughts
+        return RequestModel(self, [] if failures is None else failures, on_answer, retry_thoughts=retry_thoughts)
 
     def warnings(self, call: ModelCall) -> list[str]:
-        """Return the warnings of the deployment that is called first."""
+        """Return the warnings of the deployment with the lowest `order`."""
         return self.deployments[0].model.warnings(call)
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        """Start a turn, as `RequestModel.open` does. A turn of thoughts alone is not repeated."""
+        return await self.for_request(retry_thoughts=False).open(call)
+
+    def is_available(self, causes: Set[Cause] = HEALTH_CAUSES) -> bool:
+        """Whether a deployment of this model, or a model that answers instead of it, is not in cooldown.
+
+        Args:
+            causes: Why this model does not answer.
+        """
+        cooling = self._cooldowns.active()
+        models = (self, *self.fallbacks_for(causes).values())
+        return any(deployment.name not in cooling for model in models for deployment in deployments_of(model))
+
+    def first_candidate(self, call: ModelCall) -> ChatModel:
+        """Return the model of the deployment that a call would try first."""
+        available, cooling = self.candidates(call)
+        return [*available, *cooling][0].model
+
+    # --- for the attempts of a request --------------------------------------------------------------------------
+
+    def candidates(self, call: ModelCall) -> tuple[list[Deployment], list[Deployment]]:
+        """Return the deployments that are available, and those in cooldown, each in the order of a call's attempts."""
+        if not self._has_choice:
+            return self._cooldowns.split(self.deployments)
+        last = next((m.origin for m in reversed(call.messages) if isinstance(m, ModelResponse) and m.origin), None)
+        key = call.settings.get("cache_key")
+
+        def rank(deployment: Deployment) -> tuple[int, bool, float]:
+            share = _fraction(key, deployment.name) if key else 1 - random.random()
+            return deployment.order, deployment.model.origin != last, -math.log(share) / deployment.weight
+
+        return self._cooldowns.split(sorted(self.deployments, key=rank))
+
+    def candidates_of(self, fallback: ChatModel, call: ModelCall) -> tuple[list[Deployment], list[Deployment]]:
+        """Return the same of a model that answers instead of this one. Its own fallbacks are not followed."""
+        if isinstance(fallback, DeployedModel):
+            return fallback.candidates(call)
+        return self._cooldowns.split(deployments_of(fallback))
+
+    def fallbacks_for(self, causes: Set[Cause]) -> dict[str, ChatModel]:
+        """Return the models that answer instead of this one, by their public names."""
+        names = dict.fromkeys(name for cause, others in self._fallbacks.items() if cause in causes for name in others)
+        names.pop(self.name, None)
+        return {name: self._find(name) for name in names} if self._find is not None else {}
+
+    def begin_cooldown(self, deployment: Deployment, error: PellucidError) -> None:
+        """Begin the cooldown of a deployment that failed."""
+        seconds = self._cooldowns.begin(deployment.name, error.info.retry_after)
+        if seconds is not None:
+            log.warning(
+                "the deployment %s of %s: %s; it is not called for %.3g s",
+                deployment.name,
+                self.name,
+                error.info.message,
+                seconds,
+            )
+
+    def report(self, failure: Failure) -> None:
+        """Pass a failure to the observer."""
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+    def succeed(self, deployment: Deployment) -> None:
+        """Note that a deployment answers."""
+        self._cooldowns.on_success(deployment.name)
+
+    def with_retry_after(self, error: PellucidError) -> PellucidError:
+        """Return the error of a call that no deployment answered, with the time until one is called again."""
+        seconds = self._cooldowns.seconds_left()
+        wait = min((seconds.get(deployment.name, 0.0) for deployment in self.deployments), default=0.0)
+        if not isinstance(error, ModelError) or wait <= (error.info.retry_after or 0.0):
+            return error
+        return ModelError(replace(error.info, retry_after=wait), error.request_id, error.address)
+
+    def wait_seconds(self, round_number: int, error: ErrorInfo) -> float | None:
+        """Return the seconds to wait before all deployments are tried again; None if that does not help."""
+        retry_after = error.retry_after or 0.0
+        if round_number >= self._retries or retry_after > self._retry_wait:
+            return None
+        return max(backoff_seconds(0.5, round_number, self._retry_wait), retry_after)
+
+
+def deployments_of(model: ChatModel) -> Sequence[Deployment]:
+    """Return the deployments of a model: of one without several, itself."""
+    return model.deployments if isinstance(model, DeployedModel) else (Deployment(model.origin.deployment, model),)
+
+
+class RequestModel:
+    """A deployed model during one request. A `ChatModel`."""
+
+    def __init__(
+        self,
+        model: DeployedModel,
+        failures: list[DeploymentFailure],
+        on_answer: Callable[[str], None] | None,
+        *,
+        retry_thoughts: bool,
+    ) -> None:
+        """Create the model; see `DeployedModel.for_request`."""
+        self.model = model
+        self.name = model.name
+        self.origin = model.origin
+        """The origin of the deployment that was called last; before a call, of the one with the lowest `order`."""
+        self.failures = failures
+        """The failures so far."""
+        self.warnings = model.warnings
+        self._on_answer = on_answer
+        self._repeats_left = MAX_REPEATS if retry_thoughts else 0
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn at the first deployment that answers, and wait for its first content.
@@ -299,200 +415,141 @@ class DeployedModel:
         messages = _without_cut_thoughts(call.messages)
         if messages is not call.messages:
             call = replace(call, messages=messages)
-        return await _Attempts(self, call).open()
+        attempts = _Attempts(self, call)
+        stream = await attempts.open()
+        if self._on_answer is not None:
+            self._on_answer(attempts.deployment.name)
+        return stream
 
-    # --- for attempts -------------------------------------------------------------------------------------------
+    def begin_repeat(self, cause: Cause) -> bool:
+        """Begin to repeat a turn of thoughts alone. Returns False if it is not repeated.
 
-    def candidates(self, call: ModelCall) -> tuple[list[Deployment], list[Deployment]]:
-        """Return the deployments that are available, and those in cooldown, each in the order of a call's attempts."""
-        cooling = self._cooldowns.active()
-        if self._only_ranking is not None:
-            return _split(self._only_ranking, cooling)
-        last = next((m.origin for m in reversed(call.messages) if isinstance(m, ModelResponse) and m.origin), None)
-        key = call.settings.get("cache_key")
-
-        def rank(deployment: Deployment) -> tuple[int, bool, float]:
-            share = _fraction(key, deployment.name) if key else 1 - random.random()
-            return deployment.order, deployment.model.origin != last, -math.log(share) / deployment.weight
-
-        return _split(sorted(self.deployments, key=rank), cooling)
-
-    def first_candidate(self, call: ModelCall) -> ChatModel:
-        """Return the model of the deployment that a call would try first."""
-        available, cooling = self.candidates(call)
-        return [*available, *cooling][0].model
-
-    def may_repeat(self, failed: Deployment, cause: Cause) -> bool:
-        """Whether a turn of thoughts alone is repeated: another deployment is available, or a model for this cause.
-
-        It counts the repeated turns.
+        It is if repeats are left, and another deployment is available, or a model for this cause.
         """
-        cooling = self._cooldowns.active() | {failed.name}
-        has_alternative = any(d.name not in cooling for d in self.deployments) or bool(self._fallback_names({cause}))
-        if not self.retry_thoughts or not self._repeats_left or not has_alternative:
+        if not self._repeats_left or not self.model.is_available({cause}):
             return False
         self._repeats_left -= 1
         return True
 
-    def is_available(self) -> bool:
-        """Whether a deployment of this model, or a model that answers instead of it, is not in cooldown."""
-        cooling = self._cooldowns.active()
-        models: list[ChatModel] = [self]
-        if self._find is not None:
-            models += map(self._find, self._fallback_names(HEALTH_CAUSES))
-        return any(deployment.name not in cooling for model in models for deployment in deployments_of(model))
-
-    def fail(
+    def report(
         self, deployment: Deployment, error: PellucidError, cause: Cause, request: str | None, *, was_retried: bool
     ) -> None:
-        """Note that a deployment failed in the request with this id."""
-        # A request that was refused here, by a limit of the deployment, says nothing about the provider.
-        concerns_health = cause in HEALTH_CAUSES and not isinstance(error, RequestError)
-        provider = deployment.model.origin.provider
-        self.on_failure(
-            Failure(self.name, deployment.name, provider, cause, error, request, concerns_health, was_retried)
-        )
-        if self.failures is not None and len(self.failures) < MAX_FAILURES:
+        """Report that a deployment failed in the request with this id."""
+        if len(self.failures) < MAX_FAILURES:
             self.failures.append(DeploymentFailure(deployment.name, cause))
-        if concerns_health:
-            seconds = self._cooldowns.begin(deployment.name, error.info.retry_after)
-            if seconds is not None:
-                log.warning(
-                    "the deployment %s of %s: %s; it is not called for %.3g s",
-                    *(deployment.name, self.name, error.info.message, seconds),
-                )
-
-    def with_retry_after(self, error: PellucidError) -> PellucidError:
-        """Return the error of a call that no deployment answered, with the time until one is called again."""
-        seconds = self._cooldowns.seconds_left()
-        wait = min((seconds.get(deployment.name, 0.0) for deployment in self.deployments), default=0.0)
-        if not isinstance(error, ModelError) or wait <= (error.info.retry_after or 0.0):
-            return error
-        return ModelError(replace(error.info, retry_after=wait), error.request_id, error.address)
-
-    def succeed(self, deployment: Deployment) -> None:
-        """Note that a deployment answers."""
-        self._cooldowns.on_success(deployment.name)
-
-    async def wait(self, round_number: int, error: ErrorInfo) -> bool:
-        """Wait before all deployments are tried again. Returns False if that does not help."""
-        retry_after = error.retry_after or 0.0
-        if round_number >= self._retries or retry_after > self._retry_wait:
-            return False
-        await asyncio.sleep(max(backoff_seconds(0.5, round_number, self._retry_wait), retry_after))
-        return True
-
-    def fallbacks_for(self, causes: Set[Cause], call: ModelCall) -> list[list[Deployment]]:
-        """Return the deployments of each model that answers instead. Its own fallbacks are not followed."""
-        fallbacks: list[list[Deployment]] = []
-        for name in self._fallback_names(causes):
-            assert self._find is not None
-            model = self._find(name)
-            if isinstance(model, DeployedModel):
-                available, cooling = model.candidates(call)
-                fallbacks.append([*available, *cooling])
-            else:
-                fallbacks.append([*deployments_of(model)])
-        return fallbacks
-
-    def _fallback_names(self, causes: Set[Cause]) -> list[str]:
-        names = dict.fromkeys(name for cause, others in self._fallbacks.items() if cause in causes for name in others)
-        names.pop(self.name, None)
-        return list(names)
+        provider, is_unhealthy = deployment.model.origin.provider, _concerns_health(error, cause)
+        self.model.report(
+            Failure(self.name, deployment.name, provider, cause, error, request, is_unhealthy, was_retried)
+        )
 
 
-def deployments_of(model: ChatModel) -> Sequence[Deployment]:
-    """Return the deployments of a model: of one without several, itself."""
-    return model.deployments if isinstance(model, DeployedModel) else (Deployment(model.origin.deployment, model),)
+def _concerns_health(error: PellucidError, cause: Cause) -> bool:
+    """Whether a deployment that failed may fail for other requests, too.
+
+    A request that was refused here, by a limit of the deployment, says nothing about the provider.
+    """
+    return cause in HEALTH_CAUSES and not isinstance(error, RequestError)
 
 
 class _Attempts:
-    """The attempts to start one turn, in this order: at the deployments that are available, at those of other models,
-    at those in cooldown; and after a wait all of it again."""
+    """The attempts to start one turn, and what its stream does when it fails or ends."""
 
-    def __init__(self, model: DeployedModel, call: ModelCall) -> None:
-        self._model = model
+    def __init__(self, request: RequestModel, call: ModelCall) -> None:
+        self._request = request
+        self._model = request.model
         self._call = call
         self._request_id = request_id.get()  # a stream that fails is read in the context of its connection
         self._round = 0
-        self._untried, self._cooling = model.candidates(call)
-        self._fallbacks: list[list[Deployment]] | None = None
-        """The deployments of each of the other models that was not tried yet. None before the first one is."""
-        self._is_own = True
-        """Whether the model's own deployments are being tried."""
         self._causes: set[Cause] = set()
+        """Why deployments failed in this round."""
+        self._is_refused = False
+        """Whether this model does not take the request at all: all of its deployments are the same model."""
         self._error: PellucidError
         """The last error of the model's own deployments."""
         self._slot: Slot | None = None
         """The stream of the deployment that is called, if it has limits."""
-        self.deployment = model.deployments[0]
-        """The deployment that was called last."""
+        self._candidates = self._round_of_candidates()
+        self._next: _Candidate | None = next(self._candidates)
+        """What is called next; None: nothing in this round."""
+        self._wait_seconds: float | None = None
+        """The wait before the next round; None: there is none."""
+        self.deployment, self._is_own = self._next
+        """The deployment that was called last, and whether it is one of the model's own."""
 
     async def open(self) -> ModelStream:
         """Start the turn, and wait for its first content."""
         stream = DeployedStream(self, await self._open_next())
         await stream.wait_for_content()
-        self._model.on_answer(self.deployment.name)
         return stream
 
+    def _round_of_candidates(self) -> Iterator[_Candidate]:
+        """Yield what is called: the deployments that are available, those of other models, and those in cooldown."""
+        self._causes.clear()
+        self._is_refused = False
+        tried: set[str] = set()
+        others_cooling: list[Deployment] = []
+        for own in self._model.candidates(self._call):
+            for deployment in own:
+                if not self._is_refused:
+                    yield deployment, True
+            # Without a cause, all deployments are in cooldown.
+            for name, other in self._model.fallbacks_for(self._causes or HEALTH_CAUSES).items():
+                if name not in tried:
+                    tried.add(name)
+                    available, cooling = self._model.candidates_of(other, self._call)
+                    others_cooling += cooling
+                    for deployment in available:
+                        yield deployment, False
+        for deployment in others_cooling:
+            yield deployment, False
+
+    def _find_next(self) -> bool:
+        """Find what is called next. Returns whether there is anything, now or after a wait."""
+        self._next, self._wait_seconds = next(self._candidates, None), None
+        if self._next is None and not self._causes.isdisjoint(HEALTH_CAUSES):
+            self._wait_seconds = self._model.wait_seconds(self._round, self._error.info)
+        return self._next is not None or self._wait_seconds is not None
+
     async def _open_next(self) -> ModelStream:
+        """Call what is next until a deployment accepts the call. Raises `PellucidError` when nothing is left."""
         await self._release_slot()
         while True:
-            while self._untried:
-                self.deployment = self._untried.pop(0)
-                try:
-                    await self._enter_limits(self.deployment)
-                    return await self.deployment.model.open(self._call)
-                except BaseException as error:
-                    await self._release_slot()
-                    if not isinstance(error, PellucidError) or not self._note(error):
-                        raise
-            if not (self._begin_fallback() or self._begin_cooling() or await self._begin_round()):
-                raise self._model.with_retry_after(self._error)
+            self.deployment, self._is_own = self._next or await self._begin_round()
+            self._request.origin = self.deployment.model.origin
+            try:
+                if self.deployment.limits is not None:
+                    self._slot = await self.deployment.limits.acquire()
+                return await self.deployment.model.open(self._call)
+            except BaseException as error:
+                await self._release_slot()
+                if not isinstance(error, PellucidError) or not self._note(error):
+                    raise
+
+    async def _begin_round(self) -> _Candidate:
+        """Wait, and begin with the first deployment again. Raises `PellucidError` if that does not help."""
+        if self._wait_seconds is None:
+            raise self._model.with_retry_after(self._error)
+        await asyncio.sleep(self._wait_seconds)
+        self._round += 1
+        self._candidates = self._round_of_candidates()
+        return next(self._candidates)
 
     def _note(self, error: PellucidError) -> bool:
         """Note a failure before any content. Returns whether another deployment may help."""
         cause = self._model.cause_of(error)
+        if self._is_own:
+            self._error = error
+            if cause is None:
+                return False
+            self._is_refused = self._is_refused or cause in ("context_length", "refused")
         if cause is not None:
             self._causes.add(cause)
-            self._model.fail(self.deployment, error, cause, self._request_id, was_retried=True)
-        if not self._is_own:
-            return True  # what another model does not support is not wrong in the request
-        self._error = error
-        if cause in ("context_length", "refused"):
-            self._untried, self._cooling = [], []  # all deployments are the same model
-        return cause is not None
-
-    def _begin_fallback(self) -> bool:
-        """Go on to the next of the other models. Returns whether there is one."""
-        if self._fallbacks is None:
-            # Without a cause, all deployments are in cooldown.
-            self._fallbacks = self._model.fallbacks_for(self._causes or HEALTH_CAUSES, self._call)
-        if not self._fallbacks:
-            return False
-        self._untried, self._is_own = self._fallbacks.pop(0), False
-        return True
-
-    def _begin_cooling(self) -> bool:
-        """Go on to the deployments in cooldown. Returns whether there are any."""
-        self._untried, self._cooling, self._is_own = self._cooling, [], True
-        return bool(self._untried)
-
-    async def _begin_round(self) -> bool:
-        """Wait, and begin with the first deployment again. Returns whether that may help."""
-        if self._causes.isdisjoint(HEALTH_CAUSES) or not await self._model.wait(self._round, self._error.info):
-            return False
-        self._round += 1
-        self._causes.clear()
-        self._fallbacks = None
-        self._untried, self._cooling = self._model.candidates(self._call)
-        return True
-
-    async def _enter_limits(self, deployment: Deployment) -> None:
-        """Count the request. Raises `AccessError` if the deployment is over a limit of its own."""
-        limits = self._model.limits.get(deployment.name)
-        if limits is not None:
-            self._slot = await limits.acquire()
+            if _concerns_health(error, cause):
+                self._model.begin_cooldown(self.deployment, error)
+        failed, is_followed = self.deployment, self._find_next()
+        if cause is not None:
+            self._request.report(failed, error, cause, self._request_id, was_retried=is_followed)
+        return True  # what another model does not support is not wrong in the request
 
     async def _release_slot(self) -> None:
         slot, self._slot = self._slot, None
@@ -505,25 +562,28 @@ class _Attempts:
         """Return the function that opens another stream after an error before any content; see `RetryingStream`."""
         return self._open_next if self._note(ModelError(error)) else None
 
-    def on_error(self, error: ErrorInfo, *, may_repeat: bool) -> bool:
+    def on_error(self, error: ErrorInfo, *, is_after_thoughts: bool) -> bool:
         """Note an error after some content. Returns whether the turn is repeated.
 
         Args:
             error: The error.
-            may_repeat: Whether there were only thoughts.
+            is_after_thoughts: Whether there were only thoughts.
         """
         failure = ModelError(error)
         cause = self._model.cause_of(failure)
         if cause is None:
             return False
         # Other causes begin no cooldown, so that the same deployment would be called again.
-        is_repeated = cause in HEALTH_CAUSES and may_repeat and self._model.may_repeat(self.deployment, cause)
-        self._model.fail(self.deployment, failure, cause, self._request_id, was_retried=is_repeated)
+        is_unhealthy = _concerns_health(failure, cause)
+        if is_unhealthy:
+            self._model.begin_cooldown(self.deployment, failure)
+        is_repeated = is_unhealthy and is_after_thoughts and self._request.begin_repeat(cause)
+        self._request.report(self.deployment, failure, cause, self._request_id, was_retried=is_repeated)
         return is_repeated
 
     def announce(self, start: ResponseStartEvent) -> ResponseStartEvent:
         """Return the start of the turn with the deployment that answers."""
-        return replace(start, deployment=AnsweringDeployment(self.deployment.name, [*(self._model.failures or ())]))
+        return replace(start, deployment=AnsweringDeployment(self.deployment.name, [*self._request.failures]))
 
     def on_end(self, end: ResponseEndEvent | None) -> None:
         """Release what the turn held, and charge the deployment for its tokens."""
@@ -550,11 +610,6 @@ class DeployedStream(RetryingStream):
         self._end: ResponseEndEvent | None = None
         self._is_settled = False
 
-    @property
-    def deployment(self) -> str:
-        """The deployment that answers."""
-        return self._attempts.deployment.name
-
     def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         self._deliver = receive
         super().start(self._on_turn_events, texts)
@@ -579,7 +634,7 @@ class DeployedStream(RetryingStream):
         if type(event) is PartStartEvent:
             self._has_answered = self._has_answered or type(event.part) is not ThinkingPart
         elif type(event) is ErrorEvent and self._error is None:  # as the first content, it has been noted
-            self._is_repeated = self._attempts.on_error(event.error, may_repeat=not self._has_answered)
+            self._is_repeated = self._attempts.on_error(event.error, is_after_thoughts=not self._has_answered)
             return None if self._is_repeated else event
         elif type(event) is ResponseEndEvent:
             self._end = event
@@ -604,22 +659,7 @@ def _is_cut_thought(response: ModelResponse) -> bool:
     )
 
 
-def _split(ranked: list[Deployment], cooling: Set[str]) -> tuple[list[Deployment], list[Deployment]]:
-    """Return the deployments that are available, and those in cooldown."""
-    if not cooling:
-        return ranked[:], []
-    return [d for d in ranked if d.name not in cooling], [d for d in ranked if d.name in cooling]
-
-
 def _fraction(key: str, name: str) -> float:
     """Return a number between 0 and 1 that is always the same for a key and a deployment."""
     digest = blake2b(f"{key}\0{name}".encode(errors="replace"), digest_size=8).digest()
     return (int.from_bytes(digest, "big") + 1) / (2**64 + 1)
-
-
-def _ignore_answer(deployment: str) -> None:
-    pass
-
-
-def _ignore_failure(failure: Failure) -> None:
-    pass

@@ -138,8 +138,15 @@ class ModelStream(Protocol):
 class ChatModel(Protocol):
     """Anything that can produce a turn: a remote model, the embedded model with its queue, an agent."""
 
-    name: str
-    origin: Origin
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def origin(self) -> Origin:
+        """The model and provider. If it has several deployments, those of the one that was called last."""
+        ...
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn.

@@ -62,11 +62,6 @@ class RetryingStream:
         """The paths of fields of the response that nothing reads."""
         return getattr(self._stream, "unread_fields", ())
 
-    @property
-    def deployment(self) -> str | None:
-        """The deployment that answers, if the model has several."""
-        return getattr(self._stream, "deployment", None)
-
     async def wait_for_content(self) -> None:
         """Wait for the first content of the turn, unless the turn waits in a queue. It is held until `start`.
 

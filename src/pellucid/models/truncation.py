@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..conversation import count_droppable_turns, drop_oldest_turns, turn_lengths
 from ..errors import ErrorInfo, ModelError
+from ..parts import Origin
 from ..providers.errors import CONTEXT_LENGTH_EXCEEDED
 from ..settings import ModelCall
 from .model import ChatModel, ModelStream
@@ -40,13 +41,17 @@ class TruncatingModel:
 
     def __init__(self, inner: ChatModel, context_tokens: int | None = None) -> None:
         self.name = inner.name
-        self.origin = inner.origin
         self.warnings = inner.warnings
         self.dropped_turns = 0
         """Number of turns that are dropped."""
         self._inner = inner
         self._context_tokens = context_tokens
         self._attempts_left = MAX_ATTEMPTS
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of `inner`, which changes if that has several deployments."""
+        return self._inner.origin
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn. Raises what `inner` raises when no more turns can be dropped."""

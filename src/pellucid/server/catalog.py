@@ -17,16 +17,25 @@ from ..egress import EgressPolicy
 from ..errors import ModelError, RequestError
 from ..local import LOCAL_PROVIDER
 from ..models import ChatModel, Model, ServedModel
-from ..models.deployments import Cause, Cooldowns, DeployedModel, Deployment, deployments_of
+from ..models.deployments import (
+    Cause,
+    Cooldowns,
+    DeployedModel,
+    Deployment,
+    FailureObserver,
+    deployments_of,
+)
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
 from ..protocols.decoding import invalid
+from ..relay import MemoryRelay, Relay
 from ..sealing import VisibleForms
 from ..settings import ModelSettings, merge_settings
 from ..storage.names import is_storable
 from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
-from .access.policy import Policy
+from .access.limits import PrincipalLimits, RateLimiter
+from .access.policy import Policy, Principal
 from .config import (
     Config,
     ModelConfig,
@@ -61,7 +70,17 @@ class Catalog:
         upstream_client: UpstreamClient,
         local: ChatModel | None = None,
         extra_models: Iterable[ChatModel] = (),
+        on_failure: FailureObserver | None = None,
     ) -> None:
+        """Create the catalog.
+
+        Args:
+            config: The configuration.
+            upstream_client: The client for requests to providers.
+            local: The embedded model.
+            extra_models: Models that were passed in code. They override those of the configuration.
+            on_failure: Is called with each failure of a deployment.
+        """
         self._upstream_client = upstream_client
         self._config = config
         self._profiles = config.all_profiles()
@@ -73,10 +92,9 @@ class Catalog:
         self._models: dict[str, ChatModel] = {}
         self._open_models: dict[tuple[str, str, str], ChatModel] = {}
         self.cooldowns = Cooldowns()
-        self.deployed_models: list[DeployedModel] = []
-        """The models that have several deployments, or fallbacks."""
-        self.deployment_policies: dict[str, dict[str, Policy]] = {}
-        """The limits of deployments by the model's public name and the deployment, of those that have limits."""
+        # A limit of a deployment protects its provider, and is no budget: an outage of the relay lifts it.
+        self._limiter = RateLimiter(MemoryRelay(), when_down="allow")
+        self._on_failure = on_failure
         self._limits = config.limits
         self._local = local
         self._wildcards = {name: entry for name, entry in config.models.items() if name.endswith("*")}
@@ -107,6 +125,15 @@ class Catalog:
         self._unlisted_providers = [name for name, provider in config.providers.items() if provider.models is None]
         self.default_name = config.server.default_model
         self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
+
+    def share(self, relay: Relay) -> None:
+        """Share the cooldowns and the limits of deployments with other replicas from now on."""
+        self.cooldowns.share(relay)
+        self._limiter.share(relay)
+
+    async def aclose(self) -> None:
+        """Release what the limits hold."""
+        await self._limiter.aclose()
 
     def names(self) -> list[str]:
         """Return the public names that are known. A provider that lists no models may serve others."""
@@ -323,24 +350,24 @@ class Catalog:
                 limits = replace(self._limits_of(row.provider), retries=0) if is_deployed else None
                 model = self._create_model(row.provider, row.model or name, settings, limits)
             if model is not None:
-                deployments.append(Deployment(model.origin.deployment, model, row.order, row.weight))
-                if policy.has_limits:
-                    self.deployment_policies.setdefault(name, {})[model.origin.deployment] = policy
+                deployment = model.origin.deployment
+                payer = Principal("", f"deployment:{deployment}", deployment, policy)
+                own_limits = PrincipalLimits(self._limiter, payer) if policy.has_limits else None
+                deployments.append(Deployment(deployment, model, row.order, row.weight, own_limits))
         if not deployments or not is_deployed:
             return deployments[0].model if deployments else None
-        own_limits = [self._limits_of(row.provider) for row in rows]
-        deployed = DeployedModel(
+        provider_limits = [self._limits_of(row.provider) for row in rows]
+        return DeployedModel(
             name,
             deployments,
             self.cooldowns,
-            retries=max(limits.retries for limits in own_limits),
-            retry_wait=max(limits.retry_wait for limits in own_limits),
+            retries=max(limits.retries for limits in provider_limits),
+            retry_wait=max(limits.retry_wait for limits in provider_limits),
             retry_thoughts=entry.retry_thoughts,
             fallbacks=fallbacks,
             find=lambda other: self.find(other)[1],
+            on_failure=self._on_failure,
         )
-        self.deployed_models.append(deployed)
-        return deployed
 
     def _limits_of(self, provider: str) -> Limits:
         row = self._providers.get(provider)

@@ -45,7 +45,7 @@ class ModelFailure(msgspec.Struct, frozen=True):
     code: str | None
     """The code of the error, if it is one that the gateway knows."""
     was_retried: bool
-    """Whether only an attempt failed, after which the gateway tries others. Otherwise the client got the error."""
+    """Whether only an attempt failed, after which the gateway tries again. Otherwise the client got the error."""
 
 
 class RunStatus(msgspec.Struct, frozen=True):
@@ -110,10 +110,8 @@ class LiveRuns:
         self._numbers = count(1)
         self.health: dict[str, Health] = {}
         """The health by deployment."""
-        self.deployed_models: Container[str | None] = frozenset()
-        """The public names of the models with several deployments."""
         self.failures: deque[ModelFailure] = deque(maxlen=MAX_FAILURES)
-        self.ended: Counter[str] = Counter()
+        self.end_counts: Counter[str] = Counter()
         """The number of runs that have ended, by status."""
 
     def __len__(self) -> int:
@@ -128,6 +126,10 @@ class LiveRuns:
     def remove(self, id: str) -> None:
         """Remove a run, which is over or was not begun."""
         self._runs.pop(id, None)
+
+    def count_end(self, status: str) -> None:
+        """Count a run that has ended with this status."""
+        self.end_counts[status] += 1
 
     def get(self, id: str) -> LiveRun | None:
         """Return the run with this id, if it has not ended."""
@@ -168,7 +170,7 @@ class LiveRuns:
             deployment: The deployment that failed; None: all of the model's.
             error: The error.
             request_id: The id of the request.
-            was_retried: Whether the gateway tries others.
+            was_retried: Whether the gateway tries again.
             concerns_health: Whether the deployment may fail for other requests, too.
         """
         code = error.code if error.code in _KNOWN_CODES else None

@@ -20,7 +20,7 @@ from typing import Any
 from opentelemetry.trace import Span, TracerProvider, use_span
 
 from ..asgi.http import Scope
-from ..errors import ConfigError, ErrorInfo, ModelError
+from ..errors import ConfigError, ErrorInfo, ModelError, PellucidError
 from ..events import DeploymentFailure, ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
 from ..models import ChatModel, ModelStream
 from ..models.deployments import HEALTH_CAUSES, Failure, cause_of
@@ -71,28 +71,53 @@ class Telemetry:
         return model if model is not None and model in self._known_models else OTHER
 
     def record_deployment_failure(self, failure: Failure) -> None:
-        """Count a failure of a deployment, and note it for the operator (see `deployments.FailureObserver`)."""
-        error = failure.error
+        """Count a failure of a deployment, and record it (see `deployments.FailureObserver`)."""
         if self.metrics is not None:
             self.metrics.deployment_failures(failure.model, failure.deployment, failure.cause).inc()
-            if isinstance(error, ModelError):
-                self.metrics.upstream_errors(failure.provider, error.info.kind).inc()
-        if isinstance(error, ModelError):
-            _log_address(failure.provider, error)
-        self.live_runs.record_failure(
-            *(failure.model, failure.deployment, error.info, failure.request_id),
+        self.record_failure(
+            failure.error,
+            failure.provider,
+            model=failure.model,
+            deployment=failure.deployment,
+            request_id=failure.request_id,
             was_retried=failure.was_retried,
             concerns_health=failure.concerns_health,
         )
 
+    def record_failure(
+        self,
+        error: PellucidError,
+        provider: str,
+        *,
+        model: str | None,
+        deployment: str,
+        request_id: str | None,
+        was_retried: bool = False,
+        concerns_health: bool,
+    ) -> None:
+        """Count a failure of a model's side, and note it for the operator (see `LiveRuns.record_failure`).
+
+        Args:
+            error: The error. One that is no `ModelError` is the gateway's own, such as a limit of a deployment.
+            provider: The provider of the model.
+            model: The public name.
+            deployment: The deployment that failed.
+            request_id: The id of the request.
+            was_retried: Whether the gateway tries again.
+            concerns_health: Whether the deployment may fail for other requests, too.
+        """
+        if isinstance(error, ModelError):
+            if self.metrics is not None:
+                self.metrics.upstream_errors(provider, error.info.kind).inc()
+            # The address that was called, where it may be the fault. Clients do not get it.
+            if error.address is not None:
+                log.warning("the provider %s at %s: %s", provider, error.address, error.info.message)
+        self.live_runs.record_failure(
+            model, deployment, error.info, request_id, was_retried=was_retried, concerns_health=concerns_health
+        )
+
     def begin_request(self, scope: Scope) -> RequestTelemetry:
         return RequestTelemetry(self, scope)
-
-
-def _log_address(provider: str, error: ModelError) -> None:
-    """Log the address that was called, where it may be the fault. Clients do not get it."""
-    if error.address is not None:
-        log.warning("the provider %s at %s: %s", provider, error.address, error.info.message)
 
 
 class RequestTelemetry:
@@ -117,6 +142,8 @@ class RequestTelemetry:
         self.response_id: str | None = None
         self.failed_deployments: list[DeploymentFailure] = []
         """The deployments that did not answer."""
+        self.has_deployments = False
+        """Whether the model has several deployments, which report their failures themselves."""
         self.is_stream = False
         self.run: RunTelemetry | None = None
         self.has_ended = False
@@ -296,7 +323,7 @@ class RunTelemetry:
 
     def on_ended(self, measurements: RunMeasurements) -> None:
         end, usage = measurements.end, measurements.end.usage
-        self._live_runs.ended[end.status] += 1
+        self._live_runs.count_end(end.status)
         self._remove_live()
         self.error = end.error.kind if end.error is not None else None
         self._end_turn({}, self.error or end.status)
@@ -390,7 +417,7 @@ class RunTelemetry:
         if not self._is_open:
             self._remove_live()
             if isinstance(error, ModelError):
-                self._live_runs.ended["failed"] += 1
+                self._live_runs.count_end("failed")
 
     def _end_turn(self, attributes: dict[str, Any], error: str | None) -> None:
         span, self._span = self._span, None
@@ -399,17 +426,18 @@ class RunTelemetry:
 
     def _count_error(self, error: ModelError) -> None:
         request, cause = self.request, cause_of(error)
-        deployment: str | None = self.deployment
-        if request.model in self._live_runs.deployed_models and cause is not None:
-            # Its deployments have reported their failures (`Telemetry.record_deployment_failure`).
+        if request.has_deployments and cause is not None:
+            # They have reported their failures (`Telemetry.record_deployment_failure`).
             if self._turn is None:  # none of them answered
                 self._live_runs.record_failure(request.model, None, error.info, request.id, concerns_health=False)
             return
-        if self.metrics is not None:
-            self.metrics.upstream_errors(self.origin.provider, error.info.kind).inc()
-        _log_address(self.origin.provider, error)
-        self._live_runs.record_failure(
-            request.model, deployment, error.info, request.id, concerns_health=cause in HEALTH_CAUSES
+        request.telemetry.record_failure(
+            error,
+            self.model.origin.provider,
+            model=request.model,
+            deployment=self.deployment,
+            request_id=request.id,
+            concerns_health=cause in HEALTH_CAUSES,
         )
 
     # --- what an operator sees while it runs -----------------------------------------------------------------------
@@ -417,8 +445,7 @@ class RunTelemetry:
     @property
     def deployment(self) -> str:
         """The deployment that answers, or was called last."""
-        named: str | None = getattr(self._turn, "deployment", None)
-        return named or self.origin.deployment
+        return self.model.origin.deployment
 
     def describe(self, id: str, replica: str, *, attached: bool) -> RunStatus | None:
         """Return what an operator sees of the run; None if it has ended."""
@@ -495,9 +522,13 @@ class ObservedModel:
 
     def __init__(self, model: ChatModel, telemetry: RunTelemetry) -> None:
         self.name = model.name
-        self.origin: Origin = model.origin
         self._model = model
         self._telemetry = telemetry
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of the deployment that answers, or was called last."""
+        return self._model.origin
 
     async def open(self, call: ModelCall) -> ModelStream:
         telemetry = self._telemetry

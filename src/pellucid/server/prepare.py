@@ -250,6 +250,7 @@ async def prepare(
     policy.check_model(name)
     exchange.telemetry.model = name
     if isinstance(model, DeployedModel):
+        exchange.telemetry.has_deployments = True
         model = model.for_request(exchange.telemetry.failed_deployments, exchange.set_deployment, policy.retry_thoughts)
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # Before anything else is loaded: a request over its limits must cost little.

@@ -46,7 +46,6 @@ from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from ..upstream import UpstreamClient
 from .access.budgets import Budgets
 from .access.guard import Guard
-from .access.limits import PrincipalLimits, RateLimiter
 from .access.policy import Principal
 from .catalog import Catalog
 from .config import Config, RecordConfig
@@ -137,7 +136,13 @@ class Services:
         self.config = config
         self.local = local
         self.upstream_client = upstream_client or UpstreamClient(config.limits)
-        self.catalog = Catalog(config, self.upstream_client, local, extra_models)
+        self.catalog = Catalog(
+            config,
+            self.upstream_client,
+            local,
+            extra_models,
+            on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
+        )
         self.summary_writer = create_summary_writer(config, self.catalog, local)
         self._functions = load_functions(config)
         self._mcp_servers = [create_mcp_server(name, server) for name, server in config.tools.mcp.items()]
@@ -194,7 +199,8 @@ class Services:
             exit_stack.push_async_callback(recorder.sign_remaining)
         self.relay = await open_relay(config.relay_url())
         exit_stack.push_async_callback(self.relay.aclose)
-        self._open_deployments(exit_stack)
+        self.catalog.share(self.relay)
+        exit_stack.push_async_callback(self.catalog.aclose)
         self.guard = Guard(
             config.access,
             self.store.keys,
@@ -248,22 +254,6 @@ class Services:
             exit_stack.callback(signing.cancel)
         if self.local is not None:
             await self.local.start()
-
-    def _open_deployments(self, exit_stack: AsyncExitStack) -> None:
-        """Share the cooldowns of deployments, and count their limits and failures."""
-        if not self.catalog.deployed_models:
-            return
-        self.catalog.cooldowns.share(self.relay)
-        self.telemetry.live_runs.deployed_models = {model.name for model in self.catalog.deployed_models}
-        # A limit of a deployment protects its provider, and is no budget: an outage of the relay lifts it.
-        limiter = RateLimiter(self.relay, when_down="allow")
-        exit_stack.push_async_callback(limiter.aclose)
-        for model in self.catalog.deployed_models:
-            model.limits = {
-                name: PrincipalLimits(limiter, Principal("", f"deployment:{name}", name, policy))
-                for name, policy in self.catalog.deployment_policies.get(model.name, {}).items()
-            }
-            model.on_failure = self.telemetry.record_deployment_failure
 
     def begin_shutdown(self) -> None:
         """Accept nothing new from now on. Requests and runs in progress have `shutdown_seconds` left."""

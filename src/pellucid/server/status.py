@@ -264,7 +264,7 @@ class GatewayState:
         reasons = [] if missing is None else [missing.reason]
         name, live_runs = self._replicas.name, self._live_runs
         state: ReplicaState = "stopping" if self._is_stopping() else "not_ready" if reasons else "ready"
-        counts = msgspec.convert({"live": len(live_runs), **live_runs.ended}, RunCounts)
+        counts = msgspec.convert({"live": len(live_runs), **live_runs.end_counts}, RunCounts)
         status = ReplicaStatus(name, state, reasons, counts, __version__, self._started_at)
         runs = live_runs.describe(name, self._detached.sources, MAX_RUNS)
         return ReplicaReport(status, self._model_statuses(), runs, list(live_runs.failures))

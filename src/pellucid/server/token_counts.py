@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 
 from ..errors import ModelError, RequestError
 from ..models import ChatModel
-from ..models.deployments import DeployedModel
+from ..models.deployments import RequestModel
 from ..models.media import MediaModel
 from ..models.model import weight_of
 from ..offload import offload
@@ -62,8 +62,8 @@ async def count_input_tokens(model: ChatModel, call: ModelCall, viewer: Viewer) 
     """
     if not viewer.counts:
         raise RequestError("your key may not see token counts", kind="forbidden", code="counts_hidden")
-    if isinstance(model, DeployedModel):
-        model = model.first_candidate(call)
+    if isinstance(model, RequestModel):
+        model = model.model.first_candidate(call)
     if isinstance(model, MediaModel):
         try:
             counted = await model.count_tokens(call)

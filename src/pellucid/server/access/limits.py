@@ -117,7 +117,7 @@ class RateLimiter:
         """Create a limiter.
 
         Args:
-            relay: Counts for all replicas.
+            relay: Counts for all replicas; or for this process, until `share`.
             when_down: What happens to requests with limits while the relay does not answer.
             lease_seconds: How long a slot stays taken after its replica died.
         """
@@ -128,6 +128,10 @@ class RateLimiter:
         self._slot_numbers = itertools.count(1)
         self._slots: dict[str, tuple[str, int]] = {}
         self._renewal_task: asyncio.Task[None] | None = None
+
+    def share(self, relay: RateCounter) -> None:
+        """Count for all replicas from now on."""
+        self._relay = relay
 
     async def spend(self, principal: Principal, requests: int = 1) -> LimitResult | None:
         """Count requests.
