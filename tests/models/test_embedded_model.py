@@ -14,7 +14,7 @@ from pellucid.local.model_index import find_model
 from pellucid.local.supervisor import EngineQueue
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.models.model import ModelRead, ModelStream
-from pellucid.parts import ModelRequest, UserPromptPart
+from pellucid.parts import ModelRequest, Usage, UserPromptPart
 from pellucid.settings import ModelCall
 from pellucid.upstream import UpstreamClient
 from tests.scripted import Call, Upstream, delta, say
@@ -178,6 +178,7 @@ async def test_cancelling_while_queued_leaves_the_queue(upstream: Upstream, erro
         stream = await embedded(engine, client).open(CALL)
         await loop_turns()
         [end] = [event for event in stream.cancel(error) if isinstance(event, ResponseEndEvent)]
+        assert end.usage == Usage(0, 0, 0)  # no model has read it
         assert end.finish_reason == (None if error is None else "error")
         assert stream.cancel(error) == []
         await eventually(lambda: engine.queue.waiting == 0)

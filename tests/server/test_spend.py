@@ -140,18 +140,8 @@ def test_a_compaction_costs_what_its_run_costs(upstream: Upstream) -> None:
 
 
 def test_every_turn_of_a_run_counts(upstream: Upstream) -> None:
-    tools = {"functions": ["tests.server.loop_tools:weather"]}
-
-    async def asks_for_weather(call: Call) -> None:
-        await call.head()
-        function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
-        await call.event(delta(tool_calls=[{"index": 0, "id": "call_1", "type": "function", "function": function}]))
-        await call.event(delta("tool_calls"))
-        await call.event({"choices": [], "usage": USAGE})
-        await call.event(b"[DONE]")
-        await call.end()
-
-    with priced(upstream, asks_for_weather, BILLED, tools=tools) as gateway:
+    tools = {"functions": [f"{__name__}:archive"]}
+    with priced(upstream, calls_a_tool("archive"), BILLED, tools=tools) as gateway:
         assert gateway.ask("m").json["usage"]["cost"] == 2 * COST
         assert [(row["requests"], row["cost"]) for row in usage(gateway)] == [(2, 2 * COST)]
 
@@ -215,6 +205,16 @@ def test_a_client_that_leaves_pays_for_what_was_written(upstream: Upstream) -> N
     assert row["cost"] == (1 * 1.5 + 3 * 3) / 1_000_000
 
 
+def leave_after(gateway: Served, upstream: Upstream, model: str, calls: int) -> None:
+    """Begin a response, and disconnect when a model was called for this number of turns."""
+    body = json.dumps({"model": "m", "input": "Why?", "stream": True}).encode()
+    with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        sock.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        upstream.calls(model, at_least=calls)
+    gateway.idle()
+
+
 @pytest.mark.parametrize("has_head", [True, False])
 @pytest.mark.parametrize("names", [["one"], ["one", "two"]], ids=["one deployment", "two deployments"])
 def test_a_client_that_leaves_before_the_first_word_pays_for_what_was_read(
@@ -232,17 +232,83 @@ def test_a_client_that_leaves_before_the_first_word_pays_for_what_was_read(
         "models": {"m": {"prices": PRICES, "deployments": rows}},
     }
     with serve(config) as gateway:
-        body = json.dumps({"model": "m", "input": "Why?", "stream": True}).encode()
-        with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
-            sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-            sock.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-            upstream.calls(models[0], at_least=1)
-        gateway.idle()
+        leave_after(gateway, upstream, models[0], 1)
         wait_until(lambda: len(usage(gateway)) == 1, "the run is accounted for")
         [row] = usage(gateway)
         counts = gateway.request("GET", "/api/status").json["counts"]
     assert (row["requests"], row["estimated"], row["input_tokens"], row["output_tokens"]) == (1, 1, 1, 0)
     assert (counts["live"], counts["cancelled"]) == (0, 1)
+
+
+async def archive(name: str) -> str:
+    """A tool with a long result."""
+    return "a" * 4_000
+
+
+def calls_a_tool(name: str) -> Script:
+    """A turn that calls a function."""
+
+    async def script(call: Call) -> None:
+        function = {"name": name, "arguments": '{"name": "x"}'}
+        await call.head()
+        await call.event(delta(tool_calls=[{"index": 0, "id": "call_1", "type": "function", "function": function}]))
+        await call.event(delta("tool_calls"))
+        await call.event({"choices": [], "usage": USAGE})
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+@pytest.mark.parametrize("has_head", [True, False])
+@pytest.mark.parametrize("count", [1, 2], ids=["one deployment", "two deployments"])
+def test_a_client_that_leaves_pays_for_the_turn_that_the_model_was_reading(
+    upstream: Upstream, count: int, has_head: bool
+) -> None:
+    async def is_silent(call: Call) -> None:
+        if has_head:
+            await call.head()
+        await call.wait_for_disconnect()
+
+    models = [upstream.plays(calls_a_tool("archive"), is_silent) for _ in range(count)]
+    rows = [{"provider": "vllm", "model": model, "order": order} for order, model in enumerate(models)]
+    config = {
+        "providers": {"vllm": {"base_url": upstream.url}},
+        "models": {"m": {"prices": PRICES, "deployments": rows}},
+        "tools": {"functions": [f"{__name__}:archive"]},
+    }
+    with serve(config) as gateway:
+        leave_after(gateway, upstream, models[0], 2)
+        wait_until(lambda: [row["requests"] for row in usage(gateway)] == [2], "both turns are accounted for")
+        [row] = usage(gateway, "group_by=deployment")
+    assert (row["deployment"], row["estimated"], row["output_tokens"]) == (f"vllm/{models[0]}", 1, 500)
+    assert row["input_tokens"] >= 1000 + 1000  # the result of the tool is part of what it read
+
+
+def test_a_second_turn_that_is_refused_costs_nothing(upstream: Upstream) -> None:
+    async def is_down(call: Call) -> None:
+        await call.answer(503, b"{}")
+
+    tools = {"functions": [f"{__name__}:archive"]}
+    with priced(upstream, calls_a_tool("archive"), is_down, tools=tools, limits={"retries": 0}) as gateway:
+        assert gateway.ask("m").json["status"] == "failed"
+        assert [(row["requests"], row["cost"]) for row in usage(gateway)] == [(1, COST)]
+
+
+def test_a_deployment_that_was_not_called_costs_nothing(upstream: Upstream) -> None:
+    """What a client that leaves pays for is the deployment of the lowest order, which the model called."""
+
+    async def is_silent(call: Call) -> None:
+        await call.wait_for_disconnect()
+
+    main, backup = upstream.plays(is_silent), upstream.plays(BILLED)
+    rows = [{"provider": "vllm", "model": name, "order": order} for name, order in ((backup, 2), (main, 1))]
+    config = {"providers": {"vllm": {"base_url": upstream.url}}, "models": {"m": {"deployments": rows}}}
+    with serve(config) as gateway:
+        leave_after(gateway, upstream, main, 1)
+        wait_until(lambda: len(usage(gateway)) == 1, "the run is accounted for")
+        [row] = usage(gateway, "group_by=deployment")
+    assert (row["deployment"], row["estimated"]) == (f"vllm/{main}", 1)
 
 
 def test_a_run_that_fails_counts_what_was_written(upstream: Upstream) -> None:

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError
-from pellucid.parts import Usage
+from pellucid.parts import MAX_TURN_TOKENS, Origin, Usage
+from pellucid.server.access.policy import Principal
 from pellucid.server.config import check_config
+from pellucid.server.metering import CostRecorder
 from pellucid.server.spend import (
     MAX_PRICE,
     MAX_TURN_NANOS,
@@ -24,6 +27,7 @@ from pellucid.server.spend import (
     token_prices_of,
     with_estimates,
 )
+from pellucid.storage import UsageCounts
 
 TOKENS = st.integers(0, 10_000_000)
 PRICE = st.decimals(0, 1000, places=6, allow_nan=False).map(float)
@@ -84,13 +88,48 @@ def test_reasoning_must_be_known_where_it_has_a_price_of_its_own() -> None:
     assert cost_nanos(token_prices_of(Prices(1, 2, reasoning=3)), usage) is None
 
 
+class Recorded:
+    """A cost recorder, and the row that it adds for one turn."""
+
+    def __init__(self, prices: Prices | None, usage: Usage, **written: Any) -> None:
+        self.row = UsageCounts()
+        token_prices = None if prices is None else token_prices_of(prices)
+        self.recorder = CostRecorder(self, lambda name, origin: token_prices, Principal("ann"), "m")
+        self.shown = self.recorder.add(Origin("p", "openai_chat", "x"), usage, input_characters=lambda: 4, **written)
+
+    def add(
+        self, owner: str, key_id: str | None, model: str, deployment: str, counts: UsageCounts, *, has_prices: bool
+    ) -> None:
+        self.row = counts
+
+
 @given(
-    EVERY_PRICE,
+    st.none() | EVERY_PRICE,
     st.builds(Usage, *[st.none() | st.integers(-(2**63), 2**63)] * 5),
+    st.booleans(),
 )
-def test_no_report_of_a_provider_makes_a_cost_out_of_bounds(prices: Prices, usage: Usage) -> None:
-    cost = cost_nanos(token_prices_of(prices), usage)
-    assert cost is None or 0 <= cost <= MAX_TURN_NANOS
+def test_no_report_of_a_provider_is_out_of_bounds(prices: Prices | None, usage: Usage, has_failed: bool) -> None:
+    recorded = Recorded(prices, usage, characters=8, reasoning_characters=4, has_failed=has_failed)
+    counts = msgspec.structs.asdict(recorded.row)
+    assert 0 <= counts.pop("cost_nanos") <= MAX_TURN_NANOS
+    assert all(0 <= count <= MAX_TURN_TOKENS for count in counts.values())
+
+
+@pytest.mark.parametrize("prices", [None, Prices(1, 2), Prices(1, 2, reasoning=3)])
+def test_the_row_and_the_limits_have_the_same_tokens(prices: Prices | None) -> None:
+    """Also where the cost does not depend on the tokens of reasoning, which are estimated."""
+    recorded = Recorded(prices, Usage(10, 50), characters=160, reasoning_characters=120)
+    row, tokens = recorded.row, recorded.recorder.tokens
+    assert (row.input_tokens, row.output_tokens, row.reasoning_tokens, row.estimated) == (10, 50, 30, 1)
+    assert (tokens.input_tokens, tokens.output_tokens, tokens.output_reasoning_tokens) == (10, 50, 30)
+    assert row.cost_nanos == (0 if prices is None else 140_000 if prices.reasoning else 110_000)
+    # It is exact if tokens of reasoning cost as much as others.
+    assert recorded.shown == (110_000 if prices == Prices(1, 2) else None)
+
+
+@pytest.mark.parametrize("prices", [None, Prices(1, 2), Prices(1, 2, reasoning=3)])
+def test_without_reasoning_nothing_is_estimated(prices: Prices | None) -> None:
+    assert Recorded(prices, Usage(10, 50), characters=160).row.estimated == 0
 
 
 @given(usages(), st.integers(0, 10_000), st.integers(0, 10_000))

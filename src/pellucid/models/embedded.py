@@ -21,7 +21,7 @@ from ..local.model_index import EngineError
 from ..local.request import adapt_body, explain_error
 from ..local.supervisor import Engine
 from ..offload import offload
-from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
+from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, Usage, UserPromptPart, Video
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from ..providers.setting_fields import SettingFields
@@ -266,6 +266,8 @@ class _QueuedStream:
         """Reads that arrived before a receiver was set."""
         self._paused = False
         self._is_over = False
+        self._was_sent = False
+        """Whether the engine may have read the request."""
         self._task = asyncio.create_task(self._wait_and_open())
 
     @property
@@ -297,7 +299,10 @@ class _QueuedStream:
             return []
         self._is_over = True
         self._task.cancel()
-        return Emitter(self._model.origin).end("cancelled" if error is None else "error", error)
+        emitter = Emitter(self._model.origin)
+        if not self._was_sent:
+            emitter.usage = Usage(0, 0, 0)  # it waited until now, so this is known
+        return emitter.end("cancelled" if error is None else "error", error)
 
     async def _wait_and_open(self) -> None:
         try:
@@ -327,6 +332,7 @@ class _QueuedStream:
                 if error.info.code != "unreachable":
                     raise
                 unreachable = error
+                self._was_sent = False
             # The engine has stopped; its supervisor notices this shortly.
             await asyncio.sleep(0.25)
         raise unreachable
@@ -341,6 +347,7 @@ class _QueuedStream:
             except BaseException:
                 engine.queue.release()
                 raise
+        self._was_sent = True
         return await self._model.send(self._body)
 
     def _on_position(self, position: int) -> None:

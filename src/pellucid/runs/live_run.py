@@ -285,7 +285,10 @@ class LiveRun:
         """Call the model for one turn. Raises `PellucidError` if `abort` interrupts it."""
         self._calling_task = task = asyncio.current_task()
         try:
-            return await self._model.open(await self._handler.prepare_call(call))
+            prepared = await self._handler.prepare_call(call)
+            for stage in self._active_stages:
+                stage.on_call(prepared)
+            return await self._model.open(prepared)
         except asyncio.CancelledError:
             error = self._abort_error
             # Another cancellation, of a client that leaves or of a server that stops, is not hidden by this one.

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..events import ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseStartEvent, SummaryEvent
 from ..parts import ModelResponsePart, Origin
 from ..sealing import Sealed, SealError, seal_item
+from ..settings import ModelCall
 from ..telemetry import log
 from .source import Batch, BatchReceiver
 
@@ -49,6 +50,12 @@ class Stage:
 
         Args:
             was_cancelled: Whether it was cancelled while its model was called.
+        """
+
+    def on_call(self, call: ModelCall) -> None:
+        """Called before the model is called for a turn, with the call as it is sent. For the first, before `on_opened`.
+
+        If the model does not accept it, the run ends without events of the turn.
         """
 
     def on_opened(self, *, queued: bool) -> None:

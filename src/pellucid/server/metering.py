@@ -1,7 +1,8 @@
 """The stage that measures a run: its slot among the concurrent streams of its key, its tokens, and its times.
 
     slot      acquired when the run opens, released when it is over
-    tokens    charged when the run is over, however it ended; those that no provider reported are estimated
+    tokens    charged when the run is over, however it ended; those that no provider reported are estimated, and those
+              that a model was reading when the client left
     cost      of each turn when it ends, by the prices of the model that answered; it becomes part of the usage
     times     until the first reasoning, until the first text of the answer, and of all reasoning
 
@@ -29,6 +30,7 @@ from ..events import (
     ResponseStartEvent,
     RunEndEvent,
 )
+from ..models import ChatModel
 from ..parts import (
     ModelResponsePart,
     Origin,
@@ -46,7 +48,6 @@ from ..storage import UsageCounts
 from .access.guard import Guard
 from .access.policy import Principal
 from .spend import FREE, TokenPrices, cost_nanos, counted_tokens, with_estimates
-from .usage_writer import UsageWriter
 
 
 class RunMeasurements:
@@ -95,12 +96,20 @@ class RunObserver(Protocol):
         ...
 
 
+class UsageSink(Protocol):
+    """The method of `usage_writer.UsageWriter` that is needed."""
+
+    def add(
+        self, owner: str, key_id: str | None, model: str, deployment: str, counts: UsageCounts, *, has_prices: bool
+    ) -> None: ...
+
+
 class CostRecorder:
     """Computes what the turns of one caller cost, and adds them to what it used."""
 
     def __init__(
         self,
-        writer: UsageWriter,
+        writer: UsageSink,
         prices: Callable[[str, Origin], TokenPrices | None],
         principal: Principal,
         model: str,
@@ -124,7 +133,7 @@ class CostRecorder:
         self._input_tokens = self._output_tokens = self._reasoning_tokens = 0
 
     @property
-    def counted(self) -> Usage:
+    def tokens(self) -> Usage:
         """The tokens so far, estimates included."""
         return Usage(
             input_tokens=self._input_tokens,
@@ -156,26 +165,23 @@ class CostRecorder:
             Its cost in billionths of the currency; None if that is not exactly known, or there are no prices.
         """
         prices = self._token_prices(self._model, origin)
-        counted = usage
-        if has_failed and usage.input_tokens is None and not characters:
-            counted = Usage(0, 0, 0)  # the provider refused it: that costs nothing, as far as anyone knows
-        elif usage.output_reasoning_tokens is None and not reasoning_characters:
-            counted = replace(usage, output_reasoning_tokens=0)
-        cost = cost_nanos(prices or FREE, counted)
-        is_estimated = cost is None
-        read = input_characters() if counted.input_tokens is None else 0
-        tokens = with_estimates(counted, read, characters, reasoning_characters)
-        self._input_tokens += tokens.input_tokens or 0
-        self._output_tokens += tokens.output_tokens or 0
-        self._reasoning_tokens += tokens.output_reasoning_tokens or 0
-        if cost is None:
-            counted = tokens
-            cost = cost_nanos(prices or FREE, counted) or 0
-        is_exact = prices is not None and not is_estimated and usage.input_tokens is not None
+        reported = known = usage.plausible
+        if has_failed and known.input_tokens is None and not characters:
+            known = Usage(0, 0, 0)  # the provider refused it: that costs nothing, as far as anyone knows
+        elif known.output_reasoning_tokens is None and not reasoning_characters:
+            known = replace(known, output_reasoning_tokens=0)
+        read_characters = input_characters() if known.input_tokens is None else 0
+        tokens = with_estimates(known, read_characters, characters, reasoning_characters)
+        cost = cost_nanos(prices or FREE, tokens) or 0
+        # Tokens of reasoning that are estimated do not matter for the cost, unless they have a price of their own.
+        is_exact = prices is not None and reported.input_tokens is not None and cost_nanos(prices, known) is not None
+        counts = counted_tokens(tokens)
+        self._input_tokens += counts.input
+        self._output_tokens += counts.output
+        self._reasoning_tokens += counts.reasoning
         self.exact_nanos = self.exact_nanos + cost if is_exact and self.exact_nanos is not None else None
         if prices is not None:
             self.total_nanos = (self.total_nanos or 0) + cost
-        sums = counted_tokens(counted)
         self._writer.add(
             self._principal.owner,
             self._principal.key_id,
@@ -183,13 +189,13 @@ class CostRecorder:
             origin.deployment,
             UsageCounts(
                 requests=1,
-                input_tokens=sums.input,
-                cached_tokens=sums.cached_input,
-                cache_write_tokens=sums.cache_write,
-                output_tokens=sums.output,
-                reasoning_tokens=sums.reasoning,
+                input_tokens=counts.input,
+                cached_tokens=counts.cached_input,
+                cache_write_tokens=counts.cache_write,
+                output_tokens=counts.output,
+                reasoning_tokens=counts.reasoning,
                 cost_nanos=cost,
-                estimated=int(is_estimated),
+                estimated=int(tokens is not known),
             ),
             has_prices=prices is not None,
         )
@@ -205,8 +211,7 @@ class MeterStage(Stage):
         principal: Principal,
         observer: RunObserver,
         costs: CostRecorder,
-        origin: Origin,
-        call: ModelCall,
+        model: ChatModel,
     ) -> None:
         """Create the stage.
 
@@ -215,8 +220,7 @@ class MeterStage(Stage):
             principal: The caller.
             observer: Gets the measurements.
             costs: Gets the usage of each turn.
-            origin: The model that is called.
-            call: Its first call.
+            model: The model that is called.
         """
         self._guard = guard
         self._principal = principal
@@ -224,13 +228,13 @@ class MeterStage(Stage):
         self._stream_slot = guard.stream_slot(principal) if principal.policy.has_limits else None
         """One of the concurrent streams of the key; None if the key has no limits."""
         self._costs = costs
-        self._call = call
-        self._origin = origin
-        """The model of the current turn."""
+        self._model = model
+        self._call: ModelCall | None = None
+        """The call of the current turn. None: the last turn has ended."""
+        self._origin = model.origin
+        """The model that answered in the current turn."""
         self._turn_begin = (0, 0)
         """The characters, and those of reasoning, before the current turn."""
-        self._has_called = False
-        """Whether a model was called, and no turn has ended."""
         self._measurements = RunMeasurements()
         self._opened_at = 0.0
         self._thinking_since: float | None = None
@@ -243,15 +247,17 @@ class MeterStage(Stage):
             await self._stream_slot.acquire()
 
     async def discard(self, *, was_cancelled: bool) -> None:
-        if was_cancelled:  # the model was reading when the client left
+        if was_cancelled:
             self.on_opened(queued=False)
             self._settle(RunEndEvent("cancelled"))
         elif self._stream_slot is not None:
             await self._stream_slot.release()
 
+    def on_call(self, call: ModelCall) -> None:
+        self._call = call
+
     def on_opened(self, *, queued: bool) -> None:
         self._is_settled = False
-        self._has_called = not queued
         self._observer.on_opened()
 
     def on_stopping(self) -> None:
@@ -297,22 +303,19 @@ class MeterStage(Stage):
 
     def _end_turn(self, end: ResponseEndEvent) -> ResponseEndEvent:
         """Account for a turn. Returns its end, with the cost if that is known."""
-        self._has_called = False
+        call, self._call = self._call, None
         measurements = self._measurements
         before, reasoning_before = self._turn_begin
         self._turn_begin = (measurements.characters, measurements.reasoning_characters)
         cost = self._costs.add(
             self._origin,
             end.usage,
-            input_characters=lambda: self._input_characters() + before,
+            input_characters=lambda: _input_characters(call),
             characters=measurements.characters - before,
             reasoning_characters=measurements.reasoning_characters - reasoning_before,
             has_failed=end.finish_reason == "error",
         )
         return end if cost is None else replace(end, usage=replace(end.usage, cost_nanos=cost))
-
-    def _input_characters(self) -> int:
-        return sum(turn_lengths(self._call.messages))
 
     def _count_characters(self, part: ModelResponsePart) -> None:
         """Add the characters of a part. When it ends, the part holds all that was streamed."""
@@ -331,9 +334,9 @@ class MeterStage(Stage):
             return end
         self._is_settled = True
         measurements, costs = self._measurements, self._costs
-        if self._has_called and end.status == "cancelled":
+        if (call := self._call) is not None and end.status == "cancelled":
             # The model was reading when the client left.
-            costs.add(self._origin, Usage(), input_characters=self._input_characters)
+            costs.add(self._model.origin, Usage(), input_characters=lambda: _input_characters(call))
         measurements.cost_nanos = costs.total_nanos
         if costs.exact_nanos is not None and costs.total_nanos is not None:
             end = replace(end, usage=replace(end.usage, cost_nanos=costs.exact_nanos))
@@ -341,5 +344,10 @@ class MeterStage(Stage):
         measurements.seconds = time.monotonic() - self._opened_at
         self._observer.on_ended(measurements)
         if self._stream_slot is not None:
-            self._stream_slot.settle(costs.counted)
+            self._stream_slot.settle(costs.tokens)
         return end
+
+
+def _input_characters(call: ModelCall | None) -> int:
+    """Return the number of characters that the model reads for a call."""
+    return sum(turn_lengths(call.messages)) if call is not None else 0

@@ -376,7 +376,7 @@ class Services:
         if with_seals:  # after the summaries of an item
             all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
         costs = self._cost_recorder(principal, telemetry.model or model.name)
-        all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs, model.origin, call))
+        all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs, model))
         if stored_as is not None:
             all_stages.append(StoreStage(stored_as, self.store))
         max_calls = self.config.tools.max_calls
@@ -401,7 +401,7 @@ class Services:
             if model is not None:
                 costs = self._cost_recorder(principal, model.name if name is None else name)
                 costs.add(model.origin, usage, input_characters=lambda: characters)
-                await self.guard.charge(principal, costs.counted)
+                await self.guard.charge(principal, costs.tokens)
 
         return charge
 

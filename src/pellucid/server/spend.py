@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..parts import MAX_TURN_TOKENS, Usage, estimated_tokens
+from ..parts import Usage, estimated_tokens
 
 NANOS = 1_000_000_000
 """Billionths of the currency in one."""
@@ -74,15 +74,16 @@ FREE = TokenPrices(0, 0, 0, 0, 0)
 def token_prices_of(prices: Prices) -> TokenPrices:
     """Return the prices of one token."""
 
-    def price_of(price: float | None, default: float) -> int:
-        return round(_picos(default if price is None else price))
+    def price_of(price: float | None, default: int) -> int:
+        return default if price is None else round(_picos(price))
 
+    input, output = round(_picos(prices.input)), round(_picos(prices.output))
     return TokenPrices(
-        price_of(None, prices.input),
-        price_of(prices.cached_input, prices.input),
-        price_of(prices.cache_write, prices.input),
-        price_of(None, prices.output),
-        price_of(prices.reasoning, prices.output),
+        input,
+        price_of(prices.cached_input, input),
+        price_of(prices.cache_write, input),
+        output,
+        price_of(prices.reasoning, output),
     )
 
 
@@ -108,6 +109,10 @@ def cost_nanos(prices: TokenPrices, usage: Usage) -> int | None:
     """Return the cost of a turn; None if it depends on a number that is not known.
 
     A number of cached tokens that is not known is 0: providers without a cache report none.
+
+    Args:
+        prices: The prices of one token.
+        usage: The numbers of tokens, which are plausible.
     """
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
@@ -135,15 +140,11 @@ class CountedTokens(NamedTuple):
 
 
 def counted_tokens(usage: Usage) -> CountedTokens:
-    """Return what a turn counts for. A number that is not known is 0, and one that cannot be right is bounded."""
-    read, output = _bounded(usage.input_tokens), _bounded(usage.output_tokens)
-    cached = _bounded(usage.cache_read_tokens, read)
-    written = _bounded(usage.cache_write_tokens, read - cached)
-    return CountedTokens(read, cached, written, output, _bounded(usage.output_reasoning_tokens, output))
-
-
-def _bounded(tokens: int | None, largest: int = MAX_TURN_TOKENS) -> int:
-    return min(max(tokens or 0, 0), largest)
+    """Return what a turn counts for, by numbers that are plausible. One that is not known is 0."""
+    read, output = usage.input_tokens or 0, usage.output_tokens or 0
+    cached = min(usage.cache_read_tokens or 0, read)
+    written = min(usage.cache_write_tokens or 0, read - cached)
+    return CountedTokens(read, cached, written, output, min(usage.output_reasoning_tokens or 0, output))
 
 
 def with_estimates(usage: Usage, input_characters: int, characters: int, reasoning_characters: int) -> Usage:
