@@ -567,6 +567,7 @@ def test_a_report_is_grouped_filtered_and_csv(upstream: Upstream) -> None:
             ("from=2026-13", "from"),
             ("to=2026-02-31", "to"),
             ("from=2026-02&to=2026-01-31", "to"),
+            ("from=2026-01-31&to=2026-01-05", "to"),
             ("from=%D9%A2026-01", "from"),
             ("group_by=color", "group_by"),
             ("by=day", "by"),

@@ -94,10 +94,10 @@ def read_filter(
     for name, day in (("from", first), ("to", last)):
         if day is not None and not _is_day(day):
             raise invalid(f"{prefix}{name}", f"a day or a month, such as 2026-01-31 or 2026-01, not {day[:40]!r}")
-    if first is not None and last is not None and first[:7] > last[:7]:
-        raise invalid(f"{prefix}to", f"{last!r} is before {first!r}, the first day")
     # Days are compared as texts: a month is before its days, and "2026-01-99" is after them.
     last_day = f"{last}-99" if last is not None and len(last) == 7 else last
+    if first is not None and last_day is not None and first > last_day:
+        raise invalid(f"{prefix}to", f"{last!r} is before {first!r}, the first day")
     return UsageFilter(first_day=first, last_day=last_day, owner=owner, key=key, model=model)
 
 
