@@ -73,6 +73,11 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defau
         """The message followed by the upstream's message, for viewers who may see it."""
         return f"{self.message}: {self.upstream_message}" if self.upstream_message else self.message
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the gateway's own: nothing in it comes from an upstream."""
+        return self.upstream_message is None and self.native is None and self.status is None
+
 
 UNKNOWN_FAILURE = ErrorInfo("server_error", "the run failed without saying why")
 """The error of a run that failed and has none."""

@@ -506,6 +506,24 @@ def test_a_model_with_one_deployment_fails_until_it_answers(upstream: Upstream) 
         assert (one["state"], one["failures"], one["last_failure"]["status"]) == ("available", 0, 500)
 
 
+@pytest.mark.parametrize("code", ["first_byte_timeout", "idle_timeout", "empty_stream", "stream_truncated"])
+def test_the_codes_of_the_gateway_are_shown(upstream: Upstream, code: str) -> None:
+    async def fails(call: Call) -> None:
+        if code == "first_byte_timeout":
+            await call.wait_for_disconnect()
+        await call.head()
+        if code == "idle_timeout":
+            await call.event(delta(content="the-answer"))
+            await call.wait_for_disconnect()
+        if code == "stream_truncated":
+            await call.event(delta(content="the-answer"))
+        await call.end()
+
+    with serving(upstream, limits={"first_byte": 0.3, "idle": 0.3, "retries": 0}) as gateway:
+        gateway.ask(f"vllm:{upstream.plays(fails)}")
+        assert [failure["code"] for failure in gateway.request("GET", STATUS).json["failures"]] == [code]
+
+
 def test_names_that_clients_invent_are_listed_only_if_they_work(upstream: Upstream) -> None:
     missing, working = upstream.plays(fails_with(404, "model_not_found")), upstream.plays(say("", "the-answer"))
     with serving(upstream) as gateway:

@@ -173,7 +173,7 @@ class LiveRuns:
             was_retried: Whether the gateway tries again.
             concerns_health: Whether the deployment may fail for other requests, too.
         """
-        code = error.code if error.code in _KNOWN_CODES else None
+        code = error.code if error.is_own or error.code in _KNOWN_CODES else None
         failure = ModelFailure(time.time(), request_id, model, deployment, error.kind, error.status, code, was_retried)
         self.failures.append(failure)
         if deployment is None or not concerns_health:
@@ -199,16 +199,10 @@ class LiveRuns:
 
 _KNOWN_CODES = frozenset(
     {
-        "bad_upstream_url",
         "content_filter",
         "context_length_exceeded",
-        "empty_stream",
-        "frame_too_large",
         "insufficient_quota",
         "invalid_api_key",
-        "max_turns",
-        "missing_api_key",
-        "missing_base_url",
         "model_not_found",
         "not_an_answer",
         "not_http",
@@ -216,10 +210,9 @@ _KNOWN_CODES = frozenset(
         "rate_limit_error",
         "rate_limit_exceeded",
         "redirect",
-        "stream_truncated",
-        "timeout",
         "timeout_error",
         "unreachable",
     }
 )
-"""The codes that are shown: those of the gateway, and common ones of providers. A provider may write anything."""
+"""The codes that are shown of errors in which something comes from an upstream: common ones of providers, which may
+write anything, and those of the gateway for such errors."""

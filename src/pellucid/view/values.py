@@ -119,9 +119,8 @@ def redact_error(error: ErrorInfo, viewer: Viewer) -> ErrorInfo:
     """
     if viewer.rule.is_full:
         return error
-    is_ours = error.upstream_message is None and error.native is None and error.status is None
-    code = error.code if is_ours or error.code in _KNOWN_CODES else None
-    return _SHOWN_ERROR(error, code=code, param=error.param if is_ours else None)
+    code = error.code if error.is_own or error.code in _KNOWN_CODES else None
+    return _SHOWN_ERROR(error, code=code, param=error.param if error.is_own else None)
 
 
 _REQUEST, _RESPONSE = struct_redactor(ModelRequest), struct_redactor(ModelResponse)
