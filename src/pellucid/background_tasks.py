@@ -15,11 +15,17 @@ from .telemetry import error_location, log
 _tasks: set[asyncio.Task[None]] = set()
 
 
-def start_task(coroutine: Coroutine[Any, Any, None], failure_message: str) -> None:
-    """Run a coroutine in a task of the group. If it fails, `failure_message` is logged, followed by the error."""
+def start_task(coroutine: Coroutine[Any, Any, None], failure_message: str) -> asyncio.Task[None]:
+    """Run a coroutine in a task of the group, and return it. It does not raise what the coroutine raises.
+
+    Args:
+        coroutine: The coroutine.
+        failure_message: What is logged if it fails, followed by the error.
+    """
     task = asyncio.get_running_loop().create_task(_run_logged(coroutine, failure_message))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
+    return task
 
 
 async def wait_for_tasks(timeout_seconds: float) -> None:

@@ -18,7 +18,7 @@ from pellucid.server.usage_writer import REFRESH_SECONDS, UsageWriter
 from pellucid.storage import Spent, Store, StoreError, UsageCounts, UsageKey
 from tests.empty_stores import SHARED, one_database, postgres_server, url
 from tests.storage.storage_kit import store_at
-from tests.waiting import eventually
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
 __all__ = ["one_database", "postgres_server", "url"]
 
@@ -47,9 +47,10 @@ class UnreliableStore:
         self.usage = store.usage
         self.is_down = False
         self.reads = self.writes = 0
-        self.may_write, self.may_read = asyncio.Event(), asyncio.Event()
+        self.may_write, self.may_read, self.may_return = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.may_write.set()
         self.may_read.set()
+        self.may_return.set()
 
     async def add(self, sums: Iterable[tuple[UsageKey, UsageCounts]]) -> None:
         self.writes += 1
@@ -57,6 +58,7 @@ class UnreliableStore:
         if self.is_down:
             raise StoreError("the database does not answer")
         await self.usage.add(sums)
+        await self.may_return.wait()
 
     async def spent(self, owner: str, key_id: str | None, currency: str, today: str) -> Spent:
         self.reads += 1
@@ -166,6 +168,29 @@ async def test_an_end_during_a_write_counts_it_once(store: UnreliableStore, cloc
     store.may_write.set()
     await asyncio.gather(writing, closing)
     assert await total(store) == 2
+
+
+@pytest.mark.parametrize("is_periodic", [True, False])
+async def test_a_write_whose_caller_leaves_counts_once(
+    store: UnreliableStore, clock: Clock, is_periodic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_writer, "WRITE_SECONDS", 0.01 if is_periodic else 1000)
+    writer = writer_of(store, clock)
+    store.may_return.clear()
+    use(writer)
+    caller = None if is_periodic else asyncio.create_task(writer.write())
+
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while await total(store) != 1:  # noqa: ASYNC110 (the store has no event for it)
+            await asyncio.sleep(0)
+    if caller is not None:
+        caller.cancel()
+        await asyncio.wait({caller})
+    closing = asyncio.create_task(writer.aclose())
+    await loop_turns(10)
+    store.may_return.set()
+    await closing
+    assert await total(store) == 1
 
 
 async def test_a_key_knows_its_own_costs_at_once(store: UnreliableStore, writer: UsageWriter) -> None:

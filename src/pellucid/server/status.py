@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Literal, Protocol
 
 import msgspec
@@ -243,18 +242,8 @@ class GatewayState:
         run = self._live_runs.get(id)
         if run is None:
             return False
-        has_ended = asyncio.Event()
-
-        async def abort() -> None:
-            try:
-                await run.abort(CANCELLED_BY_OPERATOR)
-            finally:
-                has_ended.set()
-
-        start_task(abort(), "a run that an operator cancelled did not end properly")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
-                await has_ended.wait()
+        task = start_task(run.abort(CANCELLED_BY_OPERATOR), "a run that an operator cancelled did not end properly")
+        await asyncio.wait({task}, timeout=END_SECONDS)
         return True
 
     # --- the report of this process ----------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
+from ..background_tasks import start_task
 from ..errors import PellucidError
 from ..storage import Spent, UsageCounts, UsageKey
 from ..telemetry import error_location, log
@@ -184,13 +184,10 @@ class UsageWriter:
 
     async def aclose(self) -> None:
         """Write the rest."""
-        async with self._lock:  # a write that is cancelled may have succeeded
-            task, self._task = self._task, None
-            if task is not None:
-                task.cancel()
+        task, self._task = self._task, None
         if task is not None:
-            with suppress(asyncio.CancelledError):
-                await task
+            task.cancel()
+            await asyncio.wait({task})
         await self.write()
         if self._unwritten:
             log.error("what %d requests to models used was not stored", self.unwritten_count)
@@ -202,7 +199,13 @@ class UsageWriter:
         self._task = None
 
     async def write(self) -> None:
-        """Write what was added. What cannot be written now waits for the next time."""
+        """Write what was added. What cannot be written now waits for the next time.
+
+        A caller that is cancelled does not stop the write: it may have succeeded, and would be repeated.
+        """
+        await asyncio.shield(start_task(self._write(), "what was used is not stored yet"))
+
+    async def _write(self) -> None:
         async with self._lock:
             if not self._unwritten:
                 return
