@@ -23,12 +23,12 @@ from pellucid.events import (
     SideEvent,
 )
 from pellucid.fold import fold
-from pellucid.parts import ToolCallPart, Usage
+from pellucid.parts import ToolCallPart
 from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
 from pellucid.runs.run_log import events_of, unpack_log
 from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
-from pellucid.runs.summaries import SummaryResult, SummaryStage
+from pellucid.runs.summaries import SummaryStage, UsageCallback
 from pellucid.storage import Store, open_store
 from tests.examples import many
 from tests.replicas.runs_kit import row_of
@@ -55,10 +55,10 @@ class RandomWriter:
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
 
-    async def summarize(self, text: str) -> SummaryResult:
+    async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         turns = (0, 1, 9, None)[self._dice.randint(0, 3)]
         await (loop_turns(turns) if turns is not None else asyncio.Event().wait())
-        return SummaryResult("gist", Usage(output_tokens=1))
+        return "gist"
 
 
 class PushingStage(Stage):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.background_tasks import wait_for_tasks
-from pellucid.errors import ErrorInfo
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import (
     Event,
     ItemEndEvent,
     ItemStartEvent,
+    ModelEvent,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -23,9 +25,11 @@ from pellucid.events import (
     SummaryEvent,
 )
 from pellucid.fold import fold
-from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
+from pellucid.models import ModelStream
+from pellucid.parts import Origin, ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
-from pellucid.runs.summaries import SummaryResult, SummaryStage
+from pellucid.runs.summaries import ModelSummaryWriter, SummaryStage, SummaryUsage, UsageCallback
+from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly
 from tests.runs.live_kit import Live
@@ -51,13 +55,13 @@ class RandomWriter:
         self.at_work = 0
         self.texts: list[str] = []
 
-    async def summarize(self, text: str) -> SummaryResult:
+    async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         self.texts.append(text)
         self.at_work += 1
         try:
             whim = self._dice.random()
             await (loop_turns(self._dice.choice([0, 1, 5])) if whim < 0.9 else asyncio.Event().wait())
-            return SummaryResult(None if whim < 0.2 else f"gist {len(self.texts)}", Usage(output_tokens=1))
+            return None if whim < 0.2 else f"gist {len(self.texts)}"
         finally:
             self.at_work -= 1
 
@@ -127,19 +131,19 @@ def anyio_backend() -> str:
 class FixedWriter:
     """A writer that always returns this summary, at once or never."""
 
-    def __init__(self, summary: str | None, usage: Usage = Usage(), *, hangs_after: int | None = None) -> None:  # noqa: B008
+    def __init__(self, summary: str | None, *, hangs_after: int | None = None) -> None:
         self.texts: list[str] = []
         self.left = 0
-        self._summary, self._usage, self._hangs_after = summary, usage, hangs_after
+        self._summary, self._hangs_after = summary, hangs_after
 
-    async def summarize(self, text: str) -> SummaryResult:
+    async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         self.texts.append(text)
         if self._hangs_after is not None and len(self.texts) > self._hangs_after:
             try:
                 await asyncio.Event().wait()
             finally:
                 self.left += 1
-        return SummaryResult(self._summary, self._usage)
+        return self._summary
 
 
 def thinking_script(*paragraphs: str) -> list[Turn]:
@@ -211,31 +215,69 @@ async def test_the_answer_waits_for_summaries_only_until_the_deadline() -> None:
     await live.check()
 
 
+ORIGIN = Origin("p", "openai_chat", "writer")
+COST = Usage(input_tokens=7, output_tokens=2)
+
+
+def summary_turn(text: str, error: ErrorInfo | None = None) -> list[ModelEvent]:
+    """A turn of the model that writes summaries, from its start to its end."""
+    emit = Emitter(ORIGIN)
+    if text:
+        emit.text("t", text)
+    if error is None:
+        emit.usage = COST
+        emit.finish("stop")
+    return emit.end("eof" if error is None else "error", error)
+
+
+class SilentModel(ScriptedModel):
+    """A model that never accepts its call."""
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class RefusingModel(ScriptedModel):
+    """A model that refuses each call."""
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        raise ModelError(ErrorInfo("unavailable", "not now"))
+
+
+FAILS = ErrorInfo("model_error", "it failed")
+USES: dict[str, tuple[Callable[[], ScriptedModel], list[tuple[Usage, int]]]] = {
+    "written": (lambda: ScriptedModel([summary_turn("gist")]), [(COST, 4)]),
+    "empty": (lambda: ScriptedModel([summary_turn("")]), [(COST, 0)]),
+    "cut off": (lambda: ScriptedModel([summary_turn("gist")[:4], asyncio.Event()]), [(Usage(), 4)]),
+    "cut off before a word": (lambda: ScriptedModel([asyncio.Event()], origin=ORIGIN), [(Usage(), 0)]),
+    "cut off before it began": (lambda: SilentModel(origin=ORIGIN), [(Usage(), 0)]),
+    "broken off": (lambda: ScriptedModel([summary_turn("gist", FAILS)]), [(Usage(), 4)]),
+    "failed before a word": (lambda: ScriptedModel([summary_turn("", FAILS)]), []),
+    "refused": (lambda: RefusingModel(origin=ORIGIN), []),
+}
+
+
 @pytest.mark.anyio
-async def test_usage_of_summaries_is_reported_separately() -> None:
-    reported: list[tuple[Usage, int]] = []
+@pytest.mark.parametrize("case", USES)
+async def test_what_a_summary_uses_is_reported(case: str) -> None:
+    """Also if it is cut off, by the deadline of the stage; not as part of the run's own usage."""
+    make_model, reports = USES[case]
+    reported: list[SummaryUsage] = []
 
-    async def spent(usage: Usage, characters: int) -> None:
-        reported.append((usage, characters))
+    async def report(used: SummaryUsage) -> None:
+        reported.append(used)
 
-    script = thinking_script("one two three.\n\n", "four five six.\n\n")
-    cost = Usage(input_tokens=7, output_tokens=2)
-    for writer, counts in (
-        (FixedWriter("gist", cost), 1),
-        (FixedWriter(None, cost), 1),
-        (FixedWriter("gist"), 1),
-        (FixedWriter(None), 0),
-    ):
-        reported.clear()
-        live = Live(script, random.Random(1), [SummaryStage(writer, 5, spent)])
-        await live.deliver()
-        await wait_for_tasks(LIMIT_SECONDS)
-        assert writer.texts
-        assert len(reported) == len(writer.texts) * counts
-        assert live.run.ended == run_of(script)[-1]
-        for (usage, characters), text in zip(reported, writer.texts, strict=False):
-            assert usage in (cost, Usage())
-            assert characters >= len(text)
+    stage = SummaryStage(ModelSummaryWriter(make_model()), 0.05, report)
+    script = thinking_script("one two.")
+    live = Live(script, random.Random(1), [stage])
+    await live.deliver()
+    await wait_for_tasks(LIMIT_SECONDS)
+    assert live.run.ended == run_of(script)[-1]
+    assert [(used.usage, used.written_characters) for used in reported] == reports
+    for used in reported:
+        assert used.origin == ORIGIN
+        assert len(summaries.INSTRUCTIONS) < used.read_characters <= len(summaries.INSTRUCTIONS) + summaries.MAX_CHARS
 
 
 @given(st.text(alphabet="ab \n", max_size=400))
@@ -261,8 +303,8 @@ def test_a_text_that_repeats_the_thought_is_no_summary(text: str, other: str, fo
 @pytest.mark.anyio
 async def test_a_writer_that_repeats_its_input_gives_no_summary() -> None:
     class EchoWriter:
-        async def summarize(self, text: str) -> SummaryResult:
-            return SummaryResult(f" {text}")
+        async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
+            return f" {text}"
 
     live = Live(thinking_script("one two three.\n\n", "four"), random.Random(1), [SummaryStage(EchoWriter(), 5)])
     assert summaries_in(await live.deliver()) == []
@@ -274,18 +316,15 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     """Neither slow nor failing accounting delays the end of a thought."""
     charge, charged = asyncio.Event(), 0
 
-    class ShortWriter:
-        async def summarize(self, text: str) -> SummaryResult:
-            return SummaryResult("In short.")
-
-    async def spent(usage: Usage, characters: int) -> None:
+    async def report(used: SummaryUsage) -> None:
         nonlocal charged
         if fails:
             raise RuntimeError("the relay is away")
         await charge.wait()
-        charged = characters
+        charged = used.written_characters
 
-    stage = SummaryStage(ShortWriter(), LIMIT_SECONDS, spent)
+    writer = ModelSummaryWriter(ScriptedModel([summary_turn("In short.")]))
+    stage = SummaryStage(writer, LIMIT_SECONDS, report)
     out: list[Batch] = []
     stage.push = out.append
     await stage.open()
@@ -299,4 +338,4 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     assert shown[-2:] == [SummaryEvent, ItemEndEvent]
     charge.set()
     await wait_for_tasks(LIMIT_SECONDS)
-    assert charged == (0 if fails else len("I think.") + len("In short."))
+    assert charged == (0 if fails else len("In short."))

@@ -366,13 +366,20 @@ def test_summaries_count_for_the_key_that_gets_them(upstream: Upstream) -> None:
     async def summary(call: Call) -> None:
         await say("", "The model looked.", usage={"prompt_tokens": 100, "completion_tokens": 10})(call)
 
+    async def is_down(call: Call) -> None:
+        await call.answer(503, b"{}")
+
     thinker, writer = upstream.plays(say("Let me see. " * 20, "42.", usage=USAGE)), upstream.plays(summary)
+    rows = [
+        {"provider": "vllm", "model": upstream.plays(is_down), "prices": {"input": 100, "output": 100}},
+        {"provider": "vllm", "model": writer, "order": 2, "prices": {"input": 1, "output": 1}},
+    ]
     config = {
         "providers": {"vllm": {"base_url": upstream.url}},
         "summaries": {"model": "writer", "seconds": 60},
         "models": {
             "m": {"provider": "vllm", "model": thinker, "prices": PRICES},
-            "writer": {"provider": "vllm", "model": writer, "prices": {"input": 1, "output": 1}},
+            "writer": {"deployments": rows},
         },
     }
     with serve(config) as gateway:
@@ -380,10 +387,10 @@ def test_summaries_count_for_the_key_that_gets_them(upstream: Upstream) -> None:
         assert reply.json["usage"]["cost"] == COST
         upstream.calls(writer, at_least=1)
         wait_until(lambda: len(usage(gateway)) == 2, "the summary is counted")
-        rows = {row["model"]: row for row in usage(gateway, "group_by=owner,model")}
-    assert {name: (row["owner"], row["cost"]) for name, row in rows.items()} == {
-        "m": ("local", COST),
-        "writer": ("local", 0.00011),
+        counted = {row["model"]: row for row in usage(gateway, "group_by=owner,model,deployment")}
+    assert {name: (row["owner"], row["deployment"], row["cost"]) for name, row in counted.items()} == {
+        "m": ("local", f"vllm/{thinker}", COST),
+        "writer": ("local", f"vllm/{writer}", 0.00011),
     }
 
 

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from ..background_tasks import start_task
+from ..conversation import turn_lengths
 from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartStartEvent, RunEndEvent, SummaryEvent
 from ..models import ChatModel
+from ..models.deployments import DeployedModel
 from ..parts import (
+    ModelMessage,
     ModelRequest,
     ModelResponse,
+    Origin,
     SystemPromptPart,
     ThinkingPart,
     ThinkingPartDelta,
@@ -50,24 +55,34 @@ INSTRUCTIONS = (
 )
 
 
-class SummaryResult(NamedTuple):
-    """Result of summarizing one piece of reasoning."""
+class SummaryUsage(NamedTuple):
+    """What a model used to write one summary."""
 
-    text: str | None
-    """The summary; None if none could be made."""
-    usage: Usage = Usage()
-    """Usage of the model that wrote it."""
+    origin: Origin
+    """The model that wrote it, or that was reading when the writing was cancelled."""
+    usage: Usage
+    """What its provider reported."""
+    read_characters: int
+    written_characters: int
 
 
-UsageCallback = Callable[[Usage, int], Coroutine[Any, Any, None]]
-"""Called after each summary with the reported usage, and with the number of characters that were read and written."""
+UsageCallback = Callable[[SummaryUsage], Coroutine[Any, Any, None]]
+"""Called after each summary, also one that failed or was cancelled; not if the model refused the call."""
 
 
 class SummaryWriter(Protocol):
     """Writes summaries of reasoning."""
 
-    async def summarize(self, text: str) -> SummaryResult:
-        """Summarize one piece of reasoning. Never raises."""
+    async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
+        """Summarize one piece of reasoning. Never raises.
+
+        Args:
+            text: The piece.
+            on_usage: Is called, in a task, with what was used.
+
+        Returns:
+            The summary; None if none could be made.
+        """
         ...
 
 
@@ -78,25 +93,34 @@ class ModelSummaryWriter:
         self._model = model
         self._max_tokens = max_tokens
 
-    async def summarize(self, text: str) -> SummaryResult:
-        messages = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
+    async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
+        messages: list[ModelMessage] = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
         settings = {"thinking": False, "max_tokens": self._max_tokens, "temperature": 0.0}
         call = ModelCall(self._model.name, messages, settings)  # type: ignore[arg-type]
-        run = LiveRun(self._model, call, Minter(b"summary"))
+        model = self._model.for_request() if isinstance(self._model, DeployedModel) else self._model
+        run = LiveRun(model, call, Minter(b"summary"))
+        is_reading = True
         try:
             await run.open()
             await run.deliver(_ignore)
         except Exception as error:
+            is_reading = False
             log.warning("a summary could not be written: %s", error_location(error))
-            return SummaryResult(None)
         finally:
+            with suppress(Exception):
+                run.cancel()
             run.close()
-        response = next((response for response in run.run.messages if isinstance(response, ModelResponse)), None)
+            response = next((response for response in run.run.messages if isinstance(response, ModelResponse)), None)
+            if response is not None:
+                is_reading = response.finish_reason != "error" or run.run.characters > 0
+            if on_usage is not None and is_reading:
+                origin, usage = (model.origin, Usage()) if response is None else (response.origin, response.usage)
+                used = SummaryUsage(origin or model.origin, usage, sum(turn_lengths(messages)), run.run.characters)
+                start_task(on_usage(used), "the tokens of a summary were not charged")
         ended = run.ended
         # A truncated summary is still useful; a failed one is not.
         is_usable = ended is not None and ended.status in ("completed", "incomplete")
-        summary = ((response.text or "").strip() or None) if response is not None and is_usable else None
-        return SummaryResult(summary, ended.usage if ended is not None else Usage())
+        return ((response.text or "").strip() or None) if response is not None and is_usable else None
 
 
 def _ignore(batch: Batch) -> None:
@@ -109,7 +133,7 @@ class SummaryStage(Stage):
     Args:
         writer: Writes the summaries.
         timeout_seconds: Time that the end of an item waits for its summaries.
-        on_usage: Called with the usage of each summary.
+        on_usage: Is called with the usage of each summary.
     """
 
     def __init__(
@@ -231,14 +255,10 @@ class SummaryStage(Stage):
         """Write the queued summaries one after the other, so that they are in order."""
         while self._queue:
             item, text = self._queue.pop(0)
-            summary, usage = await self._writer.summarize(text)
+            summary = await self._writer.summarize(text, self._on_usage)
             if summary and not _repeats(summary, text):
                 self._written.append(SummaryEvent(item, summary))
                 self._push_released()
-            if self._on_usage is not None and (summary or usage != Usage()):
-                start_task(
-                    self._on_usage(usage, len(text) + len(summary or "")), "the tokens of a summary were not charged"
-                )
         self._write_task = None
         self._push_released()
 

@@ -25,7 +25,6 @@ from ..envelopes import Envelope, text_of
 from ..errors import ErrorInfo, PellucidError
 from ..events import Mint
 from ..models import ChatModel
-from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
 from ..runs.detached_runs import BeginRow, DetachedRuns
@@ -34,7 +33,7 @@ from ..runs.run_log import unpack_log
 from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
-from ..runs.summaries import SummaryStage, SummaryWriter, UsageCallback
+from ..runs.summaries import SummaryStage, SummaryUsage, SummaryWriter, UsageCallback
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
@@ -67,7 +66,7 @@ def make_compressor(writer: SummaryWriter | None, on_usage: UsageCallback | None
 
     Args:
         writer: Writes the summaries.
-        on_usage: Called after each, as that of a `SummaryStage`.
+        on_usage: Is called after each, as that of a `SummaryStage`.
     """
     if writer is None:
         return None
@@ -75,10 +74,7 @@ def make_compressor(writer: SummaryWriter | None, on_usage: UsageCallback | None
     async def compress(thoughts: Sequence[Envelope]) -> str:
         characters_each = MAX_COMPRESSED_CHARACTERS // max(1, len(thoughts))
         text = "\n\n".join(text_of(thought)[:characters_each] for thought in thoughts)
-        written = await writer.summarize(text)
-        if on_usage is not None:
-            await on_usage(written.usage, len(text) + len(written.text or ""))
-        return written.text or ""
+        return await writer.summarize(text, on_usage) or ""
 
     return compress
 
@@ -394,14 +390,17 @@ class Services:
     def _summary_charge(self, principal: Principal) -> UsageCallback:
         """Return a function that charges the principal for summaries."""
 
-        name = self.config.summaries.model
+        name = self.config.summaries.model or (self.local.name if self.local is not None else "")
 
-        async def charge(usage: Usage, characters: int) -> None:
-            model = self.local if name is None else self.catalog.find(name)[1]
-            if model is not None:
-                costs = self._cost_recorder(principal, model.name if name is None else name)
-                costs.add(model.origin, usage, input_characters=lambda: characters)
-                await self.guard.charge(principal, costs.tokens)
+        async def charge(used: SummaryUsage) -> None:
+            costs = self._cost_recorder(principal, name)
+            costs.add(
+                used.origin,
+                used.usage,
+                input_characters=lambda: used.read_characters,
+                characters=used.written_characters,
+            )
+            await self.guard.charge(principal, costs.tokens)
 
         return charge
 
