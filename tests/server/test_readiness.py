@@ -10,6 +10,7 @@ import sqlite3
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,12 +56,12 @@ class Checks:
 def test_a_result_is_shared_for_a_second() -> None:
     async def run() -> None:
         checks = Checks()
-        assert await asyncio.gather(*(checks.readiness.check() for _ in range(100))) == [None] * 100
+        assert await asyncio.gather(*(checks.readiness.check() for _ in range(100))) == [[]] * 100
         checks.missing = NotReady("loading", "it is loading")
-        assert await checks.readiness.check() is None
+        assert await checks.readiness.check() == []
         assert checks.count == 1
         checks.now = 1.0
-        assert await checks.readiness.check() == checks.missing
+        assert await checks.readiness.check() == [checks.missing]
         assert checks.count == 2
 
     asyncio.run(run())
@@ -78,14 +79,31 @@ def test_a_check_that_fails_or_is_late_is_a_reason(
             setattr(checks, fault, True)
             for _ in range(2):
                 checks.now += 1
-                assert await checks.readiness.check() == NotReady("unavailable", "the first fails")
+                assert await checks.readiness.check() == [NotReady("unavailable", "the first fails")]
             setattr(checks, fault, False)
             checks.now += 1
-            assert await checks.readiness.check() is None
+            assert await checks.readiness.check() == []
 
     with caplog.at_level("INFO"):
         asyncio.run(run())
     assert [record.getMessage() for record in caplog.records] == ["not ready: the first fails", "ready"] * 2
+
+
+def test_all_reasons_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    missing = [NotReady("loading", "it is loading"), NotReady("unavailable", "it is away")]
+
+    async def run() -> None:
+        async def check(reason: NotReady) -> NotReady:
+            return reason
+
+        readiness = Readiness({one.reason: partial(check, one) for one in missing})
+        assert await readiness.check() == missing
+
+    with caplog.at_level("INFO"):
+        asyncio.run(run())
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("WARNING", "not ready: it is loading; it is away")
+    ]
 
 
 def status_of(gateway: Gateway) -> tuple[int, str | None]:

@@ -120,10 +120,10 @@ class MetaHandlers:
             await exchange.send_json(Status("stopping"), 503)
             return
         missing = await self._services.readiness.check()
-        if missing is None:
-            await exchange.send_json(Status("ready"))
+        if missing:
+            await exchange.send_json(Status(missing[0].status, missing[0].reason), 503)
         else:
-            await exchange.send_json(Status(missing.status, missing.reason), 503)
+            await exchange.send_json(Status("ready"))
 
     async def openapi(self, exchange: Exchange) -> None:
         await exchange.send_json(self._document)

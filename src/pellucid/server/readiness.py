@@ -11,6 +11,7 @@ Anyone may request `/ready`: the reasons name no addresses. The log states when 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, NamedTuple
@@ -47,28 +48,27 @@ class Readiness:
     def __init__(self, checks: Mapping[str, Check], clock: Callable[[], float] = time.monotonic) -> None:
         self._checks = checks
         self._clock = clock
-        self._task: asyncio.Task[NotReady | None] | None = None
+        self._task: asyncio.Task[list[NotReady]] | None = None
         self._started_at = 0.0
-        self._last: NotReady | None = None
+        self._last: list[NotReady] = []
 
-    async def check(self) -> NotReady | None:
-        """Return why requests cannot be served; None if they can."""
+    async def check(self) -> list[NotReady]:
+        """Return all reasons why requests cannot be served, in the order of the checks; none if they can."""
         task = self._task
         if task is None or (task.done() and self._clock() - self._started_at >= SHARED_SECONDS):
             self._started_at = self._clock()
             self._task = task = asyncio.create_task(self._check_all())
         return await asyncio.shield(task)
 
-    async def _check_all(self) -> NotReady | None:
+    async def _check_all(self) -> list[NotReady]:
         results = await asyncio.gather(*(self._check_one(reason, check) for reason, check in self._checks.items()))
-        missing = next((result for result in results if result is not None), None)
+        missing = [result for result in results if result is not None]
         if missing != self._last:
-            if missing is None:
+            if not missing:
                 log.info("ready")
-            elif missing.status == "loading":
-                log.info("not ready: %s", missing.reason)
             else:
-                log.warning("not ready: %s", missing.reason)
+                level = logging.INFO if all(one.status == "loading" for one in missing) else logging.WARNING
+                log.log(level, "not ready: %s", "; ".join(one.reason for one in missing))
             self._last = missing
         return missing
 

@@ -249,8 +249,7 @@ class GatewayState:
     # --- the report of this process ----------------------------------------------------------------------------
 
     async def _report(self) -> ReplicaReport:
-        missing = await self._readiness.check()
-        reasons = [] if missing is None else [missing.reason]
+        reasons = [missing.reason for missing in await self._readiness.check()]
         name, live_runs = self._replicas.name, self._live_runs
         state: ReplicaState = "stopping" if self._is_stopping() else "not_ready" if reasons else "ready"
         counts = msgspec.convert({"live": len(live_runs), **live_runs.end_counts}, RunCounts)
