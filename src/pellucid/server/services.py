@@ -147,9 +147,7 @@ class Services:
         """Names of the tools that the operator configured."""
         self._tracers = tracers or create_tracer_provider(config.telemetry)
         self.telemetry = Telemetry(config.telemetry, self.catalog, self._tracers)
-        self.is_draining = False
-        """Whether the signal to stop was received. `/ready` fails then, so that load balancers send no more requests.
-        """
+        self._is_draining = False
         self.readiness = Readiness(
             {
                 "the embedded model does not answer": self._check_engine,
@@ -251,9 +249,18 @@ class Services:
         if self.local is not None:
             await self.local.start()
 
+    def begin_draining(self) -> None:
+        """Let `/ready` fail from now on, so that load balancers send no more requests."""
+        self._is_draining = True
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server stops, or is about to."""
+        return self._is_draining
+
     def begin_shutdown(self) -> None:
         """Accept nothing new from now on. Requests and runs in progress have `shutdown_seconds` left."""
-        self.is_draining = True
+        self.begin_draining()
         self._closing_since = time.monotonic()
         if self.local is not None:
             self.local.end_waits(STOPPING)
@@ -264,6 +271,7 @@ class Services:
 
     @property
     def is_closing(self) -> bool:
+        """Whether nothing new is accepted."""
         return self._closing_since is not None
 
     async def stop(self) -> None:
