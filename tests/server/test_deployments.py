@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from pellucid.asgi import streaming
+from pellucid.background_tasks import wait_for_tasks
 from pellucid.errors import ConfigError, ErrorInfo, ModelError, PellucidError
 from pellucid.events import DeploymentFailure
 from pellucid.models import Model, ModelStream
@@ -24,7 +25,7 @@ from pellucid.models.deployments import COOLDOWN_SECONDS, Cooldowns, DeployedMod
 from pellucid.parts import ModelRequest, ModelResponse, OpaquePart, Origin, TextPart, ThinkingPart, UserPromptPart
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.relay import MemoryRelay
+from pellucid.relay import MemoryRelay, RelayError
 from pellucid.server.config import check_config
 from pellucid.settings import ModelCall
 from tests.scripted import Call, Script, Upstream, delta, say
@@ -759,6 +760,26 @@ def test_replicas_share_cooldowns() -> None:
         await relay.aclose()
 
     asyncio.run(scene())
+
+
+def test_an_outage_of_the_relay_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Down(MemoryRelay):
+        async def list_present(self, group: str) -> list[str]:
+            raise RelayError("the relay does not answer")
+
+    async def scene() -> None:
+        now = 0.0
+        cooldowns = Cooldowns(lambda: now)
+        cooldowns.share(Down())
+        for _ in range(3):
+            assert cooldowns.active() == set()
+            await wait_for_tasks(LIMIT_SECONDS)
+            now += 10
+
+    asyncio.run(scene())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the cooldowns of other replicas are not known: the relay does not answer"
+    ]
 
 
 def test_cooldowns_grow_with_each_failure_after_the_last_one() -> None:

@@ -239,7 +239,11 @@ class _Worker:
         own_end, worker_end = socket.socketpair()
         with worker_end:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pellucid", "worker", str(worker_end.fileno())),
+                sys.executable,
+                "-m",
+                "pellucid",
+                "worker",
+                str(worker_end.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(worker_end.fileno(), *setup.sockets),
                 env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)},

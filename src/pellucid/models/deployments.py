@@ -145,6 +145,7 @@ class Cooldowns:
         self._shared: frozenset[str] = frozenset()
         """What other replicas reported."""
         self._shared_at = -math.inf
+        self._is_relay_up = True
 
     def share(self, relay: Relay) -> None:
         """Share the cooldowns from now on."""
@@ -205,10 +206,13 @@ class Cooldowns:
         return [d for d in ranked if d.name not in cooling], [d for d in ranked if d.name in cooling]
 
     async def _load(self, relay: Relay) -> None:
+        was_up, self._is_relay_up = self._is_relay_up, True
         try:
             self._shared = frozenset(await relay.list_present(_COOLDOWN_GROUP))
         except RelayError:
-            self._shared = frozenset()
+            self._shared, self._is_relay_up = frozenset(), False
+            if was_up:
+                raise  # to the log, once in an outage
 
 
 class Failure(NamedTuple):
