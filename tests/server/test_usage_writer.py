@@ -15,7 +15,7 @@ from pellucid.server.access.errors import AccessError
 from pellucid.server.access.policy import Policy, Principal
 from pellucid.server.spend import NANOS
 from pellucid.server.usage_writer import REFRESH_SECONDS, UsageWriter
-from pellucid.storage import Spent, Store, StoreError, UsageCounts, UsageKey
+from pellucid.storage import CostTotals, Store, StoreError, UsageCounts, UsageKey
 from tests.empty_stores import SHARED, one_database, postgres_server, url
 from tests.storage.storage_kit import store_at
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
@@ -60,11 +60,11 @@ class UnreliableStore:
         await self.usage.add(sums)
         await self.may_return.wait()
 
-    async def spent(self, owner: str, key_id: str | None, currency: str, today: str) -> Spent:
+    async def cost_totals(self, owner: str, key_id: str | None, currency: str, today: str) -> CostTotals:
         self.reads += 1
         if self.is_down:
             raise StoreError("the database does not answer")
-        spent = await self.usage.spent(owner, key_id, currency, today)
+        spent = await self.usage.cost_totals(owner, key_id, currency, today)
         await self.may_read.wait()
         return spent
 
@@ -194,16 +194,16 @@ async def test_a_write_whose_caller_leaves_counts_once(
 
 
 async def test_a_key_knows_its_own_costs_at_once(store: UnreliableStore, writer: UsageWriter) -> None:
-    assert await writer.spent("ann", "key_1") == (0, 0)
+    assert await writer.cost_totals("ann", "key_1") == (0, 0)
     use(writer, 3)
     use(writer, 100, None)
-    assert await writer.spent("ann", "key_1") == (3, 3)
-    assert await writer.spent("ann", "") == (100, 100)
-    assert await writer.spent("ann", None) == (103, 103)
+    assert await writer.cost_totals("ann", "key_1") == (3, 3)
+    assert await writer.cost_totals("ann", "") == (100, 100)
+    assert await writer.cost_totals("ann", None) == (103, 103)
     await writer.write()
     use(writer, 10)
-    assert await writer.spent("ann", "key_1") == (13, 13)
-    assert await writer.spent("ann", None) == (113, 113)
+    assert await writer.cost_totals("ann", "key_1") == (13, 13)
+    assert await writer.cost_totals("ann", None) == (113, 113)
     assert store.reads == 3
 
 
@@ -212,7 +212,7 @@ async def test_a_write_during_a_read_is_neither_missed_nor_counted_twice(
 ) -> None:
     use(writer, 3)
     store.may_read.clear()
-    reading = asyncio.create_task(writer.spent("ann", "key_1"))
+    reading = asyncio.create_task(writer.cost_totals("ann", "key_1"))
     await eventually(lambda: store.reads == 1, "the read has begun")
     await writer.write()
     use(writer, 4)
@@ -222,37 +222,37 @@ async def test_a_write_during_a_read_is_neither_missed_nor_counted_twice(
 
 
 async def test_requests_of_a_key_share_one_read(store: UnreliableStore, writer: UsageWriter) -> None:
-    costs = await asyncio.gather(*(writer.spent("ann", "key_1") for _ in range(20)))
+    costs = await asyncio.gather(*(writer.cost_totals("ann", "key_1") for _ in range(20)))
     assert set(costs) == {(0, 0)}
     assert store.reads == 1
 
 
 async def test_a_new_day_and_a_new_month_begin_at_midnight(writer: UsageWriter, clock: Clock) -> None:
     use(writer, 3)
-    assert await writer.spent("ann", "key_1") == (3, 3)
+    assert await writer.cost_totals("ann", "key_1") == (3, 3)
     clock.now = Clock("2026-02-01T00:00:00").now
     use(writer, 4)
-    assert await writer.spent("ann", "key_1") == (4, 4)
+    assert await writer.cost_totals("ann", "key_1") == (4, 4)
     clock.now = Clock("2026-02-02T00:00:00").now
     use(writer, 5)
-    assert await writer.spent("ann", "key_1") == (5, 9)
+    assert await writer.cost_totals("ann", "key_1") == (5, 9)
 
 
 @SHARED
 async def test_a_replica_notices_what_others_wrote(url: str, clock: Clock) -> None:
     async with store_at(url) as first_store, store_at(url) as second_store:
         first, second = writer_of(first_store.usage, clock), writer_of(second_store.usage, clock)
-        assert await second.spent("ann", "key_1") == (0, 0)
+        assert await second.cost_totals("ann", "key_1") == (0, 0)
         use(first, 3)
         await first.write()
         use(second, 4)
-        assert await second.spent("ann", "key_1") == (4, 4)
+        assert await second.cost_totals("ann", "key_1") == (4, 4)
         clock.now += REFRESH_SECONDS + 0.1
-        assert await second.spent("ann", "key_1") == (7, 7)
+        assert await second.cost_totals("ann", "key_1") == (7, 7)
         await second.write()
-        assert await second.spent("ann", "key_1") == (7, 7)
+        assert await second.cost_totals("ann", "key_1") == (7, 7)
         clock.now += REFRESH_SECONDS + 0.1
-        assert await first.spent("ann", "key_1") == (7, 7)
+        assert await first.cost_totals("ann", "key_1") == (7, 7)
         await first.aclose()
         await second.aclose()
 
@@ -328,4 +328,7 @@ async def test_a_store_that_is_down_refuses_or_allows(
     store.is_down = True
     error = (await refusal(Budgets(writer, "refuse", clock=clock), cost_per_day=1)).info
     assert (error.kind, error.code) == ("unavailable", "limits_unavailable")
+    assert error.message.startswith("the budget of this key cannot be checked now")
+    error = (await refusal(Budgets(writer, "refuse", {"ann": Budget(cost_per_day=1)}, clock))).info
+    assert error.message.startswith("the budget of 'ann' for all keys together cannot be checked now")
     await Budgets(writer, "allow", clock=clock).check(principal(cost_per_day=1))

@@ -102,7 +102,7 @@ METHODS: dict[str, StoreCall] = {
     "Spaces.search": lambda store, owner, id: store.spaces.search(owner, id, "their"),
     "Spaces.state": lambda store, owner, id: store.spaces.state(owner, id),
     "Spaces.erase": lambda store, owner, id: store.spaces.erase(owner, id, [1], at_ms=1),
-    "Usage.spent": lambda store, owner, id: store.usage.spent(owner, id, "USD", "2026-01-31"),
+    "Usage.cost_totals": lambda store, owner, id: store.usage.cost_totals(owner, id, "USD", "2026-01-31"),
     "Keys.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }

@@ -47,7 +47,7 @@ async def test_sums_are_larger_than_32_bits(store: Store) -> None:
     for _ in range(3):
         await store.usage.add([(key(), counts(2**61))])
     assert await costs(store) == {(): 3 * 2**61}
-    assert (await store.usage.spent("ann", "key_1", "USD", DAY)).day == 3 * 2**61
+    assert (await store.usage.cost_totals("ann", "key_1", "USD", DAY)).day == 3 * 2**61
 
 
 @SHARED
@@ -99,7 +99,7 @@ async def test_a_filter_limits_the_rows(store: Store) -> None:
 async def test_currencies_are_never_added(store: Store) -> None:
     await store.usage.add([(key(currency="USD"), counts(1)), (key(currency="EUR"), counts(2))])
     assert [(row.currency, row.counts.cost_nanos) for row in await store.usage.report([])] == [("EUR", 2), ("USD", 1)]
-    assert (await store.usage.spent("ann", "key_1", "EUR", DAY)).day == 2
+    assert (await store.usage.cost_totals("ann", "key_1", "EUR", DAY)).day == 2
 
 
 async def test_what_a_key_spent_counts_from_the_first_of_the_month(store: Store) -> None:
@@ -114,10 +114,10 @@ async def test_what_a_key_spent_counts_from_the_first_of_the_month(store: Store)
             (key(key_id="", day=DAY), counts(64)),
         ]
     )
-    assert await store.usage.spent("ann", "key_1", "USD", DAY) == (12, 14)
-    assert await store.usage.spent("ann", "", "USD", DAY) == (64, 64)
-    assert await store.usage.spent("ann", "key_3", "USD", DAY) == (0, 0)
-    assert await store.usage.spent("ann", None, "USD", DAY) == (76, 78)
+    assert await store.usage.cost_totals("ann", "key_1", "USD", DAY) == (12, 14)
+    assert await store.usage.cost_totals("ann", "", "USD", DAY) == (64, 64)
+    assert await store.usage.cost_totals("ann", "key_3", "USD", DAY) == (0, 0)
+    assert await store.usage.cost_totals("ann", None, "USD", DAY) == (76, 78)
 
 
 async def test_a_report_is_bounded(store: Store) -> None:

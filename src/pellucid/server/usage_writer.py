@@ -3,7 +3,7 @@
 * What is used is added up here and written together, once a second and when the server stops: no request waits for it.
   A process that is killed loses what it has not written.
 * While the store does not answer, nothing is lost: it is written when the store answers again.
-* What a key has spent is the sum of what the store has and what is not written yet. The store is asked at most every
+* What a key has totals is the sum of what the store has and what is not written yet. The store is asked at most every
   `REFRESH_SECONDS` for a key, so a replica notices within that time, and the others' second, what others have written.
 """
 
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from ..background_tasks import start_task
 from ..errors import PellucidError
-from ..storage import Spent, UsageCounts, UsageKey
+from ..storage import CostTotals, UsageCounts, UsageKey
 from ..telemetry import error_location, log
 
 WRITE_SECONDS = 1.0
@@ -29,7 +29,7 @@ REFRESH_SECONDS = 2.0
 """How old the knowledge of what other replicas wrote may be."""
 
 MAX_READS = 3
-"""How often what a key has spent is read again because a write began meanwhile."""
+"""How often what a key has totals is read again because a write began meanwhile."""
 
 MAX_KNOWN = 10_000
 """How many costs of keys and owners are remembered."""
@@ -40,7 +40,7 @@ class UsageStore(Protocol):
 
     async def add(self, sums: Iterable[tuple[UsageKey, UsageCounts]]) -> None: ...
 
-    async def spent(self, owner: str, key_id: str | None, currency: str, today: str) -> Spent: ...
+    async def cost_totals(self, owner: str, key_id: str | None, currency: str, today: str) -> CostTotals: ...
 
 
 _Payer = tuple[str, str | None]
@@ -50,11 +50,11 @@ _Payer = tuple[str, str | None]
 class _KnownCost:
     """What a payer has spent, today and in this month."""
 
-    __slots__ = ("day", "read_at", "spent")
+    __slots__ = ("day", "read_at", "totals")
 
-    def __init__(self, day: str, spent: Spent, read_at: float) -> None:
+    def __init__(self, day: str, totals: CostTotals, read_at: float) -> None:
         self.day = day
-        self.spent = spent
+        self.totals = totals
         self.read_at = read_at
 
 
@@ -125,11 +125,11 @@ class UsageWriter:
         for payer in ((owner, key.key_id), (owner, None)):
             known = self._costs.get(payer)
             if known is not None and known.day == day:
-                known.spent = Spent(known.spent.day + counts.cost_nanos, known.spent.month + counts.cost_nanos)
+                known.totals = CostTotals(known.totals.day + counts.cost_nanos, known.totals.month + counts.cost_nanos)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._write_periodically())
 
-    async def spent(self, owner: str, key_id: str | None) -> Spent:
+    async def cost_totals(self, owner: str, key_id: str | None) -> CostTotals:
         """Return what a key, or an owner, has spent today and in this month.
 
         Args:
@@ -139,22 +139,22 @@ class UsageWriter:
         Raises:
             StoreError: The store does not answer.
         """
-        spent = self.known_spent(owner, key_id)
-        if spent is not None:
-            return spent
+        totals = self.cached_cost_totals(owner, key_id)
+        if totals is not None:
+            return totals
         payer = (owner, key_id)
         task = self._reads.get(payer)
         if task is None:
             task = self._reads[payer] = asyncio.create_task(self._read(*payer))
             task.add_done_callback(lambda task: self._end_read(payer, task))
-        return (await asyncio.shield(task)).spent  # several requests wait for it
+        return (await asyncio.shield(task)).totals  # several requests wait for it
 
-    def known_spent(self, owner: str, key_id: str | None) -> Spent | None:
+    def cached_cost_totals(self, owner: str, key_id: str | None) -> CostTotals | None:
         """Return the same without the store; None if what is known is too old."""
         known = self._costs.get((owner, key_id))
         if known is None or known.day != self.today or self._monotonic() - known.read_at > REFRESH_SECONDS:
             return None
-        return known.spent
+        return known.totals
 
     def _end_read(self, payer: _Payer, task: asyncio.Task[_KnownCost]) -> None:
         del self._reads[payer]
@@ -167,7 +167,7 @@ class UsageWriter:
             # counts: it may miss what was used in one second.
             async with self._lock:
                 writes, day, read_at = self._writes, self.today, self._monotonic()
-            stored = await self._store.spent(owner, key_id, self.currency, day)
+            stored = await self._store.cost_totals(owner, key_id, self.currency, day)
             if writes == self._writes:
                 break
         unwritten = [
@@ -179,7 +179,7 @@ class UsageWriter:
         month = stored.month + sum(cost for other_day, cost in unwritten if other_day[:7] == day[:7])
         if len(self._costs) >= MAX_KNOWN:
             self._costs.clear()
-        known = self._costs[owner, key_id] = _KnownCost(day, Spent(today, month), read_at)
+        known = self._costs[owner, key_id] = _KnownCost(day, CostTotals(today, month), read_at)
         return known
 
     async def aclose(self) -> None:

@@ -40,7 +40,7 @@ from .space_log import EnvelopePage
 from .space_rows import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
 from .store import Store, check_store_url, open_store
-from .usage import Spent, Usage, UsageCounts, UsageFilter, UsageKey, UsageRow
+from .usage import CostTotals, Usage, UsageCounts, UsageFilter, UsageKey, UsageRow
 
 __all__ = [
     "AlreadyStored",
@@ -54,6 +54,7 @@ __all__ = [
     "Chats",
     "ConversationEntry",
     "Conversations",
+    "CostTotals",
     "EnvelopePage",
     "Keys",
     "ParticipantOrigin",
@@ -65,7 +66,6 @@ __all__ = [
     "SpaceNotFound",
     "SpaceOrigin",
     "Spaces",
-    "Spent",
     "Store",
     "StoreError",
     "StoredChat",

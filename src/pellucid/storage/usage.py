@@ -102,7 +102,7 @@ class UsageFilter(msgspec.Struct, kw_only=True, frozen=True):
 _ALL = UsageFilter()
 
 
-class Spent(NamedTuple):
+class CostTotals(NamedTuple):
     """The cost of a day, and of the month up to it, in billionths of the currency."""
 
     day: int
@@ -121,12 +121,12 @@ def _add_statement(insert: Any) -> Any:
 
 _ADD = Statement(_add_statement(postgresql.insert), sqlite=_add_statement(sqlite.insert))
 _DAY, _MONTH_START = param("today"), param("month_start")
-_spent_by_owner = sa.select(
+_totals_by_owner = sa.select(
     sa.func.coalesce(sa.func.sum(sa.case((_U.c.day == _DAY, _U.c.cost_nanos), else_=0)), 0),
     sa.func.coalesce(sa.func.sum(_U.c.cost_nanos), 0),
 ).where(_U.c.owner == OWNER, _U.c.day >= _MONTH_START, _U.c.day <= _DAY, _U.c.currency == param("in_currency"))
-_SPENT_BY_OWNER = Statement(_spent_by_owner)
-_SPENT_BY_KEY = Statement(_spent_by_owner.where(_U.c.key_id == param("for_key")))
+_TOTALS_BY_OWNER = Statement(_totals_by_owner)
+_TOTALS_BY_KEY = Statement(_totals_by_owner.where(_U.c.key_id == param("for_key")))
 DELETE_USAGE = Statement(sa.delete(_U).where(_U.c.owner == OWNER))
 """Deletes the sums of an owner."""
 
@@ -162,11 +162,11 @@ def _add(rows: list[Params]) -> Operation[None]:
     yield Execute(_ADD, rows)
 
 
-def _spent_of(row: Row) -> Spent:
-    return Spent(int(row[0]), int(row[1]))
+def _totals_of(row: Row) -> CostTotals:
+    return CostTotals(int(row[0]), int(row[1]))
 
 
-_by_owner, _by_key = read_first(_SPENT_BY_OWNER, _spent_of), read_first(_SPENT_BY_KEY, _spent_of)
+_by_owner, _by_key = read_first(_TOTALS_BY_OWNER, _totals_of), read_first(_TOTALS_BY_KEY, _totals_of)
 
 
 def _report(params: Params) -> Operation[list[Row]]:
@@ -186,8 +186,8 @@ class Usage(StoreOperations):
         if rows:
             await self._database.write(_add, rows)
 
-    @return_if_unstorable(Spent(0, 0))
-    async def spent(self, owner: str, key_id: str | None, currency: str, today: str) -> Spent:
+    @return_if_unstorable(CostTotals(0, 0))
+    async def cost_totals(self, owner: str, key_id: str | None, currency: str, today: str) -> CostTotals:
         """Return the cost of a key, or of an owner, today, and in this month.
 
         Args:
@@ -203,7 +203,7 @@ class Usage(StoreOperations):
             "today": today,
             "month_start": f"{today[:7]}-01",
         }
-        return await self._database.read(_by_owner if key_id is None else _by_key, params) or Spent(0, 0)
+        return await self._database.read(_by_owner if key_id is None else _by_key, params) or CostTotals(0, 0)
 
     async def report(self, group_by: Iterable[Column], filter: UsageFilter = _ALL) -> tuple[UsageRow, ...]:
         """Return at most `MAX_ROWS` sums, in the order of the columns by which they are grouped.

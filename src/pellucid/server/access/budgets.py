@@ -19,20 +19,20 @@ from typing import Literal, Protocol
 import msgspec
 
 from ...errors import BUDGET_EXCEEDED
-from ...storage import Spent
+from ...storage import CostTotals
 from ..spend import format_amount, nanos_of
 from .errors import AccessError, BackendUnavailable, call_backend
 from .policy import Amount, Principal
 
 
-class SpentSource(Protocol):
+class CostSource(Protocol):
     """The methods of `usage_writer.UsageWriter` that are needed."""
 
     currency: str
 
-    def known_spent(self, owner: str, key_id: str | None) -> Spent | None: ...
+    def cached_cost_totals(self, owner: str, key_id: str | None) -> CostTotals | None: ...
 
-    async def spent(self, owner: str, key_id: str | None) -> Spent: ...
+    async def cost_totals(self, owner: str, key_id: str | None) -> CostTotals: ...
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +47,7 @@ class Budgets:
 
     def __init__(
         self,
-        source: SpentSource,
+        source: CostSource,
         when_down: Literal["refuse", "allow"],
         owners: Mapping[str, Budget] = {},
         clock: Callable[[], float] = time.time,
@@ -73,41 +73,46 @@ class Budgets:
         """
         policy = principal.policy
         if policy.has_budget:
-            spent = await self._spent(principal.owner, principal.key_id or "")
             whose = "this key" if principal.key_id is not None else "requests without a key"
-            self._check(policy.cost_per_day, policy.cost_per_month, spent, whose, shows_amount=policy.counts)
+            totals = await self._cost_totals(principal.owner, principal.key_id or "", whose)
+            self._check(policy.cost_per_day, policy.cost_per_month, totals, whose, shows_amount=policy.counts)
         owner_budget = self._owners.get(principal.owner)
         if owner_budget is not None:
             # What others have used is not for the holder of one key.
-            spent = await self._spent(principal.owner, None)
             whose = f"{principal.owner!r} for all keys together"
-            self._check(owner_budget.cost_per_day, owner_budget.cost_per_month, spent, whose, shows_amount=False)
+            totals = await self._cost_totals(principal.owner, None, whose)
+            self._check(owner_budget.cost_per_day, owner_budget.cost_per_month, totals, whose, shows_amount=False)
 
-    async def _spent(self, owner: str, key_id: str | None) -> Spent | None:
+    async def _cost_totals(self, owner: str, key_id: str | None, whose: str) -> CostTotals | None:
         """Return what was spent; None if that is not known, and requests are allowed then."""
-        spent = self._source.known_spent(owner, key_id)
-        if spent is not None:
-            return spent
+        totals = self._source.cached_cost_totals(owner, key_id)
+        if totals is not None:
+            return totals
         try:
-            return await call_backend(self._source.spent(owner, key_id))
+            return await call_backend(self._source.cost_totals(owner, key_id))
         except BackendUnavailable as error:
             if self._when_down == "allow":
                 return None
             raise AccessError(
-                "costs cannot be counted now, as the store does not answer, and this key has a budget; try again in a "
-                "moment",
+                f"the budget of {whose} cannot be checked now, as the store does not answer; try again in a moment",
                 kind="unavailable",
                 code="limits_unavailable",
                 retry_after=5,
             ) from error
 
     def _check(
-        self, per_day: float | None, per_month: float | None, spent: Spent | None, whose: str, *, shows_amount: bool
+        self,
+        per_day: float | None,
+        per_month: float | None,
+        totals: CostTotals | None,
+        whose: str,
+        *,
+        shows_amount: bool,
     ) -> None:
-        if spent is None:
+        if totals is None:
             return
         # If both are used, the month is what the client waits for.
-        for period, budget, used in (("month", per_month, spent.month), ("day", per_day, spent.day)):
+        for period, budget, used in (("month", per_month, totals.month), ("day", per_day, totals.day)):
             if budget is not None and used >= nanos_of(budget):
                 raise self._exceeded(period, nanos_of(budget), whose, used if shows_amount else None)
 
