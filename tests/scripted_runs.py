@@ -51,6 +51,8 @@ class ScriptedStream:
         eager: the number of reads that are received before `start`, and delivered within that call.
     """
 
+    request_id = None
+
     def __init__(
         self, reads: Iterable[Read], *, latency: Callable[[], int] = no_latency, eager: int = 0, queued: bool = False
     ) -> None:

@@ -45,7 +45,7 @@ ORIGIN = Origin("p", "a", "m")
 class MidAnswer:
     """A model that stops sending in the middle of its answer."""
 
-    name, origin, queued = "m", ORIGIN, False
+    name, origin, queued, request_id = "m", ORIGIN, False, None
 
     async def open(self, call: ModelCall) -> ModelStream:
         return self

@@ -219,6 +219,7 @@ class _SlotStream:
     """A stream that holds one of the engine's slots until its turn ends."""
 
     queued = False
+    request_id = None
 
     def __init__(self, stream: ModelStream, model: EmbeddedModel) -> None:
         self._stream = stream
@@ -256,6 +257,8 @@ class _SlotStream:
 
 class _QueuedStream:
     """A stream whose turn has not begun: first the wait, as side events, then the turn."""
+
+    request_id = None
 
     def __init__(self, model: EmbeddedModel, body: bytes) -> None:
         self._model = model

@@ -232,6 +232,7 @@ class _GeneratedStream:
     """The stream of a turn that a task writes."""
 
     queued = False
+    request_id = None
 
     def __init__(self, origin: Origin, write: Writing, call: ModelCall, usage: Usage | None) -> None:
         self._emitter = Emitter(origin)

@@ -107,6 +107,11 @@ class ModelStream(Protocol):
         """Whether the turn has not begun because it waits for the model."""
         ...
 
+    @property
+    def request_id(self) -> str | None:
+        """The provider's id of the request, if it sends one."""
+        ...
+
     def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
         """Deliver the events so far, and then each read. The last events end with `ResponseEndEvent`.
 

@@ -55,7 +55,7 @@ class RetryingStream:
 
     @property
     def request_id(self) -> str | None:
-        return getattr(self._stream, "request_id", None)
+        return self._stream.request_id
 
     @property
     def unread_fields(self) -> Iterable[str]:

@@ -398,7 +398,7 @@ class RunTelemetry:
 
     def on_turn_opened(self, turn: ModelStream) -> None:
         self._turn = turn
-        self._note_upstream_id(getattr(turn, "request_id", None))
+        self._note_upstream_id(turn.request_id)
 
     def _note_upstream_id(self, upstream_id: str | None) -> None:
         upstream_id = names.safe_id(upstream_id)

@@ -204,6 +204,7 @@ class AgentStream:
     """
 
     queued = False
+    request_id = None
 
     def __init__(self, origin: ours.Origin, client_tools: frozenset[str], *, is_served: bool = False) -> None:
         self.early_error: ErrorInfo | None = None
