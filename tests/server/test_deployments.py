@@ -18,16 +18,25 @@ import pytest
 
 from pellucid.asgi import streaming
 from pellucid.background_tasks import wait_for_tasks
-from pellucid.errors import ConfigError, ErrorInfo, ModelError, PellucidError
+from pellucid.errors import ConfigError, ErrorInfo, ModelError, PellucidError, RequestError
 from pellucid.events import DeploymentFailure
 from pellucid.models import Model, ModelStream
-from pellucid.models.deployments import COOLDOWN_SECONDS, Cooldowns, DeployedModel, Deployment
+from pellucid.models.deployments import (
+    COOLDOWN_SECONDS,
+    Cooldowns,
+    DeployedModel,
+    Deployment,
+    DeploymentLimits,
+    deployments_of,
+)
 from pellucid.parts import ModelRequest, ModelResponse, OpaquePart, Origin, TextPart, ThinkingPart, UserPromptPart
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.relay import MemoryRelay, RelayError
+from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
 from pellucid.settings import ModelCall
+from pellucid.upstream import UpstreamClient
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Reply, Served, serve
 from tests.server.loop_kit import legal_events
@@ -817,6 +826,23 @@ def test_a_cooldown_believes_retry_after_within_reason(retry_after: float, secon
 # --- configuration ---------------------------------------------------------------------------------------------------
 
 PROVIDERS = {"a": {"profile": "vllm", "base_url": "http://127.0.0.1:1/v1"}}
+
+
+def test_limits_hold_without_a_relay() -> None:
+    """As in `pellucid ask`, which has none."""
+    row = {"provider": "a", "model": "x", "requests_per_minute": 1}
+    catalog = Catalog(
+        check_config({"providers": PROVIDERS, "models": {"m": {"deployments": [row]}}}, {}), UpstreamClient()
+    )
+    [deployment] = deployments_of(catalog.find("m")[1])
+    assert deployment.limits is not None
+
+    async def scene(limits: DeploymentLimits) -> None:
+        await limits.acquire()
+        with pytest.raises(RequestError, match="a limit of the deployment a/x"):
+            await limits.acquire()
+
+    asyncio.run(scene(deployment.limits))
 
 
 @pytest.mark.parametrize(
