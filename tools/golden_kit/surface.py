@@ -18,6 +18,7 @@ EXEMPT: dict[str, str] = {
     "status cancel": "as above; tests/cli/test_status_command.py",
     "GET /api/usage": "it tells days; tests/server/test_spend.py",
     "usage": "as above; tests/cli/test_usage_command.py",
+    "check": "reads streams of other servers; tests/cli/test_check.py",
     "WEBSOCKET /v1/responses": "the group `socket` opens it with a connection of its own",
     "serve": "every gateway of the comparison is one; it has no end of its own",
     "models pull": "fetches a model's weights from the network",

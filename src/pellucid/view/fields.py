@@ -54,7 +54,7 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.OpaquePart: FieldRules(withheld=f"type native wire text item_id origin {_OPAQUE_NAMES}"),
     pt.SealedPart: FieldRules("token item_id", withheld="visible_texts"),
     # --- input of a model: a viewer who may read a conversation may read its prompts
-    pt.SystemPromptPart: FieldRules("content role wire_fields"),
+    pt.SystemPromptPart: FieldRules("content role wire_fields", withheld="dynamic_ref"),
     pt.UserPromptPart: FieldRules("name", "content"),
     pt.ToolReturnPart: FieldRules("tool_name content tool_call_id outcome wire_fields"),
     pt.RetryPromptPart: FieldRules("content tool_name tool_call_id"),
