@@ -91,7 +91,7 @@ FAULTS = [
     Fault(
         "a signature sent to another provider",
         "providers/history.py",
-        "        if same_origin(origin, target):",
+        "        if same_origin(origin, target) and not is_unfit:",
         "        if True:",
         ("turns/fixture:anthropic*/raw/*",),
     ),

@@ -943,7 +943,7 @@ def _run_settings(address: Address) -> Settings:
     }
 
     def conversation(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return {"messages": [{"id": f"m{n}", **message} for n, message in enumerate(messages)], **more}
+        return {"messages": [{**message, "id": f"m{n}"} for n, message in enumerate(messages)], **more}
 
     def user(*parts: dict[str, Any]) -> dict[str, Any]:
         return conversation({"role": "user", "content": list(parts)})

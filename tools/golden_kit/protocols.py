@@ -204,7 +204,7 @@ def _agui(dialect: str, *, chunks: bool = False) -> Client:
                     after.append(
                         {"id": f"t-{call['id']}", "role": "tool", "toolCallId": call["id"], "content": "found"}
                     )
-        return [*after, {"id": f"u{len(after)}", "role": "user", "content": NEXT}]
+        return [*after, {"id": f"u{len(after) + 1}", "role": "user", "content": NEXT}]
 
     name = f"agui/{dialect}" + ("+chunks" if chunks else "")
     return Client(name, ask, echo, lambda: [{"id": "u1", "role": "user", "content": QUESTION}])

@@ -111,8 +111,12 @@ def check(
     """
     protocol, chosen = protocol_and_dialect(name, dialect)
     if source.startswith(("http://", "https://")):
-        sample = protocol.sample_request(model, prompt, chosen)
-        body = request.read() if request is not None else msgspec.json.encode(sample)
+        if request is not None:
+            body = request.read()
+        elif protocol.sample_request is not None:
+            body = msgspec.json.encode(protocol.sample_request(model, prompt, chosen))
+        else:
+            raise RequestError(f"--request: the body of a request is needed for {name}")
         stream = _read_stream(source, body, _request_headers(protocol, headers, key_env))
     elif source == "-":
         stream = sys.stdin.buffer.read()

@@ -177,7 +177,7 @@ class ClientProtocol(NamedTuple):
     """
     verify: Callable[[bytes, Any], list[str]]
     """Returns the rules that a stream in this dialect violates, each as `rule: problem`."""
-    sample_request: Callable[[str | None, str, str], dict[str, Any]]
+    sample_request: Callable[[str | None, str, str], dict[str, Any]] | None = None
     """Returns the body of a request for a stream, from the model's name, the user's message and the dialect."""
     sample_headers: Mapping[str, str] = MappingProxyType({})
     """The headers that such a request needs."""
