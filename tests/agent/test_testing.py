@@ -155,7 +155,7 @@ def seen(ctx: RunContext[Any]) -> Any:
     return ctx.deps
 
 
-async def test_an_override_replaces_what_the_run_was_given_and_ends_with_its_block() -> None:
+async def test_overrides_take_precedence_until_their_block_ends() -> None:
     agent = Agent(TestModel(custom_output_text="outside"), tools=[seen], instructions="Be brief.")
     inside = TestModel()
     with agent.override(model=inside, deps="mine", instructions=["Be kind.", lambda: "Be calm."]):

@@ -5,18 +5,17 @@ The stream is a captured file, or the answer of a running server to a request th
 
 from __future__ import annotations
 
-import os
 import sys
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, ClientProtocol
+from .gateway_client import open_connection, read_key
 from .translate import DIALECTS_HELP, echo_violations, protocol_and_dialect
 
 IDLE_SECONDS = 120.0
@@ -30,10 +29,7 @@ def _request_headers(protocol: ClientProtocol, headers: tuple[str, ...], key_env
     """Return the headers of the request. Raises `RequestError` for an option that is not valid."""
     named = {"Content-Type": "application/json", "Accept": "text/event-stream", **protocol.sample_headers}
     if key_env is not None:
-        key = os.environ.get(key_env)
-        if not key:
-            raise RequestError(f"--key-env: the environment variable {key_env} is not set")
-        named["Authorization"] = f"Bearer {key}"
+        named["Authorization"] = f"Bearer {read_key(key_env)}"
     for header in headers:
         name, colon, value = header.partition(":")
         if not colon or not name.strip():
@@ -49,9 +45,7 @@ def _read_stream(url: str, body: bytes, headers: dict[str, str]) -> bytes:
         PellucidError: The server does not answer, or not with a stream.
     """
     try:
-        parts = urlsplit(url)
-        connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = connection_class(parts.hostname or "", parts.port, timeout=IDLE_SECONDS)
+        connection, parts = open_connection(url, IDLE_SECONDS)
     except ValueError as error:
         raise RequestError(f"{url!r} is not a URL: {error}") from None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import click
 import msgspec
@@ -44,6 +44,32 @@ def gateway_options(command: F) -> F:
     return command
 
 
+def read_key(key_env: str | None) -> str:
+    """Return the key in the environment variable that `--key-env` names, by default `KEY`; empty if there is none.
+
+    Raises:
+        RequestError: The option names a variable that is not set, or the variable does not hold a key.
+    """
+    if key_env is not None and not os.environ.get(key_env):
+        raise RequestError(f"--key-env: the environment variable {key_env} is not set")
+    key = os.environ.get(key_env or KEY, "").strip()
+    if not key.isascii() or not (key.isprintable() and " " not in key):
+        raise RequestError(f"the environment variable {key_env or KEY} does not hold a key")
+    return key
+
+
+def open_connection(url: str, timeout_seconds: float) -> tuple[HTTPConnection, SplitResult]:
+    """Return a connection to the server of a URL, which connects with its first request, and the parts of the URL.
+
+    Raises:
+        ValueError: It is not a URL.
+    """
+    parts = urlsplit(url)
+    connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = connection_class(parts.hostname or "", parts.port, timeout=timeout_seconds)
+    return connection, parts
+
+
 class GatewayClient(NamedTuple):
     """A running gateway, as one caller reaches it."""
 
@@ -59,12 +85,7 @@ class GatewayClient(NamedTuple):
         """
         if not _is_address(url):
             raise RequestError(f"--url: {url!r} is not the address of a gateway, like {DEFAULT_URL}")
-        if key_env is not None and not os.environ.get(key_env):
-            raise RequestError(f"--key-env: the environment variable {key_env} is not set")
-        key = os.environ.get(key_env or KEY, "").strip()
-        if not key.isascii() or not (key.isprintable() and " " not in key):
-            raise RequestError(f"the environment variable {key_env or KEY} does not hold a key")
-        return GatewayClient(url.rstrip("/"), key or None)
+        return GatewayClient(url.rstrip("/"), read_key(key_env) or None)
 
     def request(self, method: str, path: str) -> bytes:
         """Send a request; return the body of the response.
@@ -72,9 +93,7 @@ class GatewayClient(NamedTuple):
         Raises:
             PellucidError: The gateway does not answer, or answers with an error.
         """
-        parts = urlsplit(self.url)
-        connection_class = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = connection_class(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
+        connection, parts = open_connection(self.url, TIMEOUT_SECONDS)
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         try:
             connection.request(method, parts.path + path, headers=headers)

@@ -176,7 +176,7 @@ def decode(profile: Profile, data: bytes, content_type: str = "text/event-stream
     Returns:
         The events of the turn.
     """
-    decoder = WIRES[profile.wire].decoder(profile, Origin(profile.name, profile.wire, ""), content_type)
+    decoder = _capture_decoder(profile, content_type)
     return [*decoder.feed(data), *decoder.end()]
 
 
@@ -191,8 +191,13 @@ def count_unread_fields(profile: Profile, data: bytes, content_type: str = "text
     Returns:
         The number of frames with each field, by its path (`choices[].delta.thoughts`).
     """
-    decoder = WIRES[profile.wire].decoder(profile, Origin(profile.name, profile.wire, ""), content_type)
+    decoder = _capture_decoder(profile, content_type)
     decoder.examine_all_frames()
     decoder.feed(data)
     decoder.end()
     return decoder.unread_fields
+
+
+def _capture_decoder(profile: Profile, content_type: str) -> Decoder:
+    """Return the decoder of a captured response, whose model is not known."""
+    return WIRES[profile.wire].decoder(profile, Origin(profile.name, profile.wire, ""), content_type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
+from ..asgi import http
 from ..protocols import chat
 from ..storage.usage import COLUMNS, MAX_ROWS
 from ..telemetry import log
@@ -39,7 +40,7 @@ class OperatorHandlers:
         await self._services.usage_writer.write()
         rows = await self._services.store.usage.report(columns, filter)
         exchange.response_headers.append((b"vary", b"accept"))
-        if CSV_TYPE in (exchange.request_header("accept") or ""):
+        if CSV_TYPE in http.parse_qualities(exchange.request_header("accept")):
             await exchange.send_text(csv_text(columns, rows).encode(), f"{CSV_TYPE}; charset=utf-8")
         else:
             await exchange.send_json(UsageReport(data=[entry_of(row) for row in rows]))

@@ -222,8 +222,8 @@ def parse_input(data: bytes | dict[str, Any], query: Mapping[str, str] | None = 
         check_depth(tool.parameters, path)
     for index, entry in enumerate(input.resume or []):
         check_depth({"payload": entry.payload}, f"resume[{index}].payload")
-    dialect_for(input.protocol_version)
-    _check_unique((tool.name for tool in input.tools or []), "tools", "name")
+    dialect_for(input.protocol_version)  # an unknown version is refused, also if an option names the dialect
+    _check_unique((tool.name for tool in _tools(input)), "tools", "name")
     _check_unique((message.id for message in input.messages), "messages", "id")
     props = input.forwarded_props
     raw_options = props.get(OPTIONS_KEY) if isinstance(props, dict) else None
