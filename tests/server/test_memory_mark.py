@@ -6,13 +6,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pellucid.errors import PellucidError
-from pellucid.server.memory import MemoryMark, available_bytes, resident_bytes
+from pellucid.server.memory import TRIM_GROWTH_BYTES, MemoryMark, available_bytes, resident_bytes
 from tests.scripted import Call, Upstream, delta, serve
 from tests.scripted.gateway import Served
 from tests.server.sockets_kit import opened
@@ -53,13 +54,12 @@ def test_the_mark_has_a_hysteresis(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("mark_bytes", [None, 0])
-def test_without_a_mark_nothing_is_watched(mark_bytes: int | None) -> None:
+def test_without_a_mark_nothing_is_refused(mark_bytes: int | None) -> None:
     resident = Resident()
     resident.bytes = HUGE
     mark = MemoryMark(mark_bytes, resident)
     mark.update()
     assert not mark.is_exceeded
-    asyncio.run(mark.watch())
 
 
 def test_on_systems_without_proc_nothing_is_watched() -> None:
@@ -87,6 +87,34 @@ def test_freed_memory_is_returned_while_the_mark_is_exceeded(monkeypatch: pytest
         watching.cancel()
 
     asyncio.run(main())
+
+
+def test_freed_memory_is_returned_whenever_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.server.memory.CHECK_SECONDS", 0.001)
+    monkeypatch.setattr("pellucid.server.memory.TRIM_SECONDS", 0.001)
+    trimmed_at: list[int] = []
+    has_grown = asyncio.Event()
+
+    class Growing(Resident):
+        """Grows by 1 MB at each reading."""
+
+        def __call__(self) -> int:
+            self.bytes += MB
+            if self.bytes > 100 * MB:
+                has_grown.set()
+            return self.bytes
+
+    resident = Growing()
+
+    async def main() -> None:
+        watching = asyncio.create_task(MemoryMark(None, resident, lambda: trimmed_at.append(resident.bytes)).watch())
+        await has_grown.wait()
+        watching.cancel()
+
+    asyncio.run(main())
+    growth = [later - earlier for earlier, later in pairwise([0, *trimmed_at])]
+    assert len(growth) > 1
+    assert min(growth) > TRIM_GROWTH_BYTES
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 Running requests go on, and `/health` answers. New runs, and requests with a body, are refused with 503 and
 `Retry-After`, until the memory is below the mark again by `RELEASE_SHARE`. By default, the mark is a share of what the
 machine, or the container (cgroup), has. The resident memory is read from `/proc`; systems without it have no mark.
+
+Memory that was freed after a peak is returned to the system: the allocator keeps it otherwise (`TRIM_GROWTH_BYTES`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ RELEASE_SHARE = 0.95
 """Share of the mark below which new work is accepted again."""
 
 CHECK_SECONDS = 1.0
+
+TRIM_GROWTH_BYTES, TRIM_SECONDS = 16 * 1024 * 1024, 30.0
+"""Freed memory is returned when the process has grown by so much since that was done last, and so long ago at least."""
 
 OVERLOADED = ErrorInfo(
     "unavailable",
@@ -93,6 +98,8 @@ class MemoryMark:
         self._mark_bytes = mark_bytes
         self._resident = resident
         self._trim = trim or _trim
+        self._trimmed_bytes = resident() or 0
+        """The memory in use when freed memory was returned last."""
         self.is_exceeded = False
 
     def check(self) -> None:
@@ -113,14 +120,21 @@ class MemoryMark:
             log.warning("memory: %d MB are in use: new requests are accepted again", used >> 20)
 
     async def watch(self) -> None:
-        """Compare them periodically, until cancelled."""
-        if not self._mark_bytes or self._resident() is None:
+        """Compare them periodically, and return freed memory to the system, until cancelled."""
+        if self._resident() is None:
             return
+        checks = 0
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             self.update()
-            if self.is_exceeded:
+            checks += 1
+            if self.is_exceeded or (checks >= TRIM_SECONDS / CHECK_SECONDS and self._has_grown()):
+                checks = 0
                 await asyncio.to_thread(self._trim)
+                self._trimmed_bytes = self._resident() or 0
+
+    def _has_grown(self) -> bool:
+        return (self._resident() or 0) > self._trimmed_bytes + TRIM_GROWTH_BYTES
 
 
 def _trim() -> None:
