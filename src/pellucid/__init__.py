@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .agent import Agent as Agent
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .agent import UsageLimits as UsageLimits
     from .agent import capture_run_messages as capture_run_messages
     from .apps import agui as agui
+    from .apps import chat as chat
+    from .apps import responses as responses
     from .errors import ModelError as ModelError
     from .errors import PellucidError as PellucidError
     from .errors import RequestError as RequestError
@@ -71,7 +73,7 @@ _NAMES = {
         *("TextOutput", "ToolOutput", "UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits"),
         *("capture_run_messages",),
     ),
-    "apps": ("agui",),
+    "apps": ("agui", "chat", "responses"),
     "errors": ("ModelError", "PellucidError", "RequestError"),
     "settings": ("ModelSettings", "ToolDefinition"),
     "tools": (

@@ -1,23 +1,31 @@
 """Agents as ASGI applications.
 
-    from pellucid import Agent, agui
+    from pellucid import Agent, agui, chat, responses
 
     app = agui(Agent("anthropic:claude-sonnet-4-0"))      # uvicorn module:app
 
-The agent may be Pellucid's or Pydantic AI's. Only this module knows both kinds of agent and how they are served.
+`agui` serves AG-UI clients and stores nothing. `responses` is the Responses API, and `chat` the page and its API: they
+are the gateway (`server`) with the agent as its only model, so conversations are stored, and run in the background.
+The agent may be Pellucid's or Pydantic AI's.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .agent.run_input import ServableAgent
 from .asgi.agui import AGUIApp
+from .errors import ConfigError
+from .interop.servable import servable
 from .protocols.agui import DialectName
 from .sealing import Keys
-from .view import View
+from .view import View, parse_view
+
+if TYPE_CHECKING:
+    from .server.agent_model import AgentModel
+    from .server.app import Gateway
 
 
 def agui(
@@ -59,7 +67,7 @@ def agui(
         TypeError: `agent` is not an agent.
     """
     return AGUIApp(
-        _servable(agent),
+        servable(agent),
         path=path,
         dialect=dialect,
         view=view,
@@ -71,11 +79,143 @@ def agui(
     )
 
 
-def _servable(agent: Any) -> ServableAgent:
-    if isinstance(agent, ServableAgent):
-        return agent
-    if any(base.__module__.partition(".")[0] == "pydantic_ai" for base in type(agent).__mro__):
-        from .interop.pydantic_ai import PydanticAgent
+def responses(
+    agent: Any,
+    *,
+    name: str | None = None,
+    store: str = "sqlite://",
+    view: View = "raw",
+    seal_keys: str | Path | None = None,
+    deps: Any = None,
+    system_messages: bool = False,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> Gateway:
+    """Make an ASGI application that serves an agent as a model of the Responses API, at `/v1/responses`.
 
-        return PydanticAgent(agent, agent.name or "agent")
-    raise TypeError(f"a {type(agent).__name__} is no agent: give a pellucid.Agent or a pydantic_ai.Agent")
+    The application needs ASGI's lifespan events: another application that contains it enters its `lifespan_context`. It
+    has no keys, and all clients share its stored responses: `server.create_app` has keys and owners.
+
+    Args:
+        agent: A `pellucid.Agent`, a `pydantic_ai.Agent`, or any other `ServableAgent`.
+        name: The name of the model; by default the agent's own, or `agent`. A request without one means it, too.
+        store: The URL of the store: `sqlite:///file`, `postgresql://host/database`, or `sqlite://`, which is the memory
+            of the process.
+        view: The least restricted view of the reasoning that a client may have: `raw`, `summary`, `sealed` or `hidden`.
+        seal_keys: The path of the file with the seal keys, which is created if it does not exist. None: the keys in the
+            environment, or the gateway's own file.
+        deps: The dependencies of each run, or a function that makes them from the `starlette.requests.Request`.
+        system_messages: Whether clients may instruct the model, with `instructions` and with messages of the roles
+            `system` and `developer`. By default they are left out, with a warning.
+        hosts: See `agui`.
+        origins: See `agui`.
+
+    Returns:
+        The application.
+
+    Raises:
+        ConfigError: An argument is invalid.
+        TypeError: `agent` is not an agent.
+    """
+    from .server.agent_model import AgentModel
+
+    model = AgentModel(agent, name, deps=deps, system_messages=system_messages)
+    return _gateway(model, ["openresponses"], store, view, hosts, origins, seal_keys)
+
+
+def chat(
+    agent: Any,
+    *,
+    name: str | None = None,
+    store: str = "sqlite://",
+    view: View = "raw",
+    deps: Any = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> Gateway:
+    """Make an ASGI application that serves a chat with an agent: the page at `/`, and its API.
+
+    Lifespan, keys and owners are as in `responses`.
+
+    Args:
+        agent: A `pellucid.Agent`, a `pydantic_ai.Agent`, or any other `ServableAgent`.
+        name: The name under which the page shows it; by default the agent's own, or `agent`.
+        store: Where the conversations are stored. See `responses`.
+        view: The least restricted view of the reasoning that a reader may have.
+        deps: The dependencies of each run, or a function that makes them from the `starlette.requests.Request`.
+        hosts: See `agui`.
+        origins: See `agui`.
+
+    Returns:
+        The application.
+
+    Raises:
+        ConfigError: An argument is invalid.
+        TypeError: `agent` is not an agent.
+    """
+    from .server.agent_model import AgentModel
+
+    return _gateway(AgentModel(agent, name, deps=deps), ["chat", "sessions"], store, view, hosts, origins)
+
+
+def _gateway(
+    model: AgentModel,
+    endpoints: Sequence[str],
+    store: str,
+    view: View,
+    hosts: Sequence[str],
+    origins: Sequence[str],
+    seal_keys: str | Path | None = None,
+) -> Gateway:
+    """Make a gateway with one model, for clients without keys.
+
+    Args:
+        model: The model.
+        endpoints: The names of the endpoints that it has (`server.endpoints.ENDPOINTS`).
+        store: The URL of the store.
+        view: The fullest view of the reasoning.
+        hosts: Names under which it may be used.
+        origins: Origins of other pages that may use it.
+        seal_keys: The path of the file with the seal keys.
+
+    Raises:
+        ConfigError: An argument is invalid.
+    """
+    from .server.access.config import AccessConfig, CorsConfig, check_access
+    from .server.access.policy import Policy
+    from .server.app import Gateway
+    from .server.config import (
+        Config,
+        LocalConfig,
+        RecordConfig,
+        SealingConfig,
+        ServerConfig,
+        StorageConfig,
+        TelemetryConfig,
+    )
+    from .server.endpoints import ENDPOINTS
+    from .server.services import Services
+    from .storage import check_store_url
+
+    config = Config(
+        server=ServerConfig(default_model=model.name, allow_unauthenticated=True, page="chat" in endpoints),
+        access=AccessConfig(
+            keys=False,
+            default_policy="client",
+            policies={"client": Policy(view=parse_view(view, "view"))},
+            hosts=list(hosts),
+            cors=CorsConfig(origins=list(origins)),
+        ),
+        storage=StorageConfig(url=store),
+        sealing=SealingConfig(keys_file=None if seal_keys is None else str(seal_keys)),
+        record=RecordConfig(enabled=False),
+        telemetry=TelemetryConfig(metrics=False),
+        local=LocalConfig(enabled=False),
+    )
+    if mistakes := check_access(config.access, os.environ):
+        raise ConfigError(mistakes)
+    try:
+        check_store_url(store)
+    except ConfigError as error:
+        raise ConfigError([f"store: {mistake}" for mistake in error.mistakes]) from None
+    return Gateway(Services(config, extra_models=[model]), [ENDPOINTS[name] for name in endpoints])

@@ -251,6 +251,10 @@ class SideEvent(_Event, tag="side", frozen=True):
     value: Any = None
 
 
+DEFERRED = ("run", "deferred")
+"""The namespace and the name of the `SideEvent` for a call that a run waits for (see `tools.deferred`)."""
+
+
 ModelEvent: TypeAlias = (
     ResponseStartEvent
     | ItemStartEvent

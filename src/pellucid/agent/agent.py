@@ -248,6 +248,16 @@ class Agent(Generic[Deps, Out]):
         return (*self._active_functions.tools, *self._output.tools)
 
     @property
+    def model(self) -> ChatModel | None:
+        """The agent's model; None where each run names one.
+
+        Raises:
+            RequestError: There is no model with the agent's name for it.
+        """
+        model = self._overridden.get("model") or self._model
+        return None if model is None else _resolve_model(model)
+
+    @property
     def toolsets(self) -> list[AbstractToolset]:
         """The toolsets of every run: the agent's functions, and those that it was given."""
         return [self._functions, *(toolset for toolset in self._toolsets if isinstance(toolset, AbstractToolset))]
@@ -554,7 +564,15 @@ class Agent(Generic[Deps, Out]):
             "deferred_tool_results": run_input.results,
         }
         plan = await self._plan(None, options)
-        return AgentRun(replace(plan, stages=tuple(run_input.stages), is_served=True))
+        return AgentRun(
+            replace(
+                plan,
+                model=run_input.wrap_model(plan.model),
+                stages=tuple(run_input.stages),
+                is_served=True,
+                max_tool_calls=run_input.max_tool_calls,
+            )
+        )
 
     async def _plan(self, user_prompt: Prompt | None, options: RunOptions) -> RunPlan:
         output_type, external_tools = options.get("output_type"), options.get("external_tools", ())

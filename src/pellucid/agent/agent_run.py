@@ -40,7 +40,7 @@ from ..parts import (
     ToolReturnPart,
     Usage,
 )
-from ..run import Minter
+from ..run import Minter, RunState
 from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes
 from ..settings import ModelCall
 from ..tools import (
@@ -144,6 +144,7 @@ class RunPlan:
     stages: tuple[Stage, ...] = ()
     is_served: bool = False
     """Whether a server reads the run, so that an error is not raised and must be logged."""
+    max_tool_calls: int | None = None
 
 
 class AgentRun(Generic[Out]):
@@ -189,6 +190,7 @@ class AgentRun(Generic[Out]):
             Minter(plan.id_seed),
             self,
             stages=(*plan.stages, _ResultStage(self)),
+            max_tool_calls=plan.max_tool_calls,
             log_faults=plan.is_served,
             pending=plan.pending_calls,
         )
@@ -244,7 +246,7 @@ class AgentRun(Generic[Out]):
         if isinstance(error, PellucidError):  # also one that the reader of the run raised
             error.messages = self.all_messages()
 
-    # --- as a `runs.RunSource`: errors are events, and are not raised -----------------------------------------------
+    # --- as a `runs.DrivenRun`: errors are events, and are not raised -----------------------------------------------
 
     async def open(self) -> None:
         """Open the first turn of the model.
@@ -290,6 +292,20 @@ class AgentRun(Generic[Out]):
     async def stop(self, error: ErrorInfo | None = None) -> None:
         """End the run early, with an error if one is passed."""
         await self._run.stop(error)
+
+    async def abort(self, error: ErrorInfo) -> None:
+        """End the run as failed, from another task (see `runs.DrivenRun`)."""
+        await self._run.abort(error)
+
+    @property
+    def state(self) -> RunState:
+        """What the run does now."""
+        return self._run.state
+
+    @property
+    def characters(self) -> int:
+        """The size of the model's output so far, reasoning included."""
+        return self._run.characters
 
     # --- state and result ----------------------------------------------------------------------------------------
 

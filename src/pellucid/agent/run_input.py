@@ -1,6 +1,6 @@
-"""The input of a run that is served: to `asgi`, agents of Pellucid and of other libraries look the same.
+"""The input of a run that is served: to `asgi` and `server`, agents of Pellucid and of other libraries look the same.
 
-A `ServableAgent` takes a `RunInput` and returns a `RunSource`. `StateDeps` are dependencies that hold a state which a
+A `ServableAgent` takes a `RunInput` and returns a `DrivenRun`. `StateDeps` are dependencies that hold a state which a
 client's page and the agent share. The name is Pydantic AI's, whose own class is accepted too.
 
 `resume_history` continues a conversation that ended with deferred calls: it adds their results, and returns the calls
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from ..errors import RequestError
+from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
-from ..runs import RunSource, Stage
+from ..runs import DrivenRun, Stage
 from ..settings import ModelSettings, ToolDefinition
 from ..tools import DeferredToolResults, ModelRetry, ToolFailed, type_adapter
 
@@ -79,6 +80,10 @@ class StateDeps(Generic[State]):
     state: State
 
 
+def _unchanged(model: ChatModel) -> ChatModel:
+    return model
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInput:
     """The input of one run."""
@@ -93,13 +98,17 @@ class RunInput:
     settings: ModelSettings = field(default_factory=ModelSettings)
     stages: Sequence[Stage] = ()
     """The stages that every batch passes before it is read (see `runs.stages`)."""
+    max_tool_calls: int | None = None
+    """Maximum number of calls of the agent's functions."""
+    wrap_model: Callable[[ChatModel], ChatModel] = _unchanged
+    """Returns what is called in place of the agent's model: the same model, observed."""
 
 
 @runtime_checkable
 class ServableAgent(Protocol):
     """An agent that can be served."""
 
-    async def start(self, run_input: RunInput) -> RunSource:
+    async def start(self, run_input: RunInput) -> DrivenRun:
         """Return a run that is not opened yet. Its failures are events, and are logged.
 
         Raises:

@@ -24,7 +24,8 @@ call, or, unless its tool is the client's, by the id of the interrupt that asks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from typing import Any
 from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, RequestError
-from ..events import SideEvent
+from ..events import DEFERRED, SideEvent
 from ..models.connection_pool import close_shared_pool
 from ..parts import Origin, ToolCallPart
 from ..protocols import agui
@@ -43,7 +44,7 @@ from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
 from ..protocols.agui.run_header import RunHeader
-from ..protocols.agui.side_events import DEFERRED, SHOWN_FIELDS
+from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.errors import ErrorFormat
 from ..runs.source import Batch
@@ -75,12 +76,20 @@ _SYSTEM_MESSAGES_WARNING = (
 _OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
 
 
-def check_resume(request: Request, sealer: TenantSealer, *, has_own_interrupts: bool) -> None:
-    """Check that each answer has an interrupt, and each waiting call one answer; and each approval its seal.
+def check_resume(
+    request: Request,
+    waiting: Mapping[str, ToolCallPart],
+    check_approval: Callable[[ToolCallPart, str, str], None],
+    *,
+    has_own_interrupts: bool,
+) -> None:
+    """Check that each answer has an interrupt, and each waiting call one answer; and that approvals were requested.
 
     Args:
         request: The request.
-        sealer: Checks the seals.
+        waiting: The calls that have no result, by their ids.
+        check_approval: Checks that the approval of a call was requested. It gets the call, the token in the interrupt's
+            id, and the path of the answer, and raises `RequestError` if not.
         has_own_interrupts: Whether the agent handles answers to interrupts of its own, which belong to no call.
 
     Raises:
@@ -88,7 +97,6 @@ def check_resume(request: Request, sealer: TenantSealer, *, has_own_interrupts: 
     """
     if not request.resume:
         return
-    waiting = unanswered_calls(history_of(request.input.messages))
     answered_by: dict[str, int] = {}
     for index, entry in enumerate(request.resume):
         path, id = f"resume[{index}].interruptId", entry.interrupt_id
@@ -106,7 +114,7 @@ def check_resume(request: Request, sealer: TenantSealer, *, has_own_interrupts: 
             message = f"{path}: resume[{answered_by[call_id]}] is an answer to the same call; give one"
             raise RequestError(message, code="invalid_value", param=path)
         if approval is not None:
-            _check_approval(waiting[call_id], token, sealer, path)
+            check_approval(waiting[call_id], token, path)
         answered_by[call_id] = index
     for id, unanswered in waiting.items():
         if id not in answered_by:
@@ -117,8 +125,8 @@ def check_resume(request: Request, sealer: TenantSealer, *, has_own_interrupts: 
             raise RequestError(message, code="missing", param="resume")
 
 
-def _check_approval(call: ToolCallPart, token: str, sealer: TenantSealer, path: str) -> None:
-    """Check that approval of this call was requested here. Raises `SealError`."""
+def _check_sealed_approval(sealer: TenantSealer, call: ToolCallPart, token: str, path: str) -> None:
+    """Check the seal of a request for approval. Raises `SealError`."""
     try:
         sealer.check_call(token, call)
     except SealError as error:
@@ -229,7 +237,12 @@ class AGUIApp:
         sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
         exchange.viewer = viewer = self._viewer.for_request(options.view)
         reasoning = options.reasoning != "off" and viewer.rule.items
-        check_resume(request, sealer, has_own_interrupts=callable(self._deps))
+        check_resume(
+            request,
+            unanswered_calls(history_of(request.input.messages)) if request.resume else {},
+            partial(_check_sealed_approval, sealer),
+            has_own_interrupts=callable(self._deps),
+        )
         attached = await exchange.compute(_open_history, request, sealer.open, self._system_messages)
         messages = attached.messages
         call = request.call(messages)
@@ -241,7 +254,7 @@ class AGUIApp:
             RunInput(
                 messages=call.messages,
                 tools=call.tools,
-                results=DeferredToolResults(approvals=_approvals(request.resume)),
+                results=DeferredToolResults(approvals=approvals_of(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
                 settings=ModelSettings(**call.settings),
                 stages=stages,
@@ -265,7 +278,7 @@ _METHOD_NOT_ALLOWED = agui.error_body(
 )
 
 
-def _approvals(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDenied]:
+def approvals_of(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDenied]:
     """Return the answers to requests for approval, by the id of the call. Other entries are for the agent.
 
     Raises:

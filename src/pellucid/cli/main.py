@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from .. import __version__
 from ..errors import ConfigError, PellucidError
 from ..telemetry import error_location
+from ..version import __version__
 from .group import CommandRow, LazyGroup
 
 COMMANDS = {

@@ -6,7 +6,7 @@ A protocol whose answer depends on nothing but its request is served by one endp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, get_args
 
@@ -96,7 +96,7 @@ class StatelessRequest(ClientRequest, Protocol):
         """Whether the client wants a stream."""
         ...
 
-    def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
+    def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> Encoder:
         """Return the encoder of the answer.
 
         Args:

@@ -6,12 +6,13 @@ waits for.
 """
 
 from .live_run import LiveRun, NullTurnHandler, ToolOutcomes, TurnHandler
-from .source import Batch, BatchReceiver, RunSource, TextSink, clock_ms
+from .source import Batch, BatchReceiver, DrivenRun, RunSource, TextSink, clock_ms
 from .stages import Stage
 
 __all__ = [
     "Batch",
     "BatchReceiver",
+    "DrivenRun",
     "LiveRun",
     "NullTurnHandler",
     "RunSource",

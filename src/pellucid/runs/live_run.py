@@ -26,7 +26,7 @@ from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, Mint, PartDeltaEvent, RunEndEvent, SideEvent
 from ..models import ChatModel, ModelRead, ModelStream, TextWriter
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
-from ..run import CallModel, CallTools, CheckOutput, Effect, Run
+from ..run import CallModel, CallTools, CheckOutput, Effect, Run, RunState
 from ..settings import ModelCall
 from ..telemetry import error_location, log
 from .source import Batch, BatchReceiver, TextSink
@@ -111,7 +111,7 @@ _NULL_HANDLER = NullTurnHandler()
 
 
 class LiveRun:
-    """Drives one `Run` with one model. A `RunSource`."""
+    """Drives one `Run` with one model. A `DrivenRun`."""
 
     is_interrupted = False
 
@@ -317,6 +317,16 @@ class LiveRun:
     def origin(self) -> Origin:
         """The model and provider that produce the run."""
         return self._model.origin
+
+    @property
+    def state(self) -> RunState:
+        """What the run does now."""
+        return self.run.state
+
+    @property
+    def characters(self) -> int:
+        """The size of the model's output so far, reasoning included."""
+        return self.run.characters
 
     @property
     def queued(self) -> bool:

@@ -16,7 +16,8 @@ import msgspec
 from ..errors import ErrorInfo
 from ..events import Event, PartDeltaEvent, RunEndEvent
 from ..models import TextWriter
-from ..parts import TextPartDelta, ThinkingPartDelta
+from ..parts import Origin, TextPartDelta, ThinkingPartDelta
+from ..run import RunState
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -110,6 +111,29 @@ class RunSource(Protocol):
 
         The events that close the run are delivered, `RunEndEvent` last, and the resources of the run are released.
         """
+        ...
+
+
+class DrivenRun(RunSource, Protocol):
+    """Source whose run this process drives: a `LiveRun`, or the run of an agent."""
+
+    @property
+    def origin(self) -> Origin:
+        """The model and provider that produce the run."""
+        ...
+
+    @property
+    def state(self) -> RunState:
+        """What the run does now."""
+        ...
+
+    @property
+    def characters(self) -> int:
+        """The size of the model's output so far, reasoning included."""
+        ...
+
+    async def abort(self, error: ErrorInfo) -> None:
+        """End the run as failed with `error`. For other tasks than the one that opens or delivers the run."""
         ...
 
 

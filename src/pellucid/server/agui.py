@@ -90,7 +90,7 @@ class AGUIHandlers:
         )
         with_seals = dialect.has_seals and header.reasoning and exchange.viewer.rule.seals
         call = await exchange.compute(prepared.model_call, opened)
-        run = prepared.create_run(call, with_seals=with_seals, thread_id=thread_id)
+        run = await prepared.create_run(call, with_seals=with_seals, thread_id=thread_id)
         prepared.add_warning_headers()
         if is_stored:
             row = make_row(

@@ -21,7 +21,7 @@ from ..upstream import UpstreamClient
 from . import meta_routes
 from .access.errors import headers_of
 from .config import Config
-from .endpoints import ADVERTISED_ROUTES, ENDPOINTS
+from .endpoints import ENDPOINTS, EndpointGroup, tables_of
 from .exchange import Exchange
 from .observability import RequestTelemetry
 from .openapi import build_document
@@ -41,8 +41,17 @@ _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found"}
 class Gateway:
     """The gateway as an ASGI application. No middleware stands between a read of a stream and its write."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, endpoints: Iterable[EndpointGroup] = ENDPOINTS.values()) -> None:
+        """Create the application.
+
+        Args:
+            services: What the endpoints use.
+            endpoints: The endpoints that it has.
+        """
         self.services = services
+        endpoints = tuple(endpoints)
+        tables = tables_of(endpoints)
+        self._advertised_routes = [route for table in tables for route in table.advertised_routes]
         self._active_requests = 0
 
         @asynccontextmanager
@@ -61,8 +70,8 @@ class Gateway:
         """
         self._router = Router(
             [
-                *(route for group in ENDPOINTS for route in group.routes(services)),
-                *meta_routes.routes(services, ADVERTISED_ROUTES, build_document()),
+                *(route for group in endpoints for route in group.routes(services)),
+                *meta_routes.routes(services, self._advertised_routes, build_document(tables)),
             ],
             redirect_slashes=False,
             lifespan=lifespan,
@@ -72,6 +81,11 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._router(scope, receive, send)
             return
+        if not self.services.is_started:
+            raise RuntimeError(
+                "the gateway is not started: its server sends no lifespan events, as for a mounted application; start "
+                "it in the lifespan of the application that contains it: async with gateway.lifespan_context: …"
+            )
         telemetry = scope["telemetry"] = self.services.telemetry.begin_request(scope)
         request_id.set(telemetry.id)
         scope["app"] = self
@@ -127,7 +141,7 @@ class Gateway:
     async def _answer_no_route(self, scope: Scope, receive: Receive, send: Send, error: HTTPException) -> None:
         exchange = Exchange(scope, receive, send, protocol_at(http.path(scope)).error_format)
         if error.status_code == 404:
-            message = f"there is no route {scope['path']}; this gateway serves {', '.join(ADVERTISED_ROUTES)}"
+            message = f"there is no route {scope['path']}; this gateway serves {', '.join(self._advertised_routes)}"
         else:
             message = str(error.detail)
         info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)

@@ -36,6 +36,7 @@ from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
 from .access.limits import PrincipalLimits, RateLimiter
 from .access.policy import Policy, Principal
+from .agent_model import AgentModel
 from .config import (
     Config,
     ModelConfig,
@@ -109,7 +110,7 @@ class Catalog:
             self._models.setdefault("local", local)
         for model in extra_models:
             # Models that were passed in code override those of the configuration.
-            self._models[model.name] = MediaModel(model, self._media)
+            self._models[model.name] = model if isinstance(model, AgentModel) else self.with_media(model)
         self._context_tokens = {name: entry.context for name, entry in config.models.items()}
         self._max_views = {name: self._configured_view(entry) for name, entry in config.models.items()}
         self._max_views_by_origin: dict[tuple[str, str], View] = {}
@@ -125,6 +126,10 @@ class Catalog:
         self._unlisted_providers = [name for name, provider in config.providers.items() if provider.models is None]
         self.default_name = config.server.default_model
         self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
+
+    def with_media(self, model: ChatModel) -> ChatModel:
+        """Return a model that was made in code, with the checks of the addresses that clients name."""
+        return MediaModel(model, self._media)
 
     def share(self, relay: Relay) -> None:
         """Share the cooldowns and the limits of deployments with other replicas from now on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from starlette.routing import BaseRoute
@@ -23,18 +23,22 @@ class EndpointGroup(NamedTuple):
     """Makes the routes of these tables."""
 
 
-ENDPOINTS = (
-    EndpointGroup([openresponses.RESPONSES, openresponses.CONVERSATIONS], openresponses.routes),
-    EndpointGroup(list(stateless.TABLES.values()), stateless.routes),
-    EndpointGroup([token_counts.TABLE], token_counts.routes),
-    EndpointGroup([agui.TABLE], agui.routes),
-    EndpointGroup([chat.TABLE], chat.routes),
-    EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),
-    EndpointGroup([sessions.TABLE], sessions.routes),
-    EndpointGroup([operator_routes.TABLE], operator_routes.routes),
-)
+ENDPOINTS = {
+    "openresponses": EndpointGroup([openresponses.RESPONSES, openresponses.CONVERSATIONS], openresponses.routes),
+    "stateless": EndpointGroup(list(stateless.TABLES.values()), stateless.routes),
+    "token_counts": EndpointGroup([token_counts.TABLE], token_counts.routes),
+    "agui": EndpointGroup([agui.TABLE], agui.routes),
+    "chat": EndpointGroup([chat.TABLE], chat.routes),
+    "spaces": EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),
+    "sessions": EndpointGroup([sessions.TABLE], sessions.routes),
+    "operator": EndpointGroup([operator_routes.TABLE], operator_routes.routes),
+}
 """All endpoints but those of `meta_routes`, which describe the others."""
 
-TABLES = [*(table for group in ENDPOINTS for table in group.tables), meta_routes.TABLE]
 
-ADVERTISED_ROUTES = [route for table in TABLES for route in table.advertised_routes]
+def tables_of(endpoints: Iterable[EndpointGroup]) -> list[Table]:
+    """Return the tables of these endpoints, and of `meta_routes`."""
+    return [*(table for group in endpoints for table in group.tables), meta_routes.TABLE]
+
+
+TABLES = tables_of(ENDPOINTS.values())

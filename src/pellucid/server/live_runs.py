@@ -19,7 +19,7 @@ import msgspec
 
 from ..errors import ErrorInfo
 from ..run import RunState
-from ..runs import LiveRun, RunSource
+from ..runs import DrivenRun, RunSource
 
 MAX_FAILURES = 100
 """How many failures are remembered."""
@@ -77,7 +77,7 @@ class RunStatus(msgspec.Struct, frozen=True):
 class TrackedRun(Protocol):
     """A run, as it is registered (see `observability.RunTelemetry`)."""
 
-    source: LiveRun | None
+    source: DrivenRun | None
     """The run itself."""
 
     def describe(self, id: str, replica: str, *, attached: bool) -> RunStatus | None:
@@ -131,7 +131,7 @@ class LiveRuns:
         """Count a run that has ended with this status."""
         self.end_counts[status] += 1
 
-    def get(self, id: str) -> LiveRun | None:
+    def get(self, id: str) -> DrivenRun | None:
         """Return the run with this id, if it has not ended."""
         run = self._runs.get(id)
         return run.source if run is not None else None

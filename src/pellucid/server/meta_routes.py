@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.routing import BaseRoute
 
-from .. import __version__
 from ..errors import RequestError
 from ..protocols import openresponses
+from ..version import __version__
 from .access.policy import visible_models
 from .exchange import Exchange, endpoint_maker
 from .page import Page, built_files, prefers_html

@@ -26,7 +26,7 @@ from ..models import ChatModel, ModelStream
 from ..models.deployments import HEALTH_CAUSES, Failure, cause_of
 from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..providers.profiles import telemetry_name
-from ..runs import LiveRun
+from ..runs import DrivenRun
 from ..settings import ModelCall
 from ..telemetry import log, names, spans
 from ..telemetry.lines import LogLine, formatter, request_id
@@ -255,16 +255,14 @@ class RunTelemetry:
         self.request = request
         self.metrics, self._tracing = telemetry.metrics, telemetry.tracing
         self.model_label = telemetry.model_label(request.model)
-        self.model: ChatModel = ObservedModel(model, self)
+        self.model = self.observe(model)
         """The model, wrapped so that its turns are observed."""
-        self.origin = model.origin
         self.error: str | None = None
         self.span_attributes: dict[str, Any] = {}
         """Attributes for the request's span, when the run is over."""
         self.log_fields: dict[str, Any] = {}
         """Fields for the request's log line."""
         self._tool_names = tool_names
-        self._labels = (self.model_label, self.origin.provider)
         self._turn: ModelStream | None = None
         self._deployments: dict[str, None] = {}
         """The deployments that were called, if the model has several."""
@@ -275,12 +273,19 @@ class RunTelemetry:
         self._turn_started_at = 0.0
         self._turn_error: str | None = None
         self._is_stopping = False
-        self.source: LiveRun | None = None
+        self.source: DrivenRun | None = None
         """The run itself."""
         self._live_runs = telemetry.live_runs
         self._live_id: str | None = None
         """The id among the live runs. None: it is not among them."""
         self._is_open = False
+
+    def observe(self, model: ChatModel) -> ChatModel:
+        """Return a model whose turns are observed, in place of the one that was observed before."""
+        self.model = observed = ObservedModel(model, self)
+        self.origin = model.origin
+        self._labels = (self.model_label, self.origin.provider)
+        return observed
 
     # --- observer of the run (see `metering.RunObserver`) --------------------------------------------------------
 
@@ -465,8 +470,8 @@ class RunTelemetry:
             key=request.principal.key_id,
             started_at=round(time.time() - seconds, 3),
             seconds=round(seconds, 3),
-            state=source.run.state,
-            characters=source.run.characters,
+            state=source.state,
+            characters=source.characters,
             attached=attached,
         )
 

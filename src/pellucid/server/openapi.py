@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from .. import __version__
+from ..version import __version__
 from .endpoints import TABLES
 from .routing import STRING, Operation, Schema, Socket, Table
 from .spaces.routes import SECURITY as SPACE_SECURITY
@@ -27,11 +28,15 @@ _SECURITY: Schema = {
 }
 
 
-def build_document() -> dict[str, Any]:
-    """Return the whole document."""
+def build_document(tables: Sequence[Table] = TABLES) -> dict[str, Any]:
+    """Return the whole document.
+
+    Args:
+        tables: The tables of the routes.
+    """
     path_items: dict[str, Schema] = {}
     schemas: dict[str, Schema] = {}
-    for table in TABLES:
+    for table in tables:
         for path, row in build_path_items(table).items():
             path_items.setdefault(path, {}).update(row)
         for name, schema in build_components(table).items():

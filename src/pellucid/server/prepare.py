@@ -16,7 +16,7 @@ provider made is left unchanged: only that provider knows what it contains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 
 from msgspec.structs import replace
 
@@ -44,6 +44,7 @@ from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
 from ..view import View, Viewer
+from .agent_model import AgentModel, ServerFunctions
 from .exchange import Exchange
 from .services import Services, tool_definitions
 
@@ -95,7 +96,7 @@ class PreparedRequest:
         self.model = model
         self.mint = mint
         self.tools = tools
-        """The server's tools that this key may use."""
+        """The server's tools that this key may use. An agent has none of them, but its own."""
         self.warnings: list[str] = list(request.warnings)
         """Settings and parts of the request that cannot be honoured."""
         self.request = request
@@ -138,7 +139,8 @@ class PreparedRequest:
             # Of the key, not of this request, which may ask for less than the one before.
             self._services.catalog.visible_forms(self._exchange.principal.policy.viewer),
         )
-        self.warnings += history.warnings(self.model.origin)
+        if not isinstance(self.model, AgentModel):  # which calls a model of its own
+            self.warnings += history.warnings(self.model.origin)
         return history.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
@@ -154,7 +156,8 @@ class PreparedRequest:
         limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
         if limit is not None:
             call = replace(call, settings={**call.settings, "max_tokens": limit})
-        if call.settings or call.native_tools or _has_thoughts(call.messages):
+        is_agent = isinstance(self.model, AgentModel)
+        if is_agent or call.settings or call.native_tools or _has_thoughts(call.messages):
             self.warnings += self.model.warnings(call)
         return call
 
@@ -169,7 +172,13 @@ class PreparedRequest:
         names -= set(self.request.client_tools)
         return [tool for tool in (self.tools if tools is None else tools) if tool.name in names]
 
-    def create_run(
+    def server_functions(self, call: ModelCall) -> Container[str]:
+        """Return the names of the functions that are executed here if the model, or the agent, calls them."""
+        if isinstance(self.model, AgentModel):
+            return ServerFunctions(self.request.client_tools)
+        return {tool.name for tool in self.executable_tools(call)}
+
+    async def create_run(
         self,
         call: ModelCall,
         tools: Sequence[AnyTool] | None = None,
@@ -192,9 +201,12 @@ class PreparedRequest:
             mcp_servers: MCP servers that the request names.
             stored_as: The row of a response that is stored before its end is shown.
             stages: Stages before all others.
+
+        Raises:
+            PellucidError: There is not enough memory for new work, or the agent cannot be run with this request.
         """
         viewer = self.viewer
-        return self._services.create_run(
+        return await self._services.create_run(
             model or self.model,
             call,
             self.mint,
@@ -252,7 +264,12 @@ async def prepare(
     if isinstance(model, DeployedModel):
         exchange.telemetry.has_deployments = True
         model = model.for_request(exchange.telemetry.failed_deployments, exchange.set_deployment, policy.retry_thoughts)
+    tools: Sequence[AnyTool] = ()
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # Before anything else is loaded: a request over its limits must cost little.
     exchange.response_headers += await services.guard.spend(exchange.principal)
-    return PreparedRequest(services, exchange, request, name, model, mint, await services.tools_for(exchange.principal))
+    if isinstance(model, AgentModel):
+        model = await model.for_request(exchange.scope)
+    else:
+        tools = await services.tools_for(exchange.principal)
+    return PreparedRequest(services, exchange, request, name, model, mint, tools)

@@ -46,6 +46,7 @@ from ..upstream import UpstreamClient
 from .access.budgets import Budgets
 from .access.guard import Guard
 from .access.policy import Principal
+from .agent_model import AgentModel, unsupported
 from .catalog import Catalog
 from .config import Config, RecordConfig
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
@@ -124,9 +125,9 @@ class Services:
     def __init__(
         self,
         config: Config,
-        local: LocalModelService | None,
-        upstream_client: UpstreamClient | None,
-        extra_models: Iterable[ChatModel],
+        local: LocalModelService | None = None,
+        upstream_client: UpstreamClient | None = None,
+        extra_models: Iterable[ChatModel] = (),
         tracers: TracerProvider | None = None,
     ) -> None:
         self.config = config
@@ -159,6 +160,8 @@ class Services:
         )
         mark_bytes = config.server.max_memory_bytes
         self.memory = MemoryMark(default_mark_bytes(config.server.workers) if mark_bytes is None else mark_bytes)
+        self.is_started = False
+        """Whether `start` has ended."""
         self._closing_since: float | None = None
         self._exit_stack = AsyncExitStack()
         self.started_at = int(time.time())
@@ -171,6 +174,7 @@ class Services:
         async with AsyncExitStack() as exit_stack:
             await self._open(exit_stack)
             self._exit_stack = exit_stack.pop_all()
+        self.is_started = True
 
     async def _open(self, exit_stack: AsyncExitStack) -> None:
         """Open everything, each with the callback that closes it.
@@ -321,7 +325,7 @@ class Services:
 
     # --- runs --------------------------------------------------------------------------------------------------
 
-    def create_run(
+    async def create_run(
         self,
         model: ChatModel,
         call: ModelCall,
@@ -341,7 +345,7 @@ class Services:
         """Create a run, which the code that serves it drives.
 
         Args:
-            model: The model that is called.
+            model: The model that is called, or the agent that runs.
             call: The request of the first turn.
             mint: Creates the public ids.
             principal: The caller, whose limits apply.
@@ -356,7 +360,7 @@ class Services:
             telemetry: The telemetry of the request.
 
         Raises:
-            PellucidError: There is not enough memory for new work.
+            PellucidError: There is not enough memory for new work, or the agent cannot be run with this call.
         """
         self.memory.check()
         run_telemetry = telemetry.begin_run(model, self._tool_names)
@@ -383,6 +387,16 @@ class Services:
         all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs, model))
         if stored_as is not None:
             all_stages.append(StoreStage(stored_as, self.store))
+        if isinstance(model, AgentModel):
+            if mcp_servers is not None:
+                raise unsupported(next(iter(mcp_servers.servers)), "is an agent with tools of its own", model.name)
+            run_telemetry.source = agent_run = await model.start(
+                call,
+                all_stages,
+                max_tool_calls=max_tool_calls,
+                wrap_model=lambda called: run_telemetry.observe(self.catalog.with_media(called)),
+            )
+            return agent_run
         max_calls = self.config.tools.max_calls
         run_telemetry.source = run = LiveRun(
             run_telemetry.model,

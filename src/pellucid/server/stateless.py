@@ -54,9 +54,8 @@ class StatelessHandler:
         call = await exchange.compute(prepared.stateless_call, request)
         prepared.add_warning_headers()
         id = exchange.telemetry.response_id = mint(self._row.id_prefix)
-        server_tools = {tool.name for tool in prepared.executable_tools(call)}
-        encoder = request.encoder(id, prepared.model_name, int(time.time()), server_tools)
-        run = prepared.create_run(call, with_seals=exchange.viewer.rule.seals)
+        encoder = request.encoder(id, prepared.model_name, int(time.time()), prepared.server_functions(call))
+        run = await prepared.create_run(call, with_seals=exchange.viewer.rule.seals)
         redactor = Redactor(exchange.viewer)
         if self._whole_response is None or request.stream:
             exchange.response_headers += self._row.stream_headers

@@ -14,7 +14,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from .. import __version__
 from ..background_tasks import start_task
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..models import ChatModel
@@ -22,6 +21,7 @@ from ..models.deployments import deployments_of
 from ..relay import Relay
 from ..runs.detached_runs import DetachedRuns
 from ..telemetry import log
+from ..version import __version__
 from .catalog import Catalog
 from .live_runs import MAX_FAILURES, Health, LiveRuns, ModelFailure, RunStatus
 from .readiness import Readiness

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..events import SideEvent
+from ..events import DEFERRED, SideEvent
 from ..parts import ToolCallPart
 
 
@@ -70,7 +70,7 @@ def deferred_event(call: ToolCallPart, deferral: Deferral) -> SideEvent:
         "metadata": deferral.metadata,
         "response_schema": None if isinstance(deferral, ApprovalRequired) else deferral.response_schema,
     }
-    return SideEvent("run", "deferred", value)
+    return SideEvent(*DEFERRED, value)
 
 
 @dataclass(frozen=True)

@@ -98,11 +98,20 @@ class PydanticAgent:
     async def start(self, run_input: RunInput) -> LiveRun:
         """Create a run that serves the agent itself (see `pellucid.agui`), with its functions as function calls.
 
-        A `RequestError` is raised when the run is opened, as in `open`.
+        Further `RequestError`s are raised when the run is opened, as in `open`.
+
+        Raises:
+            RequestError: The input has a limit of calls.
         """
+        if run_input.max_tool_calls is not None:
+            raise RequestError(
+                "max_tool_calls: a Pydantic AI agent has limits of its own (UsageLimits); leave it out",
+                kind="unsupported",
+                param="max_tool_calls",
+            )
         mint = Minter(secrets.token_bytes(16))
         return LiveRun(
-            _ServedRun(self, run_input),
+            run_input.wrap_model(_ServedRun(self, run_input)),
             ModelCall(self.name, run_input.messages, run_input.settings, tuple(run_input.tools)),
             mint,
             stages=(_TurnStage(TurnSplitter(mint)), *run_input.stages),

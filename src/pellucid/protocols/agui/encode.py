@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from ...accumulator import TEXT_FIELD
 from ...events import (
+    DEFERRED,
     AnsweringDeployment,
     Event,
     FunctionToolResultEvent,
@@ -84,7 +85,7 @@ from .messages import (
 )
 from .metadata import carrier_id, make_metadata, message_id, span_id
 from .run_end import outcome_of, seals_ahead, usage_of, with_gateway_fields
-from .side_events import DEFERRED, SideEvents
+from .side_events import SideEvents
 
 _MEDIA: dict[str, type[ImageContent | AudioContent | VideoContent | DocumentContent]] = {
     "image": ImageContent,

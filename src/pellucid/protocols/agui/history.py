@@ -16,7 +16,8 @@ again, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -53,6 +54,8 @@ from ..message_parts import (
 from . import messages as m
 from .metadata import form_of, is_complete, item_id_of
 
+NO_CALLS: Mapping[str, ToolCallPart] = MappingProxyType({})
+
 
 def history_of(
     client_messages: Sequence[m.Message],
@@ -60,6 +63,7 @@ def history_of(
     resume: Sequence[m.ResumeEntry] = (),
     *,
     system_messages: bool = True,
+    waiting_calls: Mapping[str, ToolCallPart] = NO_CALLS,
 ) -> list[ModelMessage]:
     """Convert the messages of a client to the conversation for a model.
 
@@ -68,11 +72,12 @@ def history_of(
         context: Additional information for the run.
         resume: Answers to interrupts; those for a call become its result.
         system_messages: Whether messages of the roles `system` and `developer` are included.
+        waiting_calls: The calls before these messages that have no result, by their ids.
 
     Raises:
         RequestError: A message is invalid; `param` is its path.
     """
-    conversation = _Conversation()
+    conversation = _Conversation(waiting_calls)
     for index, message in enumerate(client_messages):
         if system_messages or not isinstance(message, m.SystemMessage | m.DeveloperMessage):
             conversation.add(message, f"messages[{index}]")
@@ -87,11 +92,7 @@ def history_of(
         for message in conversation.messages
     ]
     messages = join_messages([message for message in trimmed if message.parts])
-    return (
-        _with_context(messages, context, SystemPromptPart if system_messages else UserPromptPart)
-        if context
-        else messages
-    )
+    return add_context(messages, context, SystemPromptPart if system_messages else UserPromptPart)
 
 
 def sealed_in(messages: Sequence[m.Message]) -> list[SealedPart]:
@@ -127,11 +128,11 @@ def is_carrier_of(entity_id: str, item_id: str | None, call_ids: Collection[str]
 class _Conversation:
     """Collects the parts of requests and responses in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting_calls: Mapping[str, ToolCallPart] = NO_CALLS) -> None:
         self.messages: list[ModelMessage] = []
-        self._tool_names: dict[str, str] = {}
+        self._tool_names = {id: call.tool_name for id, call in waiting_calls.items()}
         """Names of the called functions, by the id of the call."""
-        self._unanswered: set[str] = set()
+        self._unanswered = set(waiting_calls)
 
     def add(self, message: m.Message, path: str) -> None:
         match message:
@@ -210,9 +211,12 @@ def _is_content(part: ModelResponsePart) -> bool:
     return isinstance(part, TextPart | ToolCallPart)
 
 
-def _with_context(
+def add_context(
     messages: list[ModelMessage], context: Sequence[m.Context], part_type: type[SystemPromptPart | UserPromptPart]
 ) -> list[ModelMessage]:
+    """Return a conversation with the context of a run, if there is any, before the first message of the user."""
+    if not context:
+        return messages
     text = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
     part = part_type(f"Context from the application:\n\n{text}")
     first = messages[0] if messages else None

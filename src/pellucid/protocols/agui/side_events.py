@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import IllegalEvent, RequestError
-from ...events import SideEvent
+from ...events import DEFERRED, SideEvent
 from ...view import SIDE_EVENT_FIELDS
 from . import events as e
 from .chunks import Expander
@@ -28,9 +28,6 @@ from .dialects import Dialect
 from .interrupts import interrupt_of
 from .messages import NAMESPACE, Interrupt, Message
 from .side_event_filter import SideEventFilter
-
-DEFERRED = ("run", "deferred")
-"""Namespace and name of the side event for a call that a run waits for."""
 
 _COMMON_FIELDS = frozenset({"timestamp", "subagentRunId"})
 _STEP_FIELDS = _COMMON_FIELDS | {"stepName"}

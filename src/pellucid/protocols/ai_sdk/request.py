@@ -13,7 +13,7 @@ Others are ignored. Each request has the whole conversation, so a request to reg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -82,7 +82,7 @@ class Request(PlainRequest, frozen=True):
         messages = self.messages if messages is None else messages
         return ModelCall(self.body.model or "", list(messages), settings, merge_tools((), server_tools))
 
-    def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
+    def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> Encoder:
         """Return the encoder of the response.
 
         Args:

@@ -7,7 +7,7 @@ Fields whose absence changes no answer (`store`, `metadata`) are accepted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from ...errors import RequestError
@@ -67,7 +67,7 @@ class Request(PlainRequest, frozen=True):
         """The names of the client's own functions."""
         return frozenset(tool.name for tool in self.functions)
 
-    def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
+    def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> Encoder:
         """Return the encoder of the answer.
 
         Args:

@@ -65,7 +65,7 @@ class AskHandler:
         previous = await self._load_messages(principal.owner, position)
         exchange.weight += count_parts(previous)
         call = await exchange.compute(prepared.model_call, join_messages(previous, [request.user_message]))
-        run = prepared.create_run(call, with_seals=False)
+        run = await prepared.create_run(call, with_seals=False)
         prepared.add_warning_headers()
         header = self._make_header(exchange, prepared, request, position)
         row = self._make_row(exchange, mint(ANSWER_PREFIX), header, position, request)

@@ -29,6 +29,7 @@ from ...tools import AnyTool
 from ...tools.mcp import MCPServer
 from ...view import Viewer
 from ..access.policy import Principal
+from ..agent_model import AgentModel, unsupported
 from ..exchange import Exchange
 from ..prepare import PreparedRequest, prepare
 from ..services import Services
@@ -108,14 +109,18 @@ class ResolvedRequest(NamedTuple):
             tools=self.request.tools.by_function or msgspec.UNSET,
         )
 
-    def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:
-        """Create the run. `stored_as` is its row, if the run is stored before its end is shown."""
+    async def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:
+        """Create the run. `stored_as` is its row, if the run is stored before its end is shown.
+
+        Raises:
+            PellucidError: See `PreparedRequest.create_run`.
+        """
         model = self.model
-        if self.request.body.truncation == "auto":
+        if self.request.body.truncation == "auto" and not isinstance(model, AgentModel):
             model = TruncatingModel(model, self.services.catalog.context_tokens(self.prepared.model_name))
         if self.call is not None:
             is_compaction = self.request.is_compaction
-            return self.prepared.create_run(
+            return await self.prepared.create_run(
                 self.call,
                 () if is_compaction else self.prepared.tools,
                 model=model,
@@ -131,7 +136,7 @@ class ResolvedRequest(NamedTuple):
 
         named_servers = RequestServers(self.mcp_servers, self.prepared.tools, self.request.client_tools, plan)
         call = ModelCall(model.name, messages)
-        return self.prepared.create_run(
+        return await self.prepared.create_run(
             call, (), model=model, with_seals=self.has_seals, mcp_servers=named_servers, stored_as=stored_as
         )
 
@@ -186,6 +191,11 @@ async def resolve_request(
         default_view="summary" if only_summaries else "raw",
         with_summaries=request.wants_summaries and is_raw_distinct,
     )
+    if isinstance(prepared.model, AgentModel):
+        if request.is_compaction:
+            raise unsupported("model", "is an agent, and only a model compacts a conversation", prepared.model_name)
+        if body.truncation == "auto":
+            prepared.warnings.append("truncation: the agent decides itself what its model reads")
     id = exchange.telemetry.response_id = mint("resp")
     is_stored = _is_stored(services, principal, request)
     if is_stored:

@@ -62,7 +62,7 @@ class CompactHandler:
         request = await exchange.compute(request_from, {**fields, "store": False, "input": _with_trigger(fields)})
         resolved = await resolve_request(self._services, exchange, request, new_minter())
         encoder = resolved.run_header.encoder(resolved.viewer)
-        error = await serve_response(exchange, resolved.create_run(), Redactor(resolved.viewer), encoder)
+        error = await serve_response(exchange, await resolved.create_run(), Redactor(resolved.viewer), encoder)
         if error is not None:
             raise PellucidError(error)
         response = encoder.response
@@ -122,7 +122,7 @@ class CreateResponseHandler:
         if request.body.background:
             await self._start_detached(exchange, resolved, header)
             return
-        run = resolved.create_run(resolved.make_row(header) if resolved.is_stored else None)
+        run = await resolved.create_run(resolved.make_row(header) if resolved.is_stored else None)
         encoder, redactor = header.encoder(resolved.viewer), Redactor(resolved.viewer)
         if request.stream:
             await serve_stream(exchange, run, redactor, encoder)
@@ -136,7 +136,7 @@ class CreateResponseHandler:
 
     async def _start_detached(self, exchange: Exchange, resolved: ResolvedRequest, header: ResponseRunHeader) -> None:
         services, row = self._services, resolved.make_row(header)
-        await services.start_detached(exchange.principal, row, resolved.create_run())
+        await services.start_detached(exchange.principal, row, await resolved.create_run())
         if resolved.request.stream:
             run = services.detached.follow(row)
             await serve_stream(exchange, run, Redactor(resolved.viewer), header.encoder(resolved.viewer))

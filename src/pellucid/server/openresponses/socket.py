@@ -243,7 +243,7 @@ class _ResponsesConnection:
     async def _serve(self, resolved: ResolvedRequest, generate: bool) -> RunEndEvent:
         header = resolved.run_header
         row = resolved.make_row(header) if resolved.is_stored else None
-        run = resolved.create_run(row) if generate else await self._run_without_model(row)
+        run = await resolved.create_run(row) if generate else await self._run_without_model(row)
         encoder, redactor = header.encoder(resolved.viewer, framing="lines"), Redactor(resolved.viewer)
         await self._open_run(run)
         try:
