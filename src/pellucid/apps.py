@@ -24,6 +24,8 @@ from .sealing import Keys
 from .view import View, parse_view
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from .server.agent_model import AgentModel
     from .server.app import Gateway
 
@@ -39,7 +41,8 @@ def agui(
     system_messages: bool = False,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
-) -> AGUIApp:
+    threads: str | None = None,
+) -> AGUIApp | Gateway:
     """Make an ASGI application that serves runs of an agent to AG-UI clients.
 
     Args:
@@ -58,14 +61,31 @@ def agui(
             name; `*` for all. The application has no keys, so a web page could otherwise use it under a name that its
             owner points at this machine (DNS rebinding).
         origins: Origins of other web pages that may use it, such as `https://app.example.com`; `*` for all.
+        threads: The URL of the store in which the server holds the threads (`store` of `responses`). Of a client come
+            only new messages, results of its tools, and answers to interrupts; a run continues without its client, and
+            GET streams it again. Lifespan is as in `responses`. None: a client sends the whole conversation, and
+            nothing is stored.
 
     Returns:
         The application.
 
     Raises:
-        ConfigError: The keys cannot be read.
+        ConfigError: An argument is invalid, or the keys cannot be read.
         TypeError: `agent` is not an agent.
     """
+    if threads is not None:
+        from .server.agent_model import AgentModel
+
+        if seal_keys is not None:
+            raise ConfigError(["seal_keys: with threads, nothing is sealed, because the server has it; leave it out"])
+        make_deps = deps
+        if callable(deps):  # `run_input` is set by the endpoint
+
+            def make_deps(request: Request) -> Any:
+                return deps(request.state.run_input)
+
+        model = AgentModel(agent, deps=make_deps, system_messages=system_messages, holds_threads=True)
+        return _gateway(model, ["agui"], threads, view, hosts, origins, path=path.rstrip("/"), dialect=dialect)
     return AGUIApp(
         servable(agent),
         path=path,
@@ -166,6 +186,8 @@ def _gateway(
     hosts: Sequence[str],
     origins: Sequence[str],
     seal_keys: str | Path | None = None,
+    path: str | None = None,
+    dialect: DialectName | None = None,
 ) -> Gateway:
     """Make a gateway with one model, for clients without keys.
 
@@ -177,10 +199,13 @@ def _gateway(
         hosts: Names under which it may be used.
         origins: Origins of other pages that may use it.
         seal_keys: The path of the file with the seal keys.
+        path: A path under which the endpoints of AG-UI are used, too.
+        dialect: The dialect of AG-UI clients that name none.
 
     Raises:
         ConfigError: An argument is invalid.
     """
+    from .protocols.client_protocols import CLIENT_PROTOCOLS
     from .server.access.config import AccessConfig, CorsConfig, check_access
     from .server.access.policy import Policy
     from .server.app import Gateway
@@ -198,7 +223,9 @@ def _gateway(
     from .storage import check_store_url
 
     config = Config(
-        server=ServerConfig(default_model=model.name, allow_unauthenticated=True, page="chat" in endpoints),
+        server=ServerConfig(
+            default_model=model.name, allow_unauthenticated=True, page="chat" in endpoints, agui_dialect=dialect
+        ),
         access=AccessConfig(
             keys=False,
             default_policy="client",
@@ -218,4 +245,6 @@ def _gateway(
         check_store_url(store)
     except ConfigError as error:
         raise ConfigError([f"store: {mistake}" for mistake in error.mistakes]) from None
-    return Gateway(Services(config, extra_models=[model]), [ENDPOINTS[name] for name in endpoints])
+    [agui_path] = CLIENT_PROTOCOLS["agui"].paths
+    aliases = {} if path is None else {f"{path}{one}": f"{agui_path}{one}" for one in ("", "/cancel")}
+    return Gateway(Services(config, extra_models=[model]), [ENDPOINTS[name] for name in endpoints], aliases)

@@ -112,9 +112,10 @@ def test_an_error_in_the_input_names_its_location(gateway: Served, body: Any, co
 def test_errors_have_their_http_status(gateway: Served, upstream: Upstream) -> None:
     assert error_of(post(gateway, "nobody"), 404)[:2] == ("model_not_found", "model")
     assert error_of(post(gateway, "vllm:m", run_input({**USER, "content": "x" * 60_000})), 413)[0] == "body_too_large"
-    for query, param in (("", "threadId"), ("?threadId=t", "runId")):
-        for method, path in (("GET", "/ag-ui"), ("DELETE", "/ag-ui"), ("POST", "/ag-ui/cancel")):
-            assert error_of(gateway.request(method, path + query))[:2] == ("missing", param)
+    for method, path in (("GET", "/ag-ui"), ("DELETE", "/ag-ui"), ("POST", "/ag-ui/cancel")):
+        assert error_of(gateway.request(method, path))[:2] == ("missing", "threadId")
+        code, param, message = error_of(gateway.request(method, f"{path}?threadId=t"), 404)
+        assert (code, param, "runId" in message) == ("conversation_not_found", "threadId", True)
     assert error_of(gateway.request("GET", "/ag-ui?threadId=t&runId=r"), 404)[:2] == ("run_not_found", "runId")
 
     async def busy(call: Call) -> None:

@@ -10,7 +10,8 @@ agent are stored, and its background runs continue without their clients.
 * The agent has instructions, tools, a choice of tools and a form of output of its own. What a request says about them
   is left out, with a warning. `system_messages` accepts the client's instructions, too.
 * A call that waits for an approval ends the run as failed: a client of these protocols cannot give one, and a call
-  without a result is one that the client would answer itself. `pellucid.agui` has approvals.
+  without a result is one that the client would answer itself. AG-UI has approvals, where the server holds the thread.
+* With `holds_threads`, AG-UI clients get threads that the server holds (`agui_threads`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..models import ChatModel, ModelStream
 from ..parts import ModelMessage, ModelRequest, Origin, SystemPromptPart
 from ..runs import Batch, DrivenRun, Stage
 from ..settings import ModelCall, ModelSettings
+from ..tools import DeferredToolResults
 from ..unicode import truncate
 
 API = "agent"
@@ -47,17 +49,31 @@ class AgentModel:
         deps: The dependencies of each run, or a function that makes them from the HTTP request
             (`starlette.requests.Request`).
         system_messages: Whether clients may instruct the model.
+        holds_threads: Whether the server holds the threads of AG-UI clients. Otherwise they send all messages.
 
     Raises:
         TypeError: `agent` is not an agent.
     """
 
-    def __init__(self, agent: Any, name: str | None = None, *, deps: Any = None, system_messages: bool = False) -> None:
+    def __init__(
+        self,
+        agent: Any,
+        name: str | None = None,
+        *,
+        deps: Any = None,
+        system_messages: bool = False,
+        holds_threads: bool = False,
+    ) -> None:
         self.name: str = name or getattr(agent, "name", None) or "agent"
         self.origin = Origin(API, API, self.name)
         self._agent = servable(agent)
         self._deps = deps
-        self._system_messages = system_messages
+        self.has_own_interrupts = callable(deps)
+        """Whether the application answers interrupts of its own: the function that makes its dependencies sees them."""
+        self.accepts_instructions = system_messages
+        self.holds_threads = holds_threads
+        self._state: Any = None
+        self._results: DeferredToolResults | None = None
 
     async def for_request(self, scope: Scope) -> AgentModel:
         """Return the agent with the dependencies of one request."""
@@ -66,6 +82,17 @@ class AgentModel:
         made = self._deps(Request(scope))
         model = copy.copy(self)
         model._deps = await made if isawaitable(made) else made
+        return model
+
+    def for_thread(self, state: Any, results: DeferredToolResults) -> AgentModel:
+        """Return the agent for a run of a client that can answer interrupts.
+
+        Args:
+            state: The client's state (see `with_state`).
+            results: The answers to the interrupts of the run before.
+        """
+        model = copy.copy(self)
+        model._state, model._results = state, results
         return model
 
     async def open(self, call: ModelCall) -> ModelStream:
@@ -82,7 +109,7 @@ class AgentModel:
             "the choice of tools": call.tool_choice.mode != "auto" or call.tool_choice.names,
             "the form of the output": call.output.kind != "text",
             "tools that a provider runs": call.native_tools,
-            "instructions of the client": not self._system_messages and _has_instructions(call.messages),
+            "instructions of the client": not self.accepts_instructions and _has_instructions(call.messages),
         }
         warnings = [f"an agent decides this itself: {what}" for what, is_there in left_out.items() if is_there]
         if isinstance(self._agent, Agent) and (model := self._agent.model) is not None:
@@ -108,14 +135,17 @@ class AgentModel:
         Raises:
             RequestError: The agent cannot be run with this input.
         """
-        messages = call.messages if self._system_messages else without_instructions(call.messages)
+        messages = call.messages if self.accepts_instructions else without_instructions(call.messages)
+        if self._results is None:
+            stages = [_NoApprovalStage(), *stages]
         return await self._agent.start(
             RunInput(
                 messages=list(messages),
                 tools=call.tools,
-                deps=with_state(self._deps, None),
+                results=self._results or DeferredToolResults(),
+                deps=with_state(self._deps, self._state),
                 settings=ModelSettings(**call.settings),
-                stages=(_NoApprovalStage(), *stages),
+                stages=stages,
                 max_tool_calls=max_tool_calls,
                 wrap_model=wrap_model,
             )

@@ -4,29 +4,33 @@ A client sends the whole conversation with each request, so by default nothing i
 request. With `store: true` it runs in the background: `GET /ag-ui?threadId=…&runId=…` streams it from its beginning, on
 any replica, while it runs and afterwards. `POST /ag-ui/cancel` and `DELETE /ag-ui` with the same query cancel it and
 delete it.
+
+The threads of some agents are held by the server (`agui_threads`). Without `runId`, the query is about the newest run
+of such a thread, and DELETE deletes the whole thread.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from types import NoneType
 from typing import Literal, get_args
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.routing import BaseRoute
 
 from ..asgi import http
-from ..asgi.agui import wants_protobuf
+from ..asgi.agui import approvals_of, check_resume, wants_protobuf
 from ..asgi.streaming import serve_stream
+from ..conversation import join_messages
 from ..errors import PellucidError, RequestError
-from ..parts import ModelMessage, messages_to_json
+from ..parts import ModelMessage, SystemPromptPart, ToolCallPart, UserPromptPart, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Message, parse_input
 from ..protocols.agui.client_messages import redact_messages
 from ..protocols.agui.events import AGUIEvent
-from ..protocols.agui.history import is_carrier_of
-from ..protocols.agui.messages import RunAgentInput
+from ..protocols.agui.history import add_context, history_of, is_carrier_of
+from ..protocols.agui.messages import DeveloperMessage, RunAgentInput, SystemMessage, ToolMessage
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options, Request
 from ..protocols.agui.run_header import RunHeader
@@ -34,8 +38,23 @@ from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import invalid
 from ..runs import RunSource
-from ..storage import StoredResponse
+from ..runs.detached_runs import BeginRow
+from ..settings import ModelCall
+from ..storage import ChatBusy, StoredResponse
+from ..tools import DeferredToolResults
+from ..unicode import truncate
 from ..view import Redactor, View, Viewer
+from .access.errors import forbidden
+from .agent_model import AgentModel
+from .agui_threads import (
+    ThreadPosition,
+    busy,
+    chat_id,
+    find_newest_run,
+    find_position,
+    find_requested_approvals,
+    row_id,
+)
 from .exchange import Exchange, endpoint_maker, new_minter
 from .prepare import PreparedRequest, prepare
 from .routing import STRING, Operation, Schema, Table, event_stream, parameter
@@ -52,10 +71,11 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class Deleted(msgspec.Struct, rename="camel"):
-    """A stored run that was deleted."""
+    """A stored run, or a thread, that was deleted."""
 
     thread_id: str
-    run_id: str
+    run_id: str | UnsetType = UNSET
+    """Not set if the whole thread was deleted."""
     deleted: Literal[True] = True
 
 
@@ -75,9 +95,13 @@ class AGUIHandlers:
         )
         options, thread_id = request.options, request.thread_id
         mint = new_minter()
+        exchange.scope.setdefault("state", {})["run_input"] = request.input  # for the dependencies of an agent
         prepared = await prepare(services, exchange, request, options.model, mint)
         if options.view is not None:
             exchange.viewer = exchange.viewer.for_request(options.view)
+        if isinstance(prepared.model, AgentModel) and prepared.model.holds_threads:
+            await self._run_in_thread(exchange, prepared, request, prepared.model)
+            return
         is_stored = principal.policy.may_store(bool(options.store))
         opened = await exchange.compute(_open_messages, prepared, request)
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
@@ -98,25 +122,81 @@ class AGUIHandlers:
                 exchange.principal,
                 header,
                 created_at=time.time(),
-                id=_row_id(thread_id, request.run_id),
+                id=row_id(thread_id, request.run_id),
                 model=header.model,
                 background=True,
                 messages=messages_to_json(opened),
             )
             exchange.telemetry.response_id = row.id
-            try:
-                await services.detached.start(row, run, is_client_id=True)
-            except PellucidError as error:
-                if error.info.code != "already_exists":
-                    raise
-                raise RequestError(
-                    f"runId: this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
-                    kind="conflict",
-                    code="already_exists",
-                    param="runId",
-                ) from None
+            await self._start(request, row, run)
             run = services.detached.follow(row)
         await self._serve(exchange, run, header)
+
+    async def _run_in_thread(
+        self, exchange: Exchange, prepared: PreparedRequest, request: Request, agent: AgentModel
+    ) -> None:
+        """Run an agent in a thread that the server holds."""
+        services, principal = self._services, exchange.principal
+        if not principal.policy.store:
+            raise forbidden(
+                "the threads of this agent are stored, and your key does not allow that", "store_not_allowed"
+            )
+        position = await find_position(services, principal, request)
+        approvals = await find_requested_approvals(services, principal.owner, position)
+        messages, call = await exchange.compute(_thread_call, prepared, request, agent, position, approvals)
+        prepared.model = agent.for_thread(
+            request.input.state, DeferredToolResults(approvals=approvals_of(request.resume))
+        )
+        if position.left_out:
+            prepared.warnings.append(f"{position.left_out} message(s) that this thread does not have were left out")
+        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
+        header = request.run_header(
+            dialect,
+            view=exchange.viewer.view,
+            max_view=services.catalog.max_view(prepared.model_name),
+            model=prepared.model_name,
+            stored=True,
+        )
+        run = await prepared.create_run(call, with_seals=False)
+        prepared.add_warning_headers()
+        row = make_row(
+            services,
+            principal,
+            header,
+            created_at=time.time(),
+            id=row_id(request.thread_id, request.run_id),
+            model=header.model,
+            previous_id=position.previous_id,
+            conversation_id=position.chat.id,
+            background=True,
+            input=msgspec.json.encode(position.new_messages),
+            messages=messages_to_json(messages),
+        )
+        exchange.telemetry.response_id = row.id
+
+        async def begin(row: StoredResponse, fence: int) -> None:
+            await services.store.chats.begin_turn(position.chat, row, fence, follows=None)
+
+        await self._start(request, row, run, begin)
+        await self._serve(exchange, services.detached.follow(row), header)
+
+    async def _start(
+        self, request: Request, row: StoredResponse, run: RunSource, begin: BeginRow | None = None
+    ) -> None:
+        """Start a run in the background (see `DetachedRuns.start`). Raises `RequestError` for an id that is taken."""
+        try:
+            await self._services.detached.start(row, run, is_client_id=True, begin=begin)
+        except ChatBusy:
+            raise busy(request.thread_id) from None
+        except PellucidError as error:
+            if error.info.code != "already_exists":
+                raise
+            raise RequestError(
+                f"runId: this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
+                kind="conflict",
+                code="already_exists",
+                param="runId",
+            ) from None
 
     async def replay(self, exchange: Exchange) -> None:
         """Stream a stored run from its beginning."""
@@ -132,6 +212,13 @@ class AGUIHandlers:
         await exchange.send_json(Status(header.thread_id, header.run_id, row.status))
 
     async def delete(self, exchange: Exchange) -> None:
+        if exchange.query_param("runId") is None and (thread_id := exchange.query_param("threadId")) is not None:
+            turns = await self._services.store.chats.delete(exchange.principal.owner, chat_id(thread_id))
+            if turns is None:
+                raise _thread_not_found(thread_id)
+            await self._services.stop_deleted(turns)
+            await exchange.send_json(Deleted(thread_id))
+            return
         row = await self._find_row(exchange)
         await self._services.cancel(row)
         await self._services.store.responses.delete(row.owner, row.id)
@@ -155,9 +242,14 @@ class AGUIHandlers:
     async def _find_row(self, exchange: Exchange) -> StoredResponse:
         """Return the row of the run that the query names. Raises `RequestError`."""
         thread_id, run_id = exchange.query_param("threadId"), exchange.query_param("runId")
-        if thread_id is None or run_id is None:
-            missing = "threadId" if thread_id is None else "runId"
-            raise invalid(missing, "required; name the run with ?threadId=…&runId=…", "missing")
+        if thread_id is None:
+            raise invalid("threadId", "required; name the run with ?threadId=…&runId=…", "missing")
+        if run_id is None:
+            newest = await find_newest_run(self._services, exchange.principal.owner, thread_id)
+            if newest is None:
+                raise _thread_not_found(thread_id)
+            not_found, id = _thread_not_found(thread_id), newest
+            return await find_row(self._services, exchange.principal.owner, id, agui.PROTOCOL, not_found, log=True)
         not_found = RequestError(
             f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not "
             "been stored",
@@ -165,8 +257,8 @@ class AGUIHandlers:
             code="run_not_found",
             param="runId",
         )
-        row_id = _row_id(thread_id, run_id)
-        return await find_row(self._services, exchange.principal.owner, row_id, agui.PROTOCOL, not_found, log=True)
+        id = row_id(thread_id, run_id)
+        return await find_row(self._services, exchange.principal.owner, id, agui.PROTOCOL, not_found, log=True)
 
 
 def _open_messages(prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
@@ -185,10 +277,48 @@ def _visible_history(viewer: Viewer, messages: list[Message]) -> list[Message]:
     return redact_messages(messages, forms=viewer.rule.forms, remove_seals=not viewer.rule.seals)
 
 
-def _row_id(thread_id: str, run_id: str) -> str:
-    """Return the id of a run's row. Ids of clients may be any text of any length, so a digest of them is used."""
-    key = "\0".join((str(len(thread_id)), thread_id, run_id)).encode("utf-8", "surrogatepass")
-    return f"agui_{hashlib.blake2b(key, digest_size=16).hexdigest()}"
+def _thread_call(
+    prepared: PreparedRequest,
+    request: Request,
+    agent: AgentModel,
+    position: ThreadPosition,
+    approvals: frozenset[str],
+) -> tuple[list[ModelMessage], ModelCall]:
+    """Return the messages that a run adds to its thread, and the call of the agent.
+
+    Raises:
+        RequestError: A message or an answer is not valid, or was not requested.
+    """
+
+    def check_approval(call: ToolCallPart, token: str, path: str) -> None:
+        if call.tool_call_id not in approvals:
+            raise invalid(path, f"no approval of the call {truncate(call.tool_call_id)!r} was requested")
+
+    check_resume(request, position.waiting_calls, check_approval, has_own_interrupts=agent.has_own_interrupts)
+    answered = [message.tool_call_id for message in position.new_messages if isinstance(message, ToolMessage)]
+    for id in (*answered, *(entry.interrupt_id for entry in request.resume)):
+        if id in approvals:
+            waiting = f"the call {truncate(id)!r} waits for an approval, and takes no result of the client"
+            raise invalid(
+                "resume" if id not in answered else "messages", f"{waiting}; approve or refuse it with resume"
+            )
+    results = {id: call for id, call in position.waiting_calls.items() if id not in approvals}
+    added = history_of(position.new_messages, resume=request.resume, waiting_calls=results)
+    instructions = [one for one in request.input.messages if isinstance(one, SystemMessage | DeveloperMessage)]
+    first = history_of(instructions) if agent.accepts_instructions else []
+    messages = join_messages(first, position.history, added)
+    part_type = SystemPromptPart if agent.accepts_instructions else UserPromptPart
+    return added, prepared.model_call(add_context(messages, request.input.context or [], part_type))
+
+
+def _thread_not_found(thread_id: str) -> RequestError:
+    return RequestError(
+        f"this server holds no thread {truncate(thread_id)!r}, or it has expired or was deleted; name a stored run by "
+        "its &runId=…, too",
+        kind="not_found",
+        code="conversation_not_found",
+        param="threadId",
+    )
 
 
 def _options() -> list[Schema]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 from opentelemetry.trace import TracerProvider
@@ -38,17 +39,27 @@ FINISH_SECONDS = 1.0
 _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found"}
 
 
+NO_ALIASES: Mapping[str, str] = MappingProxyType({})
+
+
 class Gateway:
     """The gateway as an ASGI application. No middleware stands between a read of a stream and its write."""
 
-    def __init__(self, services: Services, endpoints: Iterable[EndpointGroup] = ENDPOINTS.values()) -> None:
+    def __init__(
+        self,
+        services: Services,
+        endpoints: Iterable[EndpointGroup] = ENDPOINTS.values(),
+        aliases: Mapping[str, str] = NO_ALIASES,
+    ) -> None:
         """Create the application.
 
         Args:
             services: What the endpoints use.
             endpoints: The endpoints that it has.
+            aliases: Paths under which some of its routes are used, and the paths of these routes.
         """
         self.services = services
+        self._aliases = aliases
         endpoints = tuple(endpoints)
         tables = tables_of(endpoints)
         self._advertised_routes = [route for table in tables for route in table.advertised_routes]
@@ -86,6 +97,8 @@ class Gateway:
                 "the gateway is not started: its server sends no lifespan events, as for a mounted application; start "
                 "it in the lifespan of the application that contains it: async with gateway.lifespan_context: …"
             )
+        if self._aliases and (path := self._aliases.get(http.path(scope).rstrip("/"))) is not None:
+            scope = {**scope, "path": scope.get("root_path", "") + path}
         telemetry = scope["telemetry"] = self.services.telemetry.begin_request(scope)
         request_id.set(telemetry.id)
         scope["app"] = self

@@ -465,6 +465,17 @@ class Services:
         finally:
             await run.stop()
 
+    async def stop_deleted(self, rows: Iterable[StoredResponse]) -> None:
+        """End the runs of rows that were deleted, and drop their logs."""
+        await asyncio.gather(*(self._stop_deleted(row) for row in rows))
+
+    async def _stop_deleted(self, row: StoredResponse) -> None:
+        try:
+            await self.cancel(row)
+            await self.detached.drop_log(row)
+        except PellucidError as error:
+            log.warning("a run of a deleted chat could not be stopped: %s", error.info.message)
+
     def expires_at(self, principal: Principal) -> float | None:
         """Return when data that is stored now expires, in seconds since 1970; None: never."""
         server, policy = self.config.storage.retention_seconds, principal.policy.retention_seconds

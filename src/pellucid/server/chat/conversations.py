@@ -13,11 +13,10 @@ from unicodedata import category
 import msgspec
 from msgspec import UNSET
 
-from ...errors import PellucidError, RequestError
+from ...errors import RequestError
 from ...protocols.chat import MAX_TITLE_CHARS, Answer, Change, Question, answer_id, build_question
 from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound, StoredChat, StoredResponse
-from ...telemetry import log
 from ...view import stricter
 from ..exchange import VIEW_HEADER, Exchange
 from ..services import Services
@@ -134,15 +133,8 @@ class ConversationHandlers:
         if turns is None:
             raise ChatNotFound(id)
         # Running turns end after the deletion: no turn can begin in between, and their ends are not stored.
-        await asyncio.gather(*(self._stop_turn(turn) for turn in turns))
+        await self._services.stop_deleted(turns)
         await exchange.send_json(response_types.Deleted(id))
-
-    async def _stop_turn(self, turn: StoredResponse) -> None:
-        try:
-            await self._services.cancel(turn)
-            await self._services.detached.drop_log(turn)
-        except PellucidError as error:
-            log.warning("a run of a deleted chat could not be stopped: %s", error.info.message)
 
     async def _answer(self, exchange: Exchange, turn: StoredResponse, header: ChatRunHeader) -> Answer:
         # The answers of a chat may have different models. A request that asks for more than may be seen of this one is
