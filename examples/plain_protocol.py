@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -123,7 +123,7 @@ class ParsedRequest(NamedTuple):
         """Return the path of a sealed token; this protocol carries none."""
         return "prompt"
 
-    def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> PlainEncoder:
+    def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> PlainEncoder:
         """Return the encoder of the answer."""
         return PlainEncoder()
 

@@ -26,6 +26,7 @@ from pellucid.parts import (
 )
 from pellucid.protocols.agui.verify import verify
 from tests.agent.agui_app_kit import FRONT, App, events_of_type, running
+from tests.agui.agui_client import Converse
 from tests.agui.agui_kit import events_of
 from tests.waiting import LIMIT_SECONDS
 
@@ -374,6 +375,26 @@ def test_an_agent_of_pydantic_ai_has_threads_too() -> None:
         assert refusal(app, "r3", messages=[], resume=resume(id, approved=True))[0] == 400
         run(app, "r4", user("u4", "Thanks"))
     assert dropped == ["red"]
+
+
+def test_a_conversation_with_the_official_clients(clerk: Clerk, converse: Converse) -> None:
+    """Front-end tools, an approval and text, with what each client sends back of the conversation."""
+    turns: list[dict[str, Any]] = [
+        {"messages": [user("u1", "Hi")]},
+        {"messages": [user("u2", "Please paint")], "tools": [FRONT]},
+        {"answers": {"paint": "It is red."}, "tools": [FRONT]},
+        {"messages": [user("u3", "Please drop")]},
+        {"settle": {"status": "resolved", "payload": {"approved": True}}},
+        {"messages": [user("u4", "Bye")]},
+    ]
+    for number, client in enumerate(("1.0.0", "0.0.58")):
+        with running(agui(clerk.agent, threads="sqlite://")) as app:
+            [outcomes] = app.talks(converse, (client, turns))
+        assert len(outcomes) == len(turns)
+        assert len(clerk.dropped) == number + 1
+        questions = [text for text in texts(clerk.requests[-1]) if not text.startswith("Answer")]
+        assert questions == ["Hi", "Please paint", "Please drop", "Bye"]
+        assert [message.kind for message in clerk.requests[-1]] == [*["request", "response"] * 5, "request"]
 
 
 # --- the application -------------------------------------------------------------------------------------------------
