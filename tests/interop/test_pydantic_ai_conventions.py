@@ -12,6 +12,7 @@ from pellucid.interop.pydantic_ai import from_pydantic, to_pydantic
 from pellucid.interop.pydantic_ai.conventions import PROVIDERS
 from pellucid.providers.history import parts_to_send
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.server_tool_blocks import call_block, call_part, result_block
 
 PROFILES = builtin_profiles()
 
@@ -131,6 +132,66 @@ def test_a_search_that_a_library_made_of_metadata_is_not_sent_back() -> None:
     [call] = read(theirs.NativeToolCallPart("web_search", {"queries": []}, "pyd_ai_1"), "google").parts
     assert getattr(call, "tool_call_id", "") == "metadata:pyd_ai_1"
     assert write(ours.BuiltinToolCallPart("web_search", None, "metadata:x"), "google").tool_call_id == "pyd_ai_x"
+
+
+@pytest.mark.parametrize(
+    ("block", "their_args", "strategy"),
+    [
+        (
+            {"type": "server_tool_use", "id": "srv_1", "name": "tool_search_tool_regex", "input": {"pattern": "a.*"}},
+            {"queries": ["a.*"]},
+            "regex",
+        ),
+        (
+            {"type": "server_tool_use", "id": "srv_1", "name": "tool_search_tool_bm25", "input": {"query": "rain"}},
+            {"queries": ["rain"]},
+            "bm25",
+        ),
+    ],
+)
+def test_anthropics_search_for_tools_has_its_own_form_again(
+    block: dict[str, Any], their_args: dict[str, Any], strategy: str
+) -> None:
+    part = theirs.NativeToolCallPart(
+        "tool_search", their_args, "srv_1", provider_name="anthropic", provider_details={"strategy": strategy}
+    )
+    [call] = read(part, "anthropic").parts
+    assert isinstance(call, ours.BuiltinToolCallPart)
+    assert call_block(call) == block
+    written = write(call, "anthropic")
+    assert (written.args, written.provider_details) == (their_args, {"strategy": strategy})
+    assert write(call_part(block, "anthropic"), "anthropic") == written
+
+
+@pytest.mark.parametrize(
+    ("content", "their_content", "their_details"),
+    [
+        (
+            {
+                "type": "tool_search_tool_search_result",
+                "tool_references": [{"type": "tool_reference", "tool_name": "weather"}],
+            },
+            {"discovered_tools": [{"name": "weather"}]},
+            None,
+        ),
+        (
+            {"type": "tool_search_tool_result_error", "error_code": "too_many_requests"},
+            {"discovered_tools": []},
+            {"error_code": "too_many_requests"},
+        ),
+    ],
+)
+def test_the_result_of_anthropics_search_has_its_own_form_again(
+    content: dict[str, Any], their_content: dict[str, Any], their_details: dict[str, Any] | None
+) -> None:
+    part = theirs.NativeToolReturnPart(
+        "tool_search", their_content, "srv_1", provider_name="anthropic", provider_details=their_details
+    )
+    [result] = read(part, "anthropic").parts
+    assert isinstance(result, ours.BuiltinToolReturnPart)
+    assert result_block(result) == {"type": "tool_search_tool_result", "tool_use_id": "srv_1", "content": content}
+    written = write(result, "anthropic")
+    assert (written.content, written.provider_details) == (their_content, their_details)
 
 
 def test_the_field_of_a_thought_is_its_id_in_chat_completions() -> None:

@@ -26,6 +26,7 @@ from pydantic_ai import messages as theirs
 from ... import parts as ours
 from ...providers.profile import Profile
 from ...providers.profiles import builtin_profiles
+from ...server_tool_blocks import NATIVE_NAME_KEY
 
 CHAT, RESPONSES = "openai_chat", "openai_responses"
 
@@ -232,11 +233,64 @@ def _renamed(details: Mapping[str, Any] | None, old: str, new: str) -> dict[str,
 
 
 def _read_anthropic_tool(their_part: Any, part: Any, source: Source) -> Any:
-    return replace(part, provider_details=_renamed(part.provider_details, _THEIR_CALLER, _OUR_CALLER))
+    part = replace(part, provider_details=_renamed(part.provider_details, _THEIR_CALLER, _OUR_CALLER))
+    return _read_search(their_part, part) if part.tool_name == _SEARCH else part
 
 
 def _write_anthropic_tool(part: Any, their_part: Any, source: Source) -> None:
     their_part.provider_details = _renamed(their_part.provider_details, _OUR_CALLER, _THEIR_CALLER)
+    if part.tool_name == _SEARCH:
+        _write_search(part, their_part)
+
+
+_SEARCH = "tool_search"
+_SEARCH_RESULT, _SEARCH_ERROR = "tool_search_tool_search_result", "tool_search_tool_result_error"
+_SEARCH_INPUTS = {"regex": "pattern", "bm25": "query"}
+"""The strategies of Anthropic's search for tools, and the field of the input of each."""
+
+
+def _read_search(their_part: Any, part: Any) -> Any:
+    """Return a search, or its result, in Anthropic's form: Pydantic AI has one form for all providers."""
+    details = dict(part.provider_details or {})
+    if NATIVE_NAME_KEY in details:
+        return part
+    if isinstance(part, ours.BuiltinToolCallPart):
+        strategy = str(details.pop("strategy", None) or "bm25")
+        args = _args_of(their_part)
+        if isinstance(queries := args.get("queries"), list):
+            args = {
+                _SEARCH_INPUTS.get(strategy, "query"): " ".join(query for query in queries if isinstance(query, str))
+            }
+        return replace(part, args=args, provider_details={NATIVE_NAME_KEY: f"tool_search_tool_{strategy}", **details})
+    code = details.pop("error_code", None)
+    details.pop("error_message", None)
+    content = part.content
+    if code is not None:
+        content = {"type": _SEARCH_ERROR, "error_code": code}
+    elif isinstance(content, dict) and isinstance(content.get("discovered_tools"), list):
+        references = [{"type": "tool_reference", "tool_name": one.get("name")} for one in content["discovered_tools"]]
+        content = {"type": _SEARCH_RESULT, "tool_references": references}
+    return replace(part, content=content, provider_details=details or None)
+
+
+def _write_search(part: Any, their_part: Any) -> None:
+    """Complete Pydantic AI's part of a search, or of its result, from Anthropic's form."""
+    details = dict(their_part.provider_details or {})
+    native_name = str(details.pop(NATIVE_NAME_KEY, ""))
+    if isinstance(part, ours.BuiltinToolCallPart):
+        strategy = native_name.removeprefix("tool_search_tool_")
+        query = _args_of(their_part).get(_SEARCH_INPUTS.get(strategy, ""))
+        if isinstance(query, str):
+            their_part.args = {"queries": [query]}
+            details["strategy"] = strategy
+    elif isinstance(part.content, dict):
+        references = part.content.get("tool_references")
+        if part.content.get("type") == _SEARCH_ERROR:
+            details["error_code"] = part.content.get("error_code")
+            their_part.content = {"discovered_tools": []}
+        elif isinstance(references, list):
+            their_part.content = {"discovered_tools": [{"name": one.get("tool_name")} for one in references]}
+    their_part.provider_details = details or None
 
 
 # --- Google: signatures of all parts are details ----------------------------------------------------------------------
@@ -408,9 +462,10 @@ def _write_item_tool(part: ours.BuiltinToolCallPart, their_part: theirs.NativeTo
             their_part.args = {**args, "tool_args": json.loads(args["tool_args"])}
 
 
-def _args_of(their_part: theirs.NativeToolCallPart) -> dict[str, Any]:
+def _args_of(their_part: Any) -> dict[str, Any]:
     try:
-        return their_part.args_as_dict()
+        args: dict[str, Any] = their_part.args_as_dict()
+        return args
     except (ValueError, AssertionError):
         return {}
 
