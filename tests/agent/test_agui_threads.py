@@ -339,6 +339,7 @@ def test_ids_of_runs_are_used_once(app: App) -> None:
 
 def test_a_deleted_thread_is_gone(app: App, clerk: Clerk) -> None:
     run(app, "r1", user("u1", "Hi"))
+    assert app.request("DELETE", "/?threadId=t&runId=r1").status == 400
     assert json.loads(app.request("DELETE", "/?threadId=t").body) == {"threadId": "t", "deleted": True}
     for method, path in (("DELETE", "/?threadId=t"), ("GET", "/?threadId=t"), ("GET", "/?threadId=t&runId=r1")):
         assert app.request(method, path).status == 404

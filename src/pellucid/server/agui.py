@@ -220,6 +220,13 @@ class AGUIHandlers:
             await exchange.send_json(Deleted(thread_id))
             return
         row = await self._find_row(exchange)
+        if row.conversation_id is not None:
+            raise RequestError(
+                "runId: the server holds this thread, and other runs continue its runs; leave runId out to delete all",
+                kind="unsupported",
+                code="unsupported_parameter",
+                param="runId",
+            )
         await self._services.cancel(row)
         await self._services.store.responses.delete(row.owner, row.id)
         await self._services.detached.drop_log(row)

@@ -157,7 +157,9 @@ def _position(request: Request, chat: StoredChat, turns: list[Turn]) -> ThreadPo
             new_messages.clear()
     if not new_messages and not request.resume:
         if not turns or request.input.messages[last_index].id not in input_of:
-            raise invalid("messages", "the thread has all of them; add a message of the user", "nothing_new")
+            raise invalid(
+                "messages", "there is none that the thread does not have; add a message of the user", "nothing_new"
+            )
         new_messages, last_number = turns[last_number].input, last_number - 1
         waiting = unanswered_calls(turns[last_number].messages) if last_number >= 0 else {}
     previous = turns[: last_number + 1]
