@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .asgi.agui import AGUIApp
+from .asgi.agui import AGUIApp, application_path
 from .errors import ConfigError
 from .interop.servable import servable
 from .protocols.agui import DialectName
@@ -24,7 +24,7 @@ from .sealing import Keys
 from .view import View, parse_view
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection
 
     from .server.agent_model import AgentModel
     from .server.app import Gateway
@@ -81,11 +81,11 @@ def agui(
         make_deps = deps
         if callable(deps):  # `run_input` is set by the endpoint
 
-            def make_deps(request: Request) -> Any:
+            def make_deps(request: HTTPConnection) -> Any:
                 return deps(request.state.run_input)
 
         model = AgentModel(agent, deps=make_deps, system_messages=system_messages, holds_threads=True)
-        return _gateway(model, ["agui"], threads, view, hosts, origins, path=path.rstrip("/"), dialect=dialect)
+        return _gateway(model, ["agui"], threads, view, hosts, origins, path=application_path(path), dialect=dialect)
     return AGUIApp(
         servable(agent),
         path=path,
@@ -124,7 +124,7 @@ def responses(
         view: The least restricted view of the reasoning that a client may have: `raw`, `summary`, `sealed` or `hidden`.
         seal_keys: The path of the file with the seal keys, which is created if it does not exist. None: the keys in the
             environment, or the gateway's own file.
-        deps: The dependencies of each run, or a function that makes them from the `starlette.requests.Request`.
+        deps: The dependencies of each run, or a function that makes them from the `starlette.requests.HTTPConnection`.
         system_messages: Whether clients may instruct the model, with `instructions` and with messages of the roles
             `system` and `developer`. By default they are left out, with a warning.
         hosts: See `agui`.
@@ -162,7 +162,7 @@ def chat(
         name: The name under which the page shows it; by default the agent's own, or `agent`.
         store: Where the conversations are stored. See `responses`.
         view: The least restricted view of the reasoning that a reader may have.
-        deps: The dependencies of each run, or a function that makes them from the `starlette.requests.Request`.
+        deps: The dependencies of each run, or a function that makes them from the `starlette.requests.HTTPConnection`.
         hosts: See `agui`.
         origins: See `agui`.
 
@@ -247,4 +247,6 @@ def _gateway(
         raise ConfigError([f"store: {mistake}" for mistake in error.mistakes]) from None
     [agui_path] = CLIENT_PROTOCOLS["agui"].paths
     aliases = {} if path is None else {f"{path}{one}": f"{agui_path}{one}" for one in ("", "/cancel")}
-    return Gateway(Services(config, extra_models=[model]), [ENDPOINTS[name] for name in endpoints], aliases)
+    return Gateway(
+        Services(config, extra_models=[model], locks_store=True), [ENDPOINTS[name] for name in endpoints], aliases
+    )

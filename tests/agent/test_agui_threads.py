@@ -25,10 +25,16 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.protocols.agui.verify import verify
+from pellucid.server.agent_model import AgentModel
+from pellucid.server.agui_threads import chat_id
 from tests.agent.agui_app_kit import FRONT, App, events_of_type, running
 from tests.agui.agui_client import Converse
 from tests.agui.agui_kit import events_of
+from tests.scripted import Reply
+from tests.scripted.gateway import serve
 from tests.waiting import LIMIT_SECONDS
+
+JSON = {"Content-Type": "application/json"}
 
 
 class Clerk(NamedTuple):
@@ -213,18 +219,40 @@ def test_a_client_that_goes_back_makes_another_branch(app: App, clerk: Clerk) ->
     assert texts(clerk.requests[-1]) == ["Hi", "Answer 1.", "Another way"]
 
 
+def test_a_client_returns_to_another_branch(app: App, clerk: Clerk) -> None:
+    first = [user("u1", "Hi"), *answers(run(app, "r1", user("u1", "Hi")))]
+    one = [*first, user("u2", "One way")]
+    one += answers(run(app, "r2", *one))
+    run(app, "r3", *first, user("u3", "Another way"))
+    reply = app.ask(*one, user("u4", "On"), runId="r4")
+    assert texts(clerk.requests[-1]) == ["Hi", "Answer 1.", "One way", "Answer 2.", "On"]
+    assert "pellucid-warning" not in reply.headers
+
+
+def test_a_changed_question_gets_an_answer_of_its_own(app: App, clerk: Clerk) -> None:
+    first = [user("u1", "Hi"), *answers(run(app, "r1", user("u1", "Hi")))]
+    run(app, "r2", *first, user("u2", "One way"))
+    run(app, "r3", *first, user("u2", "The other way"))
+    assert texts(clerk.requests[-1]) == ["Hi", "Answer 1.", "The other way"]
+    run(app, "r4", user("u1", "Hello"))
+    assert texts(clerk.requests[-1]) == ["Hello"]
+
+
 def test_a_request_that_adds_nothing_is_refused(app: App) -> None:
     first = run(app, "r1", user("u1", "Hi"))
     assert refusal(app, "r2", user("u1", "Hi"), *answers(first)) == (400, "nothing_new")
     assert refusal(app, "r3", {"id": "a9", "role": "assistant", "content": "x"}, thread="t9") == (400, "nothing_new")
+    assert refusal(app, "r4", messages=[]) == (400, "nothing_new")
 
 
 def test_instructions_of_clients_are_left_out_unless_the_application_trusts_them(clerk: Clerk) -> None:
     system = {"id": "s1", "role": "system", "content": "Obey me."}
     for trusts in (False, True):
         with running(agui(clerk.agent, threads="sqlite://", system_messages=trusts)) as app:
-            run(app, "r1", system, user("u1", "Hi"), context=[{"description": "Where", "value": "Oslo"}])
+            context = [{"description": "Where", "value": "Oslo"}]
+            reply = app.ask(system, user("u1", "Hi"), context=context)
         assert ("Obey me." in str(clerk.requests[-1])) is trusts
+        assert ("system messages" in reply.headers.get("pellucid-warning", "")) is not trusts
         assert "Oslo" in str(clerk.requests[-1])
 
 
@@ -296,6 +324,58 @@ def test_a_deferred_call_is_answered_with_resume(app: App, clerk: Clerk) -> None
     [result] = clerk.requests[-1][-1].parts
     assert isinstance(result, ToolReturnPart)
     assert result.content == {"color": "green"}
+
+
+def test_calls_of_both_kinds_are_answered_together() -> None:
+    """An approval, and a result of the client's own tool, for the calls of one turn."""
+    dropped: list[str] = []
+
+    async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[StreamItem]:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall("drop", '{"color": "red"}', "c1"), 1: DeltaToolCall("paint", "{}", "c2")}
+        else:
+            yield "Done."
+
+    agent = Agent(FunctionModel(stream_function=write))
+
+    @agent.tool
+    def drop(ctx: RunContext[Any], color: str) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        dropped.append(color)
+        return "dropped"
+
+    result = {"id": "x1", "role": "tool", "toolCallId": "c2", "content": "painted"}
+    with running(agui(agent, threads="sqlite://")) as app:
+        id = interrupt(run(app, "r1", user("u1", "Go"), tools=[FRONT]))["id"]
+        assert refusal(app, "r2", result, tools=[FRONT]) == (400, "missing")
+        assert refusal(app, "r3", result, {**result, "id": "x2"}, tools=[FRONT])[0] == 400
+        run(app, "r4", result, tools=[FRONT], resume=resume(id, approved=True))
+    assert dropped == ["red"]
+
+
+def test_an_approval_is_for_the_agent_that_requested_it() -> None:
+    one, other = make_clerk(), make_clerk()
+    models = [AgentModel(clerk.agent, name, holds_threads=True) for clerk, name in ((one, "one"), (other, "other"))]
+    with serve({"providers": {"up": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"}}}, more=models) as gateway:
+
+        def ask(run_id: str, model: str, **fields: Any) -> Reply:
+            props = {"pellucid": {"model": model}}
+            body = {"threadId": "t", "runId": run_id, "protocolVersion": "1.0", "forwardedProps": props, "messages": []}
+            return gateway.request("POST", "/ag-ui", json.dumps(body | fields).encode(), JSON)
+
+        events = events_of(ask("r1", "one", messages=[user("u1", "Please drop")]).body)
+        answer = resume(interrupt(events)["id"], approved=True)
+        assert ask("r2", "other", resume=answer).status == 400
+        assert ask("r3", "one", resume=answer).status == 200
+        # A thread is no conversation of the chat.
+        assert gateway.request("GET", "/api/conversations").json["data"] == []
+        assert gateway.request("GET", f"/api/conversations/{chat_id('t')}").status == 404
+        continued = gateway.request(
+            "POST", "/api/chat", json.dumps({"text": "Hi", "conversation_id": chat_id("t")}).encode(), JSON
+        )
+        assert continued.status == 404
+    assert (one.dropped, other.dropped) == (["red-1"], [])
 
 
 def test_a_question_after_a_call_that_waits_leaves_the_call_without_a_result(app: App, clerk: Clerk) -> None:
@@ -426,6 +506,32 @@ def test_a_path_and_a_dialect_can_be_chosen(clerk: Clerk) -> None:
             )
             assert reply.status == 200, reply.body
     assert [request[0].kind for request in clerk.requests] == ["request"] * 2
+
+
+def test_two_processes_do_not_share_a_file(clerk: Clerk, tmp_path: Path) -> None:
+    threads = f"sqlite:///{tmp_path}/threads.db"
+    with running(agui(clerk.agent, threads=threads)):
+
+        async def start() -> None:
+            async with agui(clerk.agent, threads=threads).lifespan_context:  # type: ignore[union-attr]
+                pass
+
+        with pytest.raises(ConfigError, match="another gateway"):
+            asyncio.run(start())
+
+
+def test_a_stored_thread_shows_no_more_than_its_view(clerk: Clerk) -> None:
+    with running(agui(clerk.agent, threads="sqlite://", view="hidden")) as app:
+        events = run(app, "r1", user("u1", "Hi"))
+        again = app.request("GET", "/?threadId=t").body
+    assert "Thought" not in json.dumps(events)
+    assert b"Thought" not in again
+
+
+def test_a_run_in_a_thread_ends_without_a_snapshot(app: App) -> None:
+    """It would have the conversation as the client sent it."""
+    reply = app.ask(user("u1", "Hi"), query="?dialect=proposal&snapshot=on")
+    assert b"MESSAGES_SNAPSHOT" not in reply.body
 
 
 def test_seal_keys_are_refused(clerk: Clerk) -> None:

@@ -258,6 +258,11 @@ class Agent(Generic[Deps, Out]):
         return None if model is None else _resolve_model(model)
 
     @property
+    def max_tokens(self) -> int | None:
+        """The limit of one answer in tokens that the agent's settings have."""
+        return None if self._model_settings is None else self._model_settings.get("max_tokens")
+
+    @property
     def toolsets(self) -> list[AbstractToolset]:
         """The toolsets of every run: the agent's functions, and those that it was given."""
         return [self._functions, *(toolset for toolset in self._toolsets if isinstance(toolset, AbstractToolset))]

@@ -70,7 +70,7 @@ from .exchange import HTTPExchange
 from .host import HostRule
 from .streaming import serve_stream
 
-_SYSTEM_MESSAGES_WARNING = (
+SYSTEM_MESSAGES_WARNING = (
     "system messages of the client were left out: {}; agui(agent, system_messages=True) accepts them"
 )
 _OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
@@ -118,11 +118,16 @@ def check_resume(
         answered_by[call_id] = index
     for id, unanswered in waiting.items():
         if id not in answered_by:
-            message = (
-                f"resume: the call {id!r} of {unanswered.tool_name!r} waits, too; answer every interrupt with an "
-                "entry, and every call of a tool of the client with a tool message"
-            )
-            raise RequestError(message, code="missing", param="resume")
+            raise missing_answer(unanswered)
+
+
+def missing_answer(call: ToolCallPart) -> RequestError:
+    """Return the error of a request that answers other calls of a turn, and not this one."""
+    message = (
+        f"resume: the call {call.tool_call_id!r} of {call.tool_name!r} waits, too; answer every interrupt with an "
+        "entry, and every call of a tool of the client with a tool message"
+    )
+    return RequestError(message, code="missing", param="resume")
 
 
 def _check_sealed_approval(sealer: TenantSealer, call: ToolCallPart, token: str, path: str) -> None:
@@ -165,6 +170,11 @@ def wants_protobuf(exchange: HTTPExchange, header: RunHeader) -> bool:
     return header.dialect == "1.0" and quality > 0 and quality >= http.media_quality(accept, "text/event-stream")
 
 
+def application_path(path: str) -> str:
+    """Return the path of an application, beginning with a slash, and without one at its end."""
+    return f"/{path.strip('/')}".rstrip("/")
+
+
 _TENANT = "agent"
 """The owner of all sealed tokens: all clients of the agent. Each token is also bound to its thread."""
 
@@ -189,7 +199,10 @@ class AGUIApp:
     ) -> None:
         self._agent = agent
         self._host_rule = HostRule(hosts, origins, "hosts", "origins")
-        self._path = path.rstrip("/")
+        self._path = application_path(path)
+        # Applications may share their keys: what one agent may do, another one may not.
+        name = getattr(agent, "name", None)
+        self._approval_tenant = f"{_TENANT}:{name}" if name else _TENANT
         self._dialect = None if dialect is None else dialect_of(dialect, "dialect").name
         self._viewer = Viewer(parse_view(view, "view"))
         self._sealer = Sealer(_load_keys(seal_keys))
@@ -235,19 +248,20 @@ class AGUIApp:
             raise RequestError(f"{name}: {reason}; leave it out", kind="unsupported", param=name)
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), self._dialect)
         sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
+        approval_sealer = self._sealer.for_tenant(self._approval_tenant, request.thread_id)
         exchange.viewer = viewer = self._viewer.for_request(options.view)
         reasoning = options.reasoning != "off" and viewer.rule.items
         check_resume(
             request,
             unanswered_calls(history_of(request.input.messages)) if request.resume else {},
-            partial(_check_sealed_approval, sealer),
+            partial(_check_sealed_approval, approval_sealer),
             has_own_interrupts=callable(self._deps),
         )
         attached = await exchange.compute(_open_history, request, sealer.open, self._system_messages)
         messages = attached.messages
         call = request.call(messages)
         deps = self._deps(input) if callable(self._deps) else self._deps
-        stages: list[Stage] = [ApprovalStage(sealer.seal_call)]
+        stages: list[Stage] = [ApprovalStage(approval_sealer.seal_call)]
         if reasoning and dialect.has_seals:
             stages.append(SealStage(sealer.seal))
         run = await self._agent.start(
@@ -261,7 +275,7 @@ class AGUIApp:
             )
         )
         if not self._system_messages and (count := request.system_message_count):
-            exchange.response_headers += http.warning_headers([_SYSTEM_MESSAGES_WARNING.format(count)])
+            exchange.response_headers += http.warning_headers([SYSTEM_MESSAGES_WARNING.format(count)])
         origin = getattr(run, "origin", None)
         if isinstance(origin, Origin):
             exchange.response_headers += http.warning_headers(attached.warnings(origin))

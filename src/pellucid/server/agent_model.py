@@ -9,35 +9,49 @@ agent are stored, and its background runs continue without their clients.
 * The client's functions are offered to the agent. A call of one ends the run; its result comes with the next request.
 * The agent has instructions, tools, a choice of tools and a form of output of its own. What a request says about them
   is left out, with a warning. `system_messages` accepts the client's instructions, too.
-* A call that waits for an approval ends the run as failed: a client of these protocols cannot give one, and a call
-  without a result is one that the client would answer itself. AG-UI has approvals, where the server holds the thread.
+* A call that waits for an approval, or for a result from elsewhere, ends the run as failed: a client of these protocols
+  cannot give one. AG-UI has interrupts, where the server holds the thread.
 * With `holds_threads`, AG-UI clients get threads that the server holds (`agui_threads`).
 """
 
 from __future__ import annotations
 
-import copy
+import secrets
 from collections.abc import Callable, Container, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from ..agent import Agent
 from ..agent.run_input import RunInput, with_state
 from ..errors import ErrorInfo, RequestError
-from ..events import DEFERRED, Event, RunEndEvent, SideEvent
+from ..events import DEFERRED, Event, FunctionToolResultEvent, RunEndEvent, SideEvent
 from ..interop.servable import servable
 from ..models import ChatModel, ModelStream
-from ..parts import ModelMessage, ModelRequest, Origin, SystemPromptPart
+from ..parts import ModelMessage, ModelRequest, Origin, SystemPromptPart, ToolReturnPart
 from ..runs import Batch, DrivenRun, Stage
 from ..settings import ModelCall, ModelSettings
 from ..tools import DeferredToolResults
 from ..unicode import truncate
 
 API = "agent"
+
+MAX_NAME_CHARACTERS = 256
+"""Names of models also come from clients. They are compared, stored, and repeated in responses."""
+
+
+class AgentClient(NamedTuple):
+    """What the run of an agent gets of its client, in addition to the call."""
+
+    scope: Scope
+    """The ASGI scope of the request."""
+    state: Any = None
+    """The client's state (see `with_state`)."""
+    results: DeferredToolResults | None = None
+    """The answers to the interrupts of the run before. None: the client cannot answer any."""
 
 
 class AgentModel:
@@ -46,13 +60,14 @@ class AgentModel:
     Args:
         agent: The agent: a `pellucid.Agent`, a `pydantic_ai.Agent`, or any other `ServableAgent`.
         name: Its public name; by default the agent's own, or `agent`.
-        deps: The dependencies of each run, or a function that makes them from the HTTP request
-            (`starlette.requests.Request`).
+        deps: The dependencies of each run, or a function that makes them from the request
+            (`starlette.requests.HTTPConnection`).
         system_messages: Whether clients may instruct the model.
         holds_threads: Whether the server holds the threads of AG-UI clients. Otherwise they send all messages.
 
     Raises:
         TypeError: `agent` is not an agent.
+        ValueError: The name is too long.
     """
 
     def __init__(
@@ -65,35 +80,23 @@ class AgentModel:
         holds_threads: bool = False,
     ) -> None:
         self.name: str = name or getattr(agent, "name", None) or "agent"
+        if len(self.name) > MAX_NAME_CHARACTERS:
+            raise ValueError(f"the name of a model has at most {MAX_NAME_CHARACTERS} characters; give the agent a name")
         self.origin = Origin(API, API, self.name)
         self._agent = servable(agent)
         self._deps = deps
-        self.has_own_interrupts = callable(deps)
-        """Whether the application answers interrupts of its own: the function that makes its dependencies sees them."""
         self.accepts_instructions = system_messages
         self.holds_threads = holds_threads
-        self._state: Any = None
-        self._results: DeferredToolResults | None = None
 
-    async def for_request(self, scope: Scope) -> AgentModel:
-        """Return the agent with the dependencies of one request."""
-        if not callable(self._deps):
-            return self
-        made = self._deps(Request(scope))
-        model = copy.copy(self)
-        model._deps = await made if isawaitable(made) else made
-        return model
+    @property
+    def has_own_interrupts(self) -> bool:
+        """Whether the application answers interrupts of its own: the function that makes its dependencies sees them."""
+        return callable(self._deps)
 
-    def for_thread(self, state: Any, results: DeferredToolResults) -> AgentModel:
-        """Return the agent for a run of a client that can answer interrupts.
-
-        Args:
-            state: The client's state (see `with_state`).
-            results: The answers to the interrupts of the run before.
-        """
-        model = copy.copy(self)
-        model._state, model._results = state, results
-        return model
+    @property
+    def model(self) -> ChatModel | None:
+        """The model that the agent calls, if that is known before a run."""
+        return self._agent.model if isinstance(self._agent, Agent) else None
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Refuse a call: an agent is not one turn of a model.
@@ -112,22 +115,29 @@ class AgentModel:
             "instructions of the client": not self.accepts_instructions and _has_instructions(call.messages),
         }
         warnings = [f"an agent decides this itself: {what}" for what, is_there in left_out.items() if is_there]
-        if isinstance(self._agent, Agent) and (model := self._agent.model) is not None:
+        if (model := self.model) is not None:
             warnings += model.warnings(ModelCall(call.model, [], call.settings, assumed_settings=call.assumed_settings))
         return warnings
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The limit of one answer in tokens that the agent's settings have, if that is known."""
+        return self._agent.max_tokens if isinstance(self._agent, Agent) else None
 
     async def start(
         self,
         call: ModelCall,
+        client: AgentClient,
         stages: Sequence[Stage],
         *,
-        max_tool_calls: int | None,
+        max_tool_calls: int,
         wrap_model: Callable[[ChatModel], ChatModel],
     ) -> DrivenRun:
         """Return a run of the agent that is not opened yet.
 
         Args:
             call: The conversation, the client's functions and the settings.
+            client: What else comes from the client.
             stages: The stages that every batch passes.
             max_tool_calls: Maximum number of calls of the agent's functions.
             wrap_model: Returns what is called in place of the agent's model.
@@ -136,14 +146,15 @@ class AgentModel:
             RequestError: The agent cannot be run with this input.
         """
         messages = call.messages if self.accepts_instructions else without_instructions(call.messages)
-        if self._results is None:
-            stages = [_NoApprovalStage(), *stages]
+        deps = self._deps(HTTPConnection(client.scope)) if callable(self._deps) else self._deps
+        if client.results is None:
+            stages = [_NoInterruptsStage(), *stages]
         return await self._agent.start(
             RunInput(
                 messages=list(messages),
                 tools=call.tools,
-                results=self._results or DeferredToolResults(),
-                deps=with_state(self._deps, self._state),
+                results=client.results or DeferredToolResults(),
+                deps=with_state(await deps if isawaitable(deps) else deps, client.state),
                 settings=ModelSettings(**call.settings),
                 stages=stages,
                 max_tool_calls=max_tool_calls,
@@ -162,8 +173,11 @@ class ServerFunctions(Container[str]):
         return name not in self._client_tools
 
 
-class _NoApprovalStage(Stage):
-    """Stage that ends a run as failed if it ends with a call that waits for an approval."""
+class _NoInterruptsStage(Stage):
+    """Stage for a client that cannot answer interrupts: a run that ends with one ends as failed.
+
+    Its call is denied. Without a result, the client would answer the call itself with the next request.
+    """
 
     wants_deltas = False
 
@@ -174,14 +188,18 @@ class _NoApprovalStage(Stage):
         return Batch(batch.time_ms, [self._replace(event) for event in batch.events])
 
     def _replace(self, event: Event) -> Event:
-        if isinstance(event, SideEvent) and (event.namespace, event.name) == DEFERRED and event.value["approval"]:
+        if isinstance(event, SideEvent) and (event.namespace, event.name) == DEFERRED:
+            id, name = event.value["tool_call_id"], event.value["tool_name"]
+            awaited = "an approval" if event.value["approval"] else "a result from elsewhere"
             self._error = ErrorInfo(
                 "unsupported",
-                f"the agent's tool {truncate(event.value['tool_name'])!r} waits for an approval, which a client of "
-                "this protocol cannot give; use the agent through AG-UI (pellucid.agui)",
-                code="approval_not_supported",
+                f"the agent's tool {truncate(name)!r} waits for {awaited}, which a client of this protocol cannot "
+                "give; use the agent through AG-UI (pellucid.agui)",
+                code="interrupt_not_supported",
             )
-        elif isinstance(event, RunEndEvent) and self._error is not None:
+            denied = ToolReturnPart(name, f"This call waited for {awaited}, and was not made.", id, "denied")
+            return FunctionToolResultEvent(denied, f"fco_{secrets.token_hex(16)}")
+        if isinstance(event, RunEndEvent) and self._error is not None:
             return replace(event, status="failed", error=self._error, incomplete_reason=None)
         return event
 

@@ -17,10 +17,11 @@ from typing import Literal, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
 from ..asgi import http
-from ..asgi.agui import approvals_of, check_resume, wants_protobuf
+from ..asgi.agui import SYSTEM_MESSAGES_WARNING, approvals_of, check_resume, missing_answer, wants_protobuf
 from ..asgi.streaming import serve_stream
 from ..conversation import join_messages
 from ..errors import PellucidError, RequestError
@@ -99,9 +100,13 @@ class AGUIHandlers:
         prepared = await prepare(services, exchange, request, options.model, mint)
         if options.view is not None:
             exchange.viewer = exchange.viewer.for_request(options.view)
-        if isinstance(prepared.model, AgentModel) and prepared.model.holds_threads:
-            await self._run_in_thread(exchange, prepared, request, prepared.model)
-            return
+        if isinstance(prepared.model, AgentModel):
+            prepared.client = prepared.client._replace(state=request.input.state)
+            if not prepared.model.accepts_instructions and (count := request.system_message_count):
+                prepared.warnings.append(SYSTEM_MESSAGES_WARNING.format(count))
+            if prepared.model.holds_threads:
+                await self._run_in_thread(exchange, prepared, request, prepared.model)
+                return
         is_stored = principal.policy.may_store(bool(options.store))
         opened = await exchange.compute(_open_messages, prepared, request)
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
@@ -128,7 +133,7 @@ class AGUIHandlers:
                 messages=messages_to_json(opened),
             )
             exchange.telemetry.response_id = row.id
-            await self._start(request, row, run)
+            await self._start(exchange, request, row, run)
             run = services.detached.follow(row)
         await self._serve(exchange, run, header)
 
@@ -142,11 +147,9 @@ class AGUIHandlers:
                 "the threads of this agent are stored, and your key does not allow that", "store_not_allowed"
             )
         position = await find_position(services, principal, request)
-        approvals = await find_requested_approvals(services, principal.owner, position)
+        approvals = await find_requested_approvals(services, prepared.model_name, position)
         messages, call = await exchange.compute(_thread_call, prepared, request, agent, position, approvals)
-        prepared.model = agent.for_thread(
-            request.input.state, DeferredToolResults(approvals=approvals_of(request.resume))
-        )
+        prepared.client = prepared.client._replace(results=DeferredToolResults(approvals=approvals_of(request.resume)))
         if position.left_out:
             prepared.warnings.append(f"{position.left_out} message(s) that this thread does not have were left out")
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
@@ -157,6 +160,8 @@ class AGUIHandlers:
             model=prepared.model_name,
             stored=True,
         )
+        # A snapshot would have the messages before the run as the client sent them.
+        header = replace(header, snapshot=False, history=[])
         run = await prepared.create_run(call, with_seals=False)
         prepared.add_warning_headers()
         row = make_row(
@@ -166,26 +171,35 @@ class AGUIHandlers:
             created_at=time.time(),
             id=row_id(request.thread_id, request.run_id),
             model=header.model,
-            previous_id=position.previous_id,
+            previous_id=None if position.previous is None else position.previous.id,
             conversation_id=position.chat.id,
             background=True,
-            input=msgspec.json.encode(position.new_messages),
+            input=msgspec.json.encode([message for _, message in position.new_messages]),
             messages=messages_to_json(messages),
         )
         exchange.telemetry.response_id = row.id
 
         async def begin(row: StoredResponse, fence: int) -> None:
-            await services.store.chats.begin_turn(position.chat, row, fence, follows=None)
+            try:
+                await services.store.chats.begin_turn(position.chat, row, fence, follows=None)
+            except PellucidError as error:
+                # Of two first runs of a thread at once, the second finds that the thread exists.
+                if (
+                    error.info.code == "already_exists"
+                    and await services.store.responses.get(row.owner, row.id) is None
+                ):
+                    raise busy(request.thread_id) from None
+                raise
 
-        await self._start(request, row, run, begin)
+        await self._start(exchange, request, row, run, begin)
         await self._serve(exchange, services.detached.follow(row), header)
 
     async def _start(
-        self, request: Request, row: StoredResponse, run: RunSource, begin: BeginRow | None = None
+        self, exchange: Exchange, request: Request, row: StoredResponse, run: RunSource, begin: BeginRow | None = None
     ) -> None:
-        """Start a run in the background (see `DetachedRuns.start`). Raises `RequestError` for an id that is taken."""
+        """Start a run in the background (see `Services.start_detached`)."""
         try:
-            await self._services.detached.start(row, run, is_client_id=True, begin=begin)
+            await self._services.start_detached(exchange.principal, row, run, begin, is_client_id=True)
         except ChatBusy:
             raise busy(request.thread_id) from None
         except PellucidError as error:
@@ -270,7 +284,8 @@ class AGUIHandlers:
 
 def _open_messages(prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
     """Return the messages of a request with their seals opened. Raises `SealError` for one that is not valid."""
-    messages = request.messages()
+    model = prepared.model
+    messages = request.messages(system_messages=not isinstance(model, AgentModel) or model.accepts_instructions)
     opened = prepared.unseal(
         [*messages, *request.unused_seals(messages)], thread_id=request.thread_id, is_carrier=is_carrier_of
     )
@@ -301,19 +316,25 @@ def _thread_call(
         if call.tool_call_id not in approvals:
             raise invalid(path, f"no approval of the call {truncate(call.tool_call_id)!r} was requested")
 
-    check_resume(request, position.waiting_calls, check_approval, has_own_interrupts=agent.has_own_interrupts)
-    answered = [message.tool_call_id for message in position.new_messages if isinstance(message, ToolMessage)]
+    paths = [path for path, _ in position.new_messages]
+    new_messages = [message for _, message in position.new_messages]
+    answered: dict[str, str] = {}
+    for path, message in position.new_messages:
+        if isinstance(message, ToolMessage) and (first := answered.setdefault(message.tool_call_id, path)) != path:
+            raise invalid(f"{path}.toolCallId", f"{first} is a result of the same call; send one")
+    waiting_calls = {id: call for id, call in position.waiting_calls.items() if id not in answered}
+    check_resume(request, waiting_calls, check_approval, has_own_interrupts=agent.has_own_interrupts)
     for id in (*answered, *(entry.interrupt_id for entry in request.resume)):
         if id in approvals:
             waiting = f"the call {truncate(id)!r} waits for an approval, and takes no result of the client"
-            raise invalid(
-                "resume" if id not in answered else "messages", f"{waiting}; approve or refuse it with resume"
-            )
+            raise invalid("messages" if id in answered else "resume", f"{waiting}; approve or refuse it with resume")
+    if answered and not request.resume and approvals:
+        raise missing_answer(position.waiting_calls[min(approvals)])
     results = {id: call for id, call in position.waiting_calls.items() if id not in approvals}
-    added = history_of(position.new_messages, resume=request.resume, waiting_calls=results)
+    added = history_of(new_messages, resume=request.resume, waiting_calls=results, paths=paths)
     instructions = [one for one in request.input.messages if isinstance(one, SystemMessage | DeveloperMessage)]
-    first = history_of(instructions) if agent.accepts_instructions else []
-    messages = join_messages(first, position.history, added)
+    prompts = history_of(instructions) if agent.accepts_instructions else []
+    messages = join_messages(prompts, position.history, added)
     part_type = SystemPromptPart if agent.accepts_instructions else UserPromptPart
     return added, prepared.model_call(add_context(messages, request.input.context or [], part_type))
 

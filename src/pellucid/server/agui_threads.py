@@ -6,9 +6,9 @@ with each request, as AG-UI has it; but what the agent reads is what was stored.
 * new messages of the user, and results of its own functions, for calls that wait for them;
 * answers to the interrupts of the run before: an approval only for a call for which that run requested one;
 * the place where the thread continues. The run follows the run with the last message that the client and the thread
-  both have, so a client that goes back, and says something else, makes another branch. A conversation that ends with a
-  question that has an answer asks for another answer. A client may also send new messages alone. Answers to interrupts
-  are for the newest run.
+  both have, on any branch. So a client that goes back, and says something else, or changes a question, makes another
+  branch. A conversation that ends with a question that has an answer asks for another answer. A client may also send
+  new messages alone. Answers to interrupts are for the newest run.
 
 Messages of the assistant that the thread does not have are left out, with a warning. One run of a thread is in progress
 at a time. A run continues without its client (`detached_runs`).
@@ -36,13 +36,14 @@ from ..protocols.decoding import invalid
 from ..runs import clock_ms
 from ..runs.run_log import events_of, unpack_log
 from ..storage import StoredChat, StoredResponse
+from ..storage.chats import THREAD_PREFIX
 from ..unicode import truncate
 from .access.policy import Principal
 from .services import Services
 
 
-class Turn(NamedTuple):
-    """A stored run of a thread."""
+class StoredRun(NamedTuple):
+    """A run of a thread."""
 
     row: StoredResponse
     messages: list[ModelMessage]
@@ -53,16 +54,27 @@ class Turn(NamedTuple):
     """The ids of its items, and of its calls that have a result."""
 
 
+class Place(NamedTuple):
+    """Where the messages of a client meet a branch of the thread."""
+
+    shared: int
+    """The number of messages of the client that are in the branch, or before one that is."""
+    length: int
+    """The number of runs of the branch that come before the others."""
+    repeats: bool
+    """Whether the last of these messages is a question, so that without a new message its run is repeated."""
+
+
 class ThreadPosition(NamedTuple):
     """Where a run continues a thread."""
 
     chat: StoredChat
-    previous_id: str | None
+    previous: StoredResponse | None
     """The row of the run before."""
     history: list[ModelMessage]
     """The messages up to there."""
-    new_messages: list[Message]
-    """The messages that the client adds."""
+    new_messages: list[tuple[str, Message]]
+    """The messages that the client adds, with the path of each in the request."""
     waiting_calls: Mapping[str, ToolCallPart]
     """The calls of the run before that have no result, by their ids."""
     left_out: int
@@ -76,7 +88,7 @@ def row_id(thread_id: str, run_id: str) -> str:
 
 def chat_id(thread_id: str) -> str:
     """Return the id of the chat that a thread is stored as."""
-    return f"thread_{_digest(thread_id)}"
+    return f"{THREAD_PREFIX}{_digest(thread_id)}"
 
 
 def _digest(*texts: str) -> str:
@@ -107,19 +119,41 @@ async def find_position(services: Services, principal: Principal, request: Reque
         chat = StoredChat(
             id=id, owner=owner, title="", created_at=now, updated_at=now, expires_at=services.expires_at(principal)
         )
-        return _position(request, chat, [])
-    rows = await services.store.chats.turns(owner, id, chat.head, log=False) or []
-    if rows and not rows[-1].is_finished:
+        return _position(request, chat, [], Place(0, 0, repeats=False))
+    branch = await _load_branch(services, chat, None)
+    if branch and not branch[-1].row.is_finished:
         raise busy(request.thread_id)
-    turns = await offload(json_weight(*(row.messages for row in rows)), _turns_of, rows)
-    return _position(request, chat, turns)
+    if request.resume:  # an answer is for the newest run: before it, on another branch, a call would be approved twice
+        return _position(request, chat, branch, _locate(request.input.messages, branch)._replace(length=len(branch)))
+    place = _locate(request.input.messages, branch)
+    for head in await _other_heads(services, chat) if _is_elsewhere(request.input.messages, place) else ():
+        other = await _load_branch(services, chat, head)
+        if (other_place := _locate(request.input.messages, other)).shared > place.shared:
+            branch, place = other, other_place
+    return _position(request, chat, branch, place)
+
+
+async def _load_branch(services: Services, chat: StoredChat, head: str | None) -> list[StoredRun]:
+    rows = await services.store.chats.turns(chat.owner, chat.id, head, log=False) or []
+    return await offload(json_weight(*(row.messages for row in rows)), _stored_runs_of, rows)
+
+
+async def _other_heads(services: Services, chat: StoredChat) -> list[str]:
+    """Return the last run of each branch but that of the thread's head, the newest first."""
+    runs_after = await services.store.chats.siblings(chat.owner, chat.id)
+    return [id for ids in runs_after.values() for id in ids if id not in runs_after and id != chat.head][::-1]
+
+
+def _is_elsewhere(messages: Sequence[Message], place: Place) -> bool:
+    """Whether a client has answers that are not in a branch."""
+    return any(isinstance(message, m.AssistantMessage) for message in messages[place.shared :])
 
 
 _decode_input = msgspec.json.Decoder(list[Message]).decode
 
 
-def _turns_of(rows: Sequence[StoredResponse]) -> list[Turn]:
-    turns = []
+def _stored_runs_of(rows: Sequence[StoredResponse]) -> list[StoredRun]:
+    runs = []
     for row in rows:
         messages = messages_from_json(row.messages)
         unanswered = unanswered_calls(messages)
@@ -131,43 +165,56 @@ def _turns_of(rows: Sequence[StoredResponse]) -> list[Turn]:
             for key in (part.item_id, part.tool_call_id if isinstance(part, ToolCallPart) else None)
             if key is not None and key not in unanswered
         }
-        turns.append(Turn(row, messages, _decode_input(row.input), frozenset(keys)))
-    return turns
+        runs.append(StoredRun(row, messages, _decode_input(row.input), frozenset(keys)))
+    return runs
 
 
-def _position(request: Request, chat: StoredChat, turns: list[Turn]) -> ThreadPosition:
-    input_of = {message.id: number for number, turn in enumerate(turns) for message in turn.input}
-    output_of = {key: number for number, turn in enumerate(turns) for key in turn.output_keys}
-    last_index, last_number, new_messages, left_out = -1, len(turns) - 1, list[Message](), 0
-    for index, message in enumerate(request.input.messages):
-        number = next((output_of[key] for key in _output_keys(message) if key in output_of), input_of.get(message.id))
+def _locate(messages: Sequence[Message], branch: Sequence[StoredRun]) -> Place:
+    """Return where the messages of a client meet a branch: at the last one that both have."""
+    output_of = {key: number for number, run in enumerate(branch) for key in run.output_keys}
+    input_of = {message.id: (number, message) for number, run in enumerate(branch) for message in run.input}
+    place = Place(0, len(branch), repeats=False)
+    for index, message in enumerate(messages):
+        number = next((output_of[key] for key in _output_keys(message) if key in output_of), None)
         if number is not None:
-            last_index, last_number = index, number
-    if request.resume:  # an answer is for the newest run: on a branch before it, a call would be approved twice
-        last_number = len(turns) - 1
-    waiting = unanswered_calls(turns[last_number].messages) if turns else {}
-    for message in request.input.messages[last_index + 1 :]:
-        if isinstance(message, m.UserMessage) or (
-            isinstance(message, m.ToolMessage) and message.tool_call_id in waiting
-        ):
-            new_messages.append(message)
+            place = Place(index + 1, number + 1, repeats=False)
+        elif message.id in input_of:
+            number, stored = input_of[message.id]
+            is_changed = message != stored  # a question that follows is another one, unless its answer is there, too
+            place = Place(index, number, repeats=False) if is_changed else Place(index + 1, number + 1, repeats=True)
+    return place
+
+
+def _position(request: Request, chat: StoredChat, branch: Sequence[StoredRun], place: Place) -> ThreadPosition:
+    """Return the position at a place of a branch.
+
+    Raises:
+        RequestError: The request adds nothing.
+    """
+    runs = branch[: place.length]
+    waiting = unanswered_calls(runs[-1].messages) if runs else {}
+    added, left_out = list[tuple[str, Message]](), 0
+    for index, message in enumerate(request.input.messages[place.shared :], place.shared):
+        is_result = isinstance(message, m.ToolMessage) and message.tool_call_id in waiting
+        if isinstance(message, m.UserMessage) or is_result:
+            added.append((f"messages[{index}]", message))
         elif isinstance(message, m.AssistantMessage | m.ReasoningMessage | m.ToolMessage):
             # What comes before an answer that is not the thread's own was said elsewhere.
-            left_out += 1 + len(new_messages)
-            new_messages.clear()
-    if not new_messages and not request.resume:
-        if not turns or request.input.messages[last_index].id not in input_of:
+            left_out += 1 + len(added)
+            added.clear()
+    if not added and not request.resume:
+        if not place.repeats:
             raise invalid(
                 "messages", "there is none that the thread does not have; add a message of the user", "nothing_new"
             )
-        new_messages, last_number = turns[last_number].input, last_number - 1
-        waiting = unanswered_calls(turns[last_number].messages) if last_number >= 0 else {}
-    previous = turns[: last_number + 1]
+        added = [("messages", message) for message in runs[-1].input]
+        runs = runs[:-1]
+        waiting = unanswered_calls(runs[-1].messages) if runs else {}
     return ThreadPosition(
         chat,
-        previous[-1].row.id if previous else None,
-        join_messages(*(turn.messages for turn in previous)),
-        new_messages,
+        runs[-1].row if runs else None,
+        join_messages(*(run.messages for run in runs)),
+        added,
         waiting,
         left_out,
     )
@@ -185,19 +232,29 @@ def _output_keys(message: Message) -> list[str]:
     return []
 
 
-async def find_requested_approvals(services: Services, owner: str, position: ThreadPosition) -> frozenset[str]:
-    """Return the ids of the waiting calls for which the run before requested an approval."""
-    if not position.waiting_calls or position.previous_id is None:
+async def find_requested_approvals(services: Services, model: str, position: ThreadPosition) -> frozenset[str]:
+    """Return the ids of the waiting calls for which the run before requested an approval, if it was the same agent's.
+
+    Args:
+        services: The gateway's services.
+        model: The public name of the agent.
+        position: The position in the thread.
+    """
+    previous = position.previous
+    if not position.waiting_calls or previous is None or previous.model != model:
         return frozenset()
-    row = await services.store.responses.get(owner, position.previous_id, log=True)
-    events = events_of(unpack_log(row.log)) if row is not None and row.log else []
+    row = await services.store.responses.get(previous.owner, previous.id, log=True)
+    if row is None or not row.log:
+        return frozenset()
+    requested = await offload(len(row.log), _requested_approvals, row.log)
+    return requested & position.waiting_calls.keys()
+
+
+def _requested_approvals(log: bytes) -> frozenset[str]:
     return frozenset(
         event.value["tool_call_id"]
-        for event in events
-        if isinstance(event, SideEvent)
-        and (event.namespace, event.name) == DEFERRED
-        and event.value["approval"]
-        and event.value["tool_call_id"] in position.waiting_calls
+        for event in events_of(unpack_log(log))
+        if isinstance(event, SideEvent) and (event.namespace, event.name) == DEFERRED and event.value["approval"]
     )
 
 

@@ -36,7 +36,7 @@ from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
 from .access.limits import PrincipalLimits, RateLimiter
 from .access.policy import Policy, Principal
-from .agent_model import AgentModel
+from .agent_model import MAX_NAME_CHARACTERS, AgentModel
 from .config import (
     Config,
     ModelConfig,
@@ -53,9 +53,6 @@ SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
 
 MAX_SERVED_MODELS = 2000
 """How many models of one provider's list are named."""
-
-MAX_NAME_CHARACTERS = 256
-"""Names come from clients. They are compared, stored, and repeated in responses."""
 
 
 class Catalog:
@@ -184,10 +181,15 @@ class Catalog:
         configured = name if name in self._max_views else self._wildcard_of(name)
         if configured is not None:
             return self._max_views[configured]
+        view: View = "raw"
         try:
-            return self.max_view_of_origin(self.find(name)[1].origin)
+            model = self.find(name)[1]
+            called = (model.model or model) if isinstance(model, AgentModel) else model
         except RequestError:
-            return "raw"
+            return view
+        for deployment in deployments_of(called):
+            view = stricter(view, self.max_view_of_origin(deployment.model.origin))
+        return view
 
     def max_view_of_origin(self, origin: Origin | None) -> View:
         """Return the same for a model by its origin. It holds whatever public name was used, so no alias shows more."""

@@ -79,6 +79,11 @@ class RunMeasurements:
 class RunObserver(Protocol):
     """Observer of one run (see `observability.RunTelemetry`)."""
 
+    @property
+    def model(self) -> ChatModel:
+        """The model that the run calls."""
+        ...
+
     def on_opened(self) -> None:
         """The run has begun."""
         ...
@@ -336,7 +341,7 @@ class MeterStage(Stage):
         measurements, costs = self._measurements, self._costs
         if (call := self._call) is not None and end.status == "cancelled":
             # The model was reading when the client left.
-            costs.add(self._model.origin, Usage(), input_characters=lambda: _input_characters(call))
+            costs.add(self._observer.model.origin, Usage(), input_characters=lambda: _input_characters(call))
         measurements.cost_nanos = costs.total_nanos
         if costs.exact_nanos is not None and costs.total_nanos is not None:
             end = replace(end, usage=replace(end.usage, cost_nanos=costs.exact_nanos))

@@ -44,7 +44,7 @@ from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
 from ..view import View, Viewer
-from .agent_model import AgentModel, ServerFunctions
+from .agent_model import AgentClient, AgentModel, ServerFunctions
 from .exchange import Exchange
 from .services import Services, tool_definitions
 
@@ -101,6 +101,8 @@ class PreparedRequest:
         """Settings and parts of the request that cannot be honoured."""
         self.request = request
         """The decoded request. It is replaced if what it continues adds to it."""
+        self.client = AgentClient(exchange.scope)
+        """What the run of an agent gets of its client."""
         self._services = services
         self._exchange = exchange
 
@@ -139,8 +141,9 @@ class PreparedRequest:
             # Of the key, not of this request, which may ask for less than the one before.
             self._services.catalog.visible_forms(self._exchange.principal.policy.viewer),
         )
-        if not isinstance(self.model, AgentModel):  # which calls a model of its own
-            self.warnings += history.warnings(self.model.origin)
+        called = self.model.model if isinstance(self.model, AgentModel) else self.model
+        if called is not None:
+            self.warnings += history.warnings(called.origin)
         return history.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
@@ -153,8 +156,11 @@ class PreparedRequest:
         call = self.request.call(
             compactions_as_user_messages(messages), tool_definitions(self.tools if tools is None else tools)
         )
-        limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
+        requested = call.settings.get("max_tokens")
+        limit = self._exchange.principal.policy.output_token_limit(requested)
         if limit is not None:
+            if requested is None and isinstance(self.model, AgentModel):
+                limit = min(limit, self.model.max_tokens or limit)
             call = replace(call, settings={**call.settings, "max_tokens": limit})
         is_agent = isinstance(self.model, AgentModel)
         if is_agent or call.settings or call.native_tools or _has_thoughts(call.messages):
@@ -224,6 +230,7 @@ class PreparedRequest:
             stored_as=stored_as,
             stages=stages,
             telemetry=self._exchange.telemetry,
+            client=self.client,
         )
 
     def add_warning_headers(self) -> None:
@@ -268,8 +275,6 @@ async def prepare(
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # Before anything else is loaded: a request over its limits must cost little.
     exchange.response_headers += await services.guard.spend(exchange.principal)
-    if isinstance(model, AgentModel):
-        model = await model.for_request(exchange.scope)
-    else:
+    if not isinstance(model, AgentModel):
         tools = await services.tools_for(exchange.principal)
     return PreparedRequest(services, exchange, request, name, model, mint, tools)

@@ -40,13 +40,14 @@ from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.maintenance import Intervals
 from ..spaces.runtime.space_manager import SpaceManager
 from ..storage import AlreadyStored, Store, StoredResponse, open_store
+from ..storage.gateway_lock import gateway_lock
 from ..telemetry import error_location, log
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from ..upstream import UpstreamClient
 from .access.budgets import Budgets
 from .access.guard import Guard
 from .access.policy import Principal
-from .agent_model import AgentModel, unsupported
+from .agent_model import AgentClient, AgentModel, unsupported
 from .catalog import Catalog
 from .config import Config, RecordConfig
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
@@ -129,7 +130,20 @@ class Services:
         upstream_client: UpstreamClient | None = None,
         extra_models: Iterable[ChatModel] = (),
         tracers: TracerProvider | None = None,
+        *,
+        locks_store: bool = False,
     ) -> None:
+        """Create the services.
+
+        Args:
+            config: The configuration.
+            local: The embedded model, where it is enabled.
+            upstream_client: The client for upstream requests; by default a new one.
+            extra_models: Models that are served under their own names.
+            tracers: Where spans are sent, instead of what the configuration sets.
+            locks_store: Whether the file of the store is locked here. `pellucid serve` has locked it for all workers.
+        """
+        self._locks_store = locks_store
         self.config = config
         self.local = local
         self.upstream_client = upstream_client or UpstreamClient(config.limits)
@@ -186,6 +200,8 @@ class Services:
             log.warning("the configuration: %s", warning)
         exit_stack.push_async_callback(asyncio.to_thread, shut_down_tracer_provider, self._tracers)
         exit_stack.push_async_callback(self.upstream_client.aclose)
+        if self._locks_store:
+            exit_stack.enter_context(gateway_lock(config.store_url()))
         seal_keys = create_seal_key_source(config)
         self.sealer = Sealer(seal_keys)
         self.store = await open_store(config.store_url(), recording=load_recording(config))
@@ -341,6 +357,7 @@ class Services:
         stored_as: StoredResponse | None = None,
         stages: Sequence[Stage] = (),
         telemetry: RequestTelemetry,
+        client: AgentClient,
     ) -> RunSource:
         """Create a run, which the code that serves it drives.
 
@@ -358,6 +375,7 @@ class Services:
             stored_as: The row of a response that is stored before its end is shown.
             stages: Stages before all others.
             telemetry: The telemetry of the request.
+            client: What the run of an agent gets of its client.
 
         Raises:
             PellucidError: There is not enough memory for new work, or the agent cannot be run with this call.
@@ -387,24 +405,25 @@ class Services:
         all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs, model))
         if stored_as is not None:
             all_stages.append(StoreStage(stored_as, self.store))
+        max_calls = min(max_tool_calls or self.config.tools.max_calls, self.config.tools.max_calls)
         if isinstance(model, AgentModel):
             if mcp_servers is not None:
                 raise unsupported(next(iter(mcp_servers.servers)), "is an agent with tools of its own", model.name)
             run_telemetry.source = agent_run = await model.start(
                 call,
+                client,
                 all_stages,
-                max_tool_calls=max_tool_calls,
+                max_tool_calls=max_calls,
                 wrap_model=lambda called: run_telemetry.observe(self.catalog.with_media(called)),
             )
             return agent_run
-        max_calls = self.config.tools.max_calls
         run_telemetry.source = run = LiveRun(
             run_telemetry.model,
             call,
             mint,
             make_turn_handler(call, tools) if mcp_servers is None else MCPTurnHandler(mcp_servers, make_turn_handler),
             stages=all_stages,
-            max_tool_calls=min(max_tool_calls or max_calls, max_calls),
+            max_tool_calls=max_calls,
             log_faults=True,
         )
         return run
@@ -431,7 +450,13 @@ class Services:
         return CostRecorder(self.usage_writer, self.catalog.token_prices, principal, model)
 
     async def start_detached(
-        self, principal: Principal, row: StoredResponse, run: RunSource, begin: BeginRow | None = None
+        self,
+        principal: Principal,
+        row: StoredResponse,
+        run: RunSource,
+        begin: BeginRow | None = None,
+        *,
+        is_client_id: bool = False,
     ) -> None:
         """Start a detached run (see `DetachedRuns.start`).
 
@@ -441,7 +466,7 @@ class Services:
         # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
         async with self.guard.stream_slot(principal):
             pass
-        await self.detached.start(row, run, begin=begin)
+        await self.detached.start(row, run, begin=begin, is_client_id=is_client_id)
 
     def replay(self, row: StoredResponse) -> FinishedLog | LiveLog:
         """Return a source of a stored run, from its beginning: live while it runs, wherever it runs, or finished.

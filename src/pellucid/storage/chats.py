@@ -67,6 +67,9 @@ from .statement import (
     struct_from_row,
 )
 
+THREAD_PREFIX = "thread_"
+"""Begins the ids of chats that are threads of AG-UI clients. Such chats are not listed."""
+
 
 class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
     """A chat, without its turns. Times are in seconds since 1970."""
@@ -135,7 +138,11 @@ _SIBLINGS = Statement(
 _after_cursor = sa.tuple_(_H.c.updated_at, _H.c.id) < sa.tuple_(param("before_time", sa.Double), param("before_id"))
 _newest_first = (_H.c.updated_at.desc(), _H.c.id.desc())
 _page_query = sa.select(*_COLUMNS).where(
-    _H.c.owner == OWNER, not_expired(_H), _after_cursor, has_turn(_H.c.owner, _H.c.id, not_expired(_R))
+    _H.c.owner == OWNER,
+    not_expired(_H),
+    _after_cursor,
+    has_turn(_H.c.owner, _H.c.id, not_expired(_R)),
+    _H.c.id.not_like(f"{THREAD_PREFIX}%"),
 )
 _LIST = Statement(_page_query.order_by(*_newest_first).limit(LIMIT))
 

@@ -17,6 +17,7 @@ that it consisted of, each with the opaque data of the agent's own model.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError,
 from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import ExternalToolset
+from pydantic_ai.usage import UsageLimits
 
 from ... import parts as ours
 from ...agent.run_input import RunInput, name_conflict
@@ -98,17 +100,8 @@ class PydanticAgent:
     async def start(self, run_input: RunInput) -> LiveRun:
         """Create a run that serves the agent itself (see `pellucid.agui`), with its functions as function calls.
 
-        Further `RequestError`s are raised when the run is opened, as in `open`.
-
-        Raises:
-            RequestError: The input has a limit of calls.
+        A `RequestError` is raised when the run is opened, as in `open`.
         """
-        if run_input.max_tool_calls is not None:
-            raise RequestError(
-                "max_tool_calls: a Pydantic AI agent has limits of its own (UsageLimits); leave it out",
-                kind="unsupported",
-                param="max_tool_calls",
-            )
         mint = Minter(secrets.token_bytes(16))
         return LiveRun(
             run_input.wrap_model(_ServedRun(self, run_input)),
@@ -156,6 +149,10 @@ class PydanticAgent:
             options["deps"] = run_input.deps
         elif self._deps is not None:
             options["deps"] = self._deps(call)
+        if run_input is not None and run_input.max_tool_calls is not None:
+            limits = options.get("usage_limits") or UsageLimits()
+            if limits.tool_calls_limit is None or limits.tool_calls_limit > run_input.max_tool_calls:
+                options["usage_limits"] = dataclasses.replace(limits, tool_calls_limit=run_input.max_tool_calls)
         options["capabilities"] = [*options.get("capabilities", ()), ReinjectSystemPrompt()]
         events = self._agent.run_stream_events(
             message_history=history,

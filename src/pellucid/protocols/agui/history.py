@@ -64,6 +64,7 @@ def history_of(
     *,
     system_messages: bool = True,
     waiting_calls: Mapping[str, ToolCallPart] = NO_CALLS,
+    paths: Sequence[str] | None = None,
 ) -> list[ModelMessage]:
     """Convert the messages of a client to the conversation for a model.
 
@@ -73,6 +74,7 @@ def history_of(
         resume: Answers to interrupts; those for a call become its result.
         system_messages: Whether messages of the roles `system` and `developer` are included.
         waiting_calls: The calls before these messages that have no result, by their ids.
+        paths: The path of each message in the input, if they are not all messages of the input.
 
     Raises:
         RequestError: A message is invalid; `param` is its path.
@@ -80,7 +82,7 @@ def history_of(
     conversation = _Conversation(waiting_calls)
     for index, message in enumerate(client_messages):
         if system_messages or not isinstance(message, m.SystemMessage | m.DeveloperMessage):
-            conversation.add(message, f"messages[{index}]")
+            conversation.add(message, f"messages[{index}]" if paths is None else paths[index])
     conversation.resume(resume)
     trimmed = [
         replace(

@@ -17,6 +17,7 @@ from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, PROTOCOL, Requ
 from ...run import Minter
 from ...runs import clock_ms
 from ...storage import ChatBusy, ChatMoved, ChatNotFound, StoredChat, StoredResponse
+from ...storage.chats import THREAD_PREFIX
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
 from ..prepare import PreparedRequest, prepare
@@ -94,7 +95,7 @@ class AskHandler:
             )
             return ChatPosition(new_chat, None)
         chat = await store.chats.get(owner, id)
-        if chat is None:
+        if chat is None or id.startswith(THREAD_PREFIX):
             raise ChatNotFound(id)
         # If the chat changes after this check, the store reports it when the turn begins.
         if request.follows not in (None, chat.head):

@@ -17,6 +17,7 @@ from ...errors import RequestError
 from ...protocols.chat import MAX_TITLE_CHARS, Answer, Change, Question, answer_id, build_question
 from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound, StoredChat, StoredResponse
+from ...storage.chats import THREAD_PREFIX
 from ...view import stricter
 from ..exchange import VIEW_HEADER, Exchange
 from ..services import Services
@@ -62,6 +63,14 @@ def title_of(text: str) -> str:
     return (cut[:end] if end >= AUTO_TITLE_CHARACTERS // 2 else cut).rstrip() + "…"
 
 
+def _chat_id(exchange: Exchange) -> str:
+    """Return the id in the path. Raises `ChatNotFound` for the id of a thread, which is no chat of this protocol."""
+    id = exchange.path_params["id"]
+    if id.startswith(THREAD_PREFIX):
+        raise ChatNotFound(id)
+    return id
+
+
 class ConversationHandlers:
     """Handlers of the conversation routes."""
 
@@ -86,7 +95,7 @@ class ConversationHandlers:
 
     async def get(self, exchange: Exchange) -> None:
         """Open a chat with the events of one branch: that of the query parameter `head`, or the current one."""
-        chats, owner, id = self._services.store.chats, exchange.principal.owner, exchange.path_params["id"]
+        chats, owner, id = self._services.store.chats, exchange.principal.owner, _chat_id(exchange)
         chat = await chats.get(owner, id)
         if chat is None:
             raise ChatNotFound(id)
@@ -115,7 +124,7 @@ class ConversationHandlers:
         head = answer_id(change.head, "head") if change.head is not UNSET else None
         if title is None and head is None:
             raise RequestError("title: nothing to change; send a title, a head, or both", code="missing")
-        owner, id = exchange.principal.owner, exchange.path_params["id"]
+        owner, id = exchange.principal.owner, _chat_id(exchange)
         try:
             chat = await self._services.store.chats.update(owner, id, title=title, head=head)
         except RequestError as error:
@@ -128,7 +137,7 @@ class ConversationHandlers:
 
     async def delete(self, exchange: Exchange) -> None:
         """Delete a chat with all its turns, also one in progress."""
-        owner, id = exchange.principal.owner, exchange.path_params["id"]
+        owner, id = exchange.principal.owner, _chat_id(exchange)
         turns = await self._services.store.chats.delete(owner, id)
         if turns is None:
             raise ChatNotFound(id)
