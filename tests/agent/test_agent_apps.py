@@ -18,6 +18,7 @@ from starlette.routing import Mount
 from websockets.sync.client import connect
 
 from pellucid import Agent, ApprovalRequired, RunContext, chat, responses
+from pellucid.agent import RunInput
 from pellucid.errors import ConfigError
 from pellucid.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel, StreamItem
 from pellucid.parts import ModelMessage, ModelRequest, SystemPromptPart, ThinkingPart, UserPromptPart
@@ -409,6 +410,29 @@ def test_the_context_of_an_agui_client_is_text_of_the_user(weather: Weather) -> 
     assert [type(part) for part in request.parts] == [UserPromptPart] * 2
     assert "Oslo" in str(request)
     assert "Obey" not in str(request)
+
+
+def test_prompts_are_called_once_with_the_dependencies_of_an_override(weather: Weather) -> None:
+    called_with: list[Any] = []
+
+    @weather.agent.system_prompt
+    def static(ctx: RunContext[Any]) -> str:
+        called_with.append(("static", ctx.deps))
+        return "Static."
+
+    @weather.agent.system_prompt(dynamic=True)
+    def dynamic(ctx: RunContext[Any]) -> str:
+        called_with.append(("dynamic", ctx.deps))
+        return "Dynamic."
+
+    async def main() -> None:
+        with weather.agent.override(deps="overridden"):
+            run = await weather.agent.start(RunInput(messages=[ModelRequest([UserPromptPart("Hi")])], deps="given"))
+            await run.finish()
+
+    asyncio.run(main())
+    assert called_with == [("static", "overridden"), ("dynamic", "overridden")]
+    assert [part.content for part in weather.requests[-1][0].parts] == ["Static.", "Dynamic.", "Hi"]  # type: ignore[union-attr]
 
 
 def test_names_of_agents_are_checked(weather: Weather) -> None:

@@ -559,10 +559,17 @@ class Agent(Generic[Deps, Out]):
         """
         messages = run_input.messages
         context = RunContext(
-            run_input.deps, _resolve_model(self._overridden.get("model") or self._model), messages=messages
+            self._overridden.get("deps", run_input.deps),
+            _resolve_model(self._overridden.get("model") or self._model),
+            messages=messages,
         )
+        # The functions of dynamic prompts are called once, with the whole history (`_with_dynamic_prompts`).
+        prompts = [
+            SystemPromptPart("", dynamic_ref=prompt.dynamic_ref) if prompt.is_dynamic else await prompt.part(context)
+            for prompt in self._system_prompts
+        ]
         options: RunOptions = {
-            "message_history": _with_system_prompts(await self._system_prompt_parts(context), messages),
+            "message_history": _with_system_prompts(_prompts_with_text(prompts), messages),
             "model_settings": run_input.settings,
             "deps": run_input.deps,
             "external_tools": run_input.tools,
@@ -650,8 +657,7 @@ class Agent(Generic[Deps, Out]):
 
     async def _system_prompt_parts(self, context: RunContext[Any]) -> list[ModelRequestPart]:
         """Return the system prompts at the start of a conversation."""
-        parts = [await prompt.part(context) for prompt in self._system_prompts]
-        return [part for part in parts if part.content or part.dynamic_ref]
+        return _prompts_with_text([await prompt.part(context) for prompt in self._system_prompts])
 
     async def _with_dynamic_prompts(
         self, history: Sequence[ModelMessage], context: RunContext[Any]
@@ -773,6 +779,11 @@ def _check_names(function: str, options: Collection[str], known: Collection[str]
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
             raise TypeError(f"{function} has no argument {name!r}; {hint}")
+
+
+def _prompts_with_text(parts: Sequence[SystemPromptPart]) -> list[ModelRequestPart]:
+    """Return the prompts that are not empty, and those that a later run may replace."""
+    return [part for part in parts if part.content or part.dynamic_ref]
 
 
 def _with_system_prompts(system_parts: list[ModelRequestPart], messages: list[ModelMessage]) -> list[ModelMessage]:
