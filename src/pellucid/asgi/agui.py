@@ -17,14 +17,13 @@ The application has no keys: requests are accepted only for a Host that no page 
 of listed origins (`host`). Browsers also ask for permission before a page of another origin may post JSON, which this
 application does not give: use `starlette.middleware.cors`.
 
-`check_resume` matches the answers of an input with the interrupts of the run before. Nothing of that run is stored, so
-the waiting calls are those without a result at the end of the conversation. Each takes one answer: by the id of the
-call, or, unless its tool is the client's, by the id of the interrupt that asks for approval.
+Nothing of the run before is stored, so the calls that wait for an answer (`check_resume`) are those without a result at
+the end of the conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
@@ -39,7 +38,7 @@ from ..parts import Origin, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Request, dialect_of, parse_input
 from ..protocols.agui.history import history_of, is_carrier_of
-from ..protocols.agui.interrupts import approval_of, parse_approval_id
+from ..protocols.agui.interrupts import approval_of, check_resume, parse_approval_id
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER
@@ -73,61 +72,6 @@ from .streaming import serve_stream
 SYSTEM_MESSAGES_WARNING = (
     "system messages of the client were left out: {}; agui(agent, system_messages=True) accepts them"
 )
-_OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
-
-
-def check_resume(
-    request: Request,
-    waiting: Mapping[str, ToolCallPart],
-    check_approval: Callable[[ToolCallPart, str, str], None],
-    *,
-    has_own_interrupts: bool,
-) -> None:
-    """Check that each answer has an interrupt, and each waiting call one answer; and that approvals were requested.
-
-    Args:
-        request: The request.
-        waiting: The calls that have no result, by their ids.
-        check_approval: Checks that the approval of a call was requested. It gets the call, the token in the interrupt's
-            id, and the path of the answer, and raises `RequestError` if not.
-        has_own_interrupts: Whether the agent handles answers to interrupts of its own, which belong to no call.
-
-    Raises:
-        RequestError: An answer or a call does not match; `param` is the path.
-    """
-    if not request.resume:
-        return
-    answered_by: dict[str, int] = {}
-    for index, entry in enumerate(request.resume):
-        path, id = f"resume[{index}].interruptId", entry.interrupt_id
-        approval = parse_approval_id(id)
-        if approval is None and id not in waiting and has_own_interrupts:
-            continue
-        call_id, token = approval or (id, "")
-        if call_id not in waiting or waiting[call_id].tool_name in request.client_tools:
-            call_id, approval = id, None
-        if call_id not in waiting:
-            hint = "" if has_own_interrupts else _OWN_INTERRUPTS_HINT
-            message = f"{path}: no call at the end of the conversation waits for an answer to {id!r}{hint}"
-            raise RequestError(message, code="no_such_interrupt", param=path)
-        if call_id in answered_by:
-            message = f"{path}: resume[{answered_by[call_id]}] is an answer to the same call; give one"
-            raise RequestError(message, code="invalid_value", param=path)
-        if approval is not None:
-            check_approval(waiting[call_id], token, path)
-        answered_by[call_id] = index
-    for id, unanswered in waiting.items():
-        if id not in answered_by:
-            raise missing_answer(unanswered)
-
-
-def missing_answer(call: ToolCallPart) -> RequestError:
-    """Return the error of a request that answers other calls of a turn, and not this one."""
-    message = (
-        f"resume: the call {call.tool_call_id!r} of {call.tool_name!r} waits, too; answer every interrupt with an "
-        "entry, and every call of a tool of the client with a tool message"
-    )
-    return RequestError(message, code="missing", param="resume")
 
 
 def _check_sealed_approval(sealer: TenantSealer, call: ToolCallPart, token: str, path: str) -> None:
@@ -252,7 +196,8 @@ class AGUIApp:
         exchange.viewer = viewer = self._viewer.for_request(options.view)
         reasoning = options.reasoning != "off" and viewer.rule.items
         check_resume(
-            request,
+            request.resume,
+            request.client_tools,
             unanswered_calls(history_of(request.input.messages)) if request.resume else {},
             partial(_check_sealed_approval, approval_sealer),
             has_own_interrupts=callable(self._deps),

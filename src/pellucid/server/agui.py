@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
 from ..asgi import http
-from ..asgi.agui import SYSTEM_MESSAGES_WARNING, approvals_of, check_resume, missing_answer, wants_protobuf
+from ..asgi.agui import SYSTEM_MESSAGES_WARNING, approvals_of, wants_protobuf
 from ..asgi.streaming import serve_stream
 from ..conversation import join_messages
 from ..errors import PellucidError, RequestError
@@ -31,6 +31,7 @@ from ..protocols.agui import DialectName, Message, parse_input
 from ..protocols.agui.client_messages import redact_messages
 from ..protocols.agui.events import AGUIEvent
 from ..protocols.agui.history import add_context, history_of, is_carrier_of
+from ..protocols.agui.interrupts import check_resume, missing_answer
 from ..protocols.agui.messages import DeveloperMessage, RunAgentInput, SystemMessage, ToolMessage
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options, Request
@@ -323,7 +324,10 @@ def _thread_call(
         if isinstance(message, ToolMessage) and (first := answered.setdefault(message.tool_call_id, path)) != path:
             raise invalid(f"{path}.toolCallId", f"{first} is a result of the same call; send one")
     waiting_calls = {id: call for id, call in position.waiting_calls.items() if id not in answered}
-    check_resume(request, waiting_calls, check_approval, has_own_interrupts=agent.has_own_interrupts)
+    has_own_interrupts = agent.has_own_interrupts
+    check_resume(
+        request.resume, request.client_tools, waiting_calls, check_approval, has_own_interrupts=has_own_interrupts
+    )
     for id in (*answered, *(entry.interrupt_id for entry in request.resume)):
         if id in approvals:
             waiting = f"the call {truncate(id)!r} waits for an approval, and takes no result of the client"

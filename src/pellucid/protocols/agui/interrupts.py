@@ -10,11 +10,13 @@ asks for approval also holds a token (`seal_call`), by which the server recognis
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ...errors import RequestError
+from ...parts import ToolCallPart
 from .messages import Interrupt, ResumeEntry
 
 _APPROVAL_PREFIX = "int-"
@@ -113,3 +115,65 @@ def approval_of(entry: ResumeEntry, path: str) -> Approval:
     except msgspec.ValidationError as error:
         message = f'{path}: {error}; it must be an object such as {{"approved": true}}, also with editedArgs or reason'
         raise RequestError(message, code="invalid_value", param=path) from None
+
+
+_OWN_INTERRUPTS_HINT = "; for an agent with interrupts of its own, make `deps` a function"
+
+
+def check_resume(
+    resume: Sequence[ResumeEntry],
+    client_tools: Collection[str],
+    waiting: Mapping[str, ToolCallPart],
+    check_approval: Callable[[ToolCallPart, str, str], None],
+    *,
+    has_own_interrupts: bool,
+) -> None:
+    """Check that each answer has an interrupt, and each waiting call one answer; and that approvals were requested.
+
+    Each call takes one answer: by the id of the call, or, unless its tool is the client's, by the id of the interrupt
+    that asks for approval.
+
+    Args:
+        resume: The answers.
+        client_tools: The names of the client's tools.
+        waiting: The calls that have no result, by their ids.
+        check_approval: Checks that the approval of a call was requested. It gets the call, the token in the interrupt's
+            id, and the path of the answer, and raises `RequestError` if not.
+        has_own_interrupts: Whether the agent handles answers to interrupts of its own, which belong to no call.
+
+    Raises:
+        RequestError: An answer or a call does not match; `param` is the path.
+    """
+    if not resume:
+        return
+    answered_by: dict[str, int] = {}
+    for index, entry in enumerate(resume):
+        path, id = f"resume[{index}].interruptId", entry.interrupt_id
+        approval = parse_approval_id(id)
+        if approval is None and id not in waiting and has_own_interrupts:
+            continue
+        call_id, token = approval or (id, "")
+        if call_id not in waiting or waiting[call_id].tool_name in client_tools:
+            call_id, approval = id, None
+        if call_id not in waiting:
+            hint = "" if has_own_interrupts else _OWN_INTERRUPTS_HINT
+            message = f"{path}: no call at the end of the conversation waits for an answer to {id!r}{hint}"
+            raise RequestError(message, code="no_such_interrupt", param=path)
+        if call_id in answered_by:
+            message = f"{path}: resume[{answered_by[call_id]}] is an answer to the same call; give one"
+            raise RequestError(message, code="invalid_value", param=path)
+        if approval is not None:
+            check_approval(waiting[call_id], token, path)
+        answered_by[call_id] = index
+    for id, unanswered in waiting.items():
+        if id not in answered_by:
+            raise missing_answer(unanswered)
+
+
+def missing_answer(call: ToolCallPart) -> RequestError:
+    """Return the error of a request that answers other calls of a turn, and not this one."""
+    message = (
+        f"resume: the call {call.tool_call_id!r} of {call.tool_name!r} waits, too; answer every interrupt with an "
+        "entry, and every call of a tool of the client with a tool message"
+    )
+    return RequestError(message, code="missing", param="resume")
