@@ -71,6 +71,10 @@ NODE: dict[str, Row] = {
     "ag-ui-0.0.45": Row("AG-UI", "`http://HOST/ag-ui`", _AGUI),
     "ag-ui-0.0.39": Row("AG-UI before 0.0.45", "`http://HOST/ag-ui?dialect=thinking`", _AGUI),
 }
+COPILOTKIT: dict[str, Row] = {
+    "copilotkit-1": Row("CopilotKit, runtime of v1", "`http://HOST/ag-ui`", _AGUI),
+    "copilotkit-2": Row("CopilotKit, runtime of v2", "`http://HOST/ag-ui`", _AGUI),
+}
 AGENTS: dict[str, Row] = {
     "codex": Row("Codex CLI"),
     "codex-websocket": Row("Codex CLI, `supports_websockets = true`"),
@@ -80,7 +84,7 @@ AGENTS: dict[str, Row] = {
     "opencode-openai": Row("opencode, `@ai-sdk/openai`"),
     "opencode-anthropic": Row("opencode, `@ai-sdk/anthropic`"),
 }
-ROWS: dict[str, Row] = {**PYTHON, **NODE, **AGENTS}
+ROWS: dict[str, Row] = {**PYTHON, **NODE, **COPILOTKIT, **AGENTS}
 
 
 async def breaks_off(call: Call) -> None:
@@ -111,19 +115,17 @@ class Measured(NamedTuple):
     """What it showed in each scenario."""
 
 
-def measure(command: Sequence[str], rows: Mapping[str, Row], upstream: Upstream, url: str, cwd: Path) -> dict[str, str]:
-    """Run clients in one process; return the line of the table for each.
+def run_clients(
+    command: Sequence[str], models: Mapping[str, Mapping[str, str]], url: str, cwd: Path
+) -> dict[str, Measured]:
+    """Run clients in one process.
 
     Args:
         command: The command that runs them, without its argument.
-        rows: The clients.
-        upstream: The server of their models.
-        url: The gateway's address.
+        models: The model of each scenario of each client.
+        url: The address of the gateway.
         cwd: The directory in which the command runs.
     """
-    models = {
-        name: {scenario: upstream.plays(*SCRIPTS[scenario]) for scenario in row.scenarios} for name, row in rows.items()
-    }
     # litellm would fetch its prices. The second start is faster than the first one if modules are compiled.
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(
@@ -145,6 +147,23 @@ def measure(command: Sequence[str], rows: Mapping[str, Row], upstream: Upstream,
             measured[message["client"]] = Measured(message["versions"], {})
         else:
             measured[message["client"]].values[message["scenario"]] = message["value"]
+    return measured
+
+
+def measure(command: Sequence[str], rows: Mapping[str, Row], upstream: Upstream, url: str, cwd: Path) -> dict[str, str]:
+    """Run clients in one process; return the line of the table for each.
+
+    Args:
+        command: The command that runs them, without its argument.
+        rows: The clients.
+        upstream: The server of their models.
+        url: The gateway's address.
+        cwd: The directory in which the command runs.
+    """
+    models = {
+        name: {scenario: upstream.plays(*SCRIPTS[scenario]) for scenario in row.scenarios} for name, row in rows.items()
+    }
+    measured = run_clients(command, models, url, cwd)
     return {
         name: table_line(row, _cells(measured[name].values, upstream, models[name]), measured[name].versions)
         for name, row in rows.items()

@@ -3,7 +3,9 @@
 //     node node_clients.mjs '{"url": …, "models": {CLIENT: {SCENARIO: MODEL}}}'
 //
 // Prints a line of JSON for each scenario of each client: what the client showed, or how it reported a failure.
+import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 console.warn = console.error = () => {};
@@ -307,6 +309,82 @@ const agui = (name, query = '') => async (url) => {
   };
 };
 
+// --- CopilotKit ------------------------------------------------------------------------------------------------------
+
+const COPILOTKIT_PATH = '/api/copilotkit';
+
+// The runtimes, as applications mount them.
+const COPILOTKIT_RUNTIMES = {
+  async 1(agents) {
+    const { CopilotRuntime, ExperimentalEmptyAdapter, copilotRuntimeNodeHttpEndpoint } = await import('@copilotkit/runtime');
+    const [runtime, serviceAdapter] = [new CopilotRuntime({ agents }), new ExperimentalEmptyAdapter()];
+    return copilotRuntimeNodeHttpEndpoint({ runtime, serviceAdapter, endpoint: COPILOTKIT_PATH });
+  },
+  async 2(agents) {
+    const { CopilotRuntime } = await import('@copilotkit/runtime/v2');
+    const { createCopilotNodeListener } = await import('@copilotkit/runtime/v2/node');
+    return createCopilotNodeListener({ runtime: new CopilotRuntime({ agents }), basePath: COPILOTKIT_PATH });
+  },
+};
+
+// A runtime whose agents are the models, and pages: the part of a page that needs no browser.
+const copilotKit = (generation) => async (url, models) => {
+  process.env.COPILOTKIT_TELEMETRY_DISABLED = 'true';
+  const { HttpAgent } = await import('@ag-ui/client');
+  const { CopilotKitCore, ProxiedCopilotRuntimeAgent } = await import('@copilotkit/core');
+  const { z } = await import('zod');
+  const agentOf = (model) => new HttpAgent({ url: `${url}/ag-ui?model=${encodeURIComponent(model)}` });
+  const agents = Object.fromEntries(models.map((model) => [model, agentOf(model)]));
+  const server = createServer(await COPILOTKIT_RUNTIMES[generation](agents));
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const runtimeUrl = `http://127.0.0.1:${server.address().port}${COPILOTKIT_PATH}`;
+  const getWeather = {
+    name: 'get_weather',
+    description: 'Look up the weather.',
+    parameters: z.object({ city: z.string() }),
+    handler: async ({ city }) => weather(city),
+  };
+  const openPage = (model, threadId = randomUUID()) => {
+    const agent = new ProxiedCopilotRuntimeAgent({ runtimeUrl, agentId: model, threadId });
+    const core = new CopilotKitCore({ agents__unsafe_dev_only: { [model]: agent }, tools: [getWeather] });
+    let failure;
+    core.subscribe({ onError: ({ code }) => void (failure ??= code) });
+    return {
+      agent,
+      core,
+      async ask(content) {
+        const before = agent.messages.length;
+        agent.addMessage({ id: randomUUID(), role: 'user', content });
+        await core.runAgent({ agent });
+        if (failure) throw new Failed(`\`onError\`: \`${failure}\``);
+        const textOf = (wanted) =>
+          joined(agent.messages.slice(before).map((message) => message.role === wanted && message.content));
+        return { thought: textOf('reasoning'), text: textOf('assistant') };
+      },
+    };
+  };
+  return {
+    streamed: (model) => openPage(model).ask(QUESTION),
+    tools: async (model) => (await openPage(model).ask(QUESTION)).text,
+    // The page is loaded again between the questions: the runtime has the messages.
+    async next_turn(model) {
+      const { agent, ask } = openPage(model);
+      await ask(QUESTION);
+      const reloaded = openPage(model, agent.threadId);
+      await reloaded.core.connectAgent({ agent: reloaded.agent });
+      return (await reloaded.ask(NEXT_QUESTION)).text;
+    },
+    // The user stops the model while it thinks, and asks again.
+    async stopped(model) {
+      const { agent, core, ask } = openPage(model);
+      const { unsubscribe } = agent.subscribe({ onReasoningMessageContentEvent: () => core.stopAgent({ agent }) });
+      await ask(QUESTION);
+      unsubscribe();
+      return (await ask(NEXT_QUESTION)).text;
+    },
+  };
+};
+
 // --- all of them -----------------------------------------------------------------------------------------------------
 
 // The packages whose versions are shown, and a function that makes the scenarios of a client.
@@ -320,6 +398,8 @@ const CLIENTS = {
   'ag-ui': [['@ag-ui/client'], agui('@ag-ui/client')],
   'ag-ui-0.0.45': [['@ag-ui/client-0.0.45'], agui('@ag-ui/client-0.0.45')],
   'ag-ui-0.0.39': [['@ag-ui/client-0.0.39'], agui('@ag-ui/client-0.0.39', '&dialect=thinking')],
+  'copilotkit-1': [['@copilotkit/runtime', '@copilotkit/core'], copilotKit(1)],
+  'copilotkit-2': [['@copilotkit/runtime', '@copilotkit/core'], copilotKit(2)],
 };
 for (const [generation, { ai, suffix }] of Object.entries(AI_SDK_GENERATIONS)) {
   for (const [name, [provider, create]] of Object.entries(AI_SDK_PROVIDERS)) {
@@ -333,7 +413,7 @@ const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 for (const [client, scenarios] of Object.entries(models)) {
   const [packages, create] = CLIENTS[client];
   print({ client, versions: Object.fromEntries(packages.map(packageAt).map(({ name, version }) => [name, version])) });
-  const run = await create(url);
+  const run = await create(url, Object.values(scenarios));
   for (const [scenario, model] of Object.entries(scenarios)) {
     let value;
     try {

@@ -14,6 +14,15 @@ from tests.node_packages import installed
 HERE = Path(__file__).parent
 MODULES = ("run.mjs", "openai_sdk.mjs", "ai_sdk.mjs", "anthropic_sdk.mjs")
 SECONDS = 110
+NODE_CLIENTS = ("node", "node_clients.mjs")
+"""The command that runs the clients of the matrix."""
+
+
+def with_node_clients(directory: Path, packages: Path) -> Path:
+    """Add the script of `NODE_CLIENTS` to a directory, with the packages listed in `packages`; return the directory."""
+    (directory / "node_modules").symlink_to(installed(packages) / "node_modules")
+    shutil.copy(HERE / "node_clients.mjs", directory)
+    return directory
 
 
 class Node:

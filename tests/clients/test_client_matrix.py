@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.clients.matrix_kit import NODE, PYTHON, ROWS, SECONDS, check, documented_lines, measure
-from tests.node_packages import installed
+from tests.clients.matrix_kit import COPILOTKIT, NODE, PYTHON, ROWS, SECONDS, check, documented_lines, measure
+from tests.clients.node_kit import NODE_CLIENTS, with_node_clients
 from tests.python_packages import environment
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served
@@ -31,6 +30,10 @@ def test_python_clients(gateway: Served, upstream: Upstream) -> None:
 @pytest.mark.timeout(3 * SECONDS)
 @pytest.mark.needs("node", "long")
 def test_node_clients(gateway: Served, upstream: Upstream, tmp_path: Path) -> None:
-    (tmp_path / "node_modules").symlink_to(installed(HERE) / "node_modules")
-    shutil.copy(HERE / "node_clients.mjs", tmp_path)
-    check(measure(["node", "node_clients.mjs"], NODE, upstream, gateway.url, tmp_path))
+    check(measure(NODE_CLIENTS, NODE, upstream, gateway.url, with_node_clients(tmp_path, HERE)))
+
+
+@pytest.mark.timeout(3 * SECONDS)
+@pytest.mark.needs("node", "long")
+def test_copilotkit(gateway: Served, upstream: Upstream, tmp_path: Path) -> None:
+    check(measure(NODE_CLIENTS, COPILOTKIT, upstream, gateway.url, with_node_clients(tmp_path, HERE / "copilotkit")))
