@@ -142,6 +142,7 @@ ALWAYS = [
     ("zai", "glm-5.3", {"thinking": {"clear_thinking": False, "type": "enabled"}, "reasoning_effort": "low"}),
     # xAI: "reasoning_effort none is not supported".
     ("xai", "grok-4.6", {"reasoning_effort": "low"}),
+    ("xai-responses", "grok-4.6", {"reasoning": {"effort": "low"}}),
     # OpenRouter: "Reasoning is mandatory for this endpoint and cannot be disabled".
     ("openrouter", "anthropic/claude-sonnet-5.5", {"reasoning": {"effort": "minimal"}}),
     ("openrouter", "openai/gpt-oss-120b", {"reasoning": {"effort": "minimal"}}),
@@ -157,6 +158,32 @@ THINKING_FIELDS = ("reasoning_effort", "thinking", "reasoning", "additionalModel
 def test_no_request_switches_off_thinking_that_is_always_on(row: str, model: str, expected: dict[str, Any]) -> None:
     body = body_of(row, model, thinking=False)
     assert {name: body[name] for name in THINKING_FIELDS if name in body} == expected
+
+
+NO_LEVEL = ["grok-4.20-0309-reasoning", "grok-4.20-0309-non-reasoning", "grok-build-0.1", "grok-code-fast-1"]
+
+
+@pytest.mark.parametrize("row", ["xai", "xai-responses"])
+def test_a_grok_without_levels_gets_none(row: str) -> None:
+    """chenyme/grok2api#814: "Model grok-4.20-0309-reasoning does not support parameter reasoningEffort"."""
+    for model in NO_LEVEL:
+        profile = ROWS[row].for_model(model)
+        for level in (True, False, "high"):
+            body = body_of(row, model, thinking=level)
+            assert not {"reasoning", "reasoning_effort"} & set(body), model
+            fields = WIRES[profile.wire].setting_fields({"thinking": level}, profile)
+            assert setting_warnings(fields, profile, model) == [f"thinking: the thinking of {model} cannot be set"]
+
+
+@pytest.mark.parametrize(
+    ("model", "highest", "off"),
+    [("grok-4-0709", "high", "none"), ("grok-4.3", "high", "none"), ("grok-4.7", "xhigh", "low"),
+     ("grok-4.20-multi-agent-0309", "xhigh", "low"), ("grok-build-latest", "high", "low")],
+)  # fmt: skip
+def test_the_levels_of_grok_are_the_same_on_both_of_its_apis(model: str, highest: str, off: str) -> None:
+    for level, effort in (("max", highest), (False, off)):
+        assert body_of("xai", model, thinking=level)["reasoning_effort"] == effort
+        assert body_of("xai-responses", model, thinking=level)["reasoning"]["effort"] == effort
 
 
 @pytest.mark.parametrize("model", ["kimi-k3", "kimi-k2.7-code", "kimi-k2-thinking"])
