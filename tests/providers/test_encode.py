@@ -220,6 +220,7 @@ def test_a_thinking_budget_is_sent_where_the_wire_has_a_field() -> None:
     expected = {
         "qwen": {"thinking_budget": 99},
         "vllm": {"thinking_token_budget": 99},
+        "llama.cpp": {"thinking_budget_tokens": 99},
         "openrouter": {"reasoning": {"max_tokens": 99}},
         "snowflake": {"reasoning": {"max_tokens": 99}},
     }
@@ -237,6 +238,25 @@ def test_thinking_levels_depend_on_the_model() -> None:
     assert request_fields("groq", {"thinking": "high"}, model="qwen/qwen3-32b") == {}
     assert request_fields("groq", {"thinking": "max"}, model="openai/gpt-oss-120b") == {"reasoning_effort": "high"}
     assert request_fields("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {"reasoning_effort": "low"}
+    for model in ("gpt-5.6-sol", "gpt-6-luna", "gpt-6.1-terra"):
+        assert request_fields("openai", {"thinking": "minimal"}, model=model) == {"reasoning_effort": "low"}
+        assert request_fields("openai", {"thinking": "max"}, model=model) == {"reasoning_effort": "max"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"thinking": "max"}, {"enable_thinking": True, "reasoning_effort": "max"}),
+        ({"thinking": "minimal"}, {"enable_thinking": True, "reasoning_effort": "low"}),
+        ({"thinking": False}, {"enable_thinking": False}),
+        ({"thinking": "max", "thinking_budget": 99}, {"enable_thinking": True, "thinking_budget": 99}),
+        ({"thinking_budget": 99}, {"thinking_budget": 99}),
+    ],
+)
+def test_qwen_3_8_gets_a_level_or_a_budget(settings: ModelSettings, expected: dict[str, Any]) -> None:
+    """QwenLM/qwen-code#8472: DashScope rejects `reasoning_effort` together with `thinking_budget`."""
+    fields = request_fields("qwen", settings, model="qwen3.8-max")
+    assert {name: value for name, value in fields.items() if name != "preserve_thinking"} == expected
 
 
 @given(st.sampled_from(EFFORTS), st.lists(st.sampled_from((*EFFORTS, "default")), unique=True).map(tuple))

@@ -159,7 +159,7 @@ def test_one_error_names_all_mistakes() -> None:
 @pytest.mark.parametrize(
     ("base", "value", "right"),
     [
-        ("mistral", "template", "'effort', 'none', 'thinking_type'"),
+        ("mistral", "template", "'effort', 'none'"),
         ("bedrock", "enable_thinking", "'effort', 'none', 'reasoning_object', 'reasoning_switch'"),
     ],
 )

@@ -143,15 +143,32 @@ ALWAYS = [
     # xAI: "reasoning_effort none is not supported".
     ("xai", "grok-4.6", {"reasoning_effort": "low"}),
     ("xai-responses", "grok-4.6", {"reasoning": {"effort": "low"}}),
+    # MiniMax M3.1: "requires adaptive thinking" (2013).
+    ("minimax", "MiniMax-M3.1-Flash", {"thinking": {"type": "adaptive"}, "reasoning_effort": "low"}),
+    ("minimax-anthropic", "MiniMax-M3.1-Flash", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+    ("kimi-anthropic", "kimi-k3", {"thinking": {"type": "enabled"}, "output_config": {"effort": "low"}}),
+    # Models without a switch on these hosts (models.dev: `reasoning_options` has no toggle).
+    ("fireworks", "accounts/fireworks/models/kimi-k3", {"reasoning_effort": "low"}),
+    ("fireworks", "accounts/fireworks/models/glm-5p3", {"reasoning_effort": "low"}),
+    ("fireworks", "accounts/fireworks/models/kimi-k2p7-code", {}),
+    ("together", "zai-org/GLM-5.3", {"reasoning": {"enabled": True}, "reasoning_effort": "low"}),
+    # DashScope: "parameter.enable_thinking" of these cannot be false.
+    ("qwen", "qwen3-235b-a22b-thinking-2507", {"enable_thinking": True}),
+    ("qwen", "kimi-k3", {}),
     # OpenRouter: "Reasoning is mandatory for this endpoint and cannot be disabled".
     ("openrouter", "anthropic/claude-sonnet-5.5", {"reasoning": {"effort": "minimal"}}),
     ("openrouter", "openai/gpt-oss-120b", {"reasoning": {"effort": "minimal"}}),
+    ("openrouter", "anthropic/claude-opus-5.5", {"reasoning": {"effort": "minimal"}}),
+    ("openrouter", "openai/gpt-5", {"reasoning": {"effort": "minimal"}}),
+    ("openrouter", "minimax/minimax-m3.1-flash", {"reasoning": {"effort": "minimal"}}),
     # Bedrock: "reasoning_effort: none" of gpt-oss, and effort "none" of the others.
     ("bedrock", "openai.gpt-oss-120b-1:0", {"additionalModelRequestFields": {"reasoning_effort": "low"}}),
     ("bedrock", "openai.gpt-6-astra", {"additionalModelRequestFields": {"reasoning": {"effort": "low"}}}),
     ("bedrock", "xai.grok-4.6", {"additionalModelRequestFields": {"reasoning": {"effort": "low"}}}),
 ]
-THINKING_FIELDS = ("reasoning_effort", "thinking", "reasoning", "additionalModelRequestFields")
+THINKING_FIELDS = (
+    "reasoning_effort", "thinking", "reasoning", "additionalModelRequestFields", "output_config", "enable_thinking",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "model", "expected"), ALWAYS)
@@ -184,6 +201,49 @@ def test_the_levels_of_grok_are_the_same_on_both_of_its_apis(model: str, highest
     for level, effort in (("max", highest), (False, off)):
         assert body_of("xai", model, thinking=level)["reasoning_effort"] == effort
         assert body_of("xai-responses", model, thinking=level)["reasoning"]["effort"] == effort
+
+
+def test_copilot_gets_only_levels_that_it_lists_for_claude() -> None:
+    """charmbracelet/crush#2902: "model claude-sonnet-4.5 does not support reasoning effort"; 1jehuang/jcode#558."""
+    for model, level, effort in (
+        ("claude-sonnet-4.5", "high", None),
+        ("claude-opus-4.6", "xhigh", "high"),
+        ("claude-sonnet-5", "minimal", "low"),
+        ("claude-sonnet-5", False, None),
+    ):
+        assert body_of("copilot", model, thinking=level).get("reasoning_effort") == effort
+
+
+def test_the_levels_of_other_makers_behind_the_apis_of_openai_and_anthropic() -> None:
+    """DeepSeek's thinking mode: `none` in Responses; `output_config.effort` without a budget in Messages."""
+    assert body_of("deepseek-responses", "deepseek-flash", thinking=False)["reasoning"] == {"effort": "none"}
+    for row, model, kind, efforts in (
+        ("deepseek-anthropic", "deepseek-flash", "enabled", {"low": "low", "xhigh": "high", "max": "max"}),
+        ("kimi-anthropic", "kimi-k3", "enabled", {"low": "low", "xhigh": "high", "max": "max"}),
+        ("minimax-anthropic", "MiniMax-M3.1-Flash", "adaptive", {"low": "low", "xhigh": "xhigh", "max": "max"}),
+        ("minimax-anthropic", "MiniMax-M3", "adaptive", {"low": None, "max": None}),
+    ):
+        for level, effort in efforts.items():
+            body = body_of(row, model, thinking=level)
+            assert body["thinking"] == {"type": kind}
+            assert body.get("output_config") == (None if effort is None else {"effort": effort})
+        assert body_of(row, model, thinking=True)["thinking"] == {"type": kind}
+    for row, model in (("deepseek-anthropic", "deepseek-flash"), ("minimax-anthropic", "MiniMax-M3")):
+        assert body_of(row, model, thinking=False)["thinking"] == {"type": "disabled"}
+    assert body_of("kimi-anthropic", "kimi-k2.6", thinking="low")["thinking"]["budget_tokens"] == 2048
+
+
+def test_qwen_gets_its_reasoning_where_it_can_be_preserved() -> None:
+    """DashScope ignores the reasoning of earlier turns without `preserve_thinking` (vercel/ai def3cdf)."""
+    for model in ("qwen3.8-max", "qwen3.7-plus", "qwen3.6-plus-2026-04-02"):
+        body = body_of("qwen", model)
+        assert (assistant_of(body)["reasoning_content"], body["preserve_thinking"]) == ("I look.", True)
+        assert "reasoning_content" not in assistant_of(body_of("qwen", model, thinking=False))
+        assert body_of("qwen", model, extra_body={"preserve_thinking": False})["preserve_thinking"] is False
+    for model in ("qwen3-max", "qwen-plus"):
+        body = body_of("qwen", model)
+        assert "preserve_thinking" not in body
+        assert "reasoning_content" not in assistant_of(body)
 
 
 @pytest.mark.parametrize("model", ["kimi-k3", "kimi-k2.7-code", "kimi-k2-thinking"])

@@ -83,19 +83,25 @@ def test_extra_body_takes_precedence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "small", "magistral"),
-    [
-        (True, {"reasoning_effort": "high"}, {"prompt_mode": "reasoning"}),
-        ("minimal", {"reasoning_effort": "high"}, {"prompt_mode": "reasoning"}),
-        ("max", {"reasoning_effort": "high"}, {"prompt_mode": "reasoning"}),
-        (False, {"reasoning_effort": "none"}, {"prompt_mode": None}),
-        ("none", {"reasoning_effort": "none"}, {"prompt_mode": None}),
-    ],
+    ("level", "small"), [(True, "high"), ("minimal", "high"), ("max", "high"), (False, "none"), ("none", "none")]
 )
-def test_thinking_settings(level: Any, small: dict[str, Any], magistral: dict[str, Any]) -> None:
-    assert request_fields({"thinking": level}) == small
-    assert request_fields({"thinking": level}, model="magistral-medium-2509") == magistral
-    assert request_fields({"thinking": level}, model="magistral-small-2506") == magistral
+def test_thinking_settings(level: Any, small: str) -> None:
+    """mozilla-ai/any-llm#1241: "Reasoning prompt mode is not enabled for this model", Magistral included."""
+    assert request_fields({"thinking": level}) == {"reasoning_effort": small}
+    assert request_fields({"thinking": level}, model="magistral-medium-latest") == {"reasoning_effort": small}
+    assert request_fields({"thinking": level}, model="magistral-medium-2509") == {}
+    assert request_fields({"thinking": level}, model="magistral-small-2506") == {}
+
+
+def test_the_levels_of_glm_are_those_of_its_maker() -> None:
+    settings: list[tuple[ModelSettings, str | None, str]] = [
+        ({"thinking": "low"}, "low", "high"),
+        ({"thinking": "max"}, "max", "max"),
+        ({"thinking": False}, None, "none"),
+    ]
+    for requested, glm_5_3, glm_5_2 in settings:
+        for model, effort in (("zai-glm-5-3-flash", glm_5_3), ("zai-glm-5-2", glm_5_2)):
+            assert request_fields(requested, model=model).get("reasoning_effort") == effort
 
 
 def test_without_settings_no_fields_are_sent() -> None:

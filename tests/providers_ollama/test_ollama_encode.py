@@ -91,6 +91,13 @@ def test_thinking_settings(level: Any, qwen: Any, gpt_oss: Any) -> None:
     assert request_fields({"thinking": level}, "gpt-oss:20b") == {"think": gpt_oss}
 
 
+def test_models_in_the_cloud_have_levels() -> None:
+    """ollama/ollama#16877 documents `max`; models.dev has the levels of each model."""
+    for model, low in (("kimi-k3:cloud", "low"), ("glm-5.2:cloud", "high"), ("deepseek-v4-pro:0813-cloud", "low")):
+        assert request_fields({"thinking": "low"}, model) == {"think": low}
+        assert request_fields({"thinking": "max"}, model) == {"think": "max"}
+
+
 def test_without_settings_no_fields_are_sent() -> None:
     assert request_fields({}) == request_fields({}, "gpt-oss:20b") == {}
 

@@ -1,7 +1,8 @@
 """Thinking settings of Claude, on Anthropic's own API and on Bedrock.
 
 Older models take a budget of tokens, which must be less than `max_tokens`. Newer ones think adaptively, with a separate
-effort. A model's profile says which it takes, and how thinking is switched off.
+effort, and models of other makers behind Claude's API are enabled, with an effort. A model's profile says which it
+takes, and how thinking is switched off.
 """
 
 from __future__ import annotations
@@ -55,17 +56,18 @@ def claude_thinking(settings: Settings, profile: Profile, *, reasoning_lost: boo
     """
     if profile.thinking_mode == "none" or not ("thinking" in settings or "thinking_budget" in settings):
         return ClaudeThinking()
+    switch = "enabled" if profile.thinking_mode == "effort" else "adaptive"
     if is_thinking_off(settings):
         if profile.thinking_off == "least":
-            return ClaudeThinking({"type": "adaptive"}, profile.efforts[0])
+            return ClaudeThinking({"type": switch}, profile.efforts[0])
         return ClaudeThinking({"type": profile.thinking_off})
     level = settings.get("thinking", True)
     # Newer models sign their reasoning and show it only on request.
     display_value = profile.thinking_display or ("summarized" if "thinking_summary" in settings else "")
     display = {"display": display_value} if display_value else {}
-    if profile.thinking_mode == "adaptive":
+    if profile.thinking_mode != "budget":
         effort = None if level is True else nearest_effort(str(level), profile.efforts)
-        return ClaudeThinking({"type": "adaptive"} | display, effort)
+        return ClaudeThinking({"type": switch} | display, effort)
     if reasoning_lost and profile.lost_stops_thinking:
         return ClaudeThinking()
     budget = _budget_tokens(settings, profile)
@@ -118,14 +120,14 @@ def claim_claude_thinking(
     has_level, has_budget = "thinking" in settings, "thinking_budget" in settings
     if profile.thinking_mode == "none" or not (has_level or has_budget):
         return
-    adaptive = profile.thinking_mode == "adaptive"
-    fields.set_thinking_paths(config, *paths, *((effort,) if adaptive or profile.thinking_off == "least" else ()))
+    has_efforts = profile.thinking_mode != "budget"
+    fields.set_thinking_paths(config, *paths, *((effort,) if has_efforts or profile.thinking_off == "least" else ()))
     thinking = claude_thinking({name: value for name, value in settings.items() if name != "max_tokens"}, profile)
     if is_thinking_off(settings):
         fields.claim("thinking", config, thinking.config)
         if has_budget:
             fields.withhold("thinking_budget", config, by=["thinking"])
-    elif adaptive:
+    elif has_efforts:
         if has_level and has_budget:
             fields.withhold("thinking_budget", config, by=["thinking"])
             fields.withhold("thinking", config, by=["thinking_budget"] if thinking.effort is None else ())

@@ -88,7 +88,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ] = "none"
     """How a request asks for an amount of thinking:
     `effort` `reasoning_effort: low`; `thinking_type` `thinking: {type: enabled}` and `reasoning_effort`;
-    `enable_thinking` `enable_thinking: true`; `reasoning_object` `reasoning: {effort: low}`; `reasoning_switch`
+    `enable_thinking` `enable_thinking: true` and `reasoning_effort`, if there is no budget; `reasoning_object`
+    `reasoning: {effort: low}`; `reasoning_switch`
     `reasoning: {enabled: true}` and `reasoning_effort`; `template` `chat_template_kwargs: {enable_thinking: true}`
     and `reasoning_effort`; `none`: it cannot."""
     effort_field: str = "reasoning_effort"
@@ -104,8 +105,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the switch in chat templates. A template ignores names that it does not know."""
     budget_field: str = ""
     """The field for a budget of thinking tokens; empty: there is none. (`reasoning_object` has its own field.)"""
-    thinking_mode: Literal["none", "budget", "adaptive"] = "none"
-    """How thinking is requested from Claude: not at all; by a budget of tokens; adaptively, by `efforts`."""
+    thinking_mode: Literal["none", "budget", "adaptive", "effort"] = "none"
+    """How thinking is requested from Claude: not at all; by a budget of tokens; adaptively, by `efforts`. Other models
+    behind Claude's API have `effort`: it is enabled without a budget, and `efforts` say how much."""
     thinking_off: Literal["disabled", "between_tools", "least"] = "disabled"
     """How thinking is switched off: on Claude, `disabled` or `between_tools`; on other models, as `thinking` says.
     `least`: it cannot be, so the first of `efforts` is requested."""

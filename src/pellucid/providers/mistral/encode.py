@@ -24,7 +24,7 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, nearest_effort
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
-from ..effort import effort_paths, is_thinking_off
+from ..effort import effort_paths
 from ..media import unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
@@ -65,16 +65,8 @@ def _write_effort(fields: SettingFields, profile: Profile) -> None:
         fields.put("thinking", profile.effort_field, effort)
 
 
-def _write_mode(fields: SettingFields, profile: Profile) -> None:
-    """Write the prompt mode. Magistral models always think; the mode adds Mistral's own prompt on how to think."""
-    fields.set_thinking_paths("prompt_mode")
-    if "thinking" in fields.settings:
-        fields.put("thinking", "prompt_mode", None if is_thinking_off(fields.settings) else profile.thinking_on)
-
-
 _THINKING_WRITERS: dict[str, Callable[[SettingFields, Profile], None]] = {
     "effort": _write_effort,
-    "thinking_type": _write_mode,
     "none": lambda fields, profile: None,
 }
 THINKING = frozenset(_THINKING_WRITERS)

@@ -129,17 +129,25 @@ def _request_thinking_type(fields: SettingFields, profile: Profile) -> None:
 
 
 def _request_enable_thinking(fields: SettingFields, profile: Profile) -> None:
-    fields.set_thinking_paths("enable_thinking")
-    if "thinking" in fields.settings:
-        fields.put("thinking", "enable_thinking", not is_thinking_off(fields.settings))
+    """Write the switch, and a budget or a level: DashScope rejects both together."""
+    settings = fields.settings
+    fields.set_thinking_paths("enable_thinking", *effort_paths(profile, "reasoning_effort"))
+    if "thinking" in settings:
+        fields.put("thinking", "enable_thinking", not switches_thinking_off(settings, profile))
     _put_budget(fields, profile)
+    effort = None if is_thinking_off(settings) else requested_effort(settings, profile)
+    if effort is not None and "thinking_budget" in settings:
+        fields.withhold("thinking", "reasoning_effort", by=["thinking_budget"])
+    elif effort is not None:
+        fields.put("thinking", "reasoning_effort", effort)
 
 
 def _request_reasoning_switch(fields: SettingFields, profile: Profile) -> None:
     fields.set_thinking_paths("reasoning.enabled", *effort_paths(profile, "reasoning_effort"))
+    is_off = switches_thinking_off(fields.settings, profile)
     if "thinking" in fields.settings:
-        fields.put("thinking", "reasoning.enabled", not is_thinking_off(fields.settings))
-    if not is_thinking_off(fields.settings):
+        fields.put("thinking", "reasoning.enabled", not is_off)
+    if not is_off:
         _put_effort(fields, profile)
 
 
