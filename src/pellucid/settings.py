@@ -7,6 +7,7 @@ models.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args, get_type_hints
 
@@ -180,6 +181,32 @@ class ToolDefinition:
     kind: ToolKind = "function"
     metadata: dict[str, Any] | None = None
     """An application's own data. It is never sent to a model."""
+
+
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_tool_name(name: str, subject: str) -> None:
+    """Check that providers accept a name: OpenAI and Anthropic document this pattern, and others accept it.
+
+    Args:
+        name: The name.
+        subject: What has the name, for the error message.
+
+    Raises:
+        RequestError: They would refuse it.
+    """
+    if not _TOOL_NAME.fullmatch(name):
+        raise RequestError(
+            f"{subject} cannot be named {truncate(name)!r}: providers accept 1 to 64 letters and digits of ASCII, _ "
+            f"and -, for example {accepted_name(name)!r}",
+            code="invalid_value",
+        )
+
+
+def accepted_name(name: str) -> str:
+    """Return a name that providers accept (see `check_tool_name`), with `_` for what they refuse."""
+    return name if _TOOL_NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[:60].strip("_") or "name"
 
 
 class NativeTool(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, TypedDict
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import pytest
 from hypothesis import given
@@ -34,6 +34,8 @@ from tests.agent.agent_kit import MakeAgent, calls, offered, results_in, writes_
 from tests.scripted import say
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -363,3 +365,34 @@ def test_of_text_that_breaks_off_or_is_wrong_the_rest_counts(text: str) -> None:
     partial = PartialJSON()
     partial.feed(text)
     assert partial.value() in ({}, {"a": ""})
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+class Page(BaseModel, Generic[T]):
+    items: list[T]
+
+
+async def test_names_that_come_from_types_are_ones_that_providers_accept(make_agent: MakeAgent) -> None:
+    agent, get_calls = make_agent(calls(("final_result_Page_int", {"items": [1]})), output_type=[Page[int], Fruit])
+    assert (await agent.run("?")).output == Page[int](items=[1])
+    assert offered(get_calls()[0]) == ["final_result_Page_int", "final_result_Fruit"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [("Fruit or vehicle", "Fruit_or_vehicle"), ("x" * 99, "x" * 60), ("y" * 64, "y" * 64), ("é", "name")],
+)
+async def test_the_name_of_a_native_output_is_sent_as_providers_accept_it(
+    make_agent: MakeAgent, name: str, sent: str
+) -> None:
+    answer = '{"name": "banana", "color": "yellow"}'
+    agent, get_calls = make_agent(say(text=answer), output_type=NativeOutput(Fruit, name=name))
+    assert (await agent.run("?")).output == Fruit("banana", "yellow")
+    assert get_calls()[0].body["response_format"]["json_schema"]["name"] == sent
+
+
+def test_an_output_tool_with_a_name_that_providers_refuse_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"an output tool cannot be named 'return fruit'.*'return_fruit'"):
+        Agent("test", output_type=ToolOutput(Fruit, name="return fruit"))

@@ -58,7 +58,7 @@ class Node(msgspec.Struct):
 TYPES: list[Any] = [
     *(int, float, bool, str, None, date, UUID, Color, Point, Owner, Dog, Node),
     *(list[int], dict[str, int], tuple[int, str], set[Color], Literal[3, "x"], Point | int),
-    *(Annotated[datetime, Meta(tz=True)], Annotated[time, Meta(tz=True)]),  # without `tz`, the schema has no format
+    *(datetime, time, dict[str, list[datetime | None]], tuple[int, time], Annotated[datetime, Meta(tz=True)]),
     Annotated[int, Meta(ge=3, lt=5)],
     Annotated[int, Meta(multiple_of=7, ge=10)],
     Annotated[int, Meta(le=-3)],

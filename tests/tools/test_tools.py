@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import threading
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, time
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import jsonschema
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from pellucid.errors import RequestError
 from pellucid.tools import RunContext, Tool, type_adapter
@@ -171,3 +172,142 @@ def test_takes_context_depends_on_the_signature() -> None:
         Tool(wants, takes_ctx=False)
     with pytest.raises(RequestError, match="tool_plain"):
         Tool(plain, takes_ctx=True)
+
+
+# --- times ---------------------------------------------------------------------------------------------------------
+
+
+class Meeting(TypedDict):
+    begins: datetime
+    reminders: list[time]
+
+
+@dataclass
+class Diary:
+    meetings: dict[str, Meeting | None]
+    next: Diary | None = None
+
+
+class Slot(NamedTuple):
+    room: str
+    free_from: datetime
+
+
+class Early(msgspec.Struct, tag=True):
+    at: time
+
+
+class Late(msgspec.Struct, tag=True):
+    at: datetime
+
+
+TIMES: list[tuple[Any, int]] = [
+    (datetime, 1),
+    (Annotated[datetime, msgspec.Meta(description="The beginning.")], 1),
+    (tuple[int, time], 1),
+    (int | datetime | None, 1),
+    (Early | Late, 2),
+    (int | Early | Late | None, 2),
+    (Early | time | None, 2),
+    (Diary, 2),
+    (list[Slot], 1),
+    (int | date, 0),
+]
+
+
+@pytest.mark.parametrize(("type_", "count"), TIMES)
+def test_every_time_in_a_schema_has_its_format(type_: Any, count: int) -> None:
+    def f(value: Any) -> None: ...
+
+    f.__annotations__["value"] = type_
+    schema = Tool(f).definition.parameters_json_schema
+    jsonschema.Draft202012Validator.check_schema(schema)
+    text = msgspec.json.encode(schema).decode()
+    assert text.count('"format":"date-time"') + text.count('"format":"time"') == count
+    assert text.count('"type":"string"') >= count
+
+
+# --- what only pydantic reads --------------------------------------------------------------------------------------
+
+
+class Cat(BaseModel):
+    lives: int
+
+
+class Dog(BaseModel):
+    tricks: list[str]
+
+
+PYDANTIC: list[tuple[Any, Any, Any]] = [
+    (Cat | Dog, {"tricks": ["sit"]}, Dog(tricks=["sit"])),
+    (list[str | Cat], ["a", {"lives": 9}], ["a", Cat(lives=9)]),
+    (Path, "/srv", Path("/srv")),
+    (Annotated[int, Field(ge=1)], "3", 3),
+    (dict[str, Annotated[str, Field(max_length=2)]], {"a": "bc"}, {"a": "bc"}),
+]
+
+
+@pytest.mark.parametrize(("type_", "value", "read"), PYDANTIC)
+def test_types_that_only_pydantic_reads(type_: Any, value: Any, read: Any) -> None:
+    adapter = type_adapter(type_)
+    jsonschema.Draft202012Validator.check_schema(adapter.schema)
+    assert adapter.validate(value) == read
+
+    def f(value: Any, _more: int = 1) -> Any:
+        return value
+
+    f.__annotations__["value"] = type_
+    tool = Tool(f)
+    assert list(tool.definition.parameters_json_schema["properties"]) == ["value", "_more"]
+    assert tool.validate({"value": value}) == {"value": read, "_more": 1}
+    with pytest.raises(ValueError, match="other") as caught:
+        tool.validate({"value": value, "other": 1})
+    assert "http" not in str(caught.value)
+
+
+def test_constraints_and_descriptions_of_pydantic_are_in_the_schema() -> None:
+    def book(
+        seats: Annotated[int, Field(description="How many.", ge=1)],
+        name: str,
+        tags: list[str] = [],  # noqa: B006
+        row: int = Field(default=3, description="From the front."),
+    ) -> None:
+        """Book seats.
+
+        Args:
+            seats: Not this text: the parameter has one of its own.
+            name: Who comes.
+        """
+
+    schema = Tool(book, require_parameter_descriptions=False).definition.parameters_json_schema
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "seats": {"type": "integer", "minimum": 1, "description": "How many."},
+            "name": {"type": "string", "description": "Who comes."},
+            "tags": {"type": "array", "items": {"type": "string"}, "default": []},
+            "row": {"type": "integer", "default": 3, "description": "From the front."},
+        },
+        "required": ["seats", "name"],
+        "additionalProperties": False,
+    }
+    assert Tool(book).validate({"seats": 2, "name": "Ada"}) == {"seats": 2, "name": "Ada", "tags": [], "row": 3}
+    with pytest.raises(ValueError, match="greater than or equal to 1 - at `seats`"):
+        Tool(book).validate({"seats": 0, "name": "Ada"})
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["my tool", "größe", "a.b", "x" * 65])
+def test_a_name_that_providers_refuse_is_refused_here(name: str) -> None:
+    def f() -> None: ...
+
+    with pytest.raises(RequestError, match="1 to 64 letters"):
+        Tool(f, name=name)
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(RequestError, match=r"'<lambda>'.*for example 'lambda'"):
+        Tool(lambda: 1)
+    assert Tool(lambda: 1, name="one").name == "one"

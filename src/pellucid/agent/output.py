@@ -20,9 +20,10 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 import msgspec
 
 from ..errors import RequestError
-from ..settings import OutputFormat, ToolDefinition
+from ..settings import OutputFormat, ToolDefinition, accepted_name, check_tool_name
 from ..tools import DeferredToolRequests, ModelRetry, RunContext, TypeAdapter, type_adapter
-from ..tools.function_tool import ToolSignature, call_function, inline_root, tool_signature
+from ..tools.function_tool import ToolSignature, call_function, tool_signature
+from ..tools.type_adapter import inline_root
 
 T = TypeVar("T")
 
@@ -229,7 +230,9 @@ def build_output(output_type: Any) -> Output:
         else:
             tool = type_ if isinstance(type_, ToolOutput) else ToolOutput(type_)
             schema = OutputSchema(tool.type_, tool.max_retries)
-            name = tool.name or ("final_result" if tool_count == 1 else f"final_result_{schema.name}")
+            if tool.name is not None:
+                check_tool_name(tool.name, "an output tool")
+            name = tool.name or ("final_result" if tool_count == 1 else accepted_name(f"final_result_{schema.name}"))
             if name in output.tools:
                 name = f"{name}_{len(output.tools) + 1}"
             output.tools[name] = schema
@@ -244,7 +247,8 @@ def _add_text_schema(output: Output, type_: NativeOutput[Any] | PromptedOutput[A
     output.text_schema = schema = OutputSchema(type_.outputs)
     name, description = type_.name or schema.name, type_.description or schema.description
     if isinstance(type_, NativeOutput):
-        output.format = OutputFormat("json_schema", name, schema.schema, description, type_.strict)
+        # The name is a label for the model alone.
+        output.format = OutputFormat("json_schema", accepted_name(name), schema.schema, description, type_.strict)
         return
     output.format = OutputFormat("json_object")
     if type_.template is not False:

@@ -13,7 +13,7 @@ from .deferred import (
     deferred_event,
 )
 from .execution import ExecutionOptions, FailureCounter, call_tools
-from .function_tool import ModelRetry, Tool, TypeAdapter, type_adapter
+from .function_tool import ModelRetry, Tool
 from .protocol import AnyTool, ToolFailed
 from .server_toolset import ServerToolset, collect_tools, load_tools
 from .toolsets import (
@@ -30,6 +30,7 @@ from .toolsets import (
     WrapperToolset,
     tools_by_name,
 )
+from .type_adapter import TypeAdapter, type_adapter
 
 __all__ = [
     "AbstractToolset",

@@ -1,13 +1,7 @@
 """A function as a tool: its JSON Schema comes from its type hints, its descriptions from its docstring.
 
 A first parameter for a `RunContext` is not shown to the model. Functions that are not coroutines run in a
-thread of their own, so that a slow one blocks nothing else.
-
-`TypeAdapter` holds the JSON Schema of a Python type, and converts JSON values to the type.
-
-msgspec reads annotations: builtins, dataclasses, TypedDicts, NamedTuples, enums, Literals, Structs, unions, dates,
-`Annotated[…, Meta(…)]`. A pydantic model inside any of these validates itself, where pydantic is installed. Conversion
-is lenient: models write "3" where 3 is meant.
+thread of their own, so that a slow one blocks nothing else. `type_adapter` says which types parameters may have.
 """
 
 from __future__ import annotations
@@ -19,90 +13,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, get_origin, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 import docstring_parser
-import msgspec
 from docstring_parser import DocstringStyle
 
 from ..errors import RequestError
-from ..settings import ToolDefinition
+from ..settings import ToolDefinition, check_tool_name
 from .context import RunContext
-
-_DEFINITIONS = "$defs"
-
-
-class TypeAdapter(NamedTuple):
-    """The JSON Schema and the validation of one type."""
-
-    schema: dict[str, Any]
-    """The JSON Schema, an object with all its definitions inside."""
-    validate: Callable[[Any], Any]
-    """Converts JSON values to the type. Raises `ValueError` that says what is wrong, and where."""
-
-
-def type_adapter(type_: Any) -> TypeAdapter:
-    """Return the adapter of a type. Raises `RequestError` for a type without a JSON Schema."""
-    try:
-        schema = msgspec.json.schema(type_, schema_hook=_pydantic_schema)
-    except (TypeError, NotImplementedError) as error:
-        raise RequestError(
-            f"{getattr(type_, '__name__', type_)!s} cannot be described by a JSON Schema: {error}",
-            kind="unsupported",
-        ) from error
-
-    def validate(value: Any) -> Any:
-        try:
-            return msgspec.convert(value, type_, strict=False, dec_hook=_validate_pydantic)
-        except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from error
-
-    return TypeAdapter(inline_root(schema), validate)
-
-
-def inline_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a reference at the root of the schema by its definition, and collect all other definitions next to it."""
-    definitions: dict[str, Any] = {}
-    _collect_definitions(schema, definitions)
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and set(schema) <= {"$ref", _DEFINITIONS}:
-        name = reference.rpartition("/")[2]
-        schema = dict(definitions[name])
-        if f'"#/$defs/{name}"' not in msgspec.json.encode([schema, definitions]).decode():
-            del definitions[name]
-    schema.pop(_DEFINITIONS, None)
-    return schema | ({_DEFINITIONS: definitions} if definitions else {})
-
-
-def _collect_definitions(value: Any, definitions: dict[str, Any]) -> None:
-    """Move definitions, which pydantic puts inside its models, to one place."""
-    if isinstance(value, dict):
-        for name, definition in value.pop(_DEFINITIONS, {}).items():
-            _collect_definitions(definition, definitions)
-            if definitions.setdefault(name, definition) != definition:
-                raise RequestError(f"there are two types with the name {name}: a JSON Schema can hold one", code="name")
-        for inner in value.values():
-            _collect_definitions(inner, definitions)
-    elif isinstance(value, list):
-        for inner in value:
-            _collect_definitions(inner, definitions)
-
-
-def _is_pydantic(type_: Any) -> bool:
-    return inspect.isclass(type_) and hasattr(type_, "model_validate") and hasattr(type_, "model_json_schema")
-
-
-def _pydantic_schema(type_: Any) -> dict[str, Any]:
-    if not _is_pydantic(type_):
-        raise NotImplementedError("JSON cannot hold this type")
-    schema: dict[str, Any] = type_.model_json_schema()
-    return schema
-
-
-def _validate_pydantic(type_: Any, value: Any) -> Any:
-    if _is_pydantic(type_):
-        return type_.model_validate(value)
-    raise NotImplementedError
+from .type_adapter import Argument, TypeAdapter, arguments_adapter
 
 
 class ModelRetry(Exception):
@@ -218,29 +137,17 @@ def tool_signature(
     missing = [parameter.name for parameter in parameters if not descriptions.get(parameter.name)]
     if require_descriptions and missing:
         raise RequestError(f"the docstring of the tool {name} does not describe {', '.join(missing)}")
-    fields: list[Any] = []
+    arguments: list[Argument] = []
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RequestError(
                 f"the tool {name} takes *{parameter.name}: a model must know each parameter by its name",
                 kind="unsupported",
             )
-        type_: Any = hints.get(parameter.name, Any)
-        if (description := descriptions.get(parameter.name)) is not None:
-            type_ = Annotated[type_, msgspec.Meta(description=description)]
-        required = parameter.default is parameter.empty
-        fields.append((parameter.name, type_) if required else (parameter.name, type_, _default(parameter.default)))
-    struct = msgspec.defstruct(
-        name if name.isidentifier() else "Arguments", fields, kw_only=True, forbid_unknown_fields=True
-    )
-    adapter = type_adapter(struct)
-    schema = {key: value for key, value in adapter.schema.items() if key != "title"}
-    names = [p.name for p in parameters]
+        description = descriptions.get(parameter.name)
+        arguments.append(Argument(parameter.name, hints.get(parameter.name, Any), parameter.default, description))
+    adapter = arguments_adapter(name, arguments)
     positional_names = {p.name for p in parameters if p.kind is p.POSITIONAL_ONLY}
-
-    def validate(value: Any) -> dict[str, Any]:
-        validated = adapter.validate(value)
-        return {name: getattr(validated, name) for name in names}
 
     def call(*arguments: Any) -> Any:
         *leading, values = arguments
@@ -250,19 +157,11 @@ def tool_signature(
     description = (
         "\n\n".join(text for text in (docstring.short_description, docstring.long_description) if text) or None
     )
-    arguments = TypeAdapter({**schema, "additionalProperties": False}, validate)
-    return ToolSignature(with_context, arguments, call, description, _is_async(function))
+    return ToolSignature(with_context, adapter, call, description, _is_async(function))
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def _default(value: Any) -> Any:
-    """Return the default of a field. msgspec needs a factory for mutable defaults."""
-    if isinstance(value, (list, dict, set)):
-        return msgspec.field(default_factory=lambda: value)
-    return value
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -367,6 +266,7 @@ class Tool:
         )
         self.function = function
         self.name: str = name or _name_of(function)
+        check_tool_name(self.name, "a tool")
         self.max_retries = max_retries
         self.timeout = timeout
         self.sequential = sequential
