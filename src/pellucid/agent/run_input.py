@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
@@ -20,6 +21,7 @@ from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..runs import DrivenRun, Stage
 from ..settings import ModelSettings, ToolDefinition
+from ..telemetry import error_location, log
 from ..tools import DeferredToolResults, ModelRetry, ToolFailed, type_adapter
 
 
@@ -115,6 +117,32 @@ class ServableAgent(Protocol):
             RequestError: The agent cannot be run with this input.
         """
         ...
+
+
+@asynccontextmanager
+async def keep_connected(agent: ServableAgent) -> AsyncIterator[None]:
+    """Enter an agent for the life of an application, so that its connections to MCP servers are kept between runs.
+
+    Each run enters the agent's toolsets, too. So an agent that cannot be entered now can be served nevertheless: its
+    runs connect on their own, and fail on their own.
+    """
+    enter, leave = getattr(agent, "__aenter__", None), getattr(agent, "__aexit__", None)
+    if enter is None or leave is None:
+        yield
+        return
+    try:
+        await enter()
+    except Exception as error:
+        log.warning("the toolsets of an agent cannot be entered; its runs will try: %s", error_location(error))
+        yield
+        return
+    try:
+        yield
+    finally:
+        try:
+            await leave(None, None, None)
+        except Exception as error:
+            log.warning("the toolsets of an agent could not be left: %s", error_location(error))
 
 
 def with_state(deps: Any, state: Any) -> Any:

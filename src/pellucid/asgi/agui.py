@@ -29,7 +29,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
-from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_state
+from ..agent.run_input import RunInput, ServableAgent, keep_connected, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, RequestError
 from ..events import DEFERRED, SideEvent
@@ -158,9 +158,21 @@ class AGUIApp:
         if scope["type"] == "http":
             await self._handle(HTTPExchange(scope, receive, send, _ERROR_FORMAT))
         elif scope["type"] == "lifespan":
-            await _run_lifespan(receive, send)
+            await self._run_lifespan(receive, send)
         else:
             await send({"type": "websocket.close"})
+
+    async def _run_lifespan(self, receive: http.Receive, send: http.Send) -> None:
+        """Handle the lifespan events: between them, the agent's connections are kept for all requests.
+
+        An application that gets no such events connects for each request.
+        """
+        await receive()  # lifespan.startup
+        async with keep_connected(self._agent):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()  # lifespan.shutdown
+        await close_shared_pool()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _handle(self, exchange: HTTPExchange) -> None:
         exchange.viewer = self._viewer
@@ -271,14 +283,3 @@ def _open_history(request: Request, open_token: Callable[[str], Sealed], system_
         [*messages, *request.unused_seals(messages)], make_opener(open_token, request.token_path, is_carrier_of)
     )
     return attached._replace(messages=attached.messages[: len(messages)])
-
-
-async def _run_lifespan(receive: http.Receive, send: http.Send) -> None:
-    """Handle the lifespan events: close the shared connection pool at shutdown."""
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.shutdown":
-            await close_shared_pool()
-            await send({"type": "lifespan.shutdown.complete"})
-            return
-        await send({"type": "lifespan.startup.complete"})

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Container, Sequence
+from contextlib import AbstractAsyncContextManager
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from ..agent import Agent
-from ..agent.run_input import RunInput, with_state
+from ..agent.run_input import RunInput, keep_connected, with_state
 from ..errors import ErrorInfo, RequestError
 from ..events import DEFERRED, Event, FunctionToolResultEvent, RunEndEvent, SideEvent
 from ..interop.servable import servable
@@ -92,6 +93,10 @@ class AgentModel:
     def has_own_interrupts(self) -> bool:
         """Whether the application answers interrupts of its own: the function that makes its dependencies sees them."""
         return callable(self._deps)
+
+    def keep_connected(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager within which the agent's connections are kept between its runs."""
+        return keep_connected(self._agent)
 
     @property
     def model(self) -> ChatModel | None:

@@ -137,6 +137,11 @@ class Catalog:
         """Release what the limits hold."""
         await self._limiter.aclose()
 
+    @property
+    def agents(self) -> list[AgentModel]:
+        """The agents that are served as models."""
+        return [model for model in self._models.values() if isinstance(model, AgentModel)]
+
     def names(self) -> list[str]:
         """Return the public names that are known. A provider that lists no models may serve others."""
         return list(self._models)

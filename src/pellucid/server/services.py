@@ -229,6 +229,8 @@ class Services:
         await self.guard.start()
         for server in self._mcp_servers:
             exit_stack.push_async_callback(server.aclose)
+        for agent in self.catalog.agents:
+            await exit_stack.enter_async_context(agent.keep_connected())
         exit_stack.push_async_callback(wait_for_tasks, TASK_GROUP_SECONDS)
         self.detached = DetachedRuns(
             self.store, self.relay, holder=self.replica, lease_seconds=config.relay.lease_seconds

@@ -20,7 +20,7 @@ import asyncio
 import dataclasses
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 from pydantic_ai import messages as theirs
@@ -83,6 +83,14 @@ class PydanticAgent:
         self._agent = agent
         self._deps = deps
         self._run_options = run or {}
+
+    async def __aenter__(self) -> Self:
+        """Enter the agent, so that its connections to MCP servers are kept between runs."""
+        await self._agent.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._agent.__aexit__(None, None, None)
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Return no warnings: which settings the agent's own model supports is not known here."""
