@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .agent import UnexpectedModelBehavior as UnexpectedModelBehavior
     from .agent import UsageLimitExceeded as UsageLimitExceeded
     from .agent import UsageLimits as UsageLimits
+    from .agent import UserPromptNode as UserPromptNode
     from .agent import capture_run_messages as capture_run_messages
     from .apps import agui as agui
     from .apps import chat as chat
@@ -71,7 +72,7 @@ _NAMES = {
         *("Agent", "AgentRun", "AgentRunResult", "AgentRunResultEvent", "CallToolsNode", "End", "ModelRequestNode"),
         *("NativeOutput", "PromptedOutput", "RunUsage", "StateDeps", "StreamedRunResult", "StructuredDict"),
         *("TextOutput", "ToolOutput", "UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits"),
-        *("capture_run_messages",),
+        *("UserPromptNode", "capture_run_messages"),
     ),
     "apps": ("agui", "chat", "responses"),
     "errors": ("ModelError", "PellucidError", "RequestError"),

@@ -57,6 +57,19 @@ def join_messages(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
     return out
 
 
+def has_split_results(messages: Sequence[ModelMessage]) -> bool:
+    """Whether the results of a turn are in several requests, as in a conversation that waited for some of them.
+
+    Providers expect all of them directly after the turn (`join_messages`).
+    """
+    return any(
+        isinstance(previous, ModelRequest)
+        and isinstance(message, ModelRequest)
+        and any(isinstance(part, ToolReturnPart | RetryPromptPart) for part in message.parts)
+        for previous, message in pairwise(messages)
+    )
+
+
 def _merge_requests(requests: list[ModelRequest]) -> ModelRequest:
     if len(requests) == 1:
         return requests[0]

@@ -190,6 +190,11 @@ class FunctionToolCallEvent(_Event, tag="function_tool_call", frozen=True):
     event_kind: ClassVar[Literal["function_tool_call"]] = "function_tool_call"
     part: ToolCallPart
 
+    @property
+    def tool_call_id(self) -> str:
+        """The id of the call."""
+        return self.part.tool_call_id
+
 
 class FunctionToolResultEvent(_Event, tag="function_tool_result", frozen=True):
     """A function's result, or the reason why the model must try again. `id` is the result item's public id."""
@@ -197,6 +202,16 @@ class FunctionToolResultEvent(_Event, tag="function_tool_result", frozen=True):
     event_kind: ClassVar[Literal["function_tool_result"]] = "function_tool_result"
     result: ToolReturnPart | RetryPromptPart
     id: str | None = None
+
+    @property
+    def part(self) -> ToolReturnPart | RetryPromptPart:
+        """The result, by the name that Pydantic AI has for it."""
+        return self.result
+
+    @property
+    def tool_call_id(self) -> str:
+        """The id of the call."""
+        return self.result.tool_call_id
 
 
 class FinalResultEvent(_Event, tag="final_result", frozen=True):

@@ -548,6 +548,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
         return Usage(**known, details=details)
 
 
+RequestUsage: TypeAlias = Usage
+"""Pydantic AI's name for the usage of one turn."""
+
 TOKEN_COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("details", "cost_nanos"))
 """The fields of `Usage` that are numbers of tokens."""
 
@@ -648,3 +651,40 @@ def messages_from_json(data: bytes | str) -> list[ModelMessage]:
         msgspec.DecodeError: The data is something else.
     """
     return _from_json(data)
+
+
+class _MessagesTypeAdapter:
+    """Validates and dumps conversations, with the methods of a pydantic `TypeAdapter`."""
+
+    def validate_json(self, data: bytes | str) -> list[ModelMessage]:
+        """Return the messages of JSON that `dump_json`, `messages_to_json` or `all_messages_json` wrote.
+
+        Raises:
+            msgspec.DecodeError: The data is something else. It is a `ValueError`.
+        """
+        return messages_from_json(data)
+
+    def validate_python(self, value: Any) -> list[ModelMessage]:
+        """Return the messages of what `dump_python` returned.
+
+        Raises:
+            msgspec.ValidationError: The value is something else. It is a `ValueError`.
+        """
+        return msgspec.convert(value, list[ModelMessage])
+
+    def dump_json(self, messages: list[ModelMessage]) -> bytes:
+        """Return the messages as JSON."""
+        return messages_to_json(messages)
+
+    def dump_python(self, messages: list[ModelMessage], *, mode: Literal["python", "json"] = "python") -> Any:
+        """Return the messages as lists and dictionaries.
+
+        Args:
+            messages: The messages, in order.
+            mode: `json`: only values that JSON can hold; `python`: with times as `datetime`.
+        """
+        return msgspec.to_builtins(messages, builtin_types=(datetime,) if mode == "python" else ())
+
+
+ModelMessagesTypeAdapter = _MessagesTypeAdapter()
+"""Pydantic AI's name for what reads and writes conversations."""

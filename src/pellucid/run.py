@@ -174,6 +174,8 @@ class Run:
         """The ids of all calls so far in the conversation."""
         self._public_call_id = ""
         self._pending_calls: tuple[ToolCallPart, ...] = tuple(pending)
+        self._recorded_results: dict[str, ToolReturnPart | RetryPromptPart] = {}
+        """Results of pending calls, which the messages have if the run ends before the others."""
         self._unsent_events: list[Event] = [FunctionToolCallEvent(call) for call in pending]
         """Events that were announced before the first step, which returns them."""
         for event in self._unsent_events:
@@ -247,6 +249,10 @@ class Run:
             return out, []
         return out, self._call_model_again(out, ModelRequest(list(results)))
 
+    def record_result(self, result: ToolReturnPart | RetryPromptPart) -> None:
+        """Record the result of one pending call, which `add_results` is to add with the others."""
+        self._recorded_results[result.tool_call_id] = result
+
     def accept(self) -> Step:
         """Accept the answer as the run's result."""
         self._finish_check()
@@ -293,10 +299,12 @@ class Run:
             return []
         error = None if self._is_cancelled else error or ErrorInfo("server_error", "the run was ended in the middle")
         message = "The run ended before this function returned."
-        unanswered = [
-            ToolReturnPart(call.tool_name, message, call.tool_call_id, "failed") for call in self._pending_calls
+        results = [
+            self._recorded_results.get(call.tool_call_id)
+            or ToolReturnPart(call.tool_name, message, call.tool_call_id, "failed")
+            for call in self._pending_calls
         ]
-        out = self._emit_results(unanswered)  # so that the history can be sent again
+        out = self._emit_results(results)  # so that the history can be sent again
         out += self.feed(self._fold.closing_events(error))[0]
         if self.run_end is None:
             self._end("cancelled" if self._is_cancelled else "failed", out, error=error)
@@ -327,6 +335,7 @@ class Run:
 
     def _emit_results(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
         self._pending_calls = ()
+        self._recorded_results.clear()
         out, self._unsent_events = self._unsent_events, []
         for result in results:
             event = FunctionToolResultEvent(result, self._mint("fco"))

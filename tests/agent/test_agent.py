@@ -41,6 +41,7 @@ from pellucid import (
     UnexpectedModelBehavior,
     UsageLimitExceeded,
     UsageLimits,
+    UserPromptNode,
     messages_from_json,
 )
 from pellucid.events import Event
@@ -557,6 +558,7 @@ async def test_step_by_step(make_agent: MakeAgent) -> None:
             elif isinstance(node, End):
                 steps.append(node.data.output)
     assert steps == [
+        "UserPromptNode",
         *("ModelRequestNode", "I must look."),
         *("CallToolsNode", "FunctionToolCallEvent", "FunctionToolResultEvent"),
         *("ModelRequestNode", "So. "),
@@ -566,7 +568,7 @@ async def test_step_by_step(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So.", "Rain."), tools=[weather])
     async with agent.iter("Why?") as run:
         unread = [type(node) async for node in run]
-    assert unread == [ModelRequestNode, CallToolsNode, ModelRequestNode, CallToolsNode, End]
+    assert unread == [UserPromptNode, ModelRequestNode, CallToolsNode, ModelRequestNode, CallToolsNode, End]
 
 
 def thought_in(event: Event) -> str | None:

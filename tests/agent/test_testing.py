@@ -314,6 +314,22 @@ async def test_it_defers_calls_and_continues() -> None:
     assert second.output == '{"delete":"deleted a"}'
 
 
+async def test_the_id_of_a_call_is_known_before_and_unique_in_a_conversation() -> None:
+    agent = Agent(TestModel())
+
+    @agent.tool_plain(requires_approval=True)
+    def delete(path: str) -> str:
+        raise ModelRetry("not this one")
+
+    first = await agent.run("Delete.")
+    approvals = DeferredToolResults(approvals={"pyd_ai_tool_call_id__delete": True})
+    second = await agent.run(message_history=first.all_messages(), deferred_tool_results=approvals)
+    assert isinstance(second.output, DeferredToolRequests)
+    ids = [call.tool_call_id for run in (first, second) for call in run.response.tool_calls]
+    assert ids[0] == "pyd_ai_tool_call_id__delete"
+    assert len(set(ids)) == 2
+
+
 async def reasoning(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[StreamItem]:
     yield {0: DeltaThinkingPart(content="Let me ")}
     yield {0: DeltaThinkingPart(content="see.", signature="c2ln")}

@@ -3,7 +3,7 @@
 from ..tools import RunUsage
 from .agent import Agent, EventStream
 from .agent_run import AgentRun, StreamedRunResult, capture_run_messages
-from .nodes import CallToolsNode, End, ModelRequestNode
+from .nodes import CallToolsNode, End, ModelRequestNode, UserPromptNode
 from .output import NativeOutput, PromptedOutput, StructuredDict, TextOutput, ToolOutput
 from .results import (
     AgentRunResult,
@@ -36,5 +36,6 @@ __all__ = [
     "UnexpectedModelBehavior",
     "UsageLimitExceeded",
     "UsageLimits",
+    "UserPromptNode",
     "capture_run_messages",
 ]

@@ -4,7 +4,9 @@
     result = agent.run_sync("Will it rain in Lyon?")
     result.output, result.thinking, result.all_messages(), result.usage
 
-Settings are merged shallowly: the model's own, then the agent's, then the run's. The later one wins.
+Settings are merged shallowly: the model's own, then the agent's, then the run's. The later one wins. The agent's and
+the run's may be functions, which are called before each request to the model (`ctx.model_settings`: what there is so
+far).
 
 A handler gets events while a run goes on: `handler(event)` for each, or `handler(ctx, events)` for all of them.
 """
@@ -30,7 +32,7 @@ from ..errors import RequestError
 from ..events import Event, FinalResultEvent
 from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
-from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, merge_settings, validate_settings
+from ..settings import ModelCall, ToolChoice, ToolDefinition, merge_settings, validate_settings
 from ..tools import (
     AbstractToolset,
     AnyTool,
@@ -44,8 +46,8 @@ from ..tools import (
 )
 from ..tools.function_tool import call_function, takes_context
 from ..tools.toolsets import DynamicToolset, Instructions, ToolsPrepare, instruction_list
-from .agent_run import AgentRun, EndStrategy, EventReader, RunPlan, StreamedRunResult, warn
-from .nodes import CallToolsNode, End, ModelRequestNode, nodes
+from .agent_run import AgentRun, AnySettings, EndStrategy, EventReader, RunPlan, StreamedRunResult, warn
+from .nodes import CallToolsNode, End, ModelRequestNode, SteppedRun, UserPromptNode
 from .output import NativeOutput, PromptedOutput, TextOutput, ToolOutput, build_output
 from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
 from .run_input import RunInput, name_conflict, resume_history
@@ -98,7 +100,7 @@ class AgentOptions(TypedDict, total=False):
     deps_type: type[Any]
     """The type of `ctx.deps`, for type checkers and readers."""
     name: str
-    model_settings: ModelSettings | None
+    model_settings: AnySettings | None
     retries: int | Retries
     """How often in a row a function, or the output, may fail before the run fails (default: 1)."""
     output_retries: int
@@ -124,8 +126,8 @@ class RunOptions(TypedDict, total=False):
     """The conversation so far."""
     model: ChatModel | str | None
     """A model or its name, in place of the agent's."""
-    model_settings: ModelSettings | None
-    """Settings that are merged over the agent's."""
+    model_settings: AnySettings | None
+    """Settings that are merged over the agent's, or a function that returns them."""
     deps: Any
     """The value of `ctx.deps`."""
     instructions: Instructions | None
@@ -259,8 +261,9 @@ class Agent(Generic[Deps, Out]):
 
     @property
     def max_tokens(self) -> int | None:
-        """The limit of one answer in tokens that the agent's settings have."""
-        return None if self._model_settings is None else self._model_settings.get("max_tokens")
+        """The limit of one answer in tokens that the agent's settings have; None if a function returns the settings."""
+        settings = self._model_settings
+        return None if settings is None or callable(settings) else settings.get("max_tokens")
 
     @property
     def toolsets(self) -> list[AbstractToolset]:
@@ -362,9 +365,9 @@ class Agent(Generic[Deps, Out]):
     # --- nodes of `iter`, as programs for Pydantic AI distinguish them ---------------------------------------------
 
     @staticmethod
-    def is_user_prompt_node(node: object) -> bool:
-        """Return False: a run begins with its first request."""
-        return False
+    def is_user_prompt_node(node: object) -> TypeGuard[UserPromptNode]:
+        """Check that the run begins."""
+        return isinstance(node, UserPromptNode)
 
     @staticmethod
     def is_model_request_node(node: object) -> TypeGuard[ModelRequestNode]:
@@ -526,7 +529,7 @@ class Agent(Generic[Deps, Out]):
     async def iter(
         self, user_prompt: Prompt | None = None, **options: Unpack[RunOptions]
     ) -> AsyncIterator[SteppedRun[Out]]:
-        """Run step by step: `async for node in run`. Leaving the block ends the run.
+        """Run step by step: `async for node in run`, or `await run.next(node)`. Leaving the block ends the run.
 
         A run without a `user_prompt` whose message history ends with a turn that broke off repeats this turn.
 
@@ -614,11 +617,12 @@ class Agent(Generic[Deps, Out]):
         toolsets = [*self._toolsets, *_toolset_list(options.get("toolsets", ()))]
         if "toolsets" in overridden:
             toolsets = _toolset_list(overridden["toolsets"])
+        layers = (self._model_settings, options.get("model_settings"))
         must_call = output.tools and not output.accepts_text
         call = ModelCall(
             model.name,
             [*messages, *await self._new_request(user_prompt, history, context)],
-            validate_settings(merge_settings(self._model_settings, options.get("model_settings"))),
+            validate_settings(merge_settings(*(layer for layer in layers if not callable(layer)))),
             tool_choice=ToolChoice("required" if must_call else "auto", is_preference=True),
             output=output.format,
         )
@@ -628,6 +632,7 @@ class Agent(Generic[Deps, Out]):
         return RunPlan(
             model=model,
             call=call,
+            settings_layers=layers if any(callable(layer) for layer in layers) else (),
             history=history,
             instructions=instructions,
             output=output,
@@ -714,16 +719,6 @@ class _ToolsetFunction(NamedTuple):
 
 def _toolset_list(toolsets: Sequence[AnyToolset]) -> list[AbstractToolset | _ToolsetFunction]:
     return [entry if isinstance(entry, AbstractToolset) else _ToolsetFunction(entry) for entry in toolsets]
-
-
-class SteppedRun(AgentRun[Out]):
-    """An `AgentRun` that is iterated node by node."""
-
-    async def __aenter__(self) -> SteppedRun[Out]:
-        return self
-
-    def __aiter__(self) -> AsyncIterator[ModelRequestNode | CallToolsNode | End[Out]]:
-        return nodes(self)
 
 
 class EventStream(Generic[Out]):

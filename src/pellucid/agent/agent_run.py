@@ -13,16 +13,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from ..background_tasks import start_task
-from ..conversation import join_messages
+from ..conversation import has_split_results, join_messages
 from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import Event, FinalResultEvent, PartDeltaEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
 from ..models import ChatModel
@@ -39,10 +39,11 @@ from ..parts import (
     ToolCallPartDelta,
     ToolReturnPart,
     Usage,
+    messages_to_json,
 )
 from ..run import Minter, RunState
 from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes
-from ..settings import ModelCall
+from ..settings import ModelCall, ModelSettings, merge_settings, validate_settings
 from ..tools import (
     AbstractToolset,
     AnyTool,
@@ -81,6 +82,9 @@ EndStrategy = Literal["early", "graceful", "exhaustive"]
 If a function of the turn wants to be called again (`ModelRetry`, or arguments that do not fit), `graceful` and
 `exhaustive` withdraw the output, and the run continues.
 """
+
+AnySettings: TypeAlias = ModelSettings | Callable[[RunContext[Any]], ModelSettings | Awaitable[ModelSettings]]
+"""Settings, or a function that returns them before each request to the model."""
 
 _OUTPUT_NAME = "the answer"
 """The name under which failed attempts at the output are counted."""
@@ -125,6 +129,8 @@ class RunPlan:
     model: ChatModel
     call: ModelCall
     """The first call of the model. Its messages begin with the history."""
+    settings_layers: Sequence[AnySettings | None]
+    """The layers of settings, if one of them is a function; otherwise none. Its settings are not in `call`."""
     history: list[ModelMessage]
     instructions: Sequence[str | Callable[..., Any]]
     output: Output
@@ -167,6 +173,8 @@ class AgentRun(Generic[Out]):
         self._entered_toolset: AbstractToolset | None = None
         self._output: list[Any] = []
         """The run's value, once there is one."""
+        self._output_call_id: str | None = None
+        """The id of the call that has the value; None if it is text."""
         self._is_open = False
         self._has_final_result = False
         self._final_part: TextPart | ToolCallPart | None = None
@@ -315,6 +323,12 @@ class AgentRun(Generic[Out]):
         return self._run.run.run_end is not None
 
     @property
+    def is_cancelled(self) -> bool:
+        """Whether the run was cancelled before its end."""
+        end = self._run.run.run_end
+        return end is not None and end.status == "cancelled"
+
+    @property
     def result(self) -> AgentRunResult[Out]:
         """The result, once the run has ended. Raises `RuntimeError` before."""
         if self._result is None:
@@ -393,16 +407,35 @@ class AgentRun(Generic[Out]):
             await plan.toolset.get_instructions(context),
             plan.output.instructions,
         )
-        is_resumed = plan.pending_calls or plan.deferred_results.calls
-        messages = join_messages(call.messages) if is_resumed else list(call.messages)
+        messages = join_messages(call.messages) if has_split_results(call.messages) else list(call.messages)
         for processor in plan.processors:
             messages = await call_function(processor, context, messages)
         instructions = "\n\n".join(text for text in texts if text) or None
         return msgspec.structs.replace(
             call,
+            settings=await self._settings(call, context),
             messages=_with_instructions(messages, instructions),
             tools=(*definitions, *plan.output.definitions),
         )
+
+    async def _settings(self, call: ModelCall, context: RunContext[Any]) -> ModelSettings:
+        """Return the settings of one request, with those that functions return."""
+        if not self._plan.settings_layers:
+            return call.settings
+        settings = ModelSettings()
+        for layer in self._plan.settings_layers:
+            if callable(layer):
+                layer = await call_function(layer, replace(context, model_settings=self._with_own(settings)))
+            settings = merge_settings(settings, layer)
+        for warning in self._plan.model.warnings(msgspec.structs.replace(call, settings=validate_settings(settings))):
+            if warning not in self._plan.warnings:
+                self._plan.warnings.append(warning)
+                warn(warning)
+        return settings
+
+    def _with_own(self, settings: ModelSettings) -> ModelSettings:
+        """Return settings over those that the model has itself."""
+        return merge_settings(getattr(self._plan.model, "settings", None), settings)
 
     async def _list_tools(self) -> Mapping[str, AnyTool]:
         tools = await self._plan.toolset.get_tools(self.ctx)
@@ -419,7 +452,7 @@ class AgentRun(Generic[Out]):
     async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         """Answer the calls of one turn: functions and outputs, as the end strategy says."""
         plan = self._plan
-        plan.limits.check_tokens(self.usage)
+        self._check_tokens()
         strategy = plan.end_strategy
         outputs = [call for call in calls if call.tool_name in plan.output.tools]
         functions = [call for call in calls if call.tool_name not in plan.output.tools]
@@ -455,15 +488,20 @@ class AgentRun(Generic[Out]):
         ordered = [results[call.tool_call_id] for call in calls if call.tool_call_id in results]
         return ToolOutcomes(ordered, client_call_ids=frozenset(deferred))
 
+    def _check_tokens(self) -> None:
+        """Check the limits of tokens after a turn. Raises `UsageLimitExceeded`."""
+        last = self.last_response
+        self._plan.limits.check_tokens(self.usage, None if last is None else last.usage)
+
     async def _add_output_result(self, call: ToolCallPart, results: dict[str, Result]) -> None:
         """Answer the call of an output tool. After the first output, only the strategy `exhaustive` calls others."""
         if not self._output:
             results[call.tool_call_id] = await self._output_result(call)
         elif self._plan.end_strategy == "exhaustive":
-            accepted = self._output
+            accepted = self._output, self._output_call_id
             with suppress(UnexpectedModelBehavior):
                 await self._output_result(call)
-            self._output = accepted
+            self._output, self._output_call_id = accepted
             results[call.tool_call_id] = ToolReturnPart(
                 call.tool_name, "Not the answer: another call of this turn was.", call.tool_call_id
             )
@@ -486,7 +524,7 @@ class AgentRun(Generic[Out]):
         ]
         if not (self._output and retried):
             return
-        self._output = []
+        self._output, self._output_call_id = [], None
         for call in outputs:
             if isinstance(results.get(call.tool_call_id), ToolReturnPart) or call.tool_call_id not in results:
                 reason = f"Not taken as the answer: {retried[0].tool_name} must be called again first."
@@ -509,15 +547,19 @@ class AgentRun(Generic[Out]):
         if functions:
             plan.limits.check_calls(self.usage, len(functions))
             plan.context.usage.tool_calls += len(functions)
-            for result in await call_tools(
-                self._tools, plan.options, functions, self.ctx, self._failures, self._deferrals
-            ):
+            options = replace(plan.options, observer=self._record_result)
+            for result in await call_tools(self._tools, options, functions, self.ctx, self._failures, self._deferrals):
                 results[result.tool_call_id] = result
         return results
 
+    @contextmanager
+    def _record_result(self, _: ToolCallPart) -> Iterator[Callable[[Result], None]]:
+        """Store the result of a call at once: if another function of the turn raises, the run ends with it."""
+        yield self._run.run.record_result
+
     async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         """Check that an answer without calls is a valid output. Return the message to the model if it is not."""
-        self._plan.limits.check_tokens(self.usage)
+        self._check_tokens()
         refusal = next((part.content for part in response.parts if isinstance(part, RefusalPart)), None)
         if refusal is not None:
             raise UnexpectedModelBehavior("the model refused", "refusal", refusal)
@@ -544,6 +586,7 @@ class AgentRun(Generic[Out]):
                 raise ModelRetry(f"The arguments do not fit: {error}\n\nFix the errors and try again.") from error
             context = self._output_context(schema, call)
             await self._accept_output(await candidate.finish(context), context)
+            self._output_call_id = call.tool_call_id
         except ModelRetry as error:
             self._count_output_failure(error, schema)
             return RetryPromptPart(str(error), call.tool_name, call.tool_call_id)
@@ -551,10 +594,7 @@ class AgentRun(Generic[Out]):
 
     def _count_output_failure(self, error: ModelRetry, schema: OutputSchema | None) -> None:
         limit = self._output_context(schema).max_retries
-        try:
-            self._failures.record_failure(_OUTPUT_NAME, limit, _OUTPUT_NAME, str(error))
-        except UnexpectedModelBehavior as failure:
-            raise failure from error
+        self._failures.record_failure(_OUTPUT_NAME, limit, _OUTPUT_NAME, str(error), error)
 
     def _output_context(
         self, schema: OutputSchema | None = None, call: ToolCallPart | None = None, *, is_partial: bool = False
@@ -644,7 +684,9 @@ class AgentRun(Generic[Out]):
         if not self._output:
             return
         [output] = self._output
-        self._result = AgentRunResult(output, self.usage, self.warnings, self.all_messages(), len(self._plan.history))
+        self._result = AgentRunResult(
+            output, self.usage, self.warnings, self.all_messages(), len(self._plan.history), self._output_call_id
+        )
 
     def _deferred_requests(self) -> DeferredToolRequests:
         """Return the output of a run that ended with calls which it could not answer."""
@@ -701,16 +743,16 @@ class EventReader:
         return self._batch[0] if self._batch else None
 
 
-class StreamedRunResult(Generic[Out]):
-    """A run whose final answer has begun. Read it as a stream, or wait for all of it.
+class AnswerStream(Generic[Out]):
+    """The final answer of a run, as a stream. Subclasses say which events are still to come."""
 
-    If the model calls functions after the answer began, the run continues, and so does the text.
-    """
-
-    def __init__(self, run: AgentRun[Out], reader: EventReader) -> None:
+    def __init__(self, run: AgentRun[Out]) -> None:
         self._run = run
-        self._reader = reader
         self._text = ""
+
+    def stream_events(self) -> AsyncIterator[Event]:
+        """Yield every event that is still to come, in order."""
+        raise NotImplementedError
 
     async def stream_text(self, *, delta: bool = False, debounce_by: float | None = None) -> AsyncIterator[str]:
         """Yield the text of the answer as it comes.
@@ -734,10 +776,6 @@ class StreamedRunResult(Generic[Out]):
         if pending:
             yield pending if delta else self._text
 
-    def stream_events(self) -> AsyncIterator[Event]:
-        """Yield every event that is still to come, in order."""
-        return self._reader.events()
-
     async def stream_output(self, *, debounce_by: float | None = None) -> AsyncIterator[Out]:
         """Yield the output as it grows, and last the complete output.
 
@@ -749,17 +787,48 @@ class StreamedRunResult(Generic[Out]):
             debounce_by: Seconds for which changes are collected. None: each is yielded at once.
         """
         debounce = _Debounce(debounce_by)
-        last: list[Any] = []
+        last: list[Out] = []
         growth = _Growth(self._run)
         async for event in self.stream_events():
             if growth.feed(event) and debounce.is_due():
-                with suppress(ModelRetry):
-                    value = await growth.output()
-                    if last != [value]:
-                        last = [value]
-                        yield value
-        if last != [self._run.result.output]:
-            yield self._run.result.output
+                value = await growth.output()
+                if value not in ([], last):
+                    last = value
+                    yield value[0]
+        value = await self._last_output(growth)
+        if value not in ([], last):
+            yield value[0]
+
+    async def _last_output(self, growth: _Growth) -> list[Any]:
+        """Return the output when all events were read, in a list; an empty one if there is none."""
+        return await growth.output() if self._run._has_final_result else []
+
+    async def cancel(self) -> None:
+        """Stop the model, and end the run. The messages stay, and can be sent again."""
+        self._run.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was cancelled."""
+        return self._run.is_cancelled
+
+
+class StreamedRunResult(AnswerStream[Out]):
+    """A run whose final answer has begun. Read it as a stream, or wait for all of it.
+
+    If the model calls functions after the answer began, the run continues, and so does the text.
+    """
+
+    def __init__(self, run: AgentRun[Out], reader: EventReader) -> None:
+        super().__init__(run)
+        self._reader = reader
+
+    def stream_events(self) -> AsyncIterator[Event]:
+        """Yield every event that is still to come, in order."""
+        return self._reader.events()
+
+    async def _last_output(self, growth: _Growth) -> list[Any]:
+        return [] if self.cancelled else [self._run.result.output]
 
     async def get_output(self) -> Out:
         """Read to the end and return the output. Raises what the run raises."""
@@ -777,6 +846,11 @@ class StreamedRunResult(Generic[Out]):
         """The result, once the run has ended."""
         return self._run.result
 
+    @property
+    def response(self) -> ModelResponse | None:
+        """The model's last turn, or None. A turn in progress is there when it ends."""
+        return self._run.last_response
+
     def all_messages(self) -> list[ModelMessage]:
         """Return the conversation so far. A turn in progress is added when it ends."""
         return self._run.all_messages()
@@ -784,6 +858,14 @@ class StreamedRunResult(Generic[Out]):
     def new_messages(self) -> list[ModelMessage]:
         """Return the messages that this run added to the history."""
         return self._run.new_messages()
+
+    def all_messages_json(self) -> bytes:
+        """Return the conversation so far as JSON, which `pellucid.messages_from_json` reads."""
+        return messages_to_json(self.all_messages())
+
+    def new_messages_json(self) -> bytes:
+        """Return the messages of this run so far as JSON, which `pellucid.messages_from_json` reads."""
+        return messages_to_json(self.new_messages())
 
     @property
     def usage(self) -> RunUsage:
@@ -834,14 +916,16 @@ class _Growth:
             return bool(delta.args_delta)
         return False
 
-    async def output(self) -> Any:
-        """Return the output so far. Raises `ModelRetry` if there is none yet."""
+    async def output(self) -> list[Any]:
+        """Return the output so far, in a list; an empty one if there is none yet."""
         values = []
         if self._schema is not None:
             for with_last in (True, False):
                 with suppress(ValueError):
                     values.append(self._json.value(with_last=with_last))
-        return await self._run._partial_output(self._text, self._schema, values)
+        with suppress(ModelRetry):
+            return [await self._run._partial_output(self._text, self._schema, values)]
+        return []
 
 
 class _Debounce:

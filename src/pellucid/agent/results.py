@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from msgspec import structs
 
 from ..errors import ErrorInfo, PellucidError
-from ..parts import ModelMessage, ModelResponse, messages_to_json
+from ..parts import ModelMessage, ModelResponse, ToolReturnPart, Usage, messages_to_json
 from ..tools import RunUsage
 
 
@@ -48,6 +50,8 @@ class UsageLimits:
     input_tokens_limit: int | None = None
     output_tokens_limit: int | None = None
     total_tokens_limit: int | None = None
+    per_request_input_tokens_limit: int | None = None
+    """Maximum number of input tokens of each request alone."""
 
     def check_request(self, usage: RunUsage) -> None:
         """Check the limits before a request to the model.
@@ -71,19 +75,26 @@ class UsageLimits:
                 f"of {self.tool_calls_limit}"
             )
 
-    def check_tokens(self, usage: RunUsage) -> None:
+    def check_tokens(self, usage: RunUsage, turn: Usage | None = None) -> None:
         """Check the limits of tokens after a turn.
+
+        Args:
+            usage: The usage so far.
+            turn: The usage of the turn.
 
         Raises:
             UsageLimitExceeded: A limit is exceeded.
         """
-        for kind, used, limit in (
-            ("input", usage.input_tokens, self.input_tokens_limit),
-            ("output", usage.output_tokens, self.output_tokens_limit),
-            ("total", usage.total_tokens, self.total_tokens_limit),
+        request_tokens = None if turn is None else turn.input_tokens
+        for kind, used, name in (
+            ("input", usage.input_tokens, "input_tokens_limit"),
+            ("output", usage.output_tokens, "output_tokens_limit"),
+            ("total", usage.total_tokens, "total_tokens_limit"),
+            ("input", request_tokens, "per_request_input_tokens_limit"),
         ):
+            limit = getattr(self, name)
             if limit is not None and used is not None and used > limit:
-                raise UsageLimitExceeded(f"{used} {kind} tokens are more than the {kind}_tokens_limit of {limit}")
+                raise UsageLimitExceeded(f"{used} {kind} tokens are more than the {name} of {limit}")
 
 
 Out = TypeVar("Out")
@@ -99,22 +110,56 @@ class AgentRunResult(Generic[Out]):
     """Settings that the model does not support, and other warnings, as plain sentences."""
     _messages: list[ModelMessage] = field(repr=False)
     _history_length: int = field(repr=False)
+    _output_call_id: str | None = field(default=None, repr=False)
+    """The id of the call that was the output; None if the output was text."""
 
-    def all_messages(self) -> list[ModelMessage]:
-        """Return the whole conversation: the message history, and the messages of this run."""
-        return list(self._messages)
+    def all_messages(self, *, output_tool_return_content: str | None = None) -> list[ModelMessage]:
+        """Return the whole conversation: the message history, and the messages of this run.
 
-    def new_messages(self) -> list[ModelMessage]:
-        """Return the messages of this run: the request, the answers, the results of functions."""
-        return self._messages[self._history_length :]
+        Args:
+            output_tool_return_content: What a model that continues the conversation reads as the result of the call
+                that was the output.
 
-    def all_messages_json(self) -> bytes:
-        """Return the whole conversation as JSON, which `pellucid.messages_from_json` reads."""
-        return messages_to_json(self.all_messages())
+        Raises:
+            ValueError: There is such a content, and the output was no call.
+        """
+        messages = list(self._messages)
+        if output_tool_return_content is not None:
+            if self._output_call_id is None:
+                raise ValueError("output_tool_return_content: the output of this run was not a call of an output tool")
+            [*_, last] = messages
+            messages[-1] = structs.replace(
+                last, parts=[self._with_content(part, output_tool_return_content) for part in last.parts]
+            )
+        return messages
 
-    def new_messages_json(self) -> bytes:
-        """Return the messages of this run as JSON, which `pellucid.messages_from_json` reads."""
-        return messages_to_json(self.new_messages())
+    def _with_content(self, part: Any, content: str) -> Any:
+        is_output = isinstance(part, ToolReturnPart) and part.tool_call_id == self._output_call_id
+        return structs.replace(part, content=content) if is_output else part
+
+    def new_messages(self, *, output_tool_return_content: str | None = None) -> list[ModelMessage]:
+        """Return the messages of this run: the request, the answers, the results of functions.
+
+        Args:
+            output_tool_return_content: As in `all_messages`.
+        """
+        return self.all_messages(output_tool_return_content=output_tool_return_content)[self._history_length :]
+
+    def all_messages_json(self, *, output_tool_return_content: str | None = None) -> bytes:
+        """Return the whole conversation as JSON, which `pellucid.messages_from_json` reads.
+
+        Args:
+            output_tool_return_content: As in `all_messages`.
+        """
+        return messages_to_json(self.all_messages(output_tool_return_content=output_tool_return_content))
+
+    def new_messages_json(self, *, output_tool_return_content: str | None = None) -> bytes:
+        """Return the messages of this run as JSON, which `pellucid.messages_from_json` reads.
+
+        Args:
+            output_tool_return_content: As in `all_messages`.
+        """
+        return messages_to_json(self.new_messages(output_tool_return_content=output_tool_return_content))
 
     @property
     def response(self) -> ModelResponse:

@@ -130,14 +130,14 @@ class TestModel:
         return [tools[name] for name in self.call_tools]
 
     def _call(self, tool: ToolDefinition) -> ToolCallPart:
-        return ToolCallPart(
-            tool.name, SchemaValues({"type": "object"} | tool.parameters_json_schema, self.seed).value()
-        )
+        values = SchemaValues({"type": "object"} | tool.parameters_json_schema, self.seed)
+        return ToolCallPart(tool.name, values.value(), _call_id(tool))
 
     def _output_call(self, tool: ToolDefinition) -> ToolCallPart:
         if self.custom_output_args is None:
             return self._call(tool)
-        return ToolCallPart(tool.name, _wrapped(_plain(self.custom_output_args), tool.parameters_json_schema))
+        arguments = _wrapped(_plain(self.custom_output_args), tool.parameters_json_schema)
+        return ToolCallPart(tool.name, arguments, _call_id(tool))
 
     def _answer(self, messages: list[ModelMessage], parameters: ModelRequestParameters) -> ModelResponsePart:
         if self.custom_output_text is not None:
@@ -162,6 +162,14 @@ class TestModel:
             if isinstance(part, ToolReturnPart)
         }
         return TextPart(json_text(results) if results else "success (no tool calls)")
+
+
+def _call_id(tool: ToolDefinition) -> str:
+    """Return the id of the first call of a tool, as Pydantic AI's `TestModel` makes it: tests may expect it.
+
+    A run replaces an id that the conversation has already.
+    """
+    return f"pyd_ai_tool_call_id__{tool.name}"
 
 
 def _retried_tools(messages: list[ModelMessage]) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ..events import SideEvent
 from ..parts import TOKEN_COUNTS, ModelMessage, Usage, UserContent
+from ..settings import ModelSettings
 
 Deps = TypeVar("Deps")
 
@@ -61,6 +62,8 @@ class RunContext(Generic[Deps]):
     """The conversation so far."""
     run_step: int = 0
     """Number of requests to the model so far."""
+    model_settings: ModelSettings | None = None
+    """For a function that returns settings: the settings so far, of the model and of earlier layers."""
     tool_name: str | None = None
     tool_call_id: str | None = None
     retry: int = 0

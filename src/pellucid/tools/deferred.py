@@ -7,7 +7,7 @@ AI's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -101,15 +101,16 @@ class DeferredToolRequests:
 
 @dataclass(frozen=True)
 class DeferredToolResults:
-    """Results and approvals of deferred calls, by call id. An approval may be True or False."""
+    """Results and approvals of deferred calls, by call id."""
 
     calls: dict[str, Any] = field(default_factory=dict)
     """Results. A `ModelRetry` or a `ToolFailed` says that the call failed."""
-    approvals: Mapping[str, bool | ToolApproved | ToolDenied] = field(default_factory=dict)
+    approvals: dict[str, Any] = field(default_factory=dict)
+    """For each call, True or False, a `ToolApproved`, or a `ToolDenied`."""
 
     def approval(self, call_id: str) -> ToolApproved | ToolDenied | None:
         """Return the approval or denial of this call, or None if there is none."""
-        decision = self.approvals.get(call_id)
+        decision: bool | ToolApproved | ToolDenied | None = self.approvals.get(call_id)
         if isinstance(decision, bool):
             return ToolApproved() if decision else ToolDenied()
         return decision

@@ -73,11 +73,14 @@ class FailureCounter:
         """Reset the count after a success."""
         self._failures.pop(name, None)
 
-    def record_failure(self, name: str, max_failures: int, subject: str, reason: str) -> None:
-        """Count a failure. Raises the exception of `make_error` if there were too many."""
+    def record_failure(
+        self, name: str, max_failures: int, subject: str, reason: str, cause: Exception | None = None
+    ) -> None:
+        """Count a failure. Raises the exception of `make_error` if there were too many, with `cause` as its cause."""
         self._failures[name] = self.count(name) + 1
         if self._make_error is not None and self._failures[name] > max_failures:
-            raise self._make_error(f"{subject} failed more than {max_failures} times in a row", "retries", reason)
+            message = f"{subject} failed more than {max_failures} times in a row"
+            raise self._make_error(message, "retries", reason) from cause
 
 
 async def call_tools(
@@ -133,7 +136,9 @@ class _Caller:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._call_observed(call)) for call in calls]
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # one tool's exception ends the run; the others were cancelled
+            # One tool's exception ends the run; the others were cancelled.
+            error = errors.exceptions[0]
+            raise error from error.__cause__
         return [task.result() for task in tasks]
 
     async def _call_observed(self, call: ToolCallPart) -> Result | None:
@@ -165,7 +170,7 @@ class _Caller:
         try:
             arguments = tool.validate(decoded_arguments(call))
         except ValueError as error:
-            return self._retry_prompt(call, max_retries, f"The arguments do not fit: {error}")
+            return self._retry_prompt(call, max_retries, f"The arguments do not fit: {error}", error)
         try:
             if tool.definition.kind == "unapproved" and not call_context.tool_call_approved:
                 raise ApprovalRequired
@@ -181,13 +186,13 @@ class _Caller:
             deferrals.by_call_id[call.tool_call_id] = error
             return None
         except ModelRetry as error:
-            return self._retry_or_failure(call, max_retries, str(error))
+            return self._retry_or_failure(call, max_retries, str(error), error)
         except ToolFailed as error:
             return _failed_result(call, to_json_value(error.content, name))
         except TimeoutError as error:
             if timeout is None or not limit.expired():
                 return self._error_result(call, error)
-            return self._retry_or_failure(call, max_retries, f"It did not return within {timeout:g} s.")
+            return self._retry_or_failure(call, max_retries, f"It did not return within {timeout:g} s.", error)
         except (Exception, SystemExit) as error:
             return self._error_result(call, error)
         except asyncio.CancelledError as error:
@@ -205,13 +210,13 @@ class _Caller:
         log.warning("the tool %s failed: %s", call.tool_name, error_location(error))
         return _failed_result(call, f"The tool failed ({type(error).__name__}).")
 
-    def _retry_or_failure(self, call: ToolCallPart, max_retries: int, reason: str) -> Result:
+    def _retry_or_failure(self, call: ToolCallPart, max_retries: int, reason: str, cause: Exception) -> Result:
         if self.options.on_error == "report":
             return _failed_result(call, reason)
-        return self._retry_prompt(call, max_retries, reason)
+        return self._retry_prompt(call, max_retries, reason, cause)
 
-    def _retry_prompt(self, call: ToolCallPart, max_retries: int, reason: str) -> RetryPromptPart:
-        self.failures.record_failure(call.tool_name, max_retries, f"the tool {call.tool_name!r}", reason)
+    def _retry_prompt(self, call: ToolCallPart, max_retries: int, reason: str, cause: Exception) -> RetryPromptPart:
+        self.failures.record_failure(call.tool_name, max_retries, f"the tool {call.tool_name!r}", reason, cause)
         return RetryPromptPart(f"{reason}\n\nFix the errors and try again.", call.tool_name, call.tool_call_id)
 
 
