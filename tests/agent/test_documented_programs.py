@@ -358,6 +358,30 @@ async def test_what_returned_before_another_function_raised_is_in_the_messages(s
     assert (await agent.run("And now?", message_history=messages)).output == "216. "
 
 
+async def test_what_returned_before_the_run_was_cancelled_is_in_the_messages() -> None:
+    agent = Agent(plays([ToolCallPart("volume", {"size": 6}, "v"), ToolCallPart("mass", {}, "m")], "216.")[0])
+    is_waiting = asyncio.Event()
+
+    @agent.tool_plain(sequential=True)
+    def volume(size: int) -> int:
+        return size**3
+
+    @agent.tool_plain(sequential=True)
+    async def mass() -> int:
+        is_waiting.set()
+        return await asyncio.Future()
+
+    with capture_run_messages() as messages:
+        task = asyncio.create_task(agent.run("Volume and mass?"))
+        await is_waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    outcomes = [(part.tool_call_id, part.outcome) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    assert outcomes == [("v", "success"), ("m", "failed")]
+    assert (await agent.run("And now?", message_history=messages)).output == "216. "
+
+
 # --- messages ------------------------------------------------------------------------------------------------------
 
 
