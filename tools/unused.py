@@ -25,6 +25,7 @@ CALLED_FROM_OUTSIDE = {
         *("approval_required", "from_schema", "last_attempt", "prefixed", "renamed", "tool_def"),
     ),
     "the library's interface: models for tests": ("FunctionModel",),
+    "the library's interface: `ModelMessagesTypeAdapter`": ("dump_json",),
     "the library's interface: a participant of a space": ("fulfil", "listening", "observation"),
     "the library's interface: settings of each provider's models": (
         *("AnthropicModelSettings", "BedrockModelSettings", "CohereModelSettings", "GoogleModelSettings"),

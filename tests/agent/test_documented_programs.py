@@ -30,8 +30,10 @@ from pellucid import (
     ModelRetry,
     ModelSettings,
     PartDeltaEvent,
+    RequestError,
     RequestUsage,
     RunContext,
+    Tool,
     ToolOutput,
     UnexpectedModelBehavior,
     UsageLimitExceeded,
@@ -93,6 +95,18 @@ def test_modules_have_the_names_of_the_package_itself() -> None:
     assert (UsageLimitExceededOfExceptions, UsageLimitsOfUsage) == (UsageLimitExceeded, UsageLimits)
     assert RequestUsage(input_tokens=1) == pellucid.Usage(input_tokens=1)
     assert {"ModelMessagesTypeAdapter", "RequestUsage", "UserPromptNode"} <= set(dir(pellucid))
+
+
+@pytest.mark.parametrize("name", ["my tool", "größe", "a.b", "x" * 65])
+def test_a_function_of_an_agent_has_a_name_that_providers_accept(name: str) -> None:
+    with pytest.raises(RequestError, match="1 to 64 letters"):
+        Agent("test", tools=[Tool(lambda_free, name=name)])
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(RequestError, match=r"'<lambda>'.*for example 'lambda'"):
+        Agent("test", tools=[lambda: 1])
+    Agent("test", tools=[Tool(lambda: 1, name="one")])
 
 
 def test_a_conversation_survives_each_form_of_the_adapter() -> None:
@@ -289,7 +303,7 @@ async def test_settings_of_functions_are_checked_and_warned_about() -> None:
         result = await agent.run("?")
     assert result.warnings == ["seed: no"]  # once, although there were two requests
     wrong: Any = {"temperature": "hot"}
-    with pytest.raises(pellucid.RequestError, match="temperature"):
+    with pytest.raises(RequestError, match="temperature"):
         await Agent(TestModel(), model_settings=lambda ctx: wrong).run("?")
 
 

@@ -294,20 +294,3 @@ def test_constraints_and_descriptions_of_pydantic_are_in_the_schema() -> None:
     assert Tool(book).validate({"seats": 2, "name": "Ada"}) == {"seats": 2, "name": "Ada", "tags": [], "row": 3}
     with pytest.raises(ValueError, match="greater than or equal to 1 - at `seats`"):
         Tool(book).validate({"seats": 0, "name": "Ada"})
-
-
-# --- names ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["my tool", "größe", "a.b", "x" * 65])
-def test_a_name_that_providers_refuse_is_refused_here(name: str) -> None:
-    def f() -> None: ...
-
-    with pytest.raises(RequestError, match="1 to 64 letters"):
-        Tool(f, name=name)
-
-
-def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(RequestError, match=r"'<lambda>'.*for example 'lambda'"):
-        Tool(lambda: 1)
-    assert Tool(lambda: 1, name="one").name == "one"

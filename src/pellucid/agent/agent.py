@@ -32,7 +32,7 @@ from ..errors import RequestError
 from ..events import Event, FinalResultEvent
 from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
-from ..settings import ModelCall, ToolChoice, ToolDefinition, merge_settings, validate_settings
+from ..settings import ModelCall, ToolChoice, ToolDefinition, check_tool_name, merge_settings, validate_settings
 from ..tools import (
     AbstractToolset,
     AnyTool,
@@ -231,7 +231,7 @@ class Agent(Generic[Deps, Out]):
         static_prompts = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
         self._system_prompts = [_SystemPrompt(text) for text in static_prompts]
         self._output = build_output(output_type)
-        self._functions = FunctionToolset(options.get("tools", ()))
+        self._functions = _Functions(options.get("tools", ()))
         self._toolsets: list[AbstractToolset | _ToolsetFunction] = _toolset_list(options.get("toolsets", ()))
         self._prepare_tools = options.get("prepare_tools")
         self._end_strategy = options.get("end_strategy", "graceful")
@@ -413,7 +413,7 @@ class Agent(Generic[Deps, Out]):
     @property
     def _active_functions(self) -> FunctionToolset:
         tools = self._overridden.get("tools")
-        return self._functions if tools is None else FunctionToolset(tools)
+        return self._functions if tools is None else _Functions(tools)
 
     # --- running -------------------------------------------------------------------------------------------------
 
@@ -694,6 +694,15 @@ class Agent(Generic[Deps, Out]):
         if not parts and not history:
             raise RequestError("there is no message to answer: give a user_prompt or a message_history")
         return [ModelRequest(parts, timestamp=datetime.now(UTC))] if parts else []
+
+
+class _Functions(FunctionToolset):
+    """The functions of an agent. Models get them under their own names; those of other toolsets may be renamed."""
+
+    def add_tool(self, tool: AnyTool) -> None:
+        """Add a tool. Raises `RequestError` if providers refuse its name, or if there is a tool with the same name."""
+        check_tool_name(tool.name, "a tool")
+        super().add_tool(tool)
 
 
 class _SystemPrompt(NamedTuple):

@@ -19,7 +19,7 @@ import docstring_parser
 from docstring_parser import DocstringStyle
 
 from ..errors import RequestError
-from ..settings import ToolDefinition, check_tool_name
+from ..settings import ToolDefinition
 from .context import RunContext
 from .type_adapter import Argument, TypeAdapter, arguments_adapter
 
@@ -266,7 +266,6 @@ class Tool:
         )
         self.function = function
         self.name: str = name or _name_of(function)
-        check_tool_name(self.name, "a tool")
         self.max_retries = max_retries
         self.timeout = timeout
         self.sequential = sequential
