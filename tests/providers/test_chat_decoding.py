@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
+from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseEndEvent
 from pellucid.parts import OpaquePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.providers import stream_decoder
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.openai_chat.details import details_from_parts
 from pellucid.providers.profiles import builtin_profiles, load_profiles
+from pellucid.providers.wires import WIRES
 from tests.cases import Cases
 from tests.cutting import cut, merged
 from tests.examples import by_circle
@@ -50,6 +51,25 @@ def kinds_and_texts_of(
 
 
 # --- order -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ["minimax", "mistral"])
+@pytest.mark.parametrize("close", ["</think>", "\n</think>\n\n"])
+def test_a_call_directly_after_tagged_reasoning_ends_it(row: str, close: str) -> None:
+    """Its markers are those of the reasoning before the call; there is no empty reasoning after the call."""
+    model = "magistral-medium-2506" if row == "mistral" else "MiniMax-M3"
+    profile = builtin_profiles()[row].for_model(model)
+    tool_call = {"index": 0, "id": "call00001", "function": {"name": "look", "arguments": "{}"}}
+    data = stream({"content": "<think>\nWhy"}, {"content": f"?{close}"}, {"tool_calls": [tool_call]})
+    reader = WIRES[profile.wire].decoder(profile, origin(row), "text/event-stream")
+    events = [*reader.feed(data), *reader.end()]
+    parts = [event.part for event in events if isinstance(event, PartEndEvent)]
+    assert [(type(part), getattr(part, "content", None)) for part in parts] == [
+        (ThinkingPart, "Why?"),
+        (ToolCallPart, None),
+    ]
+    assert isinstance(parts[0], ThinkingPart)
+    assert parts[0].provider_details == {"open": "<think>\n", "close": close}
 
 
 @ANY_ROW

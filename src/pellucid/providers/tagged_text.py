@@ -65,9 +65,10 @@ class TaggedText:
     def pause(self) -> None:
         """Release held text, because something else follows.
 
-        White space before the answer stays held, because it is not known yet whether it belongs to the answer.
+        White space before the answer stays held, because it is not known yet whether it belongs to the answer. That
+        after a closing marker belongs to the marker.
         """
-        if self._splitter is not None and self._has_answer:
+        if self._splitter is not None and (self._has_answer or self._splitter.is_after_reasoning):
             self._emit_spans(self._splitter.pause())
 
     def end(self) -> None:

@@ -187,6 +187,11 @@ class Splitter(SpanParser):
         return self._read(text)
 
     @property
+    def is_after_reasoning(self) -> bool:
+        """Whether a reasoning block has ended, and nothing but white space has followed."""
+        return self._state is _after
+
+    @property
     def find_special(self) -> Callable[[str], object] | None:
         """A search for anything in the next piece of text that prevents its release as it is.
 
