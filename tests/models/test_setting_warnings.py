@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pellucid.errors import RequestError
 from pellucid.models.embedded import embedded_warnings, request_body
@@ -214,7 +215,10 @@ def warnings_of(model: Model, call_settings: dict[str, Any]) -> list[str]:
 
 
 def model_of(row: str, name: str) -> Model:
-    return Model(name, ROWS[row], base_url="https://host/v1")
+    model = Model(name, ROWS[row], base_url="https://host/v1")
+    # That functions stop thinking is no matter of settings (tests/providers/test_refusals.py).
+    model.profile = replace(model.profile, functions_stop_thinking=False)
+    return model
 
 
 @st.composite

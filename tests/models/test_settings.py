@@ -157,8 +157,8 @@ def test_without_the_setting_no_field_about_thinking_is_sent() -> None:
         for row, name in MODELS:
             with case(f"{row} {name}"):
                 model = model_of(row, name)
-                # Nor do the profile's own fields, which are about earlier thinking.
-                model.profile = replace(model.profile, default_fields={})
+                # Nor do the fields of the profile, which are about earlier thinking, or switch thinking off.
+                model.profile = replace(model.profile, default_fields={}, functions_stop_thinking=False)
                 text = json.dumps(model.request(call(temperature=1.0)).body | other)
                 for word in ("think", "reason", "effort"):
                     assert word not in text.lower()

@@ -29,6 +29,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.providers.openai_chat import encode
+from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import (
     EFFORTS,
     ModelCall,
@@ -113,7 +114,7 @@ def test_internal_settings_are_not_sent() -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_the_token_limit_is_sent_under_one_name(row: str) -> None:
-    reasoning_models = ("openai", "azure", "groq", "cerebras")
+    reasoning_models = ("openai", "azure", "groq", "cerebras", "copilot")
     name = "max_completion_tokens" if row in reasoning_models else "max_tokens"
     assert request_fields(row, {"max_tokens": 9}) == {name: 9}
 
@@ -124,8 +125,8 @@ EFFORT = {True: {}, False: {"reasoning_effort": "none"}, "high": {"reasoning_eff
 MEDIUM = {"reasoning_effort": "medium"}
 # The fields for: the model's default amount, none, "high" and "max".
 THINKING_FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "openai": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
-    "azure": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "openai": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "xhigh"}),
+    "azure": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "xhigh"}),
     "openai-compat": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "huggingface": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "crusoe": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
@@ -240,7 +241,9 @@ def test_thinking_levels_depend_on_the_model() -> None:
     assert request_fields("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {"reasoning_effort": "low"}
     for model in ("gpt-5.6-sol", "gpt-6-luna", "gpt-6.1-terra"):
         assert request_fields("openai", {"thinking": "minimal"}, model=model) == {"reasoning_effort": "low"}
-        assert request_fields("openai", {"thinking": "max"}, model=model) == {"reasoning_effort": "max"}
+        # Chat Completions rejects `max` of every model; Responses takes it (Pydantic AI 2.68, profiles/openai.py).
+        assert request_fields("openai", {"thinking": "max"}, model=model) == {"reasoning_effort": "xhigh"}
+        assert "max" in builtin_profiles()["openai-responses"].for_model(model).efforts
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from pellucid.models import Model
 from pellucid.parts import (
     ModelMessage,
     ModelRequest,
@@ -266,6 +267,52 @@ def test_bedrock_gets_no_sampling_settings_for_models_that_reject_them(model: st
     body = body_of("bedrock", model, temperature=0.5, top_p=0.5, top_k=5)
     assert "inferenceConfig" not in body
     assert "additionalModelRequestFields" not in body
+
+
+@pytest.mark.parametrize("row", ["openai", "azure"])
+@pytest.mark.parametrize("model", ["gpt-5.4", "gpt-5.5", "gpt-5.6-terra", "gpt-6-astra", "gpt-6-sol"])
+def test_functions_stop_the_thinking_of_gpt_over_chat_completions(row: str, model: str) -> None:
+    """ "Function tools with reasoning_effort are not supported … set reasoning_effort to 'none'", without one, too."""
+    client = Model(model, ROWS[row], base_url="https://host/v1")
+    question: list[ModelMessage] = [ModelRequest([UserPromptPart("Why?")])]
+    for thinking in (None, True, False, "high"):
+        settings: ModelSettings = {} if thinking is None else {"thinking": thinking}
+        with_functions = ModelCall(model, question, settings, TOOLS)
+        assert client.request(with_functions).body["reasoning_effort"] == "none"
+        assert bool(client.warnings(with_functions)) == (thinking is not None)
+    assert client.request(ModelCall(model, question, {"thinking": "high"})).body["reasoning_effort"] == "high"
+    own = cast("ModelSettings", {"openai_reasoning_effort": "low"})
+    assert client.request(ModelCall(model, question, own, TOOLS)).body["reasoning_effort"] == "low"
+
+
+def test_functions_do_not_stop_thinking_over_responses() -> None:
+    assert body_of("openai-responses", "gpt-5.6", thinking="high")["reasoning"] == {"effort": "high"}
+
+
+@pytest.mark.parametrize("row", ["xai", "xai-responses"])
+def test_grok_without_levels_gets_none(row: str) -> None:
+    """ "Model grok-4.20-0309-reasoning does not support parameter reasoningEffort."."""
+    for thinking in (True, False, "high"):
+        body = body_of(row, "grok-4.20-0309-reasoning", thinking=thinking)
+        assert not body.keys() & {"reasoning_effort", "reasoning"}
+
+
+@pytest.mark.parametrize("model", ["us.meta.llama4-scout-17b-instruct-v1:0", "mistral.mistral-large-2402-v1:0"])
+def test_bedrock_gets_the_results_of_llama_and_mistral_alone(model: str) -> None:
+    """ "Conversation blocks and tool result blocks cannot be provided in the same turn"."""
+    history = [*loop("bedrock", model), ModelRequest([UserPromptPart("And now?")])]
+    profile = ROWS["bedrock"].for_model(model)
+    body = WIRES["bedrock"].encode(ModelCall(model, history, {}, TOOLS), profile, Origin("bedrock", "bedrock", model))
+    result, between, question = body["messages"][-3:]
+    assert [list(block) for block in result["content"]] == [["toolResult"]]
+    assert (between["role"], question["content"]) == ("assistant", [{"text": "And now?"}])
+
+
+def test_reasoning_at_snowflake_has_a_temperature_of_one() -> None:
+    for settings in ({"thinking": True}, {"thinking": "high", "temperature": 0.5}, {"thinking_budget": 2000}):
+        assert body_of("snowflake", "claude-opus-5", **settings)["temperature"] == 1
+    assert "temperature" not in body_of("snowflake", "claude-opus-5")
+    assert body_of("snowflake", "claude-opus-5", thinking=False, temperature=0.5)["temperature"] == 0.5
 
 
 @pytest.mark.parametrize("model", ["qwen.qwen3-32b-v1:0", "deepseek.v3.2", "zai.glm-5"])

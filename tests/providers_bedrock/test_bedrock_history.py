@@ -99,10 +99,11 @@ MATRIX: dict[str, Rule] = {
     "deepseek.v3-v1:0": ONLY_SIGNED,
     "qwen.qwen3-32b-v1:0": ONLY_SIGNED,
     "global.amazon.nova-2-lite-v1:0": ALL,
-    NOVA: ALL,
-    "minimax.minimax-m2": ALL,
-    "moonshot.kimi-k2-thinking": ALL,
-    "meta.llama4-maverick-17b-instruct-v1:0": ONLY_SIGNED,
+    # No field of the request switches their thinking off.
+    NOVA: ALL._replace(off=block("why", "sig")),
+    "minimax.minimax-m2": ALL._replace(off=block("why", "sig")),
+    "moonshot.kimi-k2-thinking": ALL._replace(off=block("why", "sig")),
+    "meta.llama4-maverick-17b-instruct-v1:0": ONLY_SIGNED._replace(off=block("why", "sig")),
 }
 
 

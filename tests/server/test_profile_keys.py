@@ -42,6 +42,7 @@ ENVIRON = {"LAB_KEY": "key of the lab", "LAB_URL": "http://elsewhere", "OPENAI_B
 CHAT = {"base_url": "http://up/v1", "api_key_env": ["LAB_KEY"]}
 CLAUDE = CHAT | {"wire": "anthropic", "thinking_mode": "adaptive", "max_tokens_default": 100}
 RESPONSES = CHAT | {"wire": "openai_responses"}
+BEDROCK = CHAT | {"wire": "bedrock"}
 
 HELLO = ModelRequest([UserPromptPart("Hi.")])
 TOOL = ToolDefinition("f", {"type": "object", "properties": {}})
@@ -250,8 +251,8 @@ CASES = [
         "replay", CHAT, "field", "body.messages.1.reasoning_content", None, "Hm.", later(THOUGHT, ANSWER),
     ),
     Case(
-        "replay_on", CHAT | {"replay": "field"}, "thinking", "body.messages.1.reasoning_content", "Hm.", None,
-        later(THOUGHT, ANSWER, thinking=False),
+        "replay_on", CHAT | {"replay": "field", "thinking": "effort"}, "thinking", "body.messages.1.reasoning_content",
+        "Hm.", None, later(THOUGHT, ANSWER, thinking=False),
     ),
     Case(
         "replay_unsigned", CHAT | {"replay": "field"}, False, "body.messages.1.reasoning_content", "Hm.", None,
@@ -285,6 +286,24 @@ CASES = [
     Case(
         "interleaved_calls", RESPONSES, False, "body.input.1.role", None, "assistant",
         later(CALL, ANSWER, ToolCallPart("f", "{}", "c2"), wire="openai_responses"),
+    ),
+    Case(
+        "thinking_fields", CHAT | {"thinking": "reasoning_object"}, {"temperature": 1}, "body.temperature", 0.5, 1,
+        call(thinking="low", temperature=0.5),
+    ),
+    Case(
+        "functions_stop_thinking", CHAT | {"thinking": "effort"}, True, "body.reasoning_effort", "low", "none",
+        msgspec.structs.replace(call(thinking="low"), tools=(TOOL,)),
+    ),
+    Case(
+        "results_alone", BEDROCK, True, "body.messages.3.role", None, "assistant",
+        msgspec.structs.replace(
+            later(CALL, wire="bedrock"), messages=[*later(CALL, wire="bedrock").messages, HELLO]
+        ),
+    ),
+    Case(
+        "result_status", BEDROCK, False, "body.messages.2.content.0.toolResult.status", "success", None,
+        later(CALL, wire="bedrock"),
     ),
     Case(
         "lost_stops_thinking", CLAUDE | {"thinking_mode": "budget"}, True, "body.thinking.type", "enabled", None,

@@ -366,13 +366,14 @@ class Model:
         settings = settings_for_wire(merge_settings(self.settings, call.settings), self.profile.native_wire)
         if not self._base_url:
             return []  # `request` rejects such a call.
+        profile = self.profile.for_functions() if call.tools else self.profile
         try:
-            fields = self._wire.setting_fields(settings, self.profile)
+            fields = self._wire.setting_fields(settings, profile)
         except RequestError:
             return []
         fields.claim_request_settings()
         warnings = call.native_tool_warnings(self.profile.native_wire) + setting_warnings(
-            fields, self.profile, self.origin.model or self.profile.title, call.assumed_settings
+            fields, profile, self.origin.model or self.profile.title, call.assumed_settings
         )
         if unsigned := count_unsigned(call.messages, self.profile):
             warnings.append(f"{unsigned} thought(s) without a signature are left out: this model takes no others back")

@@ -162,6 +162,7 @@ class ChatRequest:
         Raises:
             RequestError: The wire cannot carry the request.
         """
+        profile = profile.for_functions() if call.tools else profile
         call = with_possible_choice(call, profile)
         body: Body = {"model": call.model, "messages": self.messages(call, profile, target)}
         body |= self.stream(call.stream, profile)

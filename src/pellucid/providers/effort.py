@@ -15,8 +15,15 @@ def is_thinking_off(settings: Mapping[str, Any]) -> bool:
 
 
 def switches_thinking_off(settings: Mapping[str, Any], profile: Profile) -> bool:
-    """Whether a request with these settings switches thinking off, which some models do not permit."""
-    return is_thinking_off(settings) and profile.thinking_off != "least"
+    """Whether a request with these settings switches thinking off, which some models do not permit.
+
+    Notes between calls (`between_tools`) are thoughts, too. A model without a level `none` is not switched off.
+    """
+    if not is_thinking_off(settings) or profile.thinking_off != "disabled":
+        return False
+    if profile.thinking_mode != "none":
+        return True
+    return profile.thinking != "none" and (profile.thinking != "effort" or "none" in profile.efforts)
 
 
 def may_think(settings: Mapping[str, Any], profile: Profile) -> bool:
@@ -34,7 +41,7 @@ def requested_effort(settings: Mapping[str, Any], profile: Profile) -> str | Non
     if level is True:
         return profile.effort_on or None
     if is_thinking_off(settings) and profile.thinking_off == "least":
-        return next(iter(profile.efforts), None)
+        return next((effort for effort in profile.efforts if effort != "none"), None)
     return nearest_effort(level or "none", profile.efforts)
 
 

@@ -130,6 +130,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     they are, and win over the unified ones. If there are none, the wire uses the settings of its own maker."""
     default_fields: dict[str, bool | str | int] = {}
     """Fields of every request, each by its path in the body. A setting that writes the same field wins."""
+    thinking_fields: dict[str, bool | str | int] = {}
+    """On the wire `openai_chat`: fields of every request that asks for thinking in an object `reasoning`, each by its
+    path in the body. They replace settings that write the same fields."""
+    functions_stop_thinking: bool = False
+    """On the wire `openai_chat`: whether a request with functions must switch thinking off (`reasoning_effort: none`).
+    """
     media: Literal["by_url", "inline"] = "by_url"
     """Whether it fetches images and files by URL; `inline`: their data must be in the request."""
     system_role: Literal["system", "developer"] = "system"
@@ -170,6 +176,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """On the wire `openai_responses`: whether an input may hold other items between the calls of one turn, and between
     calls and their results. False: the calls are sent after the other items of their turn, directly before their
     results."""
+    results_alone: bool = False
+    """On the wire `bedrock`: whether the results of functions must be alone in their message. The next message of the
+    user is then separated from them by one of the model's."""
+    result_status: bool = True
+    """On the wire `bedrock`: whether the result of a function may have a status."""
     lost_stops_thinking: bool = False
     """Whether the response to a call whose reasoning was lost must be requested without thinking."""
 
@@ -191,6 +202,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             if fnmatchcase(model.lower(), row["match"].lower()):
                 return self.derive({name: value for name, value in row.items() if name != "match"} | {"models": ()})
         return self
+
+    def for_functions(self) -> Profile:
+        """Return this profile with the values for a request with functions."""
+        if not self.functions_stop_thinking or self.wire != "openai_chat":
+            return self
+        return self.derive({"thinking": "none", "default_fields": {**self.default_fields, self.effort_field: "none"}})
 
     def credentials(self, api_key: str | None) -> dict[str, str]:
         """Return the header that authenticates a request, in the form that `auth` names; none without a key.

@@ -306,6 +306,8 @@ class _ConversationEncoder:
         return "reasoningContent" not in blocks[0] and any("toolUse" in block for block in blocks)
 
     def _append(self, role: str, blocks: list[Body]) -> None:
+        if blocks and role == self._role == "user" and self._profile.results_alone:
+            self._separate_results(blocks)
         if blocks and role != self._role:
             while self._role == "assistant" and self._content and "reasoningContent" in self._content[-1]:
                 self._content.pop()  # the wire rejects reasoning at the end of a message
@@ -315,6 +317,12 @@ class _ConversationEncoder:
                 # No content between these two messages is sent.
                 self._content = self.messages.pop()["content"]
         self._content += blocks
+
+    def _separate_results(self, blocks: list[Body]) -> None:
+        """End the user's message with a message of the model, if it has results and `blocks` are others."""
+        if "toolResult" in self._content[-1] and "toolResult" not in blocks[0]:
+            self.flush()
+            self.messages.append({"role": "assistant", "content": [{"text": "OK"}]})
 
     # --- user messages -------------------------------------------------------------------------------------------
 
@@ -344,11 +352,9 @@ class _ConversationEncoder:
         if failed and not any(block.get("text", "x").strip() for block in content):
             content = [{"text": part.outcome}]  # the wire rejects a failed result without text
         self.used_tools[part.tool_name] = None
-        result = {
-            "toolUseId": _safe_call_id(part.tool_call_id),
-            "content": content,
-            "status": "error" if failed else "success",
-        }
+        result: Body = {"toolUseId": _safe_call_id(part.tool_call_id), "content": content}
+        if self._profile.result_status:
+            result["status"] = "error" if failed else "success"
         self._append("user", [{"toolResult": result}])
 
     # --- assistant messages --------------------------------------------------------------------------------------

@@ -79,10 +79,22 @@ _PROVIDER_SETTINGS = {
     "openai_prompt_cache_options": "prompt_cache_options",
 }
 
+_REASONING_SETTINGS = ("thinking", "thinking_budget", "snowflake_reasoning")
+"""The settings that write the object `reasoning`."""
+
 
 def _settings(profile: Profile) -> Body:
     optional = {setting: _OPTIONAL[setting] for setting in profile.knows if setting in _OPTIONAL}
     return {"max_tokens": profile.max_tokens} | _COMMON | optional
+
+
+def _finish(fields: SettingFields, profile: Profile) -> None:
+    """Apply what a model does not take together with thinking, and what it requires then."""
+    _withdraw_sampling(fields, profile)
+    reasoning = fields.value_at("reasoning")
+    if reasoning and reasoning.get("enabled") is not False:
+        fields.withdraw(profile.thinking_fields, by=[one for one in _REASONING_SETTINGS if one in fields.settings])
+        fields.body |= profile.thinking_fields
 
 
 def _withdraw_sampling(fields: SettingFields, profile: Profile) -> None:
@@ -339,7 +351,7 @@ _REQUEST = ChatRequest(
     settings=_settings,
     provider_settings=_PROVIDER_SETTINGS,
     thinking=lambda fields, profile: _THINKING[profile.thinking](fields, profile),
-    finish=_withdraw_sampling,
+    finish=_finish,
     messages=_MESSAGES.write,
     tools=_tools,
     output=_output,
