@@ -11,8 +11,20 @@ from typing import Any
 
 import pytest
 
+from pellucid.parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    Origin,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
+from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.conversations.conversation_kit import Conversation, StoryRunner
+from tests.conversations.conversation_kit import TOOLS, Conversation, StoryRunner
 from tests.conversations.strict import (
     ANSWER,
     CALL,
@@ -24,10 +36,12 @@ from tests.conversations.strict import (
     chat,
     claude,
     google,
+    limits,
     responses,
     typed,
 )
 from tests.conversations.strict.core import Body
+from tests.conversations.strict.hosts import Host, all_hosts
 
 Break = Callable[[Body, Upstream], None]
 
@@ -233,7 +247,6 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
         "signature": (LOOP, set_field("signature", "", "thinking")),
         "disabled": (LOOP, set_top_level("thinking", {"type": "disabled"})),
         "budget": (LOOP, lambda body, upstream: body["thinking"].update(budget_tokens=1000)),
-        "adaptive_only": (LOOP, set_top_level("thinking", {"type": "enabled", "budget_tokens": 2000})),
     },
     claude.DeepSeekMessages: {
         "missing": (LOOP, drop_blocks("thinking")),
@@ -306,7 +319,6 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
         ),
     },
     chat.Cerebras: {"cleared": (LOOP, set_top_level("clear_thinking", True))},
-    chat.CerebrasHarmony: {"off": (LOOP, set_top_level("reasoning_effort", "none"))},
 }
 
 UNSEALED = (
@@ -318,7 +330,6 @@ UNSEALED = (
 EXCLUDED = {
     ("claude", "starts_with_thinking"): "thinking is adaptive",
     ("claude", "budget"): "it has no budget",
-    ("claude-manual", "adaptive_only"): "it accepts a budget",
     ("bedrock", "starts_with_thinking"): "thinking is adaptive",
     ("gemini-2", "missing"): "a signature is optional",
     ("openrouter", "text"): "its entries are signed, and have a rule for it",
@@ -375,3 +386,95 @@ def test_each_rule_refuses_a_request_that_breaks_it(run_story: StoryRunner, side
                     upstream.check_request(request_body)
                 assert refused.value.rule == rule, refused.value
                 assert upstream.all_rules()[rule] in str(refused.value), "the message does not quote the rule"
+
+
+# --- limits: rules about a request besides its history ------------------------------------------------------------
+
+
+def write(body: Body, path: str, value: Any) -> None:
+    """Write a field, and the objects that contain it."""
+    *objects, name = path.split(".")
+    for inner in objects:
+        body = body.setdefault(inner, {})
+    body[name] = value
+
+
+def set_path(path: str, value: Any) -> Callable[[Body], None]:
+    return lambda body: write(body, path, value)
+
+
+def switch_off(body: Body) -> None:
+    """Switch thinking off, as any of the providers does."""
+    disabled = {"type": "disabled"}
+    body |= {"thinking": disabled, "reasoning": {"enabled": False}}
+    write(body, "additionalModelRequestFields.thinking", disabled)
+    write(body, "generationConfig.thinkingConfig", {"thinkingBudget": 0})
+
+
+def set_claude_type(type_: str) -> Callable[[Body], None]:
+    def change(body: Body) -> None:
+        body["thinking"] = {"type": type_}
+        write(body, "additionalModelRequestFields.thinking", {"type": type_})
+
+    return change
+
+
+def item_before_result(body: Body) -> None:
+    call = {"type": "function_call", "call_id": "1"}
+    body["input"] += [call, {"role": "user", "content": "Well?"}, {"type": "function_call_output", "call_id": "1"}]
+
+
+LIMIT_BREAKS: dict[str, list[Callable[[Body], None]]] = {
+    "level": [set_path("reasoning_effort", "unheard-of")],
+    "tools_with_level": [set_path("reasoning_effort", "low")],
+    "max_tokens": [set_path("max_tokens", 100)],
+    "sampling": [set_path("temperature", 0.5)],
+    "temperature": [set_path("temperature", 0.5)],
+    "include": [set_path("include", ["reasoning.encrypted_content"])],
+    "forced": [set_path("tool_choice", "required")],
+    "between_calls": [item_before_result],
+    "unknown": [set_path("unheard_of", 1)],
+    "unknown_in_assistant": [lambda body: body["messages"].append({"role": "assistant", "unheard_of": 1})],
+    "clear_thinking": [set_path("clear_thinking", True)],
+    "off": [switch_off],
+    "null": [lambda body: body["input"][-1].update(content=None)],
+    "adaptive": [set_claude_type("enabled"), set_claude_type("adaptive")],
+    "results_alone": [lambda body: body["messages"][-1]["content"].extend([{"toolResult": {}}, {"text": "Well?"}])],
+    "status": [lambda body: body["messages"][-1]["content"].append({"toolResult": {"status": "success"}})],
+}
+"""Changes of a valid request, of which at least one is refused."""
+
+
+def test_each_limit_refuses_a_request_that_breaks_it() -> None:
+    """At one of its models at least: an exception to it may be more particular at others."""
+    broken: set[limits.Limit] = set()
+    with Cases() as case:
+        for host in (host for row in all_hosts().values() for host in row):
+            upstream = host.kind(host.side, host.row, host.model)
+            for limit in upstream.limits:
+                with case(f"{host.row} {host.model}: {limit.name}"):
+                    for body in (request_of(host, loop_of(host)), request_of(host, loop_of(host)[:1])):
+                        assert limit.offence(body, thinks=upstream.thinks(body)) is None
+                        for breaks in LIMIT_BREAKS[limit.name] if limit not in broken else ():
+                            broken_body = deepcopy(body)
+                            breaks(broken_body)
+                            if limit.offence(broken_body, thinks=upstream.thinks(broken_body)):
+                                broken.add(limit)
+    assert [limit for limit in limits.LIMITS if limit.message and limit not in broken] == []
+
+
+def loop_of(host: Host) -> list[ModelMessage]:
+    """A history with a call and its result."""
+    origin = Origin(host.row, host.kind.wire, host.model)
+    return [
+        ModelRequest([UserPromptPart("Where?")]),
+        ModelResponse([ToolCallPart("look", {}, "call00001")], origin=origin),
+        ModelRequest([ToolReturnPart("look", "there", "call00001")]),
+    ]
+
+
+def request_of(host: Host, history: list[ModelMessage]) -> Body:
+    """The body of a request that asks for thinking."""
+    profile = builtin_profiles()[host.row].for_model(host.model)
+    call = ModelCall(host.model, history, {"thinking": "high"}, TOOLS)
+    return WIRES[profile.wire].encode(call, profile, Origin(host.row, profile.wire, host.model))

@@ -1,6 +1,6 @@
 """Upstreams that refuse what the real ones refuse (see `core`): a class for each provider's rules, and a server."""
 
-from . import chat, claude, google, responses, typed
+from . import chat, claude, google, limits, responses, typed
 from .core import (
     ANSWER,
     CALL,
@@ -9,6 +9,7 @@ from .core import (
     CUT_TEXT,
     CUT_THOUGHT,
     INTERLEAVED,
+    TYPED_ANSWER,
     Act,
     Block,
     CanaryMatch,
@@ -27,6 +28,7 @@ __all__ = [
     "CUT_THOUGHT",
     "INTERLEAVED",
     "SIDES",
+    "TYPED_ANSWER",
     "Act",
     "Block",
     "CanaryMatch",
@@ -37,6 +39,7 @@ __all__ = [
     "claude",
     "find_canaries",
     "google",
+    "limits",
     "responses",
     "typed",
 ]

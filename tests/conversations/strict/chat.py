@@ -111,11 +111,39 @@ class UnreturnedReasoning(Chat):
     accepted_fields = ()
 
 
+class Qwen(Chat):
+    """Qwen since 3.6: reasoning goes back with `preserve_thinking`, while it thinks."""
+
+    rules: ClassVar = Chat.rules | {
+        "preserved": "20: without preserve_thinking, the model does not get its earlier reasoning",
+    }
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().required_kinds(block, thinking) if thinking else []
+
+    def check(self, body: Body) -> None:
+        returns_reasoning = any("reasoning_content" in message for message in body["messages"])
+        if returns_reasoning and body.get("preserve_thinking") is not True:
+            self.refuse("preserved", f"preserve_thinking: {body.get('preserve_thinking')}")
+        super().check(body)
+
+
 class DeepSeek(Chat):
+    """It thinks by default; its old name `deepseek-chat` only on request."""
+
     rules: ClassVar = Chat.rules | {
         "missing": "10: the 'reasoning_content' in the thinking mode must be passed back, on every assistant's message",
         "disabled_thinking": "10: with thinking disabled, it is omitted",
     }
+
+    def thinks(self, body: Body) -> bool:
+        return super().thinks(body) and (self.model != "deepseek-chat" or "thinking" in body)
+
+    def check(self, body: Body) -> None:
+        super().check(body)
+        for message in body["messages"]:
+            if body.get("thinking", {}).get("type") == "disabled" and "reasoning_content" in message:
+                self.refuse("disabled_thinking", f"{message}")
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return super().required_kinds(block, thinking) if thinking else []
@@ -123,8 +151,6 @@ class DeepSeek(Chat):
     def check_reasoning(self, message: Body, thinking: bool) -> None:
         if thinking and message.get("reasoning_content") is None:
             self.refuse("missing", f"{message}")
-        if not thinking and "reasoning_content" in message:
-            self.refuse("disabled_thinking", f"{message}")
         super().check_reasoning(message, thinking)
 
 
@@ -159,6 +185,13 @@ class VLLM(Groq):
         return f"chatcmpl-tool-{number:032x}"
 
 
+class Together(Chat):
+    """Two names for the field, of which the answers have one."""
+
+    field = "reasoning"
+    accepted_fields = ("reasoning", "reasoning_content")
+
+
 class Copilot(Chat):
     field = "reasoning_text"
     accepted_fields = ("reasoning_text", "reasoning_opaque")
@@ -183,6 +216,8 @@ class Copilot(Chat):
 class OpenRouter(Chat):
     """Claude behind OpenRouter: `reasoning_details`, in fragments."""
 
+    format: ClassVar[str] = "anthropic-claude-v1"
+    thinks_by_default: ClassVar[bool] = False
     one_thought = False
     field = "reasoning"
     accepted_fields = ("reasoning", "reasoning_details")
@@ -191,6 +226,9 @@ class OpenRouter(Chat):
         "encrypted": "15: a reasoning.encrypted entry comes back with its data, id and format",
         "duplicate": "0.1: reasoning and reasoning_details have the same text: send one of them",
     }
+
+    def thinks(self, body: Body) -> bool:
+        return super().thinks(body) and (self.thinks_by_default or "reasoning" in body)
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         if block.kind == "sealed":
@@ -204,25 +242,101 @@ class OpenRouter(Chat):
         for entry in details or ():
             if entry["type"] == "reasoning.encrypted":
                 owner = self.owner_of(entry["data"], "encrypted")
-                if owner.kind != "sealed" or entry.get("format") != "anthropic-claude-v1":
+                sent = {name: value for name, value in self.sealed_entry(owner).items() if value is not None}
+                if entry != sent:
                     self.refuse("encrypted", f"{entry}")
-            elif self.owner_of(entry.get("signature"), "signature").text != entry["text"]:
-                self.refuse("signature", f"{entry}")
+            else:
+                self.check_text(entry)
 
-    def thought_deltas(self, block: Block) -> list[Body]:
-        index = [b.number for b in self.answers[block.answer]].index(block.number)
-        about = {"format": "anthropic-claude-v1", "index": index}
-        if block.kind == "sealed":
-            sealed = {"type": "reasoning.encrypted", "data": self.make_opaque(block, "data"), "id": None}
-            return [_delta(content="", reasoning_details=[sealed | about])]
-        out = [
+    def check_text(self, entry: Body) -> None:
+        if self.owner_of(entry.get("signature"), "signature").text != entry["text"]:
+            self.refuse("signature", f"{entry}")
+
+    def sealed_entry(self, block: Block) -> Body:
+        data = block.opaque.get("data") or self.make_opaque(block, "data")
+        entry = {"type": "reasoning.encrypted", "data": data, "format": self.format, "index": self.index_of(block)}
+        return entry | {"id": self.entry_id(block)}
+
+    def entry_id(self, block: Block) -> str | None:
+        return None
+
+    def index_of(self, block: Block) -> int:
+        return [b.number for b in self.answers[block.answer]].index(block.number)
+
+    def text_entries(self, block: Block) -> list[Body]:
+        about = {"format": self.format, "index": self.index_of(block)}
+        return [
             _delta(content="", reasoning=text, reasoning_details=[{"type": "reasoning.text", "text": text} | about])
             for text in self.pieces(block)
         ]
+
+    def thought_deltas(self, block: Block) -> list[Body]:
+        if block.kind == "sealed":
+            return [_delta(content="", reasoning_details=[self.sealed_entry(block)])]
+        out = self.text_entries(block)
         if block.whole:
-            signed = {"type": "reasoning.text", "signature": self.make_opaque(block, "sig")} | about
+            signed: Body = {"type": "reasoning.text", "signature": self.make_opaque(block, "sig")}
+            signed |= {"format": self.format, "index": self.index_of(block)}
             out.append(_delta(content="", reasoning=None, reasoning_details=[signed]))
         return out
+
+
+class OpenRouterReadable(OpenRouter):
+    """Models that do not sign, behind OpenRouter."""
+
+    format = "unknown"
+    thinks_by_default = True
+    one_thought = True
+    rules: ClassVar = OpenRouter.rules | {"entry": "15: entries come back merged and whole"}
+
+    def check_text(self, entry: Body) -> None:
+        whole = [b.text for b in self.blocks.values() if b.kind == "think" and b.whole]
+        if entry.get("text") not in whole or entry.get("format") != self.format:
+            self.refuse("entry", f"{entry}")
+
+    def thought_deltas(self, block: Block) -> list[Body]:
+        return self.text_entries(block)
+
+
+class OpenRouterSealed(OpenRouterReadable):
+    """OpenAI behind OpenRouter: a summary, and an encrypted entry with the id of the item."""
+
+    format = "openai-responses-v1"
+
+    def check_text(self, entry: Body) -> None:
+        super().check_text(entry | {"text": entry.get("summary", entry.get("text"))})
+
+    def index_of(self, block: Block) -> int:
+        return 1
+
+    def entry_id(self, block: Block) -> str | None:
+        return block.opaque.get("rs") or self.make_opaque(block, "rs", "rs_{}")
+
+    def text_entries(self, block: Block) -> list[Body]:
+        about: Body = {"type": "reasoning.summary", "format": self.format, "index": 0}
+        return [
+            _delta(content="", reasoning=text, reasoning_details=[about | {"summary": text}])
+            for text in self.pieces(block)
+        ]
+
+    def thought_deltas(self, block: Block) -> list[Body]:
+        sealed = [_delta(content="", reasoning_details=[self.sealed_entry(block)])] if block.whole else []
+        return [*self.text_entries(block), *sealed]
+
+
+class OpenRouterGemini(OpenRouterSealed):
+    """Gemini behind OpenRouter: one encrypted entry in each turn, with the id of the turn's first call."""
+
+    format = "google-gemini-v1"
+
+    def entry_id(self, block: Block) -> str | None:
+        return next((b.call_id for b in self.answers[block.answer] if b.kind == "call"), None)
+
+    def text_entries(self, block: Block) -> list[Body]:
+        return OpenRouter.text_entries(self, block)
+
+    def index_of(self, block: Block) -> int:
+        return 0
 
 
 class MiniMax(Chat):
@@ -251,6 +365,13 @@ class MiniMax(Chat):
         return [_delta(content=f"<think>\n{head}"), *closed]
 
 
+class Perplexity(Chat):
+    """Reasoning is in tags in the content, and does not go back."""
+
+    accepted_fields = ()
+    thought_deltas = MiniMax.thought_deltas
+
+
 class Cerebras(MiniMax):
     """GLM on Cerebras: reasoning is in a field, and goes back in tags in the content."""
 
@@ -270,12 +391,5 @@ class Cerebras(MiniMax):
 class CerebrasHarmony(Groq):
     """gpt-oss on Cerebras: it always thinks."""
 
-    rules: ClassVar = Groq.rules | {"off": "19: reasoning_effort: none is not a level of gpt-oss"}
-
     def thinks(self, body: Body) -> bool:
         return True
-
-    def check(self, body: Body) -> None:
-        if body.get("reasoning_effort", "low") not in ("low", "medium", "high") or "clear_thinking" in body:
-            self.refuse("off", f"reasoning_effort: {body.get('reasoning_effort')}")
-        super().check(body)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from tests.event_stream_messages import eventstream_message
 
 from .core import Block, Body, Upstream, named_events, split_in_half
+from .limits import levels_of
 
 
 class MessageBlock(NamedTuple):
@@ -118,11 +119,11 @@ class Anthropic(_Claude):
     wire = "anthropic"
     rules: ClassVar = CLAUDE_RULES | {
         "budget": "3.1: budget_tokens is at least 1024 and less than max_tokens",
-        "adaptive_only": "3.1: Opus 4.7 and later reject enabled with a budget",
     }
 
     def thinks(self, body: Body) -> bool:
-        return bool(body.get("thinking", {}).get("type") in ("enabled", "adaptive"))
+        # Notes between calls are thoughts, too.
+        return bool(body.get("thinking", {}).get("type") in ("enabled", "adaptive", "between_tools"))
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         if not thinking or block.kind not in ("think", "sealed"):
@@ -131,11 +132,8 @@ class Anthropic(_Claude):
 
     def check(self, body: Body) -> None:
         config = body.get("thinking", {})
-        if config.get("type") == "enabled":
-            if "opus-5" in self.model:
-                self.refuse("adaptive_only", f"{config}")
-            if not 1024 <= config["budget_tokens"] < body["max_tokens"]:
-                self.refuse("budget", f"{config} of {body['max_tokens']}")
+        if config.get("type") == "enabled" and not 1024 <= config["budget_tokens"] < body["max_tokens"]:
+            self.refuse("budget", f"{config} of {body['max_tokens']}")
         messages = [
             (message["role"], [self.parse_block(block) for block in message["content"]]) for message in body["messages"]
         ]
@@ -205,13 +203,13 @@ class DeepSeekMessages(Anthropic):
     }
 
     def check(self, body: Body) -> None:
-        thinking = body.get("thinking", {}).get("type") != "disabled"
+        thinking = self.thinks(body)
         for message in body["messages"]:
             thoughts = [block for block in message["content"] if block["type"] == "thinking"]
-            if message["role"] == "assistant" and thinking and not thoughts:
+            if message["role"] == "assistant" and thinking and self.is_missing(message["content"], thoughts):
                 self.refuse("missing", f"{message}")
             for thought in thoughts:
-                texts = {block.text for block in self.blocks.values()} | {""}
+                texts = {block.text for block in self.blocks.values()} | {"", " "}
                 if thought["thinking"] not in texts:
                     self.refuse("text", f"{thought}")
         for message, after in pairwise([*body["messages"], {"content": []}]):
@@ -221,10 +219,14 @@ class DeepSeekMessages(Anthropic):
             )
 
     def thinks(self, body: Body) -> bool:
-        return bool(body.get("thinking", {}).get("type") != "disabled")
+        thinking = body.get("thinking", {}).get("type")
+        return bool(thinking == "enabled" if self.model == "deepseek-chat" else thinking != "disabled")
 
     def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return ["text"] if thinking and block.kind in ("think", "sealed") else []
+
+    def is_missing(self, content: list[Body], thoughts: list[Body]) -> bool:
+        return not thoughts
 
     def pieces(self, block: Block) -> tuple[Body, list[Body]]:
         if block.kind == "sealed":
@@ -233,6 +235,46 @@ class DeepSeekMessages(Anthropic):
 
     def signature(self, block: Block) -> str:
         return ""
+
+
+class KimiMessages(DeepSeekMessages):
+    """Kimi's Messages API: a message with calls needs a thought, which must not be empty."""
+
+    rules: ClassVar = {
+        "missing": "21: thinking is enabled but reasoning_content is missing in assistant tool call message at index N "
+        "(the same on this endpoint: NousResearch/hermes-agent#17057)",
+        "text": "21: the text passed back is that of a thought",
+    }
+
+    def is_missing(self, content: list[Body], thoughts: list[Body]) -> bool:
+        return any(block["type"] == "tool_use" for block in content) and not any(t["thinking"] for t in thoughts)
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().required_kinds(block, True)
+
+
+class UnsignedMessages(DeepSeekMessages):
+    """Servers that neither sign a thought nor require one (vLLM, Ollama, llama.cpp)."""
+
+    rules: ClassVar = {"text": "3.5: the text passed back is that of a thought"}
+
+    def is_missing(self, content: list[Body], thoughts: list[Body]) -> bool:
+        return False
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().required_kinds(block, True)
+
+
+class MiniMaxMessages(Anthropic):
+    """MiniMax's Messages API: blocks are signed, and accepted at any time."""
+
+    rules: ClassVar = {name: rule for name, rule in Anthropic.rules.items() if name != "disabled"}
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().required_kinds(block, True)
+
+    def check_latest(self, messages: list[tuple[str, list[MessageBlock]]], thinking: str | None) -> None:
+        super().check_latest(messages, thinking if thinking != "disabled" else None)
 
 
 class Bedrock(_Claude):
@@ -246,7 +288,7 @@ class Bedrock(_Claude):
     }
 
     def thinks(self, body: Body) -> bool:
-        return bool(self.thinking_type(body) in ("enabled", "adaptive"))
+        return bool(self.thinking_type(body) in ("enabled", "adaptive", "between_tools"))
 
     def thinking_type(self, body: Body) -> Any:
         return body.get("additionalModelRequestFields", {}).get("thinking", {}).get("type")
@@ -354,6 +396,88 @@ class BedrockUnsigned(Bedrock):
     def pieces(self, block: Block) -> tuple[Body, list[Body]]:
         if block.kind == "sealed":
             block.kind = "think"
+        return super().pieces(block)
+
+
+class BedrockOnRequest(BedrockUnsigned):
+    """Qwen, DeepSeek and GLM on Bedrock: they think only if a level asks for it."""
+
+    def thinks(self, body: Body) -> bool:
+        return any(level != "none" for _, level in levels_of(body))
+
+
+class BedrockReadable(BedrockUnsigned):
+    """gpt-oss, MiniMax and Nova 2: unsigned reasoning goes back."""
+
+    rules: ClassVar = {name: rule for name, rule in BedrockUnsigned.rules.items() if name != "unsigned"} | {
+        "text": "9.3: reasoningText goes back with its text unmodified",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return "disabled" not in str(body.get("additionalModelRequestFields"))
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if thinking and block.kind == "think" else []
+
+    def check_thoughts(self, content: list[MessageBlock]) -> None:
+        texts = {block.text for block in self.blocks.values()}
+        if any(block.kind != "call" and block.kind == "think" and block.text not in texts for block in content):
+            self.refuse("text", f"{content}")
+
+
+class BedrockTagged(BedrockUnsigned):
+    """Kimi and Nova 1: reasoning is in tags in the text, and goes back in the same form."""
+
+    one_thought = True
+    interleaves = False
+    tag: ClassVar[str] = "think"
+    rules: ClassVar = BedrockUnsigned.rules | {"verbatim": "9.3: text goes back as it came"}
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if block.kind == "think" else []
+
+    def thinks(self, body: Body) -> bool:
+        return not any(level == "none" for _, level in levels_of(body))
+
+    def check_thoughts(self, content: list[MessageBlock]) -> None:
+        super().check_thoughts(content)
+        for block in content:
+            for thought in self.blocks.values():
+                if thought.kind == "think" and thought.text in block.text and self.tagged(thought) not in block.text:
+                    self.refuse("verbatim", f"{block}")
+
+    def tagged(self, block: Block) -> str:
+        return f"<{self.tag}>{block.text}</{self.tag}>"
+
+    def pieces(self, block: Block) -> tuple[Body, list[Body]]:
+        if block.kind != "think":
+            return super().pieces(block)
+        return {}, [{"text": piece} for piece in split_in_half(self.tagged(block))]
+
+
+class BedrockNova(BedrockTagged):
+    tag = "thinking"
+
+
+class BedrockEncrypted(Bedrock):
+    """Closed GPTs and Grok on Bedrock: all reasoning is encrypted."""
+
+    interleaves = False
+    rules: ClassVar = {name: BedrockUnsigned.rules[name] for name in ("alternate", "blank", "id", "tools")} | {
+        "shape": Bedrock.rules["shape"],
+        "signature": "9.2: redactedContent goes back unmodified",
+        "ends_in_thought": CLAUDE_RULES["ends_in_thought"],
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return not any(level == "none" for _, level in levels_of(body))
+
+    def check_latest(self, messages: list[tuple[str, list[MessageBlock]]], thinking: str | None) -> None:
+        pass
+
+    def pieces(self, block: Block) -> tuple[Body, list[Body]]:
+        if block.kind == "think":
+            block.kind = "sealed"
         return super().pieces(block)
 
 

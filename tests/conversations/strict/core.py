@@ -5,7 +5,8 @@ scripts it (`Act`). Everything in its answers that it alone understands (ids of 
 text of its reasoning carries a canary: `cnry.SIDE.NUMBER.KIND.`, numbered in the order of production. So it knows of
 every request what of its own came back, whether that is complete and in order, and what comes from another upstream.
 
-A rule has a name and a reference to `providers.md`; a refusal names the rule that was broken.
+A rule has a name and a reference to `providers.md`; a refusal names the rule that was broken. The rules of a class are
+about the history. What a model refuses otherwise (levels, forced calls, fields) is a row of `limits`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
-Body = dict[str, Any]
-Step = Literal["think", "sealed", "call", "text"]
+from .limits import limits_of
 
+Body = dict[str, Any]
+Step = Literal["think", "sealed", "call", "output", "text"]
+"""`output` is a call of the tool with which an agent's model gives its typed output."""
+
+OUTPUT_TOOL = "final_result"
 CANARY = re.compile(r"cnry\.([a-z0-9-]+)\.(\d+)\.([a-z]+)\.")
 
 
@@ -41,6 +46,7 @@ class Act(NamedTuple):
 
 CALL = Act(("think", "call"))
 INTERLEAVED = Act(("think", "call", "sealed", "call"))
+TYPED_ANSWER = Act(("think", "output"))
 ANSWER = Act(("think", "sealed", "text"))
 CUT_THOUGHT = Act(("think",), cut=True)
 CUT_CALL = Act(("think", "call"), cut=True)
@@ -120,6 +126,8 @@ class Upstream:
     shows_thought: ClassVar[bool] = True
     """Whether its reasoning is streamed."""
     content_type: ClassVar[str] = "text/event-stream"
+    functions: tuple[str, ...] = ("look",)
+    """The functions that it calls, in turn."""
     known_rules: ClassVar[dict[str, str]] = {
         "foreign": "App. A: opaque fields never cross, and reasoning text only if the caller opts in",
         "order": "0.4: the order of parts must not change",
@@ -137,7 +145,12 @@ class Upstream:
         self.raw: list[bytes] = []
         self.received_canaries: list[CanaryMatch] = []
         """The canaries in the last request."""
+        self.received: list[list[CanaryMatch]] = []
+        """The canaries in each request that was not refused."""
         self.next = ANSWER
+        self.script: list[Act] = []
+        """What it does next, before `next`."""
+        self.limits = limits_of(row, model)
         self.answers: list[list[Block]] = []
 
     # --- requests ----------------------------------------------------------------------------------------------
@@ -148,10 +161,11 @@ class Upstream:
         self.raw.append(raw)
         self.requests.append(body)
         self.check_request(body)
-        act = self.next
-        steps = [step for step in act.steps if self.thinks(body) or step in ("call", "text")]
+        self.received.append(self.received_canaries)
+        act = self.script.pop(0) if self.script else self.next
+        steps = [step for step in act.steps if self.thinks(body) or step not in ("think", "sealed")]
         if not self.interleaves:
-            steps.sort(key=("think", "sealed", "text", "call").index)
+            steps.sort(key=("think", "sealed", "text", "call", "output").index)
         if self.one_thought:
             steps = [step for step in steps if step != "sealed"]
         answer = [self._produce(step) for step in steps or ["text"]]
@@ -166,6 +180,9 @@ class Upstream:
             if canary.side != self.side:
                 self.refuse("foreign", f"{canary} came with the request")
         self.check(body)
+        for limit in self.limits:
+            if offence := limit.offence(body, thinks=self.thinks(body)):
+                self.refuse(limit.name, offence)
         numbers = [canary.number for canary in matches]
         if numbers != sorted(numbers):
             self.refuse("order", f"the blocks {sorted(numbers)} came back as {numbers}")
@@ -183,7 +200,8 @@ class Upstream:
         raise NotImplementedError
 
     def all_rules(self) -> dict[str, str]:
-        return self.known_rules | self.rules
+        limits = {limit.name: f"{limit.message}; {limit.source}" for limit in self.limits}
+        return self.known_rules | self.rules | limits
 
     def refuse(self, rule: str, message: str, status: int = 400) -> NoReturn:
         raise Refusal(rule, f"{self.side}: {message} ({self.all_rules()[rule]})", status)
@@ -192,16 +210,20 @@ class Upstream:
 
     def _produce(self, kind: Step) -> Block:
         number = len(self.blocks)
-        block = Block(self.side, number, kind, answer=len(self.answers))
+        block = Block(self.side, number, "call" if kind == "output" else kind, answer=len(self.answers))
         if kind in ("think", "sealed"):
             block.text = f"Let me see: {block.canary('text')} perhaps."
         elif kind == "text":
             block.text = f"It is said-{self.side}-{number}- and no more."
         else:
-            block.call_id, block.name, block.args = self.call_id(number), "look", {"at": f"said-{self.side}-{number}-"}
+            block.call_id, block.args = self.call_id(number), {"at": f"said-{self.side}-{number}-"}
+            block.name = OUTPUT_TOOL if kind == "output" else self.functions[self._call_count() % len(self.functions)]
             self.calls[block.call_id] = block
         self.blocks[number] = block
         return block
+
+    def _call_count(self) -> int:
+        return sum(block.kind == "call" for block in self.blocks.values())
 
     def call_id(self, number: int) -> str:
         return f"call_{self.side.replace('-', '_')}_{number}"

@@ -207,3 +207,53 @@ class OpenResponses(Responses):
             out.append({"type": "response.reasoning_text.done", **in_item, "text": block.text})
             out.append({"type": "response.output_item.done", **at, "item": self.reasoning_item(block)})
         return out
+
+
+class CopilotResponses(Responses):
+    """GitHub Copilot: an item has another id in each event."""
+
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
+        events = [json.loads(event.split(b"data: ")[1]) for event in super().stream(answer, cut)]
+        for number, event in enumerate(events):
+            if "item_id" in event:
+                event["item_id"] += f"~{number}"
+            if "item" in event:
+                event["item"]["id"] += f"~{number}"
+        return named_events(*events)
+
+    def check(self, body: Body) -> None:
+        # Each of its ids names the item.
+        items = [item | ({"id": item["id"].partition("~")[0]} if "id" in item else {}) for item in body["input"]]
+        super().check(body | {"input": items})
+
+
+class LateResponses(OpenResponses):
+    """OpenRouter: reasoning is readable and encrypted, and its end is reported after everything else."""
+
+    rules: ClassVar = {"decrypt": Responses.rules["decrypt"]}
+
+    def check(self, body: Body) -> None:
+        for item in body["input"]:
+            if item.get("type") == "reasoning":
+                block = self.owner_of(item.get("encrypted_content"), "decrypt")
+                if item != self.reasoning_item(block):
+                    self.refuse("decrypt", f"{item} differs from the original item: {self.reasoning_item(block)}")
+        self.check_outputs(body["input"])
+
+    def reasoning_item(self, block: Block) -> Body:
+        seal = block.opaque.get("enc") or self.make_opaque(block, "enc", "gAAAA{}")
+        return super().reasoning_item(block) | {"encrypted_content": seal}
+
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
+        events = super().stream(answer, cut)
+        late = [event for event in events if b"output_item.done" in event and b"gAAAA" in event]
+        rest = [event for event in events if event not in late]
+        return [*rest, *late] if cut else [*rest[:-1], *late, rest[-1]]
+
+
+class DeepSeekResponses(OpenResponses):
+    interleaves = False
+    one_thought = True
+
+    def thinks(self, body: Body) -> bool:
+        return super().thinks(body) and (self.model != "deepseek-chat" or "reasoning" in body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -61,9 +62,14 @@ SIDES: dict[str, tuple[type[Upstream], str, str]] = {
 
 
 class StrictServer:
-    """All upstreams on one port, each under its own path."""
+    """Upstreams on one port, each under its own path.
 
-    def __init__(self) -> None:
+    Args:
+        sides: Kind, row and model of each.
+    """
+
+    def __init__(self, sides: Mapping[str, tuple[type[Upstream], str, str]] = SIDES) -> None:
+        self._sides = sides
         self.upstreams: dict[str, Upstream] = {}
         self.reset()
         self.url = ""
@@ -71,7 +77,7 @@ class StrictServer:
 
     def reset(self) -> None:
         """Discard the state of all upstreams, for another conversation."""
-        self.upstreams = {side: kind(side, row, model) for side, (kind, row, model) in SIDES.items()}
+        self.upstreams = {side: kind(side, row, model) for side, (kind, row, model) in self._sides.items()}
 
     async def start(self) -> None:
         app = web.Application(client_max_size=2**24)

@@ -82,11 +82,7 @@ class Mistral(_Messages):
             head, tail = split_in_half(block.text)
             match block.kind:
                 case "think" | "sealed":
-                    texts = [{"type": "text", "text": text} for text in ((head, tail) if block.whole else (head,))]
-                    out += [_delta(content=[{"type": "thinking", "thinking": [text]}]) for text in texts]
-                    if block.whole:
-                        signed = {"type": "thinking", "thinking": [], "signature": self.make_opaque(block, "sig")}
-                        out.append(_delta(content=[signed | {"closed": True}]))
+                    out += self.thought_deltas(block)
                 case "text":
                     out += [_delta(content=text) for text in ((head, tail) if block.whole else (head,))]
                 case "call":
@@ -96,6 +92,46 @@ class Mistral(_Messages):
                     out.append(_delta(tool_calls=[call]))
                     calls += 1
         return unnamed_events(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
+
+    def thought_deltas(self, block: Block) -> list[Body]:
+        head, tail = split_in_half(block.text)
+        texts = [{"type": "text", "text": text} for text in ((head, tail) if block.whole else (head,))]
+        out = [_delta(content=[{"type": "thinking", "thinking": [text]}]) for text in texts]
+        if block.whole:
+            signed = {"type": "thinking", "thinking": [], "signature": self.make_opaque(block, "sig")}
+            out.append(_delta(content=[signed | {"closed": True}]))
+        return out
+
+
+class Magistral(Mistral):
+    """It always thinks."""
+
+    def thinks(self, body: Body) -> bool:
+        return True
+
+
+class MagistralTagged(Magistral):
+    """Magistral 2506: reasoning is in tags in the text, and goes back in the same form."""
+
+    one_thought = True
+    rules: ClassVar = {name: text for name, text in Mistral.rules.items() if name not in ("flattened", "chunk")} | {
+        "verbatim": "6: old magistral models have <think> tags in the text",
+    }
+
+    def check_content(self, message: Body) -> None:
+        content = message["content"]
+        if not isinstance(content, str):
+            self.refuse("verbatim", f"{message}")
+        for block in self.blocks.values():
+            if block.kind == "think" and block.text in content and self.tagged(block) not in content:
+                self.refuse("verbatim", f"{content!r}")
+
+    def tagged(self, block: Block) -> str:
+        return f"<think>\n{block.text}\n</think>\n"
+
+    def thought_deltas(self, block: Block) -> list[Body]:
+        head, tail = split_in_half(self.tagged(block))
+        return [_delta(content=text) for text in ((head, tail) if block.whole else (head,))]
 
 
 class Cohere(_Messages):
@@ -145,6 +181,38 @@ class Cohere(_Messages):
         return unnamed_events(*out)
 
     interleaves = False
+
+
+class CoherePlan(Cohere):
+    """Models that write a plan before they call tools, and nothing else of their reasoning."""
+
+    one_thought = True
+    rules: ClassVar = Cohere.rules | {"plan": "7: the plan of an answer goes back as its tool_plan, a string"}
+
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        has_calls = any(b.kind == "call" for b in self.answers[block.answer])
+        return ["text"] if block.kind == "think" and has_calls else []
+
+    def check(self, body: Body) -> None:
+        for message in body["messages"]:
+            plan = message.get("tool_plan", "")
+            if plan and (not message.get("tool_calls") or plan not in {b.text for b in self.blocks.values()}):
+                self.refuse("plan", f"{message}")
+        super().check(body)
+
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
+        spoken = [block for block in answer if block.kind != "think"]
+        out = super().stream(spoken, cut)
+        plans = [block for block in answer if block.kind == "think" and len(spoken) < len(answer)]
+        if not any(block.kind == "call" for block in answer):
+            answer[:] = spoken  # such an answer has no plan
+            return out
+        events = [
+            {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": piece}}}
+            for block in plans
+            for piece in split_in_half(block.text)
+        ]
+        return [out[0], *unnamed_events(*events), *out[1:]]
 
 
 class Ollama(Upstream):
