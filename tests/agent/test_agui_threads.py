@@ -378,6 +378,73 @@ def test_an_approval_is_for_the_agent_that_requested_it() -> None:
     assert (one.dropped, other.dropped) == (["red-1"], [])
 
 
+def test_an_approval_is_for_the_call_that_was_shown() -> None:
+    """Models may give calls of two branches the same id."""
+    dropped: list[str] = []
+
+    async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[StreamItem]:
+        yield {0: DeltaToolCall("drop", json.dumps({"color": texts(messages)[-1]}), "functions.drop:0~x")}
+
+    agent = Agent(FunctionModel(stream_function=write))
+
+    @agent.tool
+    def drop(ctx: RunContext[Any], color: str) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        dropped.append(color)
+        raise CallDeferred
+
+    with running(agui(agent, threads="sqlite://")) as app:
+        shown = interrupt(run(app, "r1", user("u1", "one file")))["id"]
+        other = interrupt(run(app, "r2", user("u1", "everything")))["id"]
+        assert refusal(app, "r3", user("u1", "one file"), resume=resume(shown, approved=True))[0] == 400
+        assert dropped == []
+        run(app, "r4", messages=[], resume=resume(other, approved=True))
+    assert dropped == ["everything"]
+
+
+def test_an_id_that_cannot_be_stored_is_refused(app: App) -> None:
+    assert app.ask(user("u\0", "Hi")).status == 400
+    run(app, "r1", user("u1", "Hi"))
+
+
+def test_store_false_is_refused(app: App) -> None:
+    assert app.ask(user("u1", "Hi"), query="?store=false").status == 400
+
+
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError, BaseException])
+@pytest.mark.parametrize("place", ["tool", "async tool", "model", "model later"])
+def test_whatever_is_raised_a_run_ends_and_the_server_goes_on(place: str, raised: type[BaseException]) -> None:
+    turns: list[int] = []
+
+    async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[StreamItem]:
+        turns.append(1)
+        if place == "model" and len(turns) == 1:
+            raise raised
+        yield {0: DeltaThinkingPart(content="Hm.")}
+        if place == "model later" and len(turns) == 1:
+            raise raised
+        if len(messages) == 1 and "tool" in place:
+            yield {1: DeltaToolCall(place.replace(" ", "_"), "{}", "c1")}
+        else:
+            yield "Done."
+
+    agent = Agent(FunctionModel(stream_function=write))
+
+    @agent.tool_plain
+    def tool() -> str:
+        raise raised
+
+    @agent.tool_plain
+    async def async_tool() -> str:
+        raise raised
+
+    with running(agui(agent, threads="sqlite://")) as app:
+        events = events_of(app.ask(user("u1", "Hi"), runId="r1").body)
+        assert events[-1]["type"] in ("RUN_ERROR", "RUN_FINISHED")
+        run(app, "r2", user("u2", "Again"))
+
+
 def test_a_question_after_a_call_that_waits_leaves_the_call_without_a_result(app: App, clerk: Clerk) -> None:
     run(app, "r1", user("u1", "Please drop"))
     run(app, "r2", user("u2", "Never mind"))

@@ -100,7 +100,7 @@ OUTCOMES: dict[str, tuple[str, Any]] = {
     "asks_again": ("failed", "Name a city."),
     "fails": ("failed", {"reason": "closed"}),
     "exits": ("failed", "The tool failed (SystemExit)."),
-    "interrupts": ("failed", "The tool failed (RuntimeError)."),
+    "interrupts": ("failed", "The tool failed (KeyboardInterrupt)."),
     "cancels": ("failed", "The tool failed (CancelledError)."),
     "slow": ("failed", "It did not return within 0.1 s."),
     "hangs": ("failed", "It did not return within 0.1 s."),

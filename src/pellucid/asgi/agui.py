@@ -74,7 +74,7 @@ SYSTEM_MESSAGES_WARNING = (
 )
 
 
-def _check_sealed_approval(sealer: TenantSealer, call: ToolCallPart, token: str, path: str) -> None:
+def check_sealed_approval(sealer: TenantSealer, call: ToolCallPart, token: str, path: str) -> None:
     """Check the seal of a request for approval. Raises `SealError`."""
     try:
         sealer.check_call(token, call)
@@ -211,7 +211,7 @@ class AGUIApp:
             request.resume,
             request.client_tools,
             unanswered_calls(history_of(request.input.messages)) if request.resume else {},
-            partial(_check_sealed_approval, approval_sealer),
+            partial(check_sealed_approval, approval_sealer),
             has_own_interrupts=callable(self._deps),
         )
         attached = await exchange.compute(_open_history, request, sealer.open, self._system_messages)

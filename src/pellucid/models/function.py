@@ -274,7 +274,14 @@ class _GeneratedStream:
             # The function waited for something that was cancelled. The turn was not.
             end = RuntimeError("the function of the model was cancelled")
             end.__cause__ = error
-        except Exception as error:
+            if self._settle_first_piece(end):
+                return
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception):  # SystemExit, or a panic of native code
+                error, cause = RuntimeError(f"the function of the model raised {type(error).__name__}"), error
+                error.__cause__ = cause
             if self._settle_first_piece(error):
                 return
             end = error

@@ -12,6 +12,8 @@ of such a thread, and DELETE deletes the whole thread.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from types import NoneType
 from typing import Literal, get_args
 
@@ -21,7 +23,13 @@ from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
 from ..asgi import http
-from ..asgi.agui import SYSTEM_MESSAGES_WARNING, approvals_of, wants_protobuf
+from ..asgi.agui import (
+    SYSTEM_MESSAGES_WARNING,
+    ApprovalStage,
+    approvals_of,
+    check_sealed_approval,
+    wants_protobuf,
+)
 from ..asgi.streaming import serve_stream
 from ..conversation import join_messages
 from ..errors import PellucidError, RequestError
@@ -43,6 +51,7 @@ from ..runs import RunSource
 from ..runs.detached_runs import BeginRow
 from ..settings import ModelCall
 from ..storage import ChatBusy, StoredResponse
+from ..storage.names import check_names
 from ..tools import DeferredToolResults
 from ..unicode import truncate
 from ..view import Redactor, View, Viewer
@@ -108,6 +117,13 @@ class AGUIHandlers:
             if prepared.model.holds_threads:
                 await self._run_in_thread(exchange, prepared, request, prepared.model)
                 return
+            if request.resume:
+                raise RequestError(
+                    "resume: interrupts of this agent are not supported here, as the server does not hold its threads",
+                    kind="unsupported",
+                    code="interrupt_not_supported",
+                    param="resume",
+                )
         is_stored = principal.policy.may_store(bool(options.store))
         opened = await exchange.compute(_open_messages, prepared, request)
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
@@ -147,9 +163,18 @@ class AGUIHandlers:
             raise forbidden(
                 "the threads of this agent are stored, and your key does not allow that", "store_not_allowed"
             )
+        if request.options.store is False:
+            raise RequestError(
+                "store: the threads of this agent are stored; leave it out", kind="unsupported", param="store"
+            )
+        check_names(**{f"messages[{index}].id": one.id for index, one in enumerate(request.input.messages)})
+        # The id of a call is one of the model: it may come again on another branch, or in another thread.
+        sealer = services.sealer.for_tenant(f"{principal.owner}:{prepared.model_name}", request.thread_id)
         position = await find_position(services, principal, request)
         approvals = await find_requested_approvals(services, prepared.model_name, position)
-        messages, call = await exchange.compute(_thread_call, prepared, request, agent, position, approvals)
+        messages, call = await exchange.compute(
+            _thread_call, prepared, request, agent, position, approvals, partial(check_sealed_approval, sealer)
+        )
         prepared.client = prepared.client._replace(results=DeferredToolResults(approvals=approvals_of(request.resume)))
         if position.left_out:
             prepared.warnings.append(f"{position.left_out} message(s) that this thread does not have were left out")
@@ -163,7 +188,7 @@ class AGUIHandlers:
         )
         # A snapshot would have the messages before the run as the client sent them.
         header = replace(header, snapshot=False, history=[])
-        run = await prepared.create_run(call, with_seals=False)
+        run = await prepared.create_run(call, with_seals=False, stages=[ApprovalStage(sealer.seal_call)])
         prepared.add_warning_headers()
         row = make_row(
             services,
@@ -207,7 +232,8 @@ class AGUIHandlers:
             if error.info.code != "already_exists":
                 raise
             raise RequestError(
-                f"runId: this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
+                f"runId: this thread has, or had, a run {truncate(request.run_id)!r} already; give each run an id of "
+                "its own",
                 kind="conflict",
                 code="already_exists",
                 param="runId",
@@ -273,8 +299,8 @@ class AGUIHandlers:
             not_found, id = _thread_not_found(thread_id), newest
             return await find_row(self._services, exchange.principal.owner, id, agui.PROTOCOL, not_found, log=True)
         not_found = RequestError(
-            f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not "
-            "been stored",
+            f"there is no run {truncate(run_id)!r} of a thread {truncate(thread_id)!r} here; it may have expired, been "
+            "deleted or not been stored",
             kind="not_found",
             code="run_not_found",
             param="runId",
@@ -306,6 +332,7 @@ def _thread_call(
     agent: AgentModel,
     position: ThreadPosition,
     approvals: frozenset[str],
+    check_seal: Callable[[ToolCallPart, str, str], None],
 ) -> tuple[list[ModelMessage], ModelCall]:
     """Return the messages that a run adds to its thread, and the call of the agent.
 
@@ -316,6 +343,7 @@ def _thread_call(
     def check_approval(call: ToolCallPart, token: str, path: str) -> None:
         if call.tool_call_id not in approvals:
             raise invalid(path, f"no approval of the call {truncate(call.tool_call_id)!r} was requested")
+        check_seal(call, token, path)
 
     paths = [path for path, _ in position.new_messages]
     new_messages = [message for _, message in position.new_messages]

@@ -23,7 +23,7 @@ from ..parts import Audio, File, Image, RetryPromptPart, Text, ToolCallPart, Too
 from ..telemetry import error_location, log
 from .context import RunContext
 from .deferred import ApprovalRequired, CallDeferred, Deferrals
-from .function_tool import ModelRetry
+from .function_tool import FunctionExit, ModelRetry
 from .protocol import AnyTool, ToolFailed
 
 Result = ToolReturnPart | RetryPromptPart
@@ -193,7 +193,7 @@ class _Caller:
             if timeout is None or not limit.expired():
                 return self._error_result(call, error)
             return self._retry_or_failure(call, max_retries, f"It did not return within {timeout:g} s.", error)
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             return self._error_result(call, error)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -208,7 +208,8 @@ class _Caller:
         if self.options.on_error == "raise":
             raise error
         log.warning("the tool %s failed: %s", call.tool_name, error_location(error))
-        return _failed_result(call, f"The tool failed ({type(error).__name__}).")
+        cause = error.__cause__ if isinstance(error, FunctionExit) else error
+        return _failed_result(call, f"The tool failed ({type(cause).__name__}).")
 
     def _retry_or_failure(self, call: ToolCallPart, max_retries: int, reason: str, cause: Exception) -> Result:
         if self.options.on_error == "report":

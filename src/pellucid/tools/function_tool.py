@@ -59,9 +59,9 @@ class ToolSignature:
         """Call the function; a function that is no coroutine function runs in a thread."""
         call_arguments = (context, arguments) if self.takes_context else (arguments,)
         if self.is_async:
-            return await self.call(*call_arguments)
+            return await _await_guarded(self.call(*call_arguments))
         value = await run_in_thread(self.call, call_arguments)
-        return await value if inspect.isawaitable(value) else value
+        return await _await_guarded(value) if inspect.isawaitable(value) else value
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -175,13 +175,34 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
+class FunctionExit(RuntimeError):
+    """A function raised what is no `Exception`, such as `SystemExit`, which is the cause."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the function raised {type(cause).__name__}")
+
+
 def _call_guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         return function(*arguments)
-    except (StopIteration, KeyboardInterrupt) as error:
-        # A future cannot hold StopIteration: its waiter would wait for ever. KeyboardInterrupt would stop the server,
-        # although no user pressed a key.
-        raise RuntimeError(f"the function raised {type(error).__name__}") from error
+    except StopIteration as error:
+        # A future cannot hold StopIteration: its waiter would wait for ever.
+        raise RuntimeError("the function raised StopIteration") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        # SystemExit and KeyboardInterrupt would stop the server. Panics of native code are of such a class, too.
+        raise FunctionExit(error) from error
+
+
+async def _await_guarded(value: Awaitable[Any]) -> Any:
+    """Await what an async function returned. A cancellation is passed on."""
+    try:
+        return await value
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise FunctionExit(error) from error
 
 
 async def run_in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -253,7 +253,9 @@ class AgentStream:
                 raise
             # Something that the agent waited for was cancelled, and not the agent.
             final_events = self._end_with_error(error)
-        except Exception as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # SystemExit and panics of native code, too
             final_events = self._end_with_error(error)
         self._deliver(final_events)
         self._is_over = True

@@ -17,6 +17,7 @@ import msgspec
 
 from ...errors import RequestError
 from ...parts import ToolCallPart
+from ...unicode import truncate
 from .messages import Interrupt, ResumeEntry
 
 _APPROVAL_PREFIX = "int-"
@@ -157,7 +158,7 @@ def check_resume(
             call_id, approval = id, None
         if call_id not in waiting:
             hint = "" if has_own_interrupts else _OWN_INTERRUPTS_HINT
-            message = f"{path}: no call at the end of the conversation waits for an answer to {id!r}{hint}"
+            message = f"{path}: no call at the end of the conversation waits for an answer to {truncate(id)!r}{hint}"
             raise RequestError(message, code="no_such_interrupt", param=path)
         if call_id in answered_by:
             message = f"{path}: resume[{answered_by[call_id]}] is an answer to the same call; give one"
@@ -172,8 +173,9 @@ def check_resume(
 
 def missing_answer(call: ToolCallPart) -> RequestError:
     """Return the error of a request that answers other calls of a turn, and not this one."""
+    name = f"{truncate(call.tool_call_id)!r} of {truncate(call.tool_name)!r}"
     message = (
-        f"resume: the call {call.tool_call_id!r} of {call.tool_name!r} waits, too; answer every interrupt with an "
-        "entry, and every call of a tool of the client with a tool message"
+        f"resume: the call {name} waits, too; answer every interrupt with an entry, and every call of a tool of the "
+        "client with a tool message"
     )
     return RequestError(message, code="missing", param="resume")
