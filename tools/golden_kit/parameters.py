@@ -38,7 +38,7 @@ class Row(NamedTuple):
 _GPT = (
     *("gpt-3.5-turbo", "gpt-4o", "chatgpt-4o-latest", "gpt-5-chat-latest", "o3", "gpt-5-pro", "gpt-5.2-pro"),
     *("gpt-5.1-chat-latest", "gpt-5.1-codex", "gpt-5", "gpt-5-mini", "gpt-6-astra", "gpt-6.1-sol", "gpt-5.2"),
-    *("gpt-5.5", "gpt-5.9", "gpt-7"),
+    *("gpt-5.5", "gpt-5.9", "gpt-7", "gpt-6-rosalind", "chat-latest", "gpt-5.4"),
 )
 _CLAUDE = (
     *("claude-fable-5-1", "claude-mythos-5-2", "claude-fable-5", "claude-mythos-5", "claude-opus-5-5"),
@@ -48,7 +48,7 @@ _CLAUDE = (
 _GEMINI = (
     *("gemini-2.5-flash-image", "gemini-2.5-flash-lite", "gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash"),
     *("gemini-1.5-pro", "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-3.1-flash-lite", "gemma-3-27b-it"),
-    "gemini-3.1-flash-lite-image",
+    *("gemini-3.1-flash-lite-image", "gemini-3.5-flash", "gemini-4-hydrogen"),
 )
 _CHAT, _RESPONSES = "openai_chat", "openai_responses"
 ROWS: dict[str, Row] = {
@@ -56,7 +56,14 @@ ROWS: dict[str, Row] = {
     "openai": Row(_CHAT, "gpt-5.1", _GPT),
     "azure": Row(_CHAT, "gpt-5.1", ("gpt-4o", "o3")),
     "deepseek": Row(_CHAT, "deepseek-reasoner", ("deepseek-chat", "deepseek-v4-flash")),
-    "groq": Row(_CHAT, "m", ("qwen/qwen3-32b", "openai/gpt-oss-120b")),
+    "groq": Row(
+        _CHAT,
+        "m",
+        (
+            *("qwen/qwen3-32b", "openai/gpt-oss-120b", "qwen/qwen3.8-27b", "llama-3.3-70b-versatile"),
+            *("moonshotai/kimi-k2-instruct", "gemma2-9b-it", "groq/compound"),
+        ),
+    ),
     "huggingface": Row(_CHAT, "Qwen/Qwen3-32B"),
     "openrouter": Row(
         _CHAT,
@@ -70,26 +77,46 @@ ROWS: dict[str, Row] = {
                 "moonshotai/kimi-k2.7-code",
             ),
             *("minimax/minimax-m2.5", "qwen/qwen3.8-max", "x-ai/grok-build", "z-ai/glm-5.3"),
-            "perplexity/sonar-deep-research",
+            *("perplexity/sonar-deep-research", "anthropic/claude-fable-5", "anthropic/claude-mythos-5"),
+            *("anthropic/claude-opus-5.5", "deepseek/deepseek-r1", "meta/muse-1", "stepfun/step-3", "openai/gpt-5"),
+            *("openai/gpt-5-chat", "openai/gpt-5-mini", "openai/gpt-6-astra", "openai/gpt-6.1-sol", "openai/o3"),
+            *("openai/gpt-6.1-terra-pro", "x-ai/grok-4.5", "x-ai/grok-4.20-multi-agent", "moonshotai/kimi-k3"),
+            *("minimax/minimax-m3.1", "mistralai/mistral-large-4", "qwen/qwen3.8-2.4t-a60b"),
+            *("perplexity/sonar-reasoning-pro", "perplexity/sonar-pro-search"),
         ),
     ),
     "snowflake": Row(_CHAT, "claude-4-sonnet"),
-    "together": Row(_CHAT, "m", ("openai/gpt-oss-120b", "deepseek-ai/deepseek-v4-pro")),
-    "fireworks": Row(_CHAT, "m"),
+    "together": Row(
+        _CHAT, "m", ("openai/gpt-oss-120b", "deepseek-ai/deepseek-v4-pro", "zai-org/glm-5.3", "moonshotai/kimi-k3")
+    ),
+    "fireworks": Row(
+        _CHAT, "m", ("kimi-k3", "kimi-k2p7-code", "glm-5p3", "gpt-oss-120b", "glm-5p2", "deepseek-v4-pro")
+    ),
     "cerebras": Row(_CHAT, "zai-glm-4.7", ("gpt-oss-120b", "kimi-k3", "zai-glm-5.3", "qwen-3.8-27b")),
-    "qwen": Row(_CHAT, "qwen3-max", ("qwen3-coder-plus", "qwen3-30b-instruct", "qwen3-30b-thinking")),
+    "qwen": Row(
+        _CHAT,
+        "qwen3-max",
+        (
+            *("qwen3-coder-plus", "qwen3-30b-instruct", "qwen3-30b-thinking", "kimi-k3", "qwen3.8-max", "qwen3.7-plus"),
+            *("qwen3.6-plus", "qwen3.6-max"),
+        ),
+    ),
     "kimi": Row(_CHAT, "kimi-k2-thinking", ("kimi-k3", "kimi-k2.6", "kimi-k2.7-code")),
     "zai": Row(_CHAT, "glm-4.7", ("glm-5.3", "glm-5.2", "glm-5.1", "glm-5", "glm-5-turbo", "glm-4-plus")),
-    "minimax": Row(_CHAT, "MiniMax-M2"),
+    "minimax": Row(_CHAT, "MiniMax-M2", ("minimax-m3.1",)),
     "xai": Row(
         _CHAT,
         "grok-4",
-        ("grok-3-mini", "grok-4.6", "grok-build-latest", "grok-4.7", "grok-4.3", "grok-latest"),
+        (
+            *("grok-3-mini", "grok-4.6", "grok-build-latest", "grok-4.7", "grok-4.3", "grok-latest"),
+            *("grok-4.20-multi-agent", "grok-4.20-reasoning", "grok-build-1", "grok-code-fast-1", "composer-2"),
+            "grok-3-fast",
+        ),
     ),
     "perplexity": Row(_CHAT, "sonar-reasoning"),
     "crusoe": Row(_CHAT, "m", ("openai/gpt-oss-120b",)),
     "bedrock-mantle-chat": Row(_CHAT, "openai.gpt-oss-120b"),
-    "copilot": Row(_CHAT, "gpt-5.1"),
+    "copilot": Row(_CHAT, "gpt-5.1", ("claude-sonnet-4.5", "claude-opus-4.6", "claude-sonnet-5")),
     "vllm": Row(_CHAT, "qwen3-32b"),
     "sglang": Row(_CHAT, "qwen3-32b"),
     "llama.cpp": Row(_CHAT, "m"),
@@ -111,13 +138,21 @@ ROWS: dict[str, Row] = {
     "anthropic-vertex": Row("anthropic", "claude-sonnet-5", ("claude-opus-4-1", "claude-3-5-haiku")),
     "anthropic-compat": Row("anthropic", "m"),
     "deepseek-anthropic": Row("anthropic", "deepseek-reasoner"),
-    "minimax-anthropic": Row("anthropic", "MiniMax-M2"),
+    "minimax-anthropic": Row("anthropic", "MiniMax-M2", ("minimax-m3.1", "minimax-m3")),
     "kimi-anthropic": Row("anthropic", "kimi-k2-thinking", ("kimi-k3",)),
     "mistral": Row(
-        "mistral", "mistral-medium-latest", ("magistral-small-2506", "magistral-medium-latest", "mistral-large-4-0")
+        "mistral",
+        "mistral-medium-latest",
+        (
+            *("magistral-small-2506", "magistral-medium-latest", "mistral-large-4-0", "magistral-medium-2509"),
+            *("codestral-2508", "ministral-8b-2410", "devstral-small-2507", "pixtral-12b", "open-mistral-nemo"),
+            *("mistral-large-2411", "glm-5-2", "glm-5-3"),
+        ),
     ),
     "cohere": Row("cohere", "command-a-reasoning-08-2025"),
-    "ollama-native": Row("ollama", "qwen3", ("gpt-oss:20b",)),
+    "ollama-native": Row(
+        "ollama", "qwen3", ("gpt-oss:20b", "deepseek-v4:cloud", "glm-5.2:cloud", "glm-5.3", "kimi-k3")
+    ),
     "bedrock": Row(
         "bedrock",
         "us.anthropic.claude-sonnet-4-20250514-v1:0",
@@ -126,7 +161,8 @@ ROWS: dict[str, Row] = {
             *("anthropic.claude-sonnet-5", "openai.gpt-oss-120b-1:0", "openai.gpt-5.4", "xai.grok-4", "qwen.qwen3-32b"),
             *("openai.gpt-6-astra", "openai.gpt-6.1-sol", "qwen.qwen3-coder-30b-a3b-v1:0", "zai.glm-5.3"),
             *("deepseek.r1-v1:0", "deepseek.v3-v1:0", "zai.glm-4.7", "moonshot.kimi-k2", "minimax.minimax-m2"),
-            *("amazon.nova-2-lite-v1:0", "amazon.nova-pro-v1:0", "meta.llama4"),
+            *("amazon.nova-2-lite-v1:0", "amazon.nova-pro-v1:0", "meta.llama4", "cohere.command-a-v1:0"),
+            *("mistral.mistral-large-2407-v1:0", "writer.palmyra-x5-v1:0"),
         ),
     ),
 }

@@ -32,7 +32,7 @@ from ..providers.frame_template import Template
 from ..providers.history import count_unsigned
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
-from ..providers.wires import WIRES, Decoder
+from ..providers.wires import WIRES, Amend, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings, settings_for_wire
 from ..telemetry import log
 from ..telemetry.names import UPSTREAM_ID_HEADERS
@@ -236,15 +236,18 @@ class Model:
         models.check_allow_model_requests()
         api_key = self.api_key()
         url, headers, data, timeout_seconds = await offload(weight_of(call), self._encoded_request, call, api_key)
-        if self.profile.auth == "aws" and api_key is None:
-            # In a thread, because a request may be needed to get the credentials.
-            headers = await asyncio.to_thread(sign, "POST", url, headers, data)
-        transport = self._transport or await shared_pool()
-        response = await transport.open(url, headers, data, self._limits, timeout_seconds)
-        if not 200 <= response.status < 300 or response.status in _NO_CONTENT_STATUSES:
+        response = await self._send(url, data, headers, timeout_seconds, api_key)
+        if not _has_content(response):
             # Where a redirect leads is for the operator alone: it may be an internal address.
             location = response.headers.get("Location") if response.status < 400 else None
             error = await _response_error(response, self.name)
+            amend = self._wire.second_request(error)
+            amended = None if amend is None else await offload(weight_of(call), _amended, amend, data, headers)
+            if amended is not None:
+                response = await self._send(url, *amended, timeout_seconds, api_key)
+                if _has_content(response):
+                    return HTTPModelStream(response, self._decoder(call, response.content_type))
+                error = await _response_error(response, self.name)
             if error.code in self._wire.recoverable_errors:
                 decoder = self._decoder(call, response.content_type)
                 events = [*decoder.feed(msgspec.json.encode(error.native)), *decoder.end()]
@@ -252,6 +255,15 @@ class Model:
                     return _RecoveredStream(events, _request_id(response))
             raise ModelError(error, _request_id(response), location)
         return HTTPModelStream(response, self._decoder(call, response.content_type))
+
+    async def _send(
+        self, url: str, data: bytes, headers: dict[str, str], timeout_seconds: float | None, api_key: str | None
+    ) -> UpstreamResponse:
+        if self.profile.auth == "aws" and api_key is None:
+            # In a thread, because a request may be needed to get the credentials.
+            headers = await asyncio.to_thread(sign, "POST", url, headers, data)
+        transport = self._transport or await shared_pool()
+        return await transport.open(url, headers, data, self._limits, timeout_seconds)
 
     def _decoder(self, call: ModelCall, content_type: str) -> Decoder:
         decoder = self._wire.decoder(self.profile, self.origin, content_type)
@@ -758,6 +770,19 @@ def _request_id(response: UpstreamResponse) -> str | None:
 
 
 _NO_CONTENT_STATUSES = (204, 205)
+
+
+def _has_content(response: UpstreamResponse) -> bool:
+    """Whether a response has the answer of a model."""
+    return 200 <= response.status < 300 and response.status not in _NO_CONTENT_STATUSES
+
+
+def _amended(amend: Amend, data: bytes, headers: dict[str, str]) -> tuple[bytes, dict[str, str]] | None:
+    """Return the body and the headers of a request that is sent again; None if it is not."""
+    amended = amend(msgspec.json.decode(data), headers)
+    return None if amended is None else (msgspec.json.encode(amended[0]), amended[1])
+
+
 """Success statuses without a body."""
 
 

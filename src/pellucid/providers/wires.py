@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 from ..emit import TurnLimit, TurnLimits
@@ -101,6 +101,10 @@ class Decoder(Protocol):
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]: ...
 
 
+Amend: TypeAlias = Callable[[dict[str, Any], dict[str, str]], tuple[dict[str, Any], dict[str, str]] | None]
+"""Takes the body and the headers of a request, and returns them changed; None if it cannot be changed."""
+
+
 class Wire(NamedTuple):
     """One provider API: its encoder, its decoder, and the address and headers of requests."""
 
@@ -124,6 +128,8 @@ class Wire(NamedTuple):
     """The values of a profile's `thinking` that `encode` can write; None for all of them."""
     recoverable_errors: frozenset[str] = frozenset()
     """The codes of error responses that may quote what the model wrote, so that the decoder may find a turn in them."""
+    second_request: Callable[[ErrorInfo], Amend | None] = lambda error: None
+    """Returns how a request that was answered with this error is changed and sent again; None if it is not."""
     count_fields: frozenset[str] = frozenset()
     """The fields of the body that are sent to have the tokens of a request counted (`Profile.count_path`)."""
 
@@ -146,6 +152,7 @@ WIRES = {
             anthropic.setting_fields,
             anthropic.path,
             anthropic.headers,
+            second_request=anthropic.second_request,
             count_fields=anthropic.COUNT_FIELDS,
         ),
         Wire("google", google.encode, google.decoder, google.setting_fields, google.path, google.headers),

@@ -6,6 +6,6 @@ differences between models and servers.
 """
 
 from .decode import decoder
-from .encode import COUNT_FIELDS, encode, headers, path, setting_fields
+from .encode import COUNT_FIELDS, encode, headers, path, second_request, setting_fields
 
-__all__ = ["COUNT_FIELDS", "decoder", "encode", "headers", "path", "setting_fields"]
+__all__ = ["COUNT_FIELDS", "decoder", "encode", "headers", "path", "second_request", "setting_fields"]

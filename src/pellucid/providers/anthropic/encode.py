@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ...errors import RequestError
+from ...errors import ErrorInfo, RequestError
 from ...parts import File, Image, ModelResponse, Origin, UserPromptPart, same_origin
 from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from ..effort import is_thinking_off
@@ -155,6 +155,36 @@ def headers(profile: Profile, api_key: str | None, call: ModelCall) -> dict[str,
         if beta_names:
             request_headers["anthropic-beta"] = ",".join(beta_names)
     return request_headers
+
+
+_STALE_BLOCK = "The block is bound to a different conversation"
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+
+
+def second_request(error: ErrorInfo) -> Callable[[Body, dict[str, str]], tuple[Body, dict[str, str]] | None] | None:
+    """Return how a refused request is changed and sent again; None if it is not.
+
+    The newest models bind a thought to everything before it, and refuse it when instructions, tools or earlier messages
+    have changed.
+    """
+    is_stale = error.status == 400 and _STALE_BLOCK in (error.upstream_message or "")
+    return _without_stale_thinking if is_stale else None
+
+
+def _without_stale_thinking(body: Body, request_headers: dict[str, str]) -> tuple[Body, dict[str, str]] | None:
+    """Return a request that lets the server leave out thoughts that are bound to something else.
+
+    It is not sent at first, because a server that accepts such thoughts would leave them out, too. None: the request
+    decides this itself, or cannot.
+    """
+    thinking = body.get("thinking", {"type": "adaptive"})
+    if thinking.get("type") != "adaptive" or "block_binding" in thinking:
+        return None
+    body = {**body, "thinking": {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
+    if "anthropic_version" in body:
+        return {**body, "anthropic_beta": [*body.get("anthropic_beta", ()), _BINDING_BETA]}, request_headers
+    betas = [beta for beta in (request_headers.get("anthropic-beta"), _BINDING_BETA) if beta]
+    return body, {**request_headers, "anthropic-beta": ",".join(betas)}
 
 
 def path(call: ModelCall, profile: Profile) -> str:
