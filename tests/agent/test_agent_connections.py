@@ -92,7 +92,7 @@ async def test_an_application_without_lifespan_events_connects_for_each_run(tmp_
 
 
 @pytest.mark.parametrize("serve", [agui, responses])
-def test_the_connections_of_an_agent_of_pydantic_ai_are_kept(serve: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_connections_of_an_agent_of_pydantic_ai_stay_open(serve: Callable[..., Any], tmp_path: Path) -> None:
     states: list[str] = []
 
     class Theirs(pydantic_ai.toolsets.WrapperToolset[Any]):

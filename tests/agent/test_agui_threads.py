@@ -47,6 +47,17 @@ class Clerk(NamedTuple):
     """Must be set before the model answers "slow"."""
 
 
+def add_drop(agent: Agent[Any, Any], dropped: list[str]) -> None:
+    """Give the agent a function that must be approved, and that appends to a list what it dropped."""
+
+    @agent.tool
+    def drop(ctx: RunContext[Any], color: str) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(message="Drop it?")
+        dropped.append(color)
+        return f"dropped {color}"
+
+
 def make_clerk(**options: Any) -> Clerk:
     requests: list[list[ModelMessage]] = []
     dropped: list[str] = []
@@ -68,12 +79,7 @@ def make_clerk(**options: Any) -> Clerk:
 
     agent = Agent(FunctionModel(stream_function=write), name="clerk", instructions="Be brief.", **options)
 
-    @agent.tool
-    def drop(ctx: RunContext[Any], color: str) -> str:
-        if not ctx.tool_call_approved:
-            raise ApprovalRequired(message="Drop it?")
-        dropped.append(color)
-        return f"dropped {color}"
+    add_drop(agent, dropped)
 
     @agent.tool_plain
     def fetch(color: str) -> str:
@@ -337,14 +343,7 @@ def test_calls_of_both_kinds_are_answered_together() -> None:
             yield "Done."
 
     agent = Agent(FunctionModel(stream_function=write))
-
-    @agent.tool
-    def drop(ctx: RunContext[Any], color: str) -> str:
-        if not ctx.tool_call_approved:
-            raise ApprovalRequired
-        dropped.append(color)
-        return "dropped"
-
+    add_drop(agent, dropped)
     result = {"id": "x1", "role": "tool", "toolCallId": "c2", "content": "painted"}
     with running(agui(agent, threads="sqlite://")) as app:
         id = interrupt(run(app, "r1", user("u1", "Go"), tools=[FRONT]))["id"]
@@ -386,14 +385,7 @@ def test_an_approval_is_for_the_call_that_was_shown() -> None:
         yield {0: DeltaToolCall("drop", json.dumps({"color": texts(messages)[-1]}), "functions.drop:0~x")}
 
     agent = Agent(FunctionModel(stream_function=write))
-
-    @agent.tool
-    def drop(ctx: RunContext[Any], color: str) -> str:
-        if not ctx.tool_call_approved:
-            raise ApprovalRequired
-        dropped.append(color)
-        raise CallDeferred
-
+    add_drop(agent, dropped)
     with running(agui(agent, threads="sqlite://")) as app:
         shown = interrupt(run(app, "r1", user("u1", "one file")))["id"]
         other = interrupt(run(app, "r2", user("u1", "everything")))["id"]

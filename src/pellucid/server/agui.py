@@ -37,6 +37,7 @@ from ..parts import ModelMessage, SystemPromptPart, ToolCallPart, UserPromptPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Message, parse_input
 from ..protocols.agui.client_messages import redact_messages
+from ..protocols.agui.dialects import Dialect
 from ..protocols.agui.events import AGUIEvent
 from ..protocols.agui.history import add_context, history_of, is_carrier_of
 from ..protocols.agui.interrupts import check_resume, missing_answer
@@ -126,14 +127,7 @@ class AGUIHandlers:
                 )
         is_stored = principal.policy.may_store(bool(options.store))
         opened = await exchange.compute(_open_messages, prepared, request)
-        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
-        header = request.run_header(
-            dialect,
-            view=exchange.viewer.view,
-            max_view=services.catalog.max_view(prepared.model_name),
-            model=prepared.model_name,
-            stored=is_stored,
-        )
+        dialect, header = self._make_header(exchange, prepared, request, is_stored=is_stored)
         with_seals = dialect.has_seals and header.reasoning and exchange.viewer.rule.seals
         call = await exchange.compute(prepared.model_call, opened)
         run = await prepared.create_run(call, with_seals=with_seals, thread_id=thread_id)
@@ -178,14 +172,7 @@ class AGUIHandlers:
         prepared.client = prepared.client._replace(results=DeferredToolResults(approvals=approvals_of(request.resume)))
         if position.left_out:
             prepared.warnings.append(f"{position.left_out} message(s) that this thread does not have were left out")
-        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
-        header = request.run_header(
-            dialect,
-            view=exchange.viewer.view,
-            max_view=services.catalog.max_view(prepared.model_name),
-            model=prepared.model_name,
-            stored=True,
-        )
+        _, header = self._make_header(exchange, prepared, request, is_stored=True)
         # A snapshot would have the messages before the run as the client sent them.
         header = replace(header, snapshot=False, history=[])
         run = await prepared.create_run(call, with_seals=False, stages=[ApprovalStage(sealer.seal_call)])
@@ -219,6 +206,21 @@ class AGUIHandlers:
 
         await self._start(exchange, request, row, run, begin)
         await self._serve(exchange, services.detached.follow(row), header)
+
+    def _make_header(
+        self, exchange: Exchange, prepared: PreparedRequest, request: Request, *, is_stored: bool
+    ) -> tuple[Dialect, RunHeader]:
+        """Return the dialect of the client, and the header of its run. Raises `RequestError`."""
+        services = self._services
+        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), services.config.server.agui_dialect)
+        header = request.run_header(
+            dialect,
+            view=exchange.viewer.view,
+            max_view=services.catalog.max_view(prepared.model_name),
+            model=prepared.model_name,
+            stored=is_stored,
+        )
+        return dialect, header
 
     async def _start(
         self, exchange: Exchange, request: Request, row: StoredResponse, run: RunSource, begin: BeginRow | None = None
@@ -292,12 +294,13 @@ class AGUIHandlers:
         thread_id, run_id = exchange.query_param("threadId"), exchange.query_param("runId")
         if thread_id is None:
             raise invalid("threadId", "required; name the run with ?threadId=…&runId=…", "missing")
+        owner = exchange.principal.owner
         if run_id is None:
-            newest = await find_newest_run(self._services, exchange.principal.owner, thread_id)
-            if newest is None:
-                raise _thread_not_found(thread_id)
-            not_found, id = _thread_not_found(thread_id), newest
-            return await find_row(self._services, exchange.principal.owner, id, agui.PROTOCOL, not_found, log=True)
+            not_found = _thread_not_found(thread_id)
+            newest_id = await find_newest_run(self._services, owner, thread_id)
+            if newest_id is None:
+                raise not_found
+            return await find_row(self._services, owner, newest_id, agui.PROTOCOL, not_found, log=True)
         not_found = RequestError(
             f"there is no run {truncate(run_id)!r} of a thread {truncate(thread_id)!r} here; it may have expired, been "
             "deleted or not been stored",
@@ -306,7 +309,7 @@ class AGUIHandlers:
             param="runId",
         )
         id = row_id(thread_id, run_id)
-        return await find_row(self._services, exchange.principal.owner, id, agui.PROTOCOL, not_found, log=True)
+        return await find_row(self._services, owner, id, agui.PROTOCOL, not_found, log=True)
 
 
 def _open_messages(prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
@@ -352,9 +355,12 @@ def _thread_call(
         if isinstance(message, ToolMessage) and (first := answered.setdefault(message.tool_call_id, path)) != path:
             raise invalid(f"{path}.toolCallId", f"{first} is a result of the same call; send one")
     waiting_calls = {id: call for id, call in position.waiting_calls.items() if id not in answered}
-    has_own_interrupts = agent.has_own_interrupts
     check_resume(
-        request.resume, request.client_tools, waiting_calls, check_approval, has_own_interrupts=has_own_interrupts
+        request.resume,
+        request.client_tools,
+        waiting_calls,
+        check_approval,
+        has_own_interrupts=agent.has_own_interrupts,
     )
     for id in (*answered, *(entry.interrupt_id for entry in request.resume)):
         if id in approvals:

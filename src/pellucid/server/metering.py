@@ -216,7 +216,6 @@ class MeterStage(Stage):
         principal: Principal,
         observer: RunObserver,
         costs: CostRecorder,
-        model: ChatModel,
     ) -> None:
         """Create the stage.
 
@@ -225,7 +224,6 @@ class MeterStage(Stage):
             principal: The caller.
             observer: Gets the measurements.
             costs: Gets the usage of each turn.
-            model: The model that is called.
         """
         self._guard = guard
         self._principal = principal
@@ -233,10 +231,9 @@ class MeterStage(Stage):
         self._stream_slot = guard.stream_slot(principal) if principal.policy.has_limits else None
         """One of the concurrent streams of the key; None if the key has no limits."""
         self._costs = costs
-        self._model = model
         self._call: ModelCall | None = None
         """The call of the current turn. None: the last turn has ended."""
-        self._origin = model.origin
+        self._origin = observer.model.origin
         """The model that answered in the current turn."""
         self._turn_begin = (0, 0)
         """The characters, and those of reasoning, before the current turn."""

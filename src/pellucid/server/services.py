@@ -404,7 +404,7 @@ class Services:
         if with_seals:  # after the summaries of an item
             all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
         costs = self._cost_recorder(principal, telemetry.model or model.name)
-        all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs, model))
+        all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs))
         if stored_as is not None:
             all_stages.append(StoreStage(stored_as, self.store))
         max_calls = min(max_tool_calls or self.config.tools.max_calls, self.config.tools.max_calls)
