@@ -87,12 +87,15 @@ def read_json(data: bytes | str) -> dict[str, Any]:
 
 
 def _has_too_many_commas(data: bytes | str) -> bool:
-    """Return whether there are more than `MAX_COMMAS` commas outside of texts: some milliseconds a megabyte."""
+    """Return whether there are more than `MAX_COMMAS` commas outside of texts: some milliseconds a megabyte.
+
+    Texts and names are counted as well, since `{"a":{"b":"c"}}` has three of them and no comma: a body that has commas
+    enough to be counted, and more than two texts for each value that is permitted, has too many values, too.
+    """
     body = data.encode("utf-8", "replace") if isinstance(data, str) else data
     if body.count(b",") <= MAX_COMMAS:
         return False
     body = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    # Between two values is a comma, so a body with more texts and names than that has too many, too.
     if body.count(b'"') > 4 * MAX_COMMAS + 4:
         return True
     return b"".join(body.split(b'"')[::2]).count(b",") > MAX_COMMAS
