@@ -3,7 +3,7 @@
 `core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No property states a number: use
 `costly` if every example starts a gateway, a process or a database; use `many` if examples take microseconds and
 failures are rare. Loops without hypothesis, and sizes, name both numbers in `by_circle`. Under CI the examples are the
-same in every run, so that a failure is caused by the change.
+same in every run, so that a failure is caused by the change; and fewer, since repeated examples find nothing new.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 _EXAMPLES = {"core": 25, "long": 200}
+_MAX_EXAMPLES_IN_CI = 80
 _SHARE_OF_COSTLY = 5
 _TIMES_MANY = 5
 
@@ -29,7 +30,10 @@ def register_profiles() -> None:
             name, max_examples=examples, deadline=None, suppress_health_check=quiet, print_blob=True
         )
         if os.environ.get("CI"):
-            settings.register_profile(name, settings.get_profile(name), derandomize=True, database=None)
+            fewer = min(examples, _MAX_EXAMPLES_IN_CI)
+            settings.register_profile(
+                name, settings.get_profile(name), max_examples=fewer, derandomize=True, database=None
+            )
     settings.load_profile("core")
 
 
