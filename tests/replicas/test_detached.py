@@ -333,10 +333,13 @@ async def kill(detached_runs: DetachedRuns) -> None:
 
 
 def test_a_run_of_a_dead_process_is_ended_by_the_next(environment: Environment) -> None:
-    """This holds even if the relay was lost with the process, as an in-memory relay is."""
+    """This holds even if the relay was lost with the process, as an in-memory relay is.
+
+    A process that is the only driver does not wait until a lease has lapsed.
+    """
 
     async def main() -> None:
-        for shared in (True, False):
+        for shared, lease_seconds in ((True, 0.03), (False, 0.03), (False, 3600)):
             row, relay = row_of(next(numbers)), MemoryRelay()
             before = DetachedRuns(environment.store, relay, holder="a", lease_seconds=0.03)
             await before.start(row, GatedSource(EVENT_BATCHES, asyncio.Event()))
@@ -344,13 +347,23 @@ def test_a_run_of_a_dead_process_is_ended_by_the_next(environment: Environment) 
             abandoned_row = await environment.store.responses.get(row.owner, row.id)
             assert abandoned_row is not None
             assert not abandoned_row.is_finished
-            after = DetachedRuns(environment.store, relay if shared else MemoryRelay(), holder="b", lease_seconds=0.03)
+            after = DetachedRuns(
+                environment.store,
+                relay if shared else MemoryRelay(),
+                holder="b",
+                lease_seconds=lease_seconds,
+                is_only_driver=lease_seconds == 3600,
+            )
+            own_row, gate = row_of(next(numbers)), asyncio.Event()
+            await after.start(own_row, GatedSource(EVENT_BATCHES, gate))
             after.start_watching()
             stored_row = await wait_until_over(environment.store, row)
             assert (stored_row.status, b"abandoned" in (stored_row.error or b"")) == ("failed", True)
             end = (await read_all(after.follow(row)))[-1]
             assert isinstance(end, RunEndEvent)
             assert end.status == "failed"
+            gate.set()
+            assert (await wait_until_over(environment.store, own_row)).status == "completed"
             await after.aclose(0, STOPPING)
 
     environment.run(main())

@@ -60,13 +60,24 @@ class DetachedRuns:
         relay: Holds the leases, logs and mailboxes of runs.
         holder: Name of this process as a lease holder.
         lease_seconds: Time after which a lease lapses that is not renewed.
+        is_only_driver: Whether no other process can drive runs of this store. Then the unfinished runs of the process
+            before this one are ended at once.
     """
 
-    def __init__(self, store: Store, relay: Relay, *, holder: str, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        relay: Relay,
+        *,
+        holder: str,
+        lease_seconds: float = LEASE_SECONDS,
+        is_only_driver: bool = False,
+    ) -> None:
         self.store = store
         self.relay = relay
         self.holder = holder
         self.lease_seconds = lease_seconds
+        self._only_driver_since = time.time() if is_only_driver else 0.0
         self._drivers: dict[str, tuple[Driver, asyncio.Task[None]]] = {}
         self._own_names: set[str] = set()
         """Names of the runs in `_drivers`, and of runs that are about to start."""
@@ -194,7 +205,8 @@ class DetachedRuns:
             try:
                 await self._end_abandoned(await self.relay.lapsed_leases(NAME_PREFIX), lapsed=True)
                 # Runs whose lease was lost together with the data of the relay.
-                untouched = await self.store.responses.unfinished(time.time() - UNTOUCHED_LEASES * self.lease_seconds)
+                before = max(time.time() - UNTOUCHED_LEASES * self.lease_seconds, self._only_driver_since)
+                untouched = await self.store.responses.unfinished(before)
                 await self._end_abandoned((run_name(owner, id) for id, owner, _ in untouched), lapsed=False)
             except PellucidError as error:
                 log.warning("cannot check for abandoned runs: %s", error.info.message)

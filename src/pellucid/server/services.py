@@ -25,7 +25,7 @@ from ..envelopes import Envelope, text_of
 from ..errors import ErrorInfo, PellucidError
 from ..events import Mint
 from ..models import ChatModel
-from ..relay import Relay, open_relay
+from ..relay import MemoryRelay, Relay, open_relay
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
 from ..runs.detached_runs import BeginRow, DetachedRuns
 from ..runs.replay import FinishedLog, LiveLog
@@ -41,6 +41,7 @@ from ..spaces.runtime.maintenance import Intervals
 from ..spaces.runtime.space_manager import SpaceManager
 from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..storage.gateway_lock import gateway_lock
+from ..storage.store import sqlite_path
 from ..telemetry import error_location, log
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from ..upstream import UpstreamClient
@@ -233,7 +234,12 @@ class Services:
             await exit_stack.enter_async_context(agent.keep_connected())
         exit_stack.push_async_callback(wait_for_tasks, TASK_GROUP_SECONDS)
         self.detached = DetachedRuns(
-            self.store, self.relay, holder=self.replica, lease_seconds=config.relay.lease_seconds
+            self.store,
+            self.relay,
+            holder=self.replica,
+            lease_seconds=config.relay.lease_seconds,
+            # One gateway has the lock of an SQLite file, and shares its runs with other processes by the relay alone.
+            is_only_driver=isinstance(self.relay, MemoryRelay) and sqlite_path(config.store_url()) is not None,
         )
         self.detached.start_watching()
         exit_stack.push_async_callback(self._finish_detached_runs)
