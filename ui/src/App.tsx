@@ -7,6 +7,7 @@ import type { Session } from "./api/types"
 import { Chat } from "./Chat"
 import { ErrorState } from "./chat/ErrorState"
 import { SignIn } from "./shell/SignIn"
+import { words } from "./words"
 
 const Space = lazy(() => import("./spaces/Space").then(({ Space }) => ({ default: Space })))
 
@@ -30,7 +31,7 @@ function ChatApp() {
     try {
       setSession(await client.session())
     } catch (error) {
-      setFailure(errorMessage(error, "The page could not be loaded."))
+      setFailure(errorMessage(error, words.page.loadFailed))
     }
   }, [])
   useEffect(() => void loadSession(), [loadSession])
@@ -43,7 +44,7 @@ function ChatApp() {
   if (failure !== null) {
     return (
       <main className="page-failure">
-        <ErrorState title="Pellucid could not be loaded." message={failure} onRetry={() => void loadSession()} />
+        <ErrorState title={words.page.notLoaded} message={failure} onRetry={() => void loadSession()} />
       </main>
     )
   }

@@ -3,6 +3,7 @@ import { Component } from "react"
 import type { ReactNode } from "react"
 
 import { ErrorState } from "./chat/ErrorState"
+import { words } from "./words"
 
 export class Boundary extends Component<{ children: ReactNode }, { failed: boolean }> {
   override state = { failed: false }
@@ -16,9 +17,9 @@ export class Boundary extends Component<{ children: ReactNode }, { failed: boole
     return (
       <main className="page-failure">
         <ErrorState
-          title="Something went wrong on this page."
-          message="Nothing is lost: the gateway stores your questions and the answers."
-          retry="Reload"
+          title={words.page.broken}
+          message={words.page.brokenMore}
+          retry={words.page.reload}
           onRetry={() => location.reload()}
         />
       </main>

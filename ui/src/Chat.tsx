@@ -25,6 +25,7 @@ import type { Action, Store } from "./stream/reducer"
 import { StreamingBus } from "./stream/streamingBus"
 import { StreamingSessionManager } from "./stream/StreamingSessionManager"
 import { plain } from "./text/visible"
+import { words } from "./words"
 
 interface Props {
   owner?: SidebarProps["owner"]
@@ -44,8 +45,6 @@ const newestAnswer = (store: Store, conversation: string) => threadOf(store, con
 
 /** The title of a chat until the gateway has sent one. */
 const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
-
-const PAGE_ERROR = "Something went wrong on this page."
 
 export function Chat({ owner, onSignedOut }: Props) {
   const [store, dispatch] = useReducer(reduce, EMPTY)
@@ -100,7 +99,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         if (signal.aborted) return
         if (error instanceof ApiError && error.status === 401) onSignedOut()
         const missing = error instanceof ApiError && error.status === 404
-        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: errorMessage(error, PAGE_ERROR), missing })
+        setFailure({ conversation, title: missing ? words.chat.missing : words.chat.openFailed, message: errorMessage(error, words.page.broken), missing })
       }
     },
     [session, onSignedOut],
@@ -122,7 +121,7 @@ export function Chat({ owner, onSignedOut }: Props) {
   useEffect(() => {
     client.models().then(setModels, (error: unknown) => {
       if (error instanceof ApiError && error.status === 401) onSignedOut()
-      else setProblem(errorMessage(error, PAGE_ERROR))
+      else setProblem(errorMessage(error, words.page.broken))
     })
   }, [onSignedOut])
 
@@ -132,7 +131,7 @@ export function Chat({ owner, onSignedOut }: Props) {
   const storedTitle = id === null ? undefined : store.conversations[id]?.title
   const title = plain(storedTitle ?? provisionalTitle(turns[0]?.question.text ?? ""))
   useEffect(() => {
-    document.title = title ? `${title} · Pellucid` : "Pellucid"
+    document.title = title ? words.common.title(title) : words.common.product
   }, [title])
 
   // Another tab or another user may have continued the conversation.
@@ -207,7 +206,7 @@ export function Chat({ owner, onSignedOut }: Props) {
       dispatch({ type: "changed", conversation: await client.change(id, { head: answer }) })
       dispatch({ type: "opened", loaded: await client.conversation(id) })
     } catch (error) {
-      setProblem(errorMessage(error, PAGE_ERROR))
+      setProblem(errorMessage(error, words.page.broken))
     }
   }
 
@@ -232,7 +231,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         }
         foot={
           <>
-            {problem !== null && <ErrorState title="The request failed." message={problem} />}
+            {problem !== null && <ErrorState title={words.chat.requestFailed} message={problem} />}
             <Composer
               draftKey={`${draft}`}
               busy={busy}
@@ -257,7 +256,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         {openFailure ? (
           <div className="conversation conversation--failed">
             {openFailure.missing ? (
-              <ErrorState title={openFailure.title} message={openFailure.message} retry="New chat" onRetry={() => leaveFor(null)} />
+              <ErrorState title={openFailure.title} message={openFailure.message} retry={words.sidebar.newChat} onRetry={() => leaveFor(null)} />
             ) : (
               <ErrorState title={openFailure.title} message={openFailure.message} onRetry={() => setAttempt((now) => now + 1)} />
             )}

@@ -10,6 +10,10 @@ import { createRoot } from "react-dom/client"
 
 import { App } from "./App"
 import { Boundary } from "./Boundary"
+import { words } from "./words"
+
+document.documentElement.lang = words.language.code
+document.documentElement.dir = words.language.direction
 
 const root = document.getElementById("root")
 if (root) {

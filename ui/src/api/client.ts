@@ -8,6 +8,7 @@ import type {
   Session,
   Status,
 } from "./types"
+import { words } from "../words"
 
 export class ApiError extends Error {
   override readonly name = "ApiError"
@@ -26,19 +27,6 @@ export class ApiError extends Error {
 /** The message of an error for users; `fallback` for errors that are not of the API. */
 export const errorMessage = (error: unknown, fallback: string) => (error instanceof ApiError ? error.message : fallback)
 
-const UNREACHABLE = "The gateway cannot be reached. Check your connection and try again."
-
-const BY_STATUS: Record<number, string> = {
-  401: "You are not signed in, or your session has ended.",
-  403: "You do not have access to this.",
-  404: "This does not exist, or it was deleted.",
-  409: "This chat was continued elsewhere, or an answer is still being written.",
-  413: "This message is too long.",
-  429: "Too many requests. Wait a moment and try again.",
-  502: "The gateway could not reach the model.",
-  503: "The gateway is not ready. Try again in a moment.",
-}
-
 async function toApiError(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => "")
   try {
@@ -50,7 +38,7 @@ async function toApiError(response: Response): Promise<ApiError> {
     // Not JSON of the gateway: a proxy in between responded.
   }
   return new ApiError(
-    BY_STATUS[response.status] ?? `The gateway answered with an error (${response.status}).`,
+    words.gateway.byStatus[response.status] ?? words.gateway.status(response.status),
     response.status,
   )
 }
@@ -61,7 +49,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
     response = await fetch(path, { credentials: "same-origin", ...init })
   } catch (error) {
     if (init.signal?.aborted) throw error
-    throw new ApiError(UNREACHABLE, 0)
+    throw new ApiError(words.gateway.unreachable, 0)
   }
   if (!response.ok) throw await toApiError(response)
   return response
@@ -73,7 +61,7 @@ export async function requestJson<T>(path: string, init: RequestInit = {}): Prom
     return (await response.json()) as T
   } catch {
     if (init.signal?.aborted) throw new DOMException("aborted", "AbortError")
-    throw new ApiError("The gateway's response could not be read.", response.status)
+    throw new ApiError(words.gateway.unreadable, response.status)
   }
 }
 
@@ -98,7 +86,7 @@ export interface OpenStream {
 }
 
 function toOpenStream(response: Response): OpenStream {
-  if (!response.body) throw new ApiError("The gateway's response could not be read.", response.status)
+  if (!response.body) throw new ApiError(words.gateway.unreadable, response.status)
   const date = Date.parse(response.headers.get("date") ?? "")
   return { body: response.body, date: Number.isNaN(date) ? null : date }
 }

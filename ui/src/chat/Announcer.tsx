@@ -2,18 +2,12 @@
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/pendingAnswer"
 import type { PendingAnswer } from "../stream/pendingAnswer"
+import { words } from "../words"
 
 interface Props {
   pending: PendingAnswer | null
   /** The status of the last answer that ended while the page was open. */
   ended: string | null
-}
-
-const ENDS: Record<string, string> = {
-  completed: "Answer ready",
-  incomplete: "The answer is not complete",
-  failed: "The answer failed",
-  cancelled: "The answer was stopped",
 }
 
 export function Announcer({ pending, ended }: Props) {
@@ -26,8 +20,8 @@ export function Announcer({ pending, ended }: Props) {
 }
 
 function announcement(pending: PendingAnswer | null, ended: string | null, thinks: boolean): string {
-  if (!pending) return ended === null ? "" : (ENDS[ended] ?? "")
-  if (!isLive(pending)) return pending.error ?? "The request failed."
-  if (pending.phase === "reconnecting") return "Reconnecting"
-  return thinks ? "Thinking" : ""
+  if (!pending) return ended === null ? "" : (words.answer.announced[ended] ?? "")
+  if (!isLive(pending)) return pending.error ?? words.chat.requestFailed
+  if (pending.phase === "reconnecting") return words.answer.announcedReconnecting
+  return thinks ? words.answer.announcedThinking : ""
 }

@@ -9,6 +9,7 @@ import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
 import { WebLink } from "../text/WebLink"
 import { contentOf } from "./format"
+import { words } from "../words"
 
 interface Props {
   eventId: string
@@ -37,14 +38,14 @@ function finalBlocks(event: Answer): ReactNode[] {
 
 /** A file is a link or a button; its content is not loaded until the user asks for it. */
 function File({ segment }: { segment: FileSegment }) {
-  const name = `File (${plain(segment.media_type)})`
+  const name = words.answer.file(plain(segment.media_type))
   if (segment.url !== undefined) {
     const href = safeHref(segment.url)
     return <p className="answer__file">{href ? <WebLink href={href}>{name}</WebLink> : name}</p>
   }
   return (
     <p className="answer__file">
-      <button type="button" className="quiet-button" onClick={() => save(segment)}>Save {name}</button>
+      <button type="button" className="quiet-button" onClick={() => save(segment)}>{words.answer.save(name)}</button>
     </p>
   )
 }

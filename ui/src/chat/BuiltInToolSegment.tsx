@@ -1,11 +1,9 @@
 // A built-in tool of the provider, such as web search or code execution.
 import type { ToolSegment } from "../api/types"
 import { ToolCallSegment } from "./ToolCallSegment"
+import { words } from "../words"
 
-const LABELS: Partial<Record<ToolSegment["type"], { args: string; result: string }>> = {
-  web_search_call: { args: "Query", result: "Results" },
-  code_interpreter_call: { args: "Code", result: "Output" },
-}
+const LABELS: Partial<Record<ToolSegment["type"], { args: string; result: string }>> = words.tools.labels
 
 export function BuiltInToolSegment({ segment }: { segment: ToolSegment }) {
   const labels = LABELS[segment.type]

@@ -8,6 +8,7 @@ import { EventItemSequential } from "./EventItemSequential"
 import { StopFollowingContext, useFollowEnd } from "./followEnd"
 import type { Turn } from "./turns"
 import { UserEvent } from "./UserEvent"
+import { words } from "../words"
 
 interface Props {
   turns: readonly Turn[]
@@ -40,7 +41,7 @@ export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props)
           </div>
         </div>
         {!atEnd && (
-          <button type="button" className="jump-down" data-testid="jump-down" aria-label="Scroll to the end" title="Scroll to the end" onClick={toEnd}>
+          <button type="button" className="jump-down" data-testid="jump-down" aria-label={words.common.toEnd} title={words.common.toEnd} onClick={toEnd}>
             <DownIcon />
           </button>
         )}

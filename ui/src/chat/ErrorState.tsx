@@ -1,5 +1,6 @@
 // An error message with an optional retry button.
 import { visible } from "../text/visible"
+import { words } from "../words"
 
 interface Props {
   title: string
@@ -11,7 +12,7 @@ interface Props {
   onRetry?: () => void
 }
 
-export function ErrorState({ title, message, busy = false, retry = "Try again", onRetry }: Props) {
+export function ErrorState({ title, message, busy = false, retry = words.common.tryAgain, onRetry }: Props) {
   return (
     <div className="error-state" data-testid="error-state" role="alert">
       <div className="error-state__text">

@@ -16,6 +16,7 @@ import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
 import { useReservedHeight } from "./useReservedHeight"
 import { answerText, formatDuration } from "./format"
+import { words } from "../words"
 
 interface Props {
   /** Undefined until the gateway has assigned an id. */
@@ -42,7 +43,7 @@ export function EventItemSequential({ eventId, event, pending, last, busy = fals
       data-testid="assistant-event"
       data-event-id={eventId}
       data-status={event?.status ?? "in_progress"}
-      aria-label="Answer"
+      aria-label={words.answer.label}
       aria-busy={live && isLive(pending)}
     >
       <div className="answer__inner">
@@ -56,16 +57,10 @@ export function EventItemSequential({ eventId, event, pending, last, busy = fals
   )
 }
 
-const TITLES = {
-  failed: "The answer failed.",
-  cancelled: "The answer was stopped.",
-  incomplete: "The answer is not complete.",
-} as const
-
 function FinalError({ event, busy, onRetry }: { event: Answer; busy: boolean; onRetry?: () => void }) {
   if (event.status === "completed" || event.status === "in_progress") return null
   const message = event.status === "cancelled" ? undefined : event.error?.message
-  return <ErrorState title={TITLES[event.status]} busy={busy} {...(message && { message })} {...(onRetry && { onRetry })} />
+  return <ErrorState title={words.answer.ends[event.status]} busy={busy} {...(message && { message })} {...(onRetry && { onRetry })} />
 }
 
 function LiveError({ eventId, pending, onRetry }: { eventId: string; pending: PendingAnswer; onRetry?: () => void }) {
@@ -73,15 +68,15 @@ function LiveError({ eventId, pending, onRetry }: { eventId: string; pending: Pe
   if (!isLive(pending)) {
     return <ErrorState title={failureTitle(pending, message?.error !== undefined)} {...(pending.error && { message: pending.error })} {...(onRetry && { onRetry })} />
   }
-  if (message?.cancelled) return <ErrorState title={TITLES.cancelled} />
-  if (message?.error !== undefined) return <ErrorState title={TITLES.failed} message={message.error} />
+  if (message?.cancelled) return <ErrorState title={words.answer.ends.cancelled} />
+  if (message?.error !== undefined) return <ErrorState title={words.answer.ends.failed} message={message.error} />
   return null
 }
 
 function failureTitle(pending: PendingAnswer, hasModelError: boolean): string {
-  if (pending.phase === "lost") return "The connection was lost."
-  if (hasModelError) return "The answer could not be saved."
-  return pending.event_id === null ? "The question could not be sent." : "The rest of the answer could not be loaded."
+  if (pending.phase === "lost") return words.answer.connectionLost
+  if (hasModelError) return words.answer.notSaved
+  return pending.event_id === null ? words.answer.notSent : words.answer.restMissing
 }
 
 /** What the page waits for, while nothing else shows it. */
@@ -90,13 +85,13 @@ function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer
   const nothing = !message || (message.texts.size === 0 && message.parts.size === 0 && message.tools.size === 0 && message.segments.size === 0)
   const over = message !== undefined && (message.cancelled || message.error !== undefined)
   if (!isLive(pending) || over) return null
-  if (pending.stopping) return <span className="waiting">Stopping…</span>
-  if (pending.phase === "reconnecting") return <span className="waiting">The connection was lost. Reconnecting…</span>
-  if (pending.phase === "queued") return <span className="waiting">Waiting for the model to be free…</span>
+  if (pending.stopping) return <span className="waiting">{words.answer.stopping}</span>
+  if (pending.phase === "reconnecting") return <span className="waiting">{words.answer.reconnecting}</span>
+  if (pending.phase === "queued") return <span className="waiting">{words.answer.queued}</span>
   if (!nothing) return null
   return (
     <>
-      <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label="Waiting for the answer" />
+      <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label={words.answer.waiting} />
       {pending.question && <Seconds since={pending.question.created_at} running minimum={3} skew={0} />}
     </>
   )
@@ -107,10 +102,10 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
   const took = event.completed_at === undefined ? "" : formatDuration(event.completed_at - event.created_at)
   return (
     <>
-      {text !== "" && <span data-testid="copy"><CopyButton text={text} label="Copy the answer" /></span>}
+      {text !== "" && <span data-testid="copy"><CopyButton text={text} label={words.answer.copy} /></span>}
       {/* An incomplete answer has its retry button in the error message. */}
       {onAgain && event.status === "completed" && (
-        <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>Ask again</button>
+        <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>{words.chat.askAgain}</button>
       )}
       <span className="answer__model">{plain(event.model)}</span>
       {took && <span className="answer__took">{took}</span>}

@@ -9,6 +9,7 @@ import { Timeline } from "./Timeline"
 import { ToolSegmentOf } from "./ToolSegmentOf"
 import { formatDuration, effortOf, reasoningTime, reasoningTokens, formatTokens } from "./format"
 import type { Step } from "./format"
+import { words } from "../words"
 
 interface Props {
   event: Answer
@@ -36,7 +37,7 @@ export function ReasoningSegment({ event, steps }: Props) {
           }}
         >
           <span className="reasoning__chevron" aria-hidden="true" />
-          {open ? "Hide Reasoning" : "Show Reasoning"}
+          {open ? words.reasoning.hide : words.reasoning.show}
         </button>
         {meta.length > 0 && (
           <span className="reasoning__meta" data-testid="reasoning-meta">
@@ -49,7 +50,7 @@ export function ReasoningSegment({ event, steps }: Props) {
       <section
         id={panel}
         className={open ? "reasoning__panel reasoning__panel--open" : "reasoning__panel"}
-        aria-label={open ? "Reasoning" : "Tools"}
+        aria-label={open ? words.reasoning.panel : words.reasoning.tools}
         hidden={!open && steps.every((step) => step.type === "reasoning")}
         {...(open && { "data-testid": "reasoning-panel" })}
       >
@@ -64,7 +65,7 @@ export function ReasoningSegment({ event, steps }: Props) {
 
 function Parts({ segment }: { segment: Segment }) {
   const parts = segment.parts.toSorted((a, b) => a.summary_index - b.summary_index)
-  if (parts.length === 0) return <p className="reasoning__sealed" data-testid="reasoning-sealed">The model reasoned here. Its thoughts are sealed.</p>
+  if (parts.length === 0) return <p className="reasoning__sealed" data-testid="reasoning-sealed">{words.reasoning.sealed}</p>
   return (
     <>
       {parts.map((part) => (
@@ -77,7 +78,7 @@ function Parts({ segment }: { segment: Segment }) {
           data-sequence-number={part.sequence_number}
         >
           <LongText text={part.text} />
-          {!part.is_complete && <p className="reasoning__cut">The thought was cut off here.</p>}
+          {!part.is_complete && <p className="reasoning__cut">{words.reasoning.cut}</p>}
         </div>
       ))}
     </>
@@ -88,5 +89,5 @@ function metadata(event: Answer): string[] {
   const time = reasoningTime(event)
   const count = reasoningTokens(event)
   const effort = effortOf(event)
-  return [time === null ? "" : formatDuration(time), count === null ? "" : formatTokens(count), effort ? `${effort} effort` : ""].filter((word) => word !== "")
+  return [time === null ? "" : formatDuration(time), count === null ? "" : formatTokens(count), effort ? words.reasoning.effort(effort) : ""].filter((word) => word !== "")
 }

@@ -7,6 +7,7 @@ import { visible } from "../text/visible"
 import { WebLink } from "../text/WebLink"
 import { useStopFollowing } from "./followEnd"
 import { sourcesOf } from "./citations"
+import { words } from "../words"
 
 const MAX_SOURCES = 100
 
@@ -23,7 +24,7 @@ export function Sources({ event }: { event: Answer | undefined }) {
   if (sources.length === 0) return null
   return (
     <div className="sources" data-testid="sources">
-      <span className="sources__name" id={name}>Sources</span>
+      <span className="sources__name" id={name}>{words.answer.sources}</span>
       {/* Safari's screen reader treats a list without markers as a list only if it has the role. */}
       <ol className="sources__list" role="list" aria-labelledby={name}>
         {sources.slice(0, MAX_SOURCES).map(({ href, host, title }, index) => (
@@ -35,7 +36,7 @@ export function Sources({ event }: { event: Answer | undefined }) {
             </WebLink>
           </li>
         ))}
-        {sources.length > MAX_SOURCES && <li className="sources__item">and {sources.length - MAX_SOURCES} more</li>}
+        {sources.length > MAX_SOURCES && <li className="sources__item">{words.answer.moreSources(sources.length - MAX_SOURCES)}</li>}
       </ol>
     </div>
   )

@@ -10,6 +10,7 @@ import { StreamingReasoningOverlay } from "./StreamingReasoningOverlay"
 import { StreamingToolsOverlay } from "./StreamingToolsOverlay"
 import { ToolSegmentOf } from "./ToolSegmentOf"
 import { isTool, stepsOf } from "./format"
+import { words } from "../words"
 
 interface Props {
   eventId: string
@@ -72,7 +73,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   const head = { eventId: message.event_id, thinking: thinking(message, steps), since, skew, line: compact ? open : undefined }
   const state = `overlay${compact ? " overlay--compact" : ""}${over ? " overlay--over" : ""}`
   return (
-    <div className={state} ref={box} data-testid="overlay" role="group" aria-label="Thinking" aria-hidden={over}>
+    <div className={state} ref={box} data-testid="overlay" role="group" aria-label={words.reasoning.overlay} aria-hidden={over}>
       <div className="overlay__inner" ref={inner}>
         {runs.map((run, index) =>
           run.kind === "reasoning" ? (

@@ -8,6 +8,7 @@ import type { LivePart, LiveSealed } from "../stream/streamingBus"
 import { LongText } from "../text/LongText"
 import { plain } from "../text/visible"
 import { Seconds } from "./Seconds"
+import { words } from "../words"
 
 interface PartProps {
   eventId: string
@@ -54,7 +55,7 @@ function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
   return (
     <div className="step-row overlay__head">
       {thinking ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
-      <span className="overlay__label">{thinking ? "Thinking…" : "Thought"}</span>
+      <span className="overlay__label">{thinking ? words.reasoning.thinking : words.reasoning.thought}</span>
       <Seconds since={since} running={thinking} skew={skew} />
       {line && <Line eventId={eventId} part={line} />}
     </div>

@@ -5,6 +5,7 @@ import { useLiveTool } from "../stream/hooks"
 import type { LiveTool } from "../stream/streamingBus"
 import { plain, visible } from "../text/visible"
 import { preview, toolIsOver, toolName, toolStatus } from "./format"
+import { words } from "../words"
 
 interface ToolProps {
   eventId: string
@@ -24,7 +25,7 @@ const OverlayTool = memo(function OverlayTool({ eventId, callId }: ToolProps) {
         <span className="tool__name">{plain(toolName(tool))}</span>
         <span className="tool__preview" dir="auto">{plain(preview(tool.args_preview))}</span>
         {tool.progress !== null && !over && (
-          <progress className="tool__progress" aria-label="Progress" max={1} value={tool.progress > 1 ? tool.progress / 100 : tool.progress} />
+          <progress className="tool__progress" aria-label={words.tools.progress} max={1} value={tool.progress > 1 ? tool.progress / 100 : tool.progress} />
         )}
         <span className="tool__status">{plain(toolStatus(tool.status))}</span>
       </div>

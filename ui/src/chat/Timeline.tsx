@@ -2,6 +2,7 @@
 import type { Answer } from "../api/types"
 import { plain } from "../text/visible"
 import { formatDuration, isTool, toolName } from "./format"
+import { words } from "../words"
 
 type Kind = "reasoning" | "tool" | "text"
 
@@ -13,7 +14,7 @@ interface TimelineSpan {
   end: number
 }
 
-const NAMES: Record<Kind, string> = { reasoning: "Reasoned", tool: "Called tools", text: "Wrote" }
+const NAMES: Record<Kind, string> = words.timeline.names
 
 function spansOf(event: Answer): TimelineSpan[] {
   const byId = new Map(event.segments.map((segment) => [segment.id, segment]))
@@ -21,7 +22,7 @@ function spansOf(event: Answer): TimelineSpan[] {
     const segment = byId.get(span.segment_id)
     if (!segment) return []
     const kind: Kind = segment.type === "reasoning" ? "reasoning" : isTool(segment) ? "tool" : "text"
-    const name = isTool(segment) ? `Called ${plain(toolName(segment))}` : NAMES[kind]
+    const name = isTool(segment) ? words.timeline.called(plain(toolName(segment))) : NAMES[kind]
     return [{ id: span.segment_id, kind, name, start: span.started_at, end: Math.max(span.started_at, span.ended_at) }]
   })
 }
@@ -35,6 +36,11 @@ function covered(parts: readonly TimelineSpan[]): number {
     until = Math.max(until, end)
   }
   return sum
+}
+
+function spanText({ name, start, end }: TimelineSpan, from: number): string {
+  const length = formatDuration(end - start)
+  return start - from < 500 ? words.timeline.spanAtOnce(name, length) : words.timeline.spanAfter(name, length, formatDuration(start - from))
 }
 
 const WIDTH = 1000
@@ -57,7 +63,7 @@ export function Timeline({ event }: { event: Answer }) {
           const width = Math.max(MIN_WIDTH, scale(part.end) - scale(part.start))
           return (
             <rect key={part.id} className={`timeline__span timeline__span--${part.kind}`} x={Math.min(scale(part.start), WIDTH - width)} y="0" width={width} height="12">
-              <title>{`${part.name}: ${formatDuration(part.end - part.start)}, after ${formatDuration(part.start - from)}`}</title>
+              <title>{words.timeline.span(part.name, formatDuration(part.end - part.start), formatDuration(part.start - from))}</title>
             </rect>
           )
         })}
@@ -68,12 +74,12 @@ export function Timeline({ event }: { event: Answer }) {
             {NAMES[kind]} {formatDuration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}
           </span>
         ))}
-        {waited >= 500 && <span className="timeline__key timeline__key--waiting">Waited {formatDuration(waited)}</span>}
-        <span className="timeline__total">{formatDuration(length)} in total</span>
+        {waited >= 500 && <span className="timeline__key timeline__key--waiting">{words.timeline.waited(formatDuration(waited))}</span>}
+        <span className="timeline__total">{words.timeline.total(formatDuration(length))}</span>
       </figcaption>
-      <ol className="visually-hidden" aria-label="Timeline of the answer">
+      <ol className="visually-hidden" aria-label={words.timeline.label}>
         {parts.map((part) => (
-          <li key={part.id}>{`${part.name} for ${formatDuration(part.end - part.start)}, starting ${part.start - from < 500 ? "immediately" : `after ${formatDuration(part.start - from)}`}`}</li>
+          <li key={part.id}>{spanText(part, from)}</li>
         ))}
       </ol>
     </figure>

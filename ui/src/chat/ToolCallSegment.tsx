@@ -5,6 +5,7 @@ import type { ToolSegment } from "../api/types"
 import { plain, visible } from "../text/visible"
 import { useStopFollowing } from "./followEnd"
 import { preview, formatJson, toolName, toolStatus } from "./format"
+import { words } from "../words"
 
 interface Props {
   segment: ToolSegment
@@ -12,7 +13,7 @@ interface Props {
   labels?: { args: string; result: string }
 }
 
-export function ToolCallSegment({ segment, labels = { args: "Arguments", result: "Result" } }: Props) {
+export function ToolCallSegment({ segment, labels = { args: words.tools.arguments, result: words.tools.result } }: Props) {
   const [open, setOpen] = useState(false)
   const body = useId()
   const stopFollowing = useStopFollowing()
@@ -36,7 +37,7 @@ export function ToolCallSegment({ segment, labels = { args: "Arguments", result:
       {open && (
         <div className="tool__body" id={body}>
           <Value name={labels.args} text={formatJson(segment.args)} />
-          {segment.error === undefined ? <Value name={labels.result} text={formatJson(segment.result)} /> : <Value name="Error" text={segment.error} />}
+          {segment.error === undefined ? <Value name={labels.result} text={formatJson(segment.result)} /> : <Value name={words.tools.error} text={segment.error} />}
         </div>
       )}
     </div>

@@ -5,6 +5,7 @@ import { isSubmitKey } from "../shell/keyboard"
 import { CopyButton } from "../text/CopyButton"
 import { visible } from "../text/visible"
 import { useStopFollowing } from "./followEnd"
+import { words } from "../words"
 
 interface Props {
   /** Undefined until the gateway has assigned an id. */
@@ -29,7 +30,7 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
   }
   const at = version === undefined ? -1 : versions.indexOf(version)
   return (
-    <article className="question" data-testid="user-event" data-event-id={id} aria-label="Your question">
+    <article className="question" data-testid="user-event" data-event-id={id} aria-label={words.chat.question}>
       {editing ? (
         <Edit
           text={text}
@@ -46,11 +47,11 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
           <div className="question__foot">
             {versions.length > 1 && at >= 0 && (
               <span className="versions">
-                <button type="button" className="versions__step" data-testid="version-prev" aria-label="Earlier version" disabled={busy || at === 0} onClick={() => onVersion?.(versions[at - 1] ?? "")}>
+                <button type="button" className="versions__step" data-testid="version-prev" aria-label={words.chat.earlierVersion} disabled={busy || at === 0} onClick={() => onVersion?.(versions[at - 1] ?? "")}>
                   ‹
                 </button>
                 <span className="versions__count">{at + 1}/{versions.length}</span>
-                <button type="button" className="versions__step" data-testid="version-next" aria-label="Later version" disabled={busy || at === versions.length - 1} onClick={() => onVersion?.(versions[at + 1] ?? "")}>
+                <button type="button" className="versions__step" data-testid="version-next" aria-label={words.chat.laterVersion} disabled={busy || at === versions.length - 1} onClick={() => onVersion?.(versions[at + 1] ?? "")}>
                   ›
                 </button>
               </span>
@@ -67,10 +68,10 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
                   setEditing(true)
                 }}
               >
-                Edit
+                {words.chat.edit}
               </button>
             )}
-            <CopyButton text={text} label="Copy the question" />
+            <CopyButton text={text} label={words.chat.copyQuestion} />
           </div>
         </>
       )}
@@ -106,7 +107,7 @@ function Edit({ text, busy, onCancel, onDone }: EditProps) {
         ref={field}
         className="question__field"
         data-testid="edit-field"
-        aria-label="Edit your question"
+        aria-label={words.chat.editField}
         aria-describedby={hint}
         dir="auto"
         rows={Math.min(12, draft.split("\n").length + 1)}
@@ -124,10 +125,10 @@ function Edit({ text, busy, onCancel, onDone }: EditProps) {
         }}
       />
       <div className="question__buttons">
-        <button type="button" className="button" onClick={onCancel}>Cancel</button>
-        <button type="submit" className="button button--first" data-testid="edit-send" disabled={!ready}>Ask again</button>
+        <button type="button" className="button" onClick={onCancel}>{words.common.cancel}</button>
+        <button type="submit" className="button button--first" data-testid="edit-send" disabled={!ready}>{words.chat.askAgain}</button>
       </div>
-      <span id={hint} className="visually-hidden">Press Enter to ask again, Escape to cancel.</span>
+      <span id={hint} className="visually-hidden">{words.chat.editHint}</span>
     </form>
   )
 }

@@ -1,5 +1,6 @@
 // Formatting: durations, counts, values of tools, segments.
 import type { Answer, Json, ReasoningSegment, Segment, TextSegment, ToolSegment, ToolStatus } from "../api/types"
+import { words } from "../words"
 
 export type Step = ReasoningSegment | ToolSegment
 export type Content = Exclude<Segment, Step>
@@ -29,14 +30,13 @@ export const answerText = (event: { segments: Segment[] }): string =>
 
 export function formatDuration(ms: number): string {
   const seconds = Math.round(ms / 1000)
-  if (seconds < 1) return "under 1 s"
-  if (seconds < 60) return `${seconds} s`
+  if (seconds < 1) return words.time.underSecond
+  if (seconds < 60) return words.time.seconds(seconds)
   const minutes = Math.floor(seconds / 60)
-  return minutes < 60 ? `${minutes} min ${seconds % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+  return minutes < 60 ? words.time.minutes(minutes, seconds % 60) : words.time.hours(Math.floor(minutes / 60), minutes % 60)
 }
 
-const numberFormat = new Intl.NumberFormat("en")
-export const formatTokens = (count: number) => `${numberFormat.format(count)} ${count === 1 ? "token" : "tokens"}`
+export const formatTokens = words.reasoning.tokens
 
 /** The time spent on reasoning in milliseconds, or null if it is unknown. */
 export function reasoningTime(event: Answer): number | null {
@@ -68,23 +68,10 @@ export function preview(value: Json | undefined): string {
   return text.slice(0, 200).replace(/\s+/g, " ").trim()
 }
 
-const STATUSES: Record<string, string> = {
-  arguments: "Preparing",
-  running: "Running",
-  completed: "Done",
-  failed: "Failed",
-  incomplete: "Not finished",
-}
-
 /** The label of a tool's status; a status that is specific to a provider is shown unchanged. */
-export const toolStatus = (status: string) => STATUSES[status] ?? status
+export const toolStatus = (status: string) => words.tools.statuses[status] ?? status
 
 const ENDS: ReadonlySet<string> = new Set<ToolStatus>(["completed", "failed", "incomplete"])
 export const toolIsOver = (status: string) => ENDS.has(status)
 
-const NAMES: Record<string, string> = {
-  web_search_call: "Web search",
-  code_interpreter_call: "Code",
-}
-
-export const toolName = (tool: { type: string; name: string }) => NAMES[tool.type] ?? tool.name
+export const toolName = (tool: { type: string; name: string }) => words.tools.names[tool.type] ?? tool.name

@@ -4,6 +4,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
 import { SendIcon, StopIcon } from "./icons"
 import { isSubmitKey } from "./keyboard"
 import type { ComposerProps } from "./props"
+import { words } from "../words"
 
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
   return <Draft key={draftKey} {...props} />
@@ -36,7 +37,7 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
   return (
     <form
       className="composer"
-      aria-label="Ask"
+      aria-label={words.composer.form}
       onSubmit={(event) => {
         event.preventDefault()
         send()
@@ -46,12 +47,12 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
         ref={field}
         className="composer__field"
         data-testid="composer"
-        aria-label="Your question"
+        aria-label={words.composer.field}
         aria-describedby={hint}
         dir="auto"
         rows={1}
         enterKeyHint="send"
-        placeholder="Ask anything"
+        placeholder={words.composer.placeholder}
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
@@ -63,16 +64,16 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
       <div className="composer__row">
         <div className="composer__tools">{children}</div>
         {busy ? (
-          <button key="stop" type="button" className="round-button round-button--stop" data-testid="stop" aria-label="Stop the answer" title="Stop" onClick={onStop}>
+          <button key="stop" type="button" className="round-button round-button--stop" data-testid="stop" aria-label={words.composer.stopAnswer} title={words.composer.stop} onClick={onStop}>
             <StopIcon />
           </button>
         ) : (
-          <button key="send" type="submit" className="round-button" data-testid="send" aria-label="Send" title="Send" disabled={!ready}>
+          <button key="send" type="submit" className="round-button" data-testid="send" aria-label={words.common.send} title={words.common.send} disabled={!ready}>
             <SendIcon />
           </button>
         )}
       </div>
-      <span id={hint} className="visually-hidden">Press Enter to send, Shift+Enter for a new line.</span>
+      <span id={hint} className="visually-hidden">{words.common.sendHint}</span>
     </form>
   )
 }

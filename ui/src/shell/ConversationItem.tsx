@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "react"
 import type { ConversationInfo } from "../api/types"
 import { plain } from "../text/visible"
 import { MoreIcon } from "./icons"
+import { words } from "../words"
 
 interface Props {
   row: ConversationInfo
@@ -45,7 +46,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
         <input
           ref={field}
           className="chats__rename"
-          aria-label="Title"
+          aria-label={words.sidebar.titleField}
           dir="auto"
           maxLength={200}
           defaultValue={row.title}
@@ -78,18 +79,18 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
           onOpen()
         }}
       >
-        <span className="chats__title" dir="auto">{plain(row.title) || "Untitled"}</span>
+        <span className="chats__title" dir="auto">{plain(row.title) || words.common.untitled}</span>
         {row.snippet && <span className="chats__snippet" dir="auto">{plain(row.snippet)}</span>}
-        {failed && <span className="chats__failed">Could not be renamed</span>}
+        {failed && <span className="chats__failed">{words.sidebar.renameFailed}</span>}
       </a>
       <Menu.Root modal={false}>
-        <Menu.Trigger ref={opener} className="icon-button chats__more" aria-label={`Rename or delete ${plain(row.title)}`}>
+        <Menu.Trigger ref={opener} className="icon-button chats__more" aria-label={words.sidebar.menu(plain(row.title))}>
           <MoreIcon />
         </Menu.Trigger>
         <Menu.Content className="menu" align="start" sideOffset={4} collisionPadding={8} onCloseAutoFocus={(event) => editing && event.preventDefault()}>
           {/* Deferred until the menu has returned the focus, so that the field keeps it. */}
-          <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>Rename</Menu.Item>
-          <Menu.Item className="menu__item menu__item--danger" onSelect={() => setTimeout(ask)}>Delete…</Menu.Item>
+          <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>{words.sidebar.rename}</Menu.Item>
+          <Menu.Item className="menu__item menu__item--danger" onSelect={() => setTimeout(ask)}>{words.sidebar.deleteItem}</Menu.Item>
         </Menu.Content>
       </Menu.Root>
     </li>

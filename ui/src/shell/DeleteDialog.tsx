@@ -3,6 +3,7 @@ import { useState } from "react"
 
 import { plain } from "../text/visible"
 import { Dialog } from "./Dialog"
+import { words } from "../words"
 
 interface Props {
   title: string
@@ -13,13 +14,13 @@ interface Props {
 export function DeleteDialog({ title, onDelete, onClose }: Props) {
   const [state, setState] = useState<"asking" | "deleting" | "failed">("asking")
   return (
-    <Dialog className="dialog" label="Delete this chat?" onClose={onClose}>
+    <Dialog className="dialog" label={words.sidebar.deleteTitle} onClose={onClose}>
       <div className="dialog__inner">
-        <h2 className="dialog__title">Delete this chat?</h2>
-        <p dir="auto">“{plain(title) || "Untitled"}” and all its answers will be deleted permanently.</p>
-        {state === "failed" && <p className="form-error" role="alert">It could not be deleted. Please try again.</p>}
+        <h2 className="dialog__title">{words.sidebar.deleteTitle}</h2>
+        <p dir="auto">{words.sidebar.deleteText(plain(title) || words.common.untitled)}</p>
+        {state === "failed" && <p className="form-error" role="alert">{words.sidebar.deleteFailed}</p>}
         <div className="dialog__actions">
-          <button type="button" className="button" onClick={onClose}>Cancel</button>
+          <button type="button" className="button" onClick={onClose}>{words.common.cancel}</button>
           <button
             type="button"
             className="button button--danger"
@@ -30,7 +31,7 @@ export function DeleteDialog({ title, onDelete, onClose }: Props) {
               onDelete().then(onClose, () => setState("failed"))
             }}
           >
-            Delete
+            {words.sidebar.delete}
           </button>
         </div>
       </div>

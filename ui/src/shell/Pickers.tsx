@@ -8,6 +8,7 @@ import { plain } from "../text/visible"
 import { CheckIcon, DownIcon } from "./icons"
 import type { PickersProps, ViewBadgeProps } from "./props"
 import { EFFORTS, effectiveView, optionOf, VIEWS } from "./views"
+import { words } from "../words"
 
 interface Choice {
   value: string
@@ -64,10 +65,10 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
     <>
       <Pick
         testId="model-picker"
-        label={`Model: ${plain(chosen.id)}`}
-        heading="Model"
+        label={words.pickers.modelLabel(plain(chosen.id))}
+        heading={words.pickers.model}
         value={chosen.id}
-        choices={models.map(({ id, embedded }) => ({ value: id, name: plain(id), ...(embedded ? { note: "Runs on this machine" } : {}) }))}
+        choices={models.map(({ id, embedded }) => ({ value: id, name: plain(id), ...(embedded ? { note: words.pickers.onMachine } : {}) }))}
         className="pick pick--model"
         onPick={onModel}
       >
@@ -76,23 +77,23 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
       {efforts.length > 0 && (
         <Pick
           testId="effort-picker"
-          label={`Effort: ${effort ?? "default"}`}
-          heading="Reasoning effort"
+          label={words.pickers.effortLabel(effort ?? words.pickers.effortDefault)}
+          heading={words.pickers.effortHeading}
           value={effort ?? ""}
-          choices={[{ value: "", name: "Default", note: "The model’s own setting" }, ...efforts]}
+          choices={[{ value: "", name: words.pickers.defaultEffort, note: words.pickers.defaultEffortNote }, ...efforts]}
           onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
         >
-          {effort ? <span><span className="pick__lead">Effort: </span>{optionOf(EFFORTS, effort)?.name}</span> : "Effort"}
+          {effort ? <span><span className="pick__lead">{words.pickers.effortLead}</span>{optionOf(EFFORTS, effort)?.name}</span> : words.pickers.effort}
         </Pick>
       )}
       <Pick
         testId="view-badge"
-        label={`Reasoning: ${effectiveName}`}
-        heading="How reasoning is shown"
+        label={words.pickers.viewLabel(effectiveName ?? effective)}
+        heading={words.pickers.viewHeading}
         value={effective}
         choices={VIEWS.map(({ value, name, note }) => {
           const allowed = views.includes(value)
-          return { value, name, note: allowed ? note : `${note} Not available to you here.`, disabled: !allowed }
+          return { value, name, note: allowed ? note : words.pickers.unavailable(note), disabled: !allowed }
         })}
         className={`pick pick--view pick--${effective}`}
         onPick={(value) => onView(value as View)}

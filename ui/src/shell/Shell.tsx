@@ -6,18 +6,19 @@ import { CloseIcon, MenuIcon } from "./icons"
 import type { ShellProps } from "./props"
 import { ThemeToggle } from "./ThemeToggle"
 import { useNarrow } from "./useNarrow"
+import { words } from "../words"
 
 export function Shell({ sidebar, title, foot, children }: ShellProps) {
   const narrow = useNarrow()
   const [open, setOpen] = useState(false)
   return (
     <div className="shell">
-      {!narrow && <aside className="shell__side" aria-label="Chats">{sidebar}</aside>}
+      {!narrow && <aside className="shell__side" aria-label={words.sidebar.chats}>{sidebar}</aside>}
       {narrow && open && (
-        <Dialog className="drawer" label="Chats" onClose={() => setOpen(false)}>
+        <Dialog className="drawer" label={words.sidebar.chats} onClose={() => setOpen(false)}>
           {/* Links and buttons with data-leaves close the drawer; keyboard activation arrives as a click too. */}
           <div className="drawer__inner" onClick={(event) => (event.target as Element).closest("[data-leaves]") && setOpen(false)}>
-            <button type="button" className="icon-button drawer__close" aria-label="Close the list" onClick={() => setOpen(false)}>
+            <button type="button" className="icon-button drawer__close" aria-label={words.sidebar.closeList} onClick={() => setOpen(false)}>
               <CloseIcon />
             </button>
             {sidebar}
@@ -27,11 +28,11 @@ export function Shell({ sidebar, title, foot, children }: ShellProps) {
       <div className="shell__main">
         <header className="shell__top">
           {narrow && (
-            <button type="button" className="icon-button" data-testid="menu" aria-label="Chats" aria-expanded={open} onClick={() => setOpen(true)}>
+            <button type="button" className="icon-button" data-testid="menu" aria-label={words.sidebar.chats} aria-expanded={open} onClick={() => setOpen(true)}>
               <MenuIcon />
             </button>
           )}
-          <h1 className="shell__title" dir="auto">{title || <span className="visually-hidden">New chat</span>}</h1>
+          <h1 className="shell__title" dir="auto">{title || <span className="visually-hidden">{words.sidebar.newChat}</span>}</h1>
           <div className="shell__actions">
             <ThemeToggle />
           </div>

@@ -10,12 +10,13 @@ import { Mark, PlusIcon, SearchIcon } from "./icons"
 import type { SidebarProps } from "./props"
 import { useConversations } from "./useConversations"
 import { useDebounced } from "./useDebounced"
+import { words } from "../words"
 
 function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, ConversationInfo[]][] {
   const byHeading = new Map<string, ConversationInfo[]>()
   const now = Date.now()
   for (const row of rows) {
-    const name = isSearch ? "Search results" : dayGroup(row.updated_at, now)
+    const name = isSearch ? words.sidebar.results : dayGroup(row.updated_at, now)
     byHeading.set(name, [...(byHeading.get(name) ?? []), row])
   }
   return [...byHeading]
@@ -30,26 +31,26 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
     <div className="sidebar">
       <div className="sidebar__head">
         <Mark />
-        <span className="sidebar__name">Pellucid</span>
+        <span className="sidebar__name">{words.common.product}</span>
       </div>
       <button type="button" className="sidebar__new" data-testid="new-chat" data-leaves onClick={onNew}>
         <PlusIcon />
-        New chat
+        {words.sidebar.newChat}
       </button>
       <label className="search">
         <SearchIcon />
-        <span className="visually-hidden">Search chats</span>
+        <span className="visually-hidden">{words.sidebar.searchChats}</span>
         <input
           type="search"
           className="search__field"
           data-testid="search"
-          placeholder="Search"
+          placeholder={words.common.search}
           dir="auto"
           value={query}
           onChange={(event) => setQuery(event.target.value)}
         />
       </label>
-      <nav className="sidebar__list" aria-label="Chats" aria-busy={list.loading}>
+      <nav className="sidebar__list" aria-label={words.sidebar.chats} aria-busy={list.loading}>
         {groups(list.rows, list.resultQuery !== "").map(([name, rows]) => (
           <section key={name} className="chats" aria-label={name}>
             <h2 className="chats__day">{name}</h2>
@@ -68,24 +69,24 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
           </section>
         ))}
         {!list.loading && !list.error && list.rows.length === 0 && (
-          <p className="sidebar__empty">{list.resultQuery ? "No results." : "Your chats will appear here."}</p>
+          <p className="sidebar__empty">{list.resultQuery ? words.common.noResults : words.sidebar.empty}</p>
         )}
         {list.error && (
           <p className="sidebar__empty" role="alert">
             {list.error}{" "}
-            <button type="button" className="text-button" onClick={list.again}>Try again</button>
+            <button type="button" className="text-button" onClick={list.again}>{words.common.tryAgain}</button>
           </p>
         )}
         {list.more && (
           <button type="button" className="text-button sidebar__more" disabled={list.loading} onClick={list.readMore}>
-            {list.loading ? "Loading…" : "Show earlier chats"}
+            {list.loading ? words.common.loading : words.sidebar.earlier}
           </button>
         )}
       </nav>
       {owner && (
         <div className="sidebar__foot">
-          <span className="sidebar__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? "Signed in")}</span>
-          <button type="button" className="text-button" data-testid="sign-out" onClick={owner.onSignOut}>Sign out</button>
+          <span className="sidebar__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? words.sidebar.signedIn)}</span>
+          <button type="button" className="text-button" data-testid="sign-out" onClick={owner.onSignOut}>{words.sidebar.signOut}</button>
         </div>
       )}
       {deleting && (

@@ -5,6 +5,8 @@ import { errorMessage } from "../api/client"
 import { Mark } from "./icons"
 import type { SignInProps } from "./props"
 import { ThemeToggle } from "./ThemeToggle"
+import { fill } from "../text/fill"
+import { words } from "../words"
 
 export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
   const [key, setKey] = useState("")
@@ -22,10 +24,10 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
       <div className="sign-in__theme"><ThemeToggle /></div>
       <div className="sign-in__card">
         <Mark />
-        <h1 className="sign-in__title">Pellucid</h1>
-        <p className="sign-in__lead">Watch a model think, then read the answer. Please sign in first.</p>
-        {ways.includes("oidc") && <a className="button button--first" href={oidcHref} data-testid="sign-in-oidc">Sign in with your account</a>}
-        {ways.includes("oidc") && ways.includes("key") && <p className="sign-in__or">or</p>}
+        <h1 className="sign-in__title">{words.common.product}</h1>
+        <p className="sign-in__lead">{words.signIn.lead}</p>
+        {ways.includes("oidc") && <a className="button button--first" href={oidcHref} data-testid="sign-in-oidc">{words.signIn.account}</a>}
+        {ways.includes("oidc") && ways.includes("key") && <p className="sign-in__or">{words.signIn.or}</p>}
         {ways.includes("key") && (
           <form
             className="sign-in__form"
@@ -34,12 +36,12 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
               setTrying(true)
               setFailure("")
               onKey(key.trim())
-                .catch((reason: unknown) => setFailure(errorMessage(reason, "Sign-in failed.")))
+                .catch((reason: unknown) => setFailure(errorMessage(reason, words.signIn.failed)))
                 .finally(() => setTrying(false))
             }}
           >
             <label className="sign-in__label">
-              API key
+              {words.signIn.key}
               <input
                 ref={field}
                 className="sign-in__field"
@@ -55,12 +57,12 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
               />
             </label>
             <button type="submit" className={ways.includes("oidc") ? "button" : "button button--first"} disabled={trying || key.trim() === ""}>
-              {trying ? "Signing in…" : "Sign in"}
+              {trying ? words.signIn.signingIn : words.signIn.signIn}
             </button>
           </form>
         )}
         {failure && <p id={message} className="form-error" role="alert">{failure}</p>}
-        {ways.includes("key") && <p className="sign-in__note">The operator of this server issues keys (<code>pellucid keys create</code>). Yours is kept in a cookie that scripts cannot read.</p>}
+        {ways.includes("key") && <p className="sign-in__note">{fill(words.signIn.note, { command: <code>pellucid keys create</code> })}</p>}
       </div>
     </main>
   )

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useReducer, useRef } from "react"
 import { errorMessage } from "../api/client"
 import type { ConversationInfo } from "../api/types"
 import type { ConversationSource } from "./props"
+import { words } from "../words"
 
 const PAGE = 30
 
@@ -57,7 +58,7 @@ export function useConversations(source: ConversationSource, query: string, vers
         if (mine !== turn.current) return
         dispatch({ type: "page", rows: page.data, more: page.has_more, last: page.last_id ?? null, first: after === null, query })
       } catch (error) {
-        if (mine === turn.current) dispatch({ type: "failed", message: errorMessage(error, "The list could not be loaded.") })
+        if (mine === turn.current) dispatch({ type: "failed", message: errorMessage(error, words.sidebar.listFailed) })
       }
     },
     [source, query],

@@ -1,5 +1,6 @@
 // Names of the views and efforts, and the effective view.
 import type { Effort, View } from "../api/types"
+import { words } from "../words"
 
 /** A choice in a menu. */
 export interface Option<Value> {
@@ -13,22 +14,9 @@ const options = <Value extends string>(rows: Record<Value, [name: string, note: 
   (Object.entries(rows) as [Value, [string, string]][]).map(([value, [name, note]]) => ({ value, name, note }))
 
 /** From the most open view to the most restricted. */
-export const VIEWS = options<View>({
-  raw: ["Raw thoughts", "The model’s own thoughts, word for word."],
-  summary: ["Summary", "A summary of its thoughts, not the thoughts themselves."],
-  sealed: ["Sealed", "You see that it thinks and for how long, but not the text."],
-  hidden: ["Hidden", "Only the answer."],
-})
+export const VIEWS = options<View>(words.pickers.views)
 
-export const EFFORTS = options<Effort>({
-  off: ["Off", "Answers immediately"],
-  minimal: ["Minimal", "Thinks very briefly"],
-  low: ["Low", "Thinks briefly"],
-  medium: ["Medium", "Thinks for a while"],
-  high: ["High", "Thinks hard"],
-  xhigh: ["Extra high", "Thinks very hard"],
-  max: ["Maximum", "Thinks as long as needed"],
-})
+export const EFFORTS = options<Effort>(words.pickers.efforts)
 
 export const optionOf = <Value>(all: readonly Option<Value>[], value: Value): Option<Value> | undefined => all.find((one) => one.value === value)
 

@@ -8,6 +8,8 @@ import type { Context } from "./fold"
 import { useNow, useRoom } from "./room"
 import { titleOf } from "./rows"
 import { Flags, isUnderWay, StatusMark, statusText, Confidence, contextDuration, ParticipantName } from "./badges"
+import { fill } from "../text/fill"
+import { words } from "../words"
 
 interface Props {
   context: Context
@@ -41,7 +43,7 @@ export function ContextHead({ context, open, owner }: Props) {
           <span className="context__title" dir="auto">{visible(titleOf(context))}</span>
         </button>
         {running && live && mayCancel && (
-          <button type="button" className="icon-button context__cancel" data-testid="cancel" aria-label={`Cancel: ${plain(titleOf(context))}`} title="Cancel this reasoning" onClick={() => cancel(context)}>
+          <button type="button" className="icon-button context__cancel" data-testid="cancel" aria-label={words.spaces.context.cancelLabel(plain(titleOf(context)))} title={words.spaces.context.cancel} onClick={() => cancel(context)}>
             <StopIcon />
           </button>
         )}
@@ -50,20 +52,31 @@ export function ContextHead({ context, open, owner }: Props) {
         {context.owner !== owner && <ParticipantName id={context.owner} small />}
         <span className="context__status">{statusText(context)}</span>
         {running && now === null ? <Seconds since={context.opened} running skew={skew} minimum={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
-        {running && expected !== undefined && <span>of about <span dir="auto">{plain(expected)}</span></span>}
+        {running && expected !== undefined && <span>{fill(words.spaces.context.expected, { time: <span dir="auto">{plain(expected)}</span> })}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
-        {context.count > 1 && <span>{context.count - 1} {context.count === 2 ? "step" : "steps"}</span>}
-        {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
-        {others.length > 0 && <span className="context__participants">with {others.slice(0, 4).map((id) => <ParticipantName key={id} id={id} small />)}</span>}
+        {context.count > 1 && <span>{words.spaces.context.steps(context.count - 1)}</span>}
+        {context.waiting.size > 0 && <span className="context__waiting">{words.spaces.context.waiting(context.waiting.size)}</span>}
+        {others.length > 0 && <span className="context__participants">{fill(words.spaces.context.with, { who: others.slice(0, 4).map((id) => <ParticipantName key={id} id={id} small />) })}</span>}
         {open && approach !== undefined && <span dir="auto">{plain(approach)}</span>}
         {context.answer && (
-          <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>Go to answer</button>
+          <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>{words.spaces.context.toAnswer}</button>
         )}
       </div>
       {context.start && <Flags flags={context.start.flags} />}
-      {!open && context.conclusion && <p className="context__outcome" dir="auto">{context.conclusion.erased ? "(erased)" : visible(textOf(context.conclusion).slice(0, 400))}</p>}
+      {!open && context.conclusion && <p className="context__outcome" dir="auto">{context.conclusion.erased ? words.spaces.step.erased : visible(textOf(context.conclusion).slice(0, 400))}</p>}
     </div>
   )
+}
+
+function activityText(context: Context, running: boolean): string {
+  const texts = words.spaces.context
+  if (running) return texts.thinking
+  switch (context.status) {
+    case "open": return isUnderWay(context) ? texts.working : texts.worked
+    case "concluded": return texts.finished
+    case "cancelled": return texts.stopped
+    case "abandoned": return texts.abandoned
+  }
 }
 
 /** The row of a context in the conversation: who is thinking, and the conclusion. A click opens the lane. */
@@ -77,11 +90,11 @@ export function ContextLine({ context }: { context: Context }) {
         <StatusMark context={context} />
         <ParticipantName id={context.owner} />
         <span className="context-line__status">
-          {running ? "is thinking" : context.status === "open" ? (isUnderWay(context) ? "is working" : "worked") : context.status === "concluded" ? "has finished thinking" : context.status === "cancelled" ? "was stopped" : "was abandoned"}
+          {activityText(context, running)}
         </span>
         {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
-        {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
+        {context.waiting.size > 0 && <span className="context__waiting">{words.spaces.context.waiting(context.waiting.size)}</span>}
       </span>
       <span className="context-line__text" dir="auto">{visible((context.conclusion ? textOf(context.conclusion) : "") || titleOf(context))}</span>
     </button>

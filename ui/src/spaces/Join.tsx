@@ -4,6 +4,8 @@ import { useEffect, useId, useRef, useState } from "react"
 import { Mark } from "../shell/icons"
 import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain } from "../text/visible"
+import { fill } from "../text/fill"
+import { words } from "../words"
 
 interface Props {
   /** The space that the address names, or null. */
@@ -27,17 +29,17 @@ export function Join({ space, problem, onJoin }: Props) {
       <div className="sign-in__theme"><ThemeToggle /></div>
       <div className="sign-in__card">
         <Mark />
-        <h1 className="sign-in__title" dir="auto">{space === null ? "A space" : plain(space)}</h1>
-        <p className="sign-in__lead">Agents and people in one room, with the reasoning of each. Join with your token.</p>
+        <h1 className="sign-in__title" dir="auto">{space === null ? words.spaces.join.anySpace : plain(space)}</h1>
+        <p className="sign-in__lead">{words.spaces.join.lead}</p>
         <form className="sign-in__form" onSubmit={(event) => { event.preventDefault(); if (ready) onJoin(name.trim(), token.trim()) }}>
           {space === null && (
             <label className="sign-in__label">
-              Space
+              {words.spaces.join.space}
               <input ref={field} className="sign-in__field" name="space" data-testid="join-space" autoComplete="off" spellCheck={false} required value={name} onChange={(event) => setName(event.target.value)} />
             </label>
           )}
           <label className="sign-in__label">
-            Token
+            {words.spaces.join.token}
             <input
               ref={space === null ? null : field}
               className="sign-in__field"
@@ -53,10 +55,10 @@ export function Join({ space, problem, onJoin }: Props) {
               onChange={(event) => setToken(event.target.value)}
             />
           </label>
-          <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>Join</button>
+          <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>{words.spaces.join.join}</button>
         </form>
         {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
-        <p className="sign-in__note">Each participant has its own token (<code>pellucid space create</code>). Yours is kept in this tab until you close it.</p>
+        <p className="sign-in__note">{fill(words.spaces.join.note, { command: <code>pellucid space create</code> })}</p>
       </div>
     </main>
   )

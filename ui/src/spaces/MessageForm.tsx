@@ -9,6 +9,8 @@ import { plain, visible } from "../text/visible"
 import { textOf } from "./envelope"
 import type { EnvelopeItem } from "./fold"
 import type { Pending } from "./session"
+import { fill } from "../text/fill"
+import { words } from "../words"
 
 interface Props {
   me: string | null
@@ -46,8 +48,8 @@ export function MessageForm({ me, participants, past, readOnly, connected, pendi
   if (past) {
     return (
       <div className="message-form message-form--past" data-testid="message-form-past">
-        <p>You are viewing the history. To write a message, return to the present.</p>
-        <button type="button" className="text-button" onClick={onLive}>Back to live</button>
+        <p>{words.spaces.message.past}</p>
+        <button type="button" className="text-button" onClick={onLive}>{words.spaces.message.toLive}</button>
       </div>
     )
   }
@@ -58,35 +60,35 @@ export function MessageForm({ me, participants, past, readOnly, connected, pendi
           {pending.map((one) => (
             <li key={one.id} className="message-form__sent" data-testid="pending" data-failed={one.failure !== undefined}>
               <span dir="auto" className="message-form__text">{visible(one.text)}</span>
-              {one.failure === undefined ? <span className="message-form__state">Sending…</span> : (
+              {one.failure === undefined ? <span className="message-form__state">{words.spaces.message.sending}</span> : (
                 <>
                   <span className="message-form__state message-form__state--failed" role="alert" dir="auto">{visible(one.failure)}</span>
-                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onDiscard(one.id); field.current?.focus() }}>Edit and resend</button>
-                  <button type="button" className="quiet-button" onClick={() => onDiscard(one.id)}>Discard</button>
+                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onDiscard(one.id); field.current?.focus() }}>{words.spaces.message.resend}</button>
+                  <button type="button" className="quiet-button" onClick={() => onDiscard(one.id)}>{words.spaces.message.discard}</button>
                 </>
               )}
             </li>
           ))}
         </ul>
       )}
-      {readOnly ? <p className="message-form__read-only">You can read here, but you cannot write in the conversation.</p> : (
-        <form className="composer" aria-label="Write a message" onSubmit={(event) => { event.preventDefault(); send() }}>
+      {readOnly ? <p className="message-form__read-only">{words.spaces.message.readOnly}</p> : (
+        <form className="composer" aria-label={words.spaces.message.form} onSubmit={(event) => { event.preventDefault(); send() }}>
           {replyTo && (
             <p className="message-form__reply">
-              <span className="message-form__text"><span aria-hidden="true">↩ </span>To <bdi>{plain(replyTo.envelope.from)}</bdi>: <span dir="auto">{plain(preview(textOf(replyTo.envelope)))}</span></span>
-              <button type="button" className="icon-button message-form__close" aria-label="Do not reply to this message" onClick={() => onReplyTo(null)}><CloseIcon /></button>
+              <span className="message-form__text"><span aria-hidden="true">↩ </span>{fill(words.spaces.message.replyTo, { who: <bdi>{plain(replyTo.envelope.from)}</bdi>, text: <span dir="auto">{plain(preview(textOf(replyTo.envelope)))}</span> })}</span>
+              <button type="button" className="icon-button message-form__close" aria-label={words.spaces.message.noReply} onClick={() => onReplyTo(null)}><CloseIcon /></button>
             </p>
           )}
           <textarea
             ref={field}
             className="composer__field"
             data-testid="message-field"
-            aria-label="Your message"
+            aria-label={words.spaces.message.field}
             aria-describedby={hint}
             dir="auto"
             rows={1}
             enterKeyHint="send"
-            placeholder={me === null ? "Write a message" : `Write a message as ${plain(me)}`}
+            placeholder={me === null ? words.spaces.message.form : words.spaces.message.formAs(plain(me))}
             value={text}
             onChange={(event) => setText(event.target.value)}
             onKeyDown={(event) => {
@@ -97,15 +99,15 @@ export function MessageForm({ me, participants, past, readOnly, connected, pendi
           />
           <div className="composer__row">
             <label className="composer__tools message-form__to">
-              <span className="message-form__to-label">To</span>
+              <span className="message-form__to-label">{words.spaces.message.to}</span>
               <select className="select" data-testid="recipient" value={participants.includes(to) ? to : ""} onChange={(event) => setTo(event.target.value)}>
-                <option value="">everyone</option>
+                <option value="">{words.spaces.message.everyone}</option>
                 {participants.filter((one) => one !== me).map((one) => <option key={one} value={one}>{plain(one)}</option>)}
               </select>
             </label>
-            <button type="submit" className="round-button" data-testid="send" aria-label="Send" title="Send" disabled={!ready}><SendIcon /></button>
+            <button type="submit" className="round-button" data-testid="send" aria-label={words.common.send} title={words.common.send} disabled={!ready}><SendIcon /></button>
           </div>
-          <span id={hint} className="visually-hidden">Press Enter to send, Shift+Enter for a new line.</span>
+          <span id={hint} className="visually-hidden">{words.common.sendHint}</span>
         </form>
       )}
     </div>

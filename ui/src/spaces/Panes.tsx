@@ -12,6 +12,7 @@ import { isNotice, laneRows, mainRows } from "./rows"
 import type { Filter, Folds, Row } from "./rows"
 import { ParticipantName } from "./badges"
 import { ActionMessage, Message, Notice, Step } from "./Step"
+import { words } from "../words"
 
 interface ConversationProps {
   fold: Fold
@@ -34,20 +35,20 @@ export function ConversationPane({ fold, rev, filter, target, from, reading, onE
   // eslint-disable-next-line react-hooks/exhaustive-deps -- the fold changes in place
   const rows = useMemo(() => mainRows(fold.main, filter), [fold, rev, filter])
   return (
-    <section className="pane pane--main" data-pane="" aria-label="Conversation" data-testid="conversation">
+    <section className="pane pane--main" data-pane="" aria-label={words.spaces.panes.conversation} data-testid="conversation">
       <RowList
         rows={rows}
-        label="Messages to everyone"
+        label={words.spaces.panes.messages}
         target={target}
         draw={drawMain}
         before={
           from > 1 && Number.isFinite(from) ? (
             <button type="button" className="text-button pane__earlier" data-testid="earlier" disabled={reading} onClick={onEarlier}>
-              {reading ? "Loading…" : "Show earlier messages"}
+              {reading ? words.common.loading : words.spaces.panes.earlier}
             </button>
           ) : null
         }
-        empty={<p className="pane__empty">{reading ? "Loading…" : filter.text !== "" ? "No matches." : "No messages yet."}</p>}
+        empty={<p className="pane__empty">{reading ? words.common.loading : filter.text !== "" ? words.spaces.panes.noMatches : words.spaces.panes.noMessages}</p>}
       />
       <div className="pane__foot">{foot}</div>
     </section>
@@ -78,9 +79,9 @@ export const LanePane = memo(function LanePane({ lane, rev, filter, folds, targe
     <section className="pane pane--lane" data-pane={lane.id} data-colour={colourOf(lane.id)} aria-label={lane.id} data-testid="lane">
       <header className="pane__head">
         <h2 className="pane__name"><ParticipantName id={lane.id} /></h2>
-        <span className="pane__count">{contexts === 0 ? "" : contexts === 1 ? "1 context" : `${contexts} contexts`}</span>
+        <span className="pane__count">{contexts === 0 ? "" : words.spaces.panes.contexts(contexts)}</span>
       </header>
-      <RowList rows={rows} label={`Reasoning of ${lane.id}`} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? "No matches." : "Nothing yet."}</p>} />
+      <RowList rows={rows} label={words.spaces.panes.reasoningOf(lane.id)} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? words.spaces.panes.noMatches : words.spaces.panes.nothing}</p>} />
     </section>
   )
 })

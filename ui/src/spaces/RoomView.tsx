@@ -19,6 +19,7 @@ import { Scrubber } from "./Scrubber"
 import { SearchDialog } from "./SearchDialog"
 import type { SpaceSession } from "./session"
 import { ParticipantBar } from "./ParticipantBar"
+import { words } from "../words"
 
 interface Props {
   session: SpaceSession
@@ -136,10 +137,10 @@ export function RoomView({ session, onLeave }: Props) {
             <h1 className="room__title" dir="auto">{plain(session.space)}</h1>
             <ViewSwitch filter={filter} onFilter={change} />
             <div className="room__actions">
-              <button type="button" className="icon-button" data-testid="open-search" aria-label="Search the space" title="Search" onClick={() => setSearching(true)}><SearchIcon /></button>
-              <button type="button" className="icon-button room__filter" data-testid="open-filter" aria-label={filtered > 0 ? `Filter (${filtered} active)` : "Filter"} title="Filter" aria-expanded={filtering} data-set={filtered > 0} onClick={() => setFiltering(!filtering)}><FilterIcon /></button>
+              <button type="button" className="icon-button" data-testid="open-search" aria-label={words.spaces.room.search} title={words.common.search} onClick={() => setSearching(true)}><SearchIcon /></button>
+              <button type="button" className="icon-button room__filter" data-testid="open-filter" aria-label={filtered > 0 ? words.spaces.room.filterActive(filtered) : words.spaces.room.filter} title={words.spaces.room.filter} aria-expanded={filtering} data-set={filtered > 0} onClick={() => setFiltering(!filtering)}><FilterIcon /></button>
               <ThemeToggle />
-              <button type="button" className="icon-button" data-testid="leave" aria-label="Leave the space" title="Leave" onClick={() => onLeave(null)}><LeaveIcon /></button>
+              <button type="button" className="icon-button" data-testid="leave" aria-label={words.spaces.room.leaveSpace} title={words.spaces.room.leave} onClick={() => onLeave(null)}><LeaveIcon /></button>
             </div>
           </header>
           {filtering && <Filters filter={filter} participants={participantIds} onFilter={change} />}
@@ -174,7 +175,7 @@ export function RoomView({ session, onLeave }: Props) {
               <LanePane key={lane.id} lane={lane} rev={lane.rev} filter={settled} folds={folds} target={goal?.pane === lane.id ? goal : null} />
             ))}
             {settled.view !== "main" && shown.length === 0 && (
-              <div className="panes__none"><p>No agent has reasoned here yet. Each agent that does gets its own lane.</p></div>
+              <div className="panes__none"><p>{words.spaces.room.noLanes}</p></div>
             )}
           </main>
           <Scrubber
@@ -199,12 +200,12 @@ export function RoomView({ session, onLeave }: Props) {
 }
 
 function Banner({ phase, problem, onDismiss }: { phase: string; problem: string | null; onDismiss: () => void }) {
-  if (phase === "reconnecting") return <p className="banner" data-testid="banner" role="status">The connection was lost. Reconnecting; nothing will be missing.</p>
+  if (phase === "reconnecting") return <p className="banner" data-testid="banner" role="status">{words.spaces.room.reconnecting}</p>
   if (problem === null) return null
   return (
     <p className="banner banner--error" data-testid="banner" role="alert">
       <span dir="auto">{visible(problem)}</span>
-      {phase === "open" && <button type="button" className="text-button" onClick={onDismiss}>OK</button>}
+      {phase === "open" && <button type="button" className="text-button" onClick={onDismiss}>{words.common.ok}</button>}
     </p>
   )
 }
@@ -212,6 +213,6 @@ function Banner({ phase, problem, onDismiss }: { phase: string; problem: string 
 /** Announcements for screen readers: messages of the conversation, not every thought. */
 function RoomAnnouncer({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
   const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "envelope" && familyOf(one.envelope.kind) === "chat") : undefined
-  const text = last?.type === "envelope" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(textOf(last.envelope)).slice(0, 200)}` : ""
+  const text = last?.type === "envelope" && last.envelope.from !== state.me && !last.envelope.erased ? words.spaces.room.says(plain(last.envelope.from), plain(textOf(last.envelope)).slice(0, 200)) : ""
   return <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">{state.phase === "open" ? text : ""}</div>
 }

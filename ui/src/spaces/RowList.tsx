@@ -6,6 +6,7 @@ import type { ReactNode, RefObject } from "react"
 import { StopFollowingContext, useFollowEnd } from "../chat/followEnd"
 import { DownIcon } from "../shell/icons"
 import type { Row } from "./rows"
+import { words } from "../words"
 
 const GROUP_SIZE = 24
 /** The margin around the visible area in which rows are rendered. */
@@ -71,7 +72,7 @@ export function RowList({ rows, label, target, draw, before, empty }: Props) {
           </div>
         </div>
         {!atEnd && (
-          <button type="button" className="jump-down rows__down" aria-label="Scroll to the end" title="Scroll to the end" onClick={toEnd}>
+          <button type="button" className="jump-down rows__down" aria-label={words.common.toEnd} title={words.common.toEnd} onClick={toEnd}>
             <DownIcon />
           </button>
         )}

@@ -1,4 +1,4 @@
-// The timeline of a space: drag it, step throundedHead it, play it, or return to the present.
+// The timeline of a space: drag it, step through it, play it, or return to the present.
 import { useMemo } from "react"
 
 import type { Envelope } from "./envelope"
@@ -7,6 +7,7 @@ import { useRoom } from "./room"
 import { seqAt, activityBars, SPEEDS } from "./playback"
 import type { Position, Speed } from "./playback"
 import { Timestamp, formatTime } from "./badges"
+import { words } from "../words"
 
 interface Props {
   scrub: Position
@@ -30,12 +31,12 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
   const live = scrub.mode === "live"
   const playing = scrub.mode === "playing"
   return (
-    <section className="scrubber" aria-label="History" data-testid="scrubber" data-mode={scrub.mode} aria-busy={reading}>
-      <button type="button" className="icon-button" data-testid="play" aria-label={playing ? "Pause" : "Play the history"} title={playing ? "Pause" : "Play"} disabled={head === 0} onClick={playing ? onPause : onPlay}>
+    <section className="scrubber" aria-label={words.spaces.history.label} data-testid="scrubber" data-mode={scrub.mode} aria-busy={reading}>
+      <button type="button" className="icon-button" data-testid="play" aria-label={playing ? words.spaces.history.pause : words.spaces.history.playHistory} title={playing ? words.spaces.history.pause : words.spaces.history.play} disabled={head === 0} onClick={playing ? onPause : onPlay}>
         {playing ? <PauseIcon /> : <PlayIcon />}
       </button>
       <label className="scrubber__speed">
-        <span className="visually-hidden">Speed</span>
+        <span className="visually-hidden">{words.spaces.history.speed}</span>
         <select className="select" data-testid="speed" value={speed} onChange={(event) => onSpeed(Number(event.target.value) as Speed)}>
           {SPEEDS.map((one) => <option key={one} value={one}>{one}×</option>)}
         </select>
@@ -46,8 +47,8 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
           type="range"
           className="scrubber__range"
           data-testid="scrub"
-          aria-label="Position in the history"
-          aria-valuetext={`${at} of ${head}${now > 0 ? `, ${formatTime(now)}` : ""}${live ? ", live" : ""}`}
+          aria-label={words.spaces.history.position}
+          aria-valuetext={[words.spaces.history.at(at, head), now > 0 ? formatTime(now) : "", live ? words.spaces.history.liveMark : ""].filter((one) => one !== "").join(", ")}
           min={1}
           max={Math.max(head, 1)}
           step={1}
@@ -66,7 +67,7 @@ export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay,
         <span className="scrubber__number">{at} / {head}</span>
       </span>
       <button type="button" className="live" data-testid="live" aria-pressed={live} onClick={onLive}>
-        <span className="live__dot" aria-hidden="true" />Live
+        <span className="live__dot" aria-hidden="true" />{words.spaces.history.live}
       </button>
     </section>
   )

@@ -9,6 +9,7 @@ import { plain, visible } from "../text/visible"
 import type { SearchResults } from "./api"
 import { textOf } from "./envelope"
 import { Timestamp, ParticipantName } from "./badges"
+import { words } from "../words"
 
 interface Props {
   search: (query: string, before: number | null, signal: AbortSignal) => Promise<SearchResults>
@@ -22,7 +23,6 @@ interface Shown extends SearchResults {
 }
 
 const NONE: Shown = { query: "", hits: [], more: false, before: null }
-const SEARCH_FAILED = "The search failed."
 
 export function SearchDialog({ search, onShow, onClose }: Props) {
   const [query, setQuery] = useState("")
@@ -43,7 +43,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
       (answer) => { setResults({ query: settled, ...answer }); setBusy(false) },
       (error: unknown) => {
         if (abort.signal.aborted) return
-        setResults({ ...NONE, query: settled, problem: errorMessage(error, SEARCH_FAILED) })
+        setResults({ ...NONE, query: settled, problem: errorMessage(error, words.spaces.search.failed) })
         setBusy(false)
       },
     )
@@ -54,24 +54,24 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
     setBusy(true)
     search(results.query, results.before, new AbortController().signal).then(
       (answer) => { setResults({ ...results, ...answer, hits: [...results.hits, ...answer.hits] }); setBusy(false) },
-      (error: unknown) => { setResults({ ...results, problem: errorMessage(error, SEARCH_FAILED) }); setBusy(false) },
+      (error: unknown) => { setResults({ ...results, problem: errorMessage(error, words.spaces.search.failed) }); setBusy(false) },
     )
   }
 
   return (
-    <Dialog className="dialog search-dialog" label="Search the space" onClose={onClose}>
+    <Dialog className="dialog search-dialog" label={words.spaces.search.label} onClose={onClose}>
       <div className="search-dialog__inner" data-testid="search-dialog">
         <div className="search-dialog__head">
           <label className="search search-dialog__field">
             <SearchIcon />
-            <span className="visually-hidden">Search all messages</span>
-            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder="Search all messages" dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
+            <span className="visually-hidden">{words.spaces.search.field}</span>
+            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder={words.spaces.search.field} dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
           </label>
-          <button type="button" className="icon-button" aria-label="Close the search" onClick={onClose}><CloseIcon /></button>
+          <button type="button" className="icon-button" aria-label={words.spaces.search.close} onClick={onClose}><CloseIcon /></button>
         </div>
         <div className="search-dialog__results" aria-busy={busy} role="status">
           {results.problem !== undefined && <p className="form-error">{results.problem}</p>}
-          {results.query !== "" && !busy && results.hits.length === 0 && results.problem === undefined && <p className="sidebar__empty">No results.</p>}
+          {results.query !== "" && !busy && results.hits.length === 0 && results.problem === undefined && <p className="sidebar__empty">{words.common.noResults}</p>}
           {results.hits.length > 0 && (
             <ul className="search-dialog__list">
               {results.hits.map(({ envelope, snippet }) => (
@@ -84,7 +84,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
               ))}
             </ul>
           )}
-          {results.more && <button type="button" className="text-button sidebar__more" disabled={busy} onClick={more}>{busy ? "Loading…" : "Show earlier results"}</button>}
+          {results.more && <button type="button" className="text-button sidebar__more" disabled={busy} onClick={more}>{busy ? words.common.loading : words.spaces.search.earlier}</button>}
         </div>
       </div>
     </Dialog>

@@ -12,6 +12,7 @@ import { Join } from "./Join"
 import { RoomView } from "./RoomView"
 import { SpaceSession } from "./session"
 import type { Socket } from "./session"
+import { words } from "../words"
 
 const KEY = "pellucid.space."
 
@@ -45,7 +46,7 @@ export function Space({ name }: { name: string | null }) {
   const [session, setSession] = useState<SpaceSession | null>(null)
 
   useEffect(() => {
-    document.title = space === null ? "Spaces · Pellucid" : `${plain(space)} · Pellucid`
+    document.title = words.common.title(space === null ? words.spaces.title : plain(space))
   }, [space])
 
   useEffect(() => {

@@ -20,6 +20,8 @@ import type { EnvelopeItem } from "./fold"
 import { useRoom } from "./room"
 import { titleOf } from "./rows"
 import { Timestamp, Flags, Confidence, ParticipantName } from "./badges"
+import { fill } from "../text/fill"
+import { words } from "../words"
 
 /** An envelope in a lane. The sender is shown only if it is not the owner of the lane. */
 export function Step({ item, owner, expanded }: { item: EnvelopeItem; owner: string; expanded: boolean }) {
@@ -70,7 +72,7 @@ function Body({ item, quiet }: { item: EnvelopeItem; quiet: boolean }) {
   return <Notice envelope={envelope} />
 }
 
-const Erased = () => <p className="step__empty" data-testid="erased">(erased)</p>
+const Erased = () => <p className="step__empty" data-testid="erased">{words.spaces.step.erased}</p>
 
 const Label = ({ children }: { children: ReactNode }) => <span className="step__label">{children}</span>
 
@@ -78,7 +80,7 @@ const Label = ({ children }: { children: ReactNode }) => <span className="step__
 function EnvelopeText({ envelope }: { envelope: Envelope }) {
   const text = textOf(envelope)
   if (text !== "") return <LongText text={text} />
-  return Object.keys(envelope.payload).length > 0 ? <Value value={envelope.payload as Json} /> : <p className="step__empty">(no text)</p>
+  return Object.keys(envelope.payload).length > 0 ? <Value value={envelope.payload as Json} /> : <p className="step__empty">{words.spaces.step.noText}</p>
 }
 
 function Value({ value }: { value: Json | undefined }) {
@@ -105,7 +107,7 @@ function Questions({ envelope }: { envelope: Envelope }) {
   const lead = textAt(envelope.payload, "message") ?? textAt(envelope.payload, "content")
   return (
     <>
-      <Label>{questions.length > 1 ? "Questions" : "Question"}</Label>
+      <Label>{words.spaces.step.questions(questions.length)}</Label>
       {lead !== undefined && <LongText text={lead} />}
       {questions.length > 0 && <ul className="step__list step__list--questions">{questions.map((one, index) => <li key={index} dir="auto">{visible(one)}</li>)}</ul>}
       {lead === undefined && questions.length === 0 && <EnvelopeText envelope={envelope} />}
@@ -123,12 +125,12 @@ function Observation({ envelope }: { envelope: Envelope }) {
   return (
     <>
       <span className="step__head">
-        <Label>Observation</Label>
+        <Label>{words.spaces.step.observation}</Label>
         {severity !== undefined && <span className={`chip chip--${level}`} data-testid="severity">{plain(severity)}</span>}
         {components.map((one, index) => <span key={index} className="chip" dir="auto">{plain(one)}</span>)}
       </span>
       <EnvelopeText envelope={envelope} />
-      <Details name="Details" value={envelope.payload["details"]} />
+      <Details name={words.spaces.step.details} value={envelope.payload["details"]} />
     </>
   )
 }
@@ -138,11 +140,11 @@ function Hypothesis({ envelope }: { envelope: Envelope }) {
   return (
     <>
       <span className="step__head">
-        <Label>Hypothesis</Label>
+        <Label>{words.spaces.step.hypothesis}</Label>
         {confidence !== undefined && <Confidence confidence={confidence} range={uncertaintyOf(envelope.payload)} />}
       </span>
       <EnvelopeText envelope={envelope} />
-      <Details name="Evidence" value={envelope.payload["evidence"]} />
+      <Details name={words.spaces.step.evidence} value={envelope.payload["evidence"]} />
     </>
   )
 }
@@ -156,14 +158,14 @@ function Conclusion({ envelope }: { envelope: Envelope }) {
   return (
     <div className="step__conclusion">
       <span className="step__head">
-        <Label>{payload["cancelled"] === true ? "Cancelled" : "Conclusion"}</Label>
+        <Label>{payload["cancelled"] === true ? words.spaces.step.cancelled : words.spaces.step.conclusion}</Label>
         {confidence !== undefined && <Confidence confidence={confidence} range={uncertaintyOf(payload)} />}
       </span>
       {text !== "" && <LongText text={text} />}
-      {decision !== undefined && decision !== text && <Details name="Decision" value={decision} />}
-      <Details name="Key factors" value={payload["key_factors"]} />
-      {recommendation !== text && <Details name="Recommendation" value={recommendation} />}
-      {text === "" && decision === undefined && <p className="step__empty">The reasoning ended.</p>}
+      {decision !== undefined && decision !== text && <Details name={words.spaces.step.decision} value={decision} />}
+      <Details name={words.spaces.step.factors} value={payload["key_factors"]} />
+      {recommendation !== text && <Details name={words.spaces.step.recommendation} value={recommendation} />}
+      {text === "" && decision === undefined && <p className="step__empty">{words.spaces.step.reasoningEnded}</p>}
     </div>
   )
 }
@@ -172,13 +174,11 @@ function Cancelled({ envelope }: { envelope: Envelope }) {
   const reason = reasonOf(envelope.payload)
   return (
     <p className="step__end">
-      {envelope.from === GATEWAY ? "Abandoned" : <>Cancelled by <bdi>{plain(envelope.from)}</bdi></>}
+      {envelope.from === GATEWAY ? words.spaces.step.abandoned : fill(words.spaces.step.cancelledBy, { who: <bdi>{plain(envelope.from)}</bdi> })}
       {reason !== undefined && <>: <span dir="auto">{visible(reason)}</span></>}
     </p>
   )
 }
-
-const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", cancelled: "Cancelled", sent: "Sent" }
 
 /** A request: recipients, arguments and response. */
 function Request({ item }: { item: EnvelopeItem }) {
@@ -193,15 +193,15 @@ function Request({ item }: { item: EnvelopeItem }) {
         <span className={`call__mark call__mark--${outcome}`} aria-hidden="true" />
         <span className="call__name" dir="auto">{plain(toolOf(envelope))}</span>
         <span className="call__preview" dir="auto">{plain(response ? preview(resultOf(response)) || preview(args) : preview(args))}</span>
-        <span className="call__outcome">{OUTCOMES[outcome]}</span>
+        <span className="call__outcome">{words.spaces.step.outcomes[outcome]}</span>
       </button>
       {open && (
         <div className="call__body">
-          {envelope.to.length > 0 && <p className="call__to">Sent to {envelope.to.map((id) => <ParticipantName key={id} id={id} small />)}</p>}
-          {args !== undefined && <div><p className="tool__label">Arguments</p><Value value={args} /></div>}
+          {envelope.to.length > 0 && <p className="call__to">{fill(words.spaces.step.sentTo, { who: envelope.to.map((id) => <ParticipantName key={id} id={id} small />) })}</p>}
+          {args !== undefined && <div><p className="tool__label">{words.spaces.step.arguments}</p><Value value={args} /></div>}
           {response && (
             <div>
-              <p className="tool__label">{isFailure(response) ? "Error from" : "Result from"} <ParticipantName id={response.from} small /></p>
+              <p className="tool__label">{fill(isFailure(response) ? words.spaces.step.errorFrom : words.spaces.step.resultFrom, { who: <ParticipantName id={response.from} small /> })}</p>
               {response.erased ? <Erased /> : <Value value={resultOf(response)} />}
             </div>
           )}
@@ -210,8 +210,6 @@ function Request({ item }: { item: EnvelopeItem }) {
     </div>
   )
 }
-
-const STATES = { open: "Open", fulfilled: "Approved", rejected: "Rejected", withdrawn: "Withdrawn" }
 
 function Proposal({ item }: { item: EnvelopeItem }) {
   const { me, live, mayRequest, approve, reject } = useRoom()
@@ -223,21 +221,21 @@ function Proposal({ item }: { item: EnvelopeItem }) {
   return (
     <div className="proposal" data-testid="proposal" data-status={proposal.status}>
       <div className="proposal__head">
-        <Label>Proposal</Label>
+        <Label>{words.spaces.step.proposal}</Label>
         <span className="call__name" dir="auto">{plain(toolOf(envelope))}</span>
-        <span className={`chip chip--${proposal.status}`}>{STATES[proposal.status]}</span>
+        <span className={`chip chip--${proposal.status}`}>{words.spaces.step.states[proposal.status]}</span>
       </div>
       <Value value={argumentsOf(envelope)} />
       {proposal.by && (
         <p className="proposal__outcome">
           {/* One element, because the parts of a flex line are spaced apart. */}
-          <span>{STATES[proposal.status]} by <ParticipantName id={proposal.by.from} small />{reason !== undefined && <>: <bdi>{visible(reason)}</bdi></>}</span>
+          <span>{fill(words.spaces.step.stateBy(words.spaces.step.states[proposal.status]), { who: <ParticipantName id={proposal.by.from} small /> })}{reason !== undefined && <>: <bdi>{visible(reason)}</bdi></>}</span>
         </p>
       )}
       {proposal.status === "open" && live && (mine || addressed) && (
         <div className="proposal__actions">
-          {mayRequest && !mine && <button type="button" className="button button--small button--first" data-testid="approve" onClick={() => approve(item)}>Approve</button>}
-          <button type="button" className="button button--small" data-testid="reject" onClick={() => reject(item)}>{mine ? "Withdraw" : "Reject"}</button>
+          {mayRequest && !mine && <button type="button" className="button button--small button--first" data-testid="approve" onClick={() => approve(item)}>{words.spaces.step.approve}</button>}
+          <button type="button" className="button button--small" data-testid="reject" onClick={() => reject(item)}>{mine ? words.spaces.step.withdraw : words.spaces.step.reject}</button>
         </div>
       )}
     </div>
@@ -247,7 +245,7 @@ function Proposal({ item }: { item: EnvelopeItem }) {
 function Response({ envelope }: { envelope: Envelope }) {
   return (
     <div className="call" data-testid="response">
-      <Label>{isFailure(envelope) ? "Error" : "Response"}</Label>
+      <Label>{isFailure(envelope) ? words.spaces.step.error : words.spaces.step.response}</Label>
       <Value value={resultOf(envelope)} />
     </div>
   )
@@ -261,9 +259,9 @@ function MessageLink({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
     <button type="button" className="message-link" data-testid="message-link" onClick={() => show(item)}>
-      <span className="step__label">{item.proposal ? "Proposal" : "Message"}</span>{" "}
-      {item.proposal && <span className={`chip chip--${item.proposal.status}`}>{STATES[item.proposal.status]}</span>}{" "}
-      <span className="message-link__text" dir="auto">{item.envelope.erased ? "(erased)" : plain(item.proposal ? toolOf(item.envelope) : withoutMarkdown(textOf(item.envelope)))}</span>
+      <span className="step__label">{item.proposal ? words.spaces.step.proposal : words.spaces.step.message}</span>{" "}
+      {item.proposal && <span className={`chip chip--${item.proposal.status}`}>{words.spaces.step.states[item.proposal.status]}</span>}{" "}
+      <span className="message-link__text" dir="auto">{item.envelope.erased ? words.spaces.step.erased : plain(item.proposal ? toolOf(item.envelope) : withoutMarkdown(textOf(item.envelope)))}</span>
     </button>
   )
 }
@@ -272,8 +270,8 @@ export function ReplyReference({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
   return (
     <button type="button" className="reply-reference" onClick={() => show(item)}>
-      <span aria-hidden="true">↩ </span><span className="visually-hidden">In reply to </span>
-      <bdi>{plain(item.envelope.from)}</bdi>: <span dir="auto">{item.envelope.erased ? "(erased)" : plain(withoutMarkdown(textOf(item.envelope)) || toolOf(item.envelope))}</span>
+      <span aria-hidden="true">↩ </span><span className="visually-hidden">{words.spaces.message.inReplyTo}</span>
+      <bdi>{plain(item.envelope.from)}</bdi>: <span dir="auto">{item.envelope.erased ? words.spaces.step.erased : plain(withoutMarkdown(textOf(item.envelope)) || toolOf(item.envelope))}</span>
     </button>
   )
 }
@@ -283,7 +281,7 @@ function CompressedThoughts({ item, expanded }: { item: EnvelopeItem; expanded: 
   const stopFollowing = useStopFollowing()
   return (
     <button type="button" className="quiet-button" aria-expanded={expanded} onClick={() => { stopFollowing(); toggle(item.key, !expanded) }}>
-      {expanded ? "Hide" : "Show"} the {item.compresses} {item.compresses === 1 ? "thought" : "thoughts"} that this one summarizes
+      {words.spaces.step.summarized(item.compresses, expanded)}
     </button>
   )
 }
@@ -297,7 +295,7 @@ export function Message({ item }: { item: EnvelopeItem }) {
     <article className="message" data-testid="message" data-mine={envelope.from === me}>
       <header className="message__head">
         <ParticipantName id={envelope.from} />
-        {envelope.to.length > 0 && <span className="message__to">only to {envelope.to.map((id) => <ParticipantName key={id} id={id} small />)}</span>}
+        {envelope.to.length > 0 && <span className="message__to">{fill(words.spaces.message.onlyTo, { who: envelope.to.map((id) => <ParticipantName key={id} id={id} small />) })}</span>}
         <Timestamp ts={envelope.ts} />
       </header>
       {item.repliesTo && item.origins.length === 0 && <ReplyReference item={item.repliesTo} />}
@@ -306,10 +304,10 @@ export function Message({ item }: { item: EnvelopeItem }) {
       <footer className="message__foot">
         {item.origins.map((context) => (
           <button key={context.key} type="button" className="text-button message__reasoning" data-testid="to-reasoning" title={plain(titleOf(context))} onClick={() => show(context)}>
-            Go to reasoning
+            {words.spaces.message.toReasoning}
           </button>
         ))}
-        {live && mayChat && envelope.from !== me && <button type="button" className="quiet-button message__reply" data-testid="reply" onClick={() => reply(item)}>Reply</button>}
+        {live && mayChat && envelope.from !== me && <button type="button" className="quiet-button message__reply" data-testid="reply" onClick={() => reply(item)}>{words.spaces.message.reply}</button>}
       </footer>
     </article>
   )
@@ -327,7 +325,7 @@ export function ActionMessage({ item }: { item: EnvelopeItem }) {
       <Body item={item} quiet={false} />
       <Flags flags={flagsOf(item)} />
       {item.origins.map((context) => (
-        <button key={context.key} type="button" className="text-button message__reasoning" data-testid="to-reasoning" onClick={() => show(context)}>Go to reasoning</button>
+        <button key={context.key} type="button" className="text-button message__reasoning" data-testid="to-reasoning" onClick={() => show(context)}>{words.spaces.message.toReasoning}</button>
       ))}
     </article>
   )
@@ -337,7 +335,7 @@ export function ActionMessage({ item }: { item: EnvelopeItem }) {
 export function Notice({ envelope, more = [] }: { envelope: Envelope; more?: readonly EnvelopeItem[] }) {
   return (
     <p className="notice" data-testid="notice" data-kind={envelope.kind}>
-      {envelope.erased ? <span className="step__empty" data-testid="erased">(erased)</span> : envelope.kind === PRESENCE ? presenceText([...more.map((one) => one.envelope), envelope]) : noticeText(envelope)}
+      {envelope.erased ? <span className="step__empty" data-testid="erased">{words.spaces.step.erased}</span> : envelope.kind === PRESENCE ? presenceText([...more.map((one) => one.envelope), envelope]) : noticeText(envelope)}
     </p>
   )
 }
@@ -351,7 +349,7 @@ const presenceText = (envelopes: readonly Envelope[]): ReactNode =>
   ))
 
 function participantName(value: Json | undefined): ReactNode {
-  return typeof value === "string" ? <bdi>{plain(value)}</bdi> : "someone"
+  return typeof value === "string" ? <bdi>{plain(value)}</bdi> : words.spaces.participants.someone
 }
 
 function noticeText(envelope: Envelope): ReactNode {
@@ -359,13 +357,14 @@ function noticeText(envelope: Envelope): ReactNode {
   const by = <bdi>{plain(envelope.from)}</bdi>
   const reason = reasonOf(payload)
   const why = reason === undefined ? null : <>: <span dir="auto">{visible(reason)}</span></>
+  const texts = words.spaces.notices
   switch (kind) {
-    case "capability/grant": return <>{by} granted {participantName(payload["recipient"])} more capabilities: <code dir="ltr">{plain(grantedKinds(payload["capabilities"]))}</code>{why}</>
-    case "capability/revoke": return <>{by} revoked capabilities of {participantName(payload["recipient"])}{why}</>
-    case "capability/grant-ack": return <>{by} acknowledged its new capabilities</>
-    case "space/invite": return <>{by} invited {participantName(payload["participant_id"])}{why}</>
-    case "space/kick": return <>{by} removed {participantName(payload["participant_id"])} from the space{why}</>
-    case CANCEL: return <>{by} cancelled a reasoning context{why}</>
+    case "capability/grant": return <>{fill(texts.granted, { by, who: participantName(payload["recipient"]), kinds: <code dir="ltr">{plain(grantedKinds(payload["capabilities"]))}</code> })}{why}</>
+    case "capability/revoke": return <>{fill(texts.revoked, { by, who: participantName(payload["recipient"]) })}{why}</>
+    case "capability/grant-ack": return fill(texts.acknowledged, { by })
+    case "space/invite": return <>{fill(texts.invited, { by, who: participantName(payload["participant_id"]) })}{why}</>
+    case "space/kick": return <>{fill(texts.removed, { by, who: participantName(payload["participant_id"]) })}{why}</>
+    case CANCEL: return <>{fill(texts.cancelled, { by })}{why}</>
   }
   const text = textOf(envelope)
   return <>{by} · <code dir="ltr">{plain(kind)}</code>{text !== "" && <>: <span dir="auto">{visible(text.slice(0, 500))}</span></>}</>

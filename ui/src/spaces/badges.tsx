@@ -5,6 +5,8 @@ import { formatDuration } from "../chat/format"
 import type { Flag, Range } from "./envelope"
 import type { Context, Status } from "./fold"
 import { useRoom } from "./room"
+import { formatClock, formatMoment } from "../text/formats"
+import { words } from "../words"
 
 /** The first letter or digit of a name. */
 const initial = (who: string) => (/[\p{L}\p{N}]/u.exec(who)?.[0] ?? "?").toUpperCase()
@@ -15,18 +17,18 @@ export function ParticipantName({ id, small = false }: { id: string; small?: boo
     <span className={small ? "participant participant--small" : "participant"} data-colour={colourOf(id)}>
       <span className="participant__initial" aria-hidden="true">{initial(id)}</span>
       <bdi className="participant__name">{plain(id)}</bdi>
-      {id === me && <span className="participant__you">you</span>}
+      {id === me && <span className="participant__you">{words.spaces.participants.you}</span>}
     </span>
   )
 }
 
-const STATUS_TEXTS: Record<Status, string> = { open: "Thinking", concluded: "Concluded", cancelled: "Cancelled", abandoned: "Abandoned" }
+const STATUS_TEXTS: Record<Status, string> = words.spaces.context.statuses
 
 /** Whether the context is in progress, as far as is known: an implicit context has no end of its own. */
 export const isUnderWay = (context: Context) => context.status === "open" && context.ended === null
 
 export const statusText = (context: Context) =>
-  context.status !== "open" || context.start !== null ? STATUS_TEXTS[context.status] : isUnderWay(context) ? "In progress" : "Ended"
+  context.status !== "open" || context.start !== null ? STATUS_TEXTS[context.status] : isUnderWay(context) ? words.spaces.context.underWay : words.spaces.context.ended
 
 export function StatusMark({ context }: { context: Context }) {
   const { status, start } = context
@@ -38,10 +40,10 @@ export function StatusMark({ context }: { context: Context }) {
   )
 }
 
-export const percent = (share: number) => `${Math.round(share * 100)} %`
+export const percent = (share: number) => words.spaces.context.percent(Math.round(share * 100))
 
 export function Confidence({ confidence, range }: { confidence: number; range?: Range | undefined }) {
-  const description = `${percent(confidence)} sure${range ? `, between ${percent(range.low)} and ${percent(range.high)}${range.source ? ` (${plain(range.source)})` : ""}` : ""}`
+  const description = range ? `${words.spaces.context.sureBetween(percent(confidence), percent(range.low), percent(range.high))}${range.source ? ` (${plain(range.source)})` : ""}` : words.spaces.context.sure(percent(confidence))
   return (
     <span className="confidence" title={description} data-testid="confidence">
       <svg className="confidence__bar" viewBox="0 0 40 6" width="40" height="6" preserveAspectRatio="none" aria-hidden="true">
@@ -49,7 +51,7 @@ export function Confidence({ confidence, range }: { confidence: number; range?: 
         {range && <rect className="confidence__range" x={range.low * 40} width={Math.max((range.high - range.low) * 40, 1)} height="6" />}
         <rect className="confidence__share" width={confidence * 40} height="6" rx="3" />
       </svg>
-      {percent(confidence)}<span className="visually-hidden"> sure</span>
+      {percent(confidence)}<span className="visually-hidden">{words.spaces.context.sureMark}</span>
     </span>
   )
 }
@@ -58,15 +60,12 @@ export function Confidence({ confidence, range }: { confidence: number; range?: 
 export function Flags({ flags }: { flags: readonly Flag[] }) {
   return flags.map(({ code, message }, index) => (
     <p key={index} className="flag" data-testid="flag" data-code={code}>
-      <span aria-hidden="true">⚑ </span><span className="visually-hidden">Flagged: </span><span dir="auto">{visible(message)}</span>
+      <span aria-hidden="true">⚑ </span><span className="visually-hidden">{words.spaces.context.flagged}</span><span dir="auto">{visible(message)}</span>
     </p>
   ))
 }
 
 export const contextDuration = (context: Context, now: number) => formatDuration(Math.max(0, (context.ended ?? Math.max(now, context.active)) - context.opened))
-
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" })
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" })
 
 /** Whether the time is known and within the range of Date (ECMAScript, "Time Values and Time Range"). */
 const isTime = (ts: number) => ts > 0 && ts <= 8.64e15
@@ -74,7 +73,7 @@ const isTime = (ts: number) => ts > 0 && ts <= 8.64e15
 export function Timestamp({ ts, full = false }: { ts: number; full?: boolean }) {
   if (!isTime(ts)) return null
   const when = new Date(ts)
-  return <time className="timestamp" dateTime={when.toISOString()} title={day.format(when)}>{(full ? day : clock).format(when)}</time>
+  return <time className="timestamp" dateTime={when.toISOString()} title={formatMoment(when)}>{full ? formatMoment(when) : formatClock(when)}</time>
 }
 
-export const formatTime = (ts: number) => (isTime(ts) ? day.format(new Date(ts)) : "")
+export const formatTime = (ts: number) => (isTime(ts) ? formatMoment(new Date(ts)) : "")

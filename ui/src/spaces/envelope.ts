@@ -1,6 +1,7 @@
 // An envelope of a space as the gateway writes it (mew/v0.4), and access to its texts. Input from the wire is
 // validated: invalid fields are left out, and nothing throws.
 import type { Json } from "../api/types"
+import { words } from "../words"
 
 export type Payload = Readonly<Record<string, Json | undefined>>
 
@@ -147,7 +148,7 @@ export function toolOf({ payload }: Pick<Envelope, "payload">): string {
   const { method, params } = payload
   const name = isObject(params) ? params["name"] : undefined
   if (method === "tools/call" && typeof name === "string" && name !== "") return name
-  return typeof method === "string" && method !== "" ? method : "unknown method"
+  return typeof method === "string" && method !== "" ? method : words.spaces.step.unknownMethod
 }
 
 /** The arguments of the tool call. */
@@ -181,22 +182,11 @@ export const expectsResponse = ({ payload }: Pick<Envelope, "payload">): boolean
 /** Whether the envelope cancels the request that it correlates to. */
 export const isRequestCancellation = ({ kind, payload }: Pick<Envelope, "kind" | "payload">): boolean => kind === REQUEST && payload["method"] === "notifications/cancelled"
 
-const REASONS: Readonly<Record<string, string>> = {
-  no_longer_needed: "it is no longer needed",
-  disagree: "disagrees",
-  unsafe: "it is not safe",
-  policy: "the rules do not allow it",
-  busy: "is busy",
-  timeout: "it took too long",
-  error: "something went wrong",
-  other: "for another reason",
-}
-
 /** The reason as text: codes are replaced by words. */
 export function reasonOf(payload: Payload): string | undefined {
   const reason = textAt(payload, "reason")
   if (reason === undefined) return undefined
-  return ownEntry(REASONS, reason) ?? (/^[a-z0-9]+(_[a-z0-9]+)+$/.test(reason) ? reason.replaceAll("_", " ") : reason)
+  return ownEntry(words.spaces.step.reasons, reason) ?? (/^[a-z0-9]+(_[a-z0-9]+)+$/.test(reason) ? reason.replaceAll("_", " ") : reason)
 }
 
 /** The ids of the thoughts that this one summarizes. */

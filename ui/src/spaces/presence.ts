@@ -1,6 +1,7 @@
 // Presence in few words: consecutive events of one participant are merged into one.
 import { isObject, PRESENCE } from "./envelope"
 import type { Envelope } from "./envelope"
+import { words } from "../words"
 
 export interface PresenceLine {
   /** The participants with the same action; an empty id is unknown. */
@@ -8,11 +9,11 @@ export interface PresenceLine {
   action: string
 }
 
-const SINGLE: Readonly<Record<string, string>> = { join: "joined", leave: "left" }
+const SINGLE: Readonly<Record<string, string>> = { join: words.spaces.presence.joined, leave: words.spaces.presence.left }
 /** By the first event, and whether the last event is of the same kind. */
 const REPEATED: Readonly<Record<string, readonly [string, string]>> = {
-  join: ["joined and left", "joined, left and rejoined"],
-  leave: ["left and rejoined", "left, rejoined and left"],
+  join: [words.spaces.presence.joinedLeft, words.spaces.presence.joinedLeftRejoined],
+  leave: [words.spaces.presence.leftRejoined, words.spaces.presence.leftRejoinedLeft],
 }
 
 export function participantOf({ payload }: Envelope): unknown {
@@ -59,7 +60,8 @@ export function presenceLines(envelopes: readonly Envelope[]): PresenceLine[] {
 
 function actionOf(events: readonly string[]): string {
   const first = events[0] ?? ""
-  if (events.length === 1) return SINGLE[first] ?? "was invited"
+  if (events.length === 1) return SINGLE[first] ?? words.spaces.presence.invited
   const times = Math.floor(events.length / 2)
-  return `${REPEATED[first]?.[events.length % 2] ?? "joined and left"}${times > 1 ? `, ${times} times` : ""}`
+  const action = REPEATED[first]?.[events.length % 2] ?? words.spaces.presence.joinedLeft
+  return times > 1 ? words.spaces.presence.times(action, times) : action
 }

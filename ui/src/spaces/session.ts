@@ -18,6 +18,7 @@ import { Log, countUpTo } from "./log"
 import { seqAt, LIVE, advancePlayback, nextSeq } from "./playback"
 import type { Position, Speed } from "./playback"
 import { presenceChange } from "./presence"
+import { words } from "../words"
 
 /** The part of WebSocket that is used here. */
 export interface Socket {
@@ -78,9 +79,6 @@ const MAX_RETRY_MS = 10_000
 const TICK_MS = 50
 /** Close codes without a retry: invalid join frame, invalid token, removed from the space, no such space. */
 const FINAL = new Set([4400, 4401, 4403, 4404])
-
-const HISTORY_FAILED = "Earlier messages could not be loaded."
-const REPLACED = "The earlier space no longer exists. This is another one with the same name."
 
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
@@ -281,7 +279,7 @@ export class SpaceSession {
     try {
       await work()
     } catch (error) {
-      if (!this.#left) this.#update({ problem: error instanceof ApiError ? `${HISTORY_FAILED} ${error.message}` : HISTORY_FAILED })
+      if (!this.#left) this.#update({ problem: error instanceof ApiError ? `${words.spaces.room.historyFailed} ${error.message}` : words.spaces.room.historyFailed })
     } finally {
       this.#reading--
       if (!this.#left) this.#update({})
@@ -329,10 +327,10 @@ export class SpaceSession {
         // Before the join succeeded, the gateway sent the reason as an error; afterwards the close reason is a
         // sentence.
         const why = this.#joined ? reason : (this.#state.problem ?? reason)
-        this.#update({ phase: "refused", problem: why || "The gateway rejected this token." })
+        this.#update({ phase: "refused", problem: why || words.spaces.join.refused })
         return
       }
-      this.#update({ phase: this.#joined ? "reconnecting" : "joining", ...(this.#joined ? {} : { problem: "The gateway cannot be reached. Trying again …" }) })
+      this.#update({ phase: this.#joined ? "reconnecting" : "joining", ...(this.#joined ? {} : { problem: words.spaces.room.unreachable }) })
       const wait = Math.min(MAX_RETRY_MS, 400 * 2 ** this.#tries++) * (0.7 + Math.random() * 0.6)
       this.#reconnectTimer = setTimeout(() => this.#connect(), wait)
     }
@@ -371,7 +369,7 @@ export class SpaceSession {
     }
     this.#update({
       phase: "open",
-      problem: isReplaced ? REPLACED : null,
+      problem: isReplaced ? words.spaces.room.replaced : null,
       me,
       capabilities: Array.isArray(you?.capabilities) ? you.capabilities : [],
       head: Math.max(this.#state.head, typeof head === "number" ? head : 0),
@@ -394,7 +392,7 @@ export class SpaceSession {
   }
 
   #handleError(envelope: Envelope): void {
-    const message = textOf(envelope) || "The gateway rejected this message."
+    const message = textOf(envelope) || words.spaces.room.messageRefused
     // The gateway reads only the beginning of a message that is too large; if the id is not in it, the largest one is
     // meant.
     const about = envelope.correlation.find((id) => this.#sent.has(id)) ?? (envelope.payload["code"] === "too_large" ? this.#largest() : undefined)
@@ -460,7 +458,7 @@ export class SpaceSession {
     this.#update({ pending: this.#state.pending.filter((one) => one.id !== id) })
   }
 
-  cancel(context: Context, reason = "Cancelled by a reader"): void {
+  cancel(context: Context, reason = words.spaces.context.cancelReason): void {
     this.#send(CANCEL, { reason }, { context: context.path })
   }
 

@@ -11,6 +11,7 @@ import type { ConnectionEvent } from "./answerFrames"
 import { answerId, questionId, questionText } from "./reducer"
 import type { Action, Question } from "./reducer"
 import type { StreamingBus } from "./streamingBus"
+import { words } from "../words"
 
 export interface Options {
   client: Pick<Client, "ask" | "read" | "cancel" | "conversation">
@@ -276,7 +277,7 @@ export class StreamingSessionManager {
     if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
     const conversationId = this.pending?.conversation_id
     if (failure instanceof ApiError && failure.status === 409 && conversationId) this.page?.onMoved?.(conversationId)
-    this.apply({ type: "refused", error: errorMessage(failure, "The connection was lost before the answer began.") })
+    this.apply({ type: "refused", error: errorMessage(failure, words.gateway.lostBefore) })
   }
 
   private async cancel(eventId: string): Promise<void> {

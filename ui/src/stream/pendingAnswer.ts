@@ -1,6 +1,7 @@
 // The state machine of the pending answer.
 import type { AskBody } from "../api/types"
 import type { Question } from "./reducer"
+import { words } from "../words"
 
 export type Phase =
   /** Sent; no response yet. */
@@ -86,7 +87,7 @@ export function advance(pending: PendingAnswer, event: AnswerEvent): PendingAnsw
     case "started":
       return { ...pending, phase, event_id: event.event_id, conversation_id: event.conversation_id }
     case "lost":
-      return { ...pending, phase, error: "The connection to the gateway was lost." }
+      return { ...pending, phase, error: words.gateway.lost }
     case "refused":
       return { ...pending, phase, error: event.error }
     default: {

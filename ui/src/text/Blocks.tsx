@@ -10,6 +10,7 @@ import type { Formula } from "./grammar"
 import { Inline } from "./Inline"
 import { LIMITS } from "./limits"
 import { direction, visible } from "./visible"
+import { words } from "../words"
 
 export function Plain({ text }: { text: string }) {
   return <p className="text-plain" dir="auto">{visible(text.trimEnd())}</p>
@@ -24,7 +25,7 @@ const Item = memo(
   function Item({ item, links, depth, loose }: { item: Tokens.ListItem; links: Links; depth: number; loose: boolean }) {
     return (
       <li className={item.task ? "list__item list__item--task" : "list__item"} dir={direction(item.text)}>
-        {item.task && <input type="checkbox" checked={item.checked ?? false} disabled aria-label={item.checked ? "done" : "to do"} />}
+        {item.task && <input type="checkbox" checked={item.checked ?? false} disabled aria-label={item.checked ? words.text.done : words.text.toDo} />}
         <Blocks tokens={item.tokens} links={links} depth={depth + 1} tight={!loose} />
       </li>
     )
@@ -59,7 +60,7 @@ function Table({ table, links }: { table: Tokens.Table; links: Links }) {
   }
   return (
     // A scrolling box must be reachable by keyboard.
-    <section className="table" tabIndex={0} aria-label="Table">
+    <section className="table" tabIndex={0} aria-label={words.text.table}>
       <table dir={direction(table.raw)}>
         <thead>
           <Row cells={table.header} links={links} head />

@@ -5,6 +5,7 @@ import { CopyButton } from "./CopyButton"
 import { lazyModule } from "./lazyModule"
 import { LIMITS } from "./limits"
 import { plain, visible } from "./visible"
+import { words } from "../words"
 
 const useColours = lazyModule(() => import("./highlight"))
 const NO_COLOURS = new Set(["", "text", "txt", "plain", "plaintext", "none"])
@@ -24,8 +25,8 @@ export const CodeBlock = memo(function CodeBlock({ code, language, open = false 
   return (
     <figure className="code" dir="ltr">
       <figcaption className="code__head">
-        <span className="code__language">{label || "text"}</span>
-        <CopyButton text={code} label="Copy code" />
+        <span className="code__language">{label || words.text.code}</span>
+        <CopyButton text={code} label={words.text.copyCode} />
       </figcaption>
       {/* A scrolling box must be reachable by keyboard. */}
       <pre className="code__body" tabIndex={0}>

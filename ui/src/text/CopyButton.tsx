@@ -1,5 +1,6 @@
 // A button that copies a text and shows the result for a moment.
 import { useEffect, useState } from "react"
+import { words } from "../words"
 
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text)
@@ -20,7 +21,7 @@ interface Props {
 }
 
 export function CopyButton({ text, label }: Props) {
-  const [state, setState] = useState<"" | "Copied" | "Not allowed">("")
+  const [state, setState] = useState("")
   useEffect(() => {
     if (!state) return
     const timer = setTimeout(() => setState(""), 1_600)
@@ -31,9 +32,9 @@ export function CopyButton({ text, label }: Props) {
       type="button"
       className="code__copy"
       aria-label={label}
-      onClick={() => copyText(text).then(() => setState("Copied"), () => setState("Not allowed"))}
+      onClick={() => copyText(text).then(() => setState(words.common.copied), () => setState(words.common.copyRefused))}
     >
-      <span aria-live="polite">{state || "Copy"}</span>
+      <span aria-live="polite">{state || words.common.copy}</span>
     </button>
   )
 }

@@ -10,6 +10,7 @@ import { LIMITS } from "./limits"
 import { hiddenHost, safeHref } from "./links"
 import { visible } from "./visible"
 import { WebLink } from "./WebLink"
+import { words } from "../words"
 
 const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00A0", copy: "©", mdash: "—", ndash: "–", hellip: "…", times: "×", rarr: "→", larr: "←", middot: "·", deg: "°" }
 
@@ -24,7 +25,7 @@ function unescape(text: string): string {
 
 function Link({ href: address, label, children }: { href: string; label: string; children: ReactNode }) {
   const href = safeHref(address)
-  if (!href) return <span className="link link--dead" title="This link is blocked">{children}</span>
+  if (!href) return <span className="link link--dead" title={words.text.blockedLink}>{children}</span>
   const elsewhere = hiddenHost(label, href)
   return (
     <>
@@ -59,7 +60,7 @@ function draw(token: Token, key: number, depth: number): ReactNode {
     }
     case "image": {
       const image = token as Tokens.Image
-      const label = image.text || "image"
+      const label = image.text || words.text.image
       return <Link key={key} href={image.href} label={label}><span className="link__image">{visible(unescape(label))}</span></Link>
     }
     case "formula": {

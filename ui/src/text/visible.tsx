@@ -1,6 +1,7 @@
 // Makes invisible characters visible: control characters, overrides of the writing direction and tags, which can make a
 // text look different from what it is. Characters that scripts and emoji need (joiners, LRM, RLM) are kept.
 import type { ReactNode } from "react"
+import { words } from "../words"
 
 // eslint-disable-next-line no-control-regex
 const HIDDEN = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069\u206A-\u206F\uFFF9-\uFFFB\u{E0001}-\u{E007F}]/u
@@ -11,24 +12,12 @@ const MAX_NAMED = 200
 // The flag of a region (England, Scotland …) is a black flag followed by tags.
 const FLAG = /\u{1F3F4}[\u{E0020}-\u{E007E}]{2,8}\u{E007F}/gu
 
-const NAMES: Record<string, string> = {
-  "202A": "left-to-right embedding",
-  "202B": "right-to-left embedding",
-  "202C": "end of direction",
-  "202D": "left-to-right override",
-  "202E": "right-to-left override",
-  "2066": "left-to-right isolate",
-  "2067": "right-to-left isolate",
-  "2068": "first strong isolate",
-  "2069": "end of isolate",
-}
-
 function mark(run: string, key: number): ReactNode {
   const character = String.fromCodePoint(run.codePointAt(0) ?? 0)
   const times = run.length / character.length
   const code = (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")
   return (
-    <span key={key} className="text-hidden" title={`U+${code}${NAMES[code] ? `, ${NAMES[code]}` : ""}`}>
+    <span key={key} className="text-hidden" title={`U+${code}${words.text.hidden[code] ? `, ${words.text.hidden[code]}` : ""}`}>
       {`U+${code}${times > 1 ? ` ×${times}` : ""}`}
     </span>
   )

@@ -1,0 +1,23 @@
+// Formats of numbers and times, in the language of the document.
+const formats = {
+  number: (locale: string) => new Intl.NumberFormat(locale),
+  clock: (locale: string) => new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" }),
+  moment: (locale: string) => new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" }),
+}
+
+const made: { [Name in keyof typeof formats]?: ReturnType<(typeof formats)[Name]> } = {}
+
+/** The language of the document, in the browser's region (en-GB, for example) if that has the same language. */
+function locale(): string {
+  const { lang } = document.documentElement
+  return lang === "" || navigator.language.split("-", 1)[0] === lang ? navigator.language : lang
+}
+
+export const formatNumber = (value: number) => (made.number ??= formats.number(locale())).format(value)
+/** The time of day. */
+export const formatClock = (time: Date) => (made.clock ??= formats.clock(locale())).format(time)
+/** Day and time. */
+export const formatMoment = (time: Date) => (made.moment ??= formats.moment(locale())).format(time)
+
+/** `one` for 1, otherwise `many`. */
+export const plural = (count: number, one: string, many: string) => (count === 1 ? one : many)
