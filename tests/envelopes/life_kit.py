@@ -23,6 +23,7 @@ KINDS = {
     "question": "reasoning/question",
     "conclusion": "reasoning/conclusion",
     "cancel": "reasoning/cancel",
+    "share": "reasoning/share",
     "chat": "chat",
     "request": "mcp/request",
     "response": "mcp/response",

@@ -83,7 +83,7 @@ def test_flags_reveal_no_hidden_envelope() -> None:
             await bob.receive(
                 frame("mcp/proposal", {"method": "tools/call", "params": {"name": SECRET}}, id="p", to=["ada"])
             )
-            await bob.receive(frame("reasoning/start", {}, id="r", to=["ada"]))
+            await bob.receive(frame("reasoning/start", {}, id="r"))
             await bob.receive(frame("reasoning/start", {}, id=SECRET, context="r", to=["ada"]))
             await space.catch_up()
             await ada.receive(frame("mcp/request", {"method": "tools/list"}, correlation_id=["p"]))

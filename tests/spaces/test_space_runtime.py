@@ -99,7 +99,10 @@ def test_a_refusal_is_sent_to_its_sender_only(code: str) -> None:
 
 
 def test_a_resend_is_answered_with_the_stored_envelope() -> None:
-    """From memory and from the store; a different payload under an old id is a new envelope."""
+    """From memory and from the store; a different payload under an old id is a new envelope.
+
+    The id of another participant's envelope is refused.
+    """
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
@@ -114,8 +117,16 @@ def test_a_resend_is_answered_with_the_stored_envelope() -> None:
             assert again.stored.envelope.seq == sink.of("chat")[0]["seq"]
             other = await space.post("ada", chat("other", id="m-1"))
             assert other.stored.envelope.seq > again.stored.envelope.seq
-            theirs = await space.post("bob", chat("same", id="m-1"))
-            assert theirs.stored.envelope.seq > other.stored.envelope.seq
+            old = [f"m-{number}" for number in range(2, 5)]
+            await asyncio.gather(*(space.post("ada", chat("more", id=id)) for id in old))
+            space._live.state.lifecycle.state.recent.clear()  # as after thousands of envelopes
+            for id in ("m-1", *old):
+                with pytest.raises(PellucidError) as raised:
+                    await space.post("bob", chat("same", id=id))
+                assert (raised.value.info.code, raised.value.info.param) == ("id_conflict", "id")
+            resent = await space.post("ada", chat("more", id="m-3"))
+            assert len([one for one in await whole_log(space) if one.envelope.kind == "chat"]) == 5
+            assert resent.stored in await whole_log(space)
 
     asyncio.run(scene())
 

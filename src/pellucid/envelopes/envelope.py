@@ -56,7 +56,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     kind: str
     """The kind, with slashes: `reasoning/start`."""
     to: tuple[str, ...] = ()
-    """Ids of the recipients. Empty: everyone."""
+    """Ids of the recipients. Empty: the audience of its context, or everyone."""
     correlation_id: tuple[str, ...] = ()
     """Ids of the envelopes that this one answers, fulfils or follows from."""
     context: str | None = None
@@ -72,8 +72,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     """Unknown fields of the envelope, as they were written."""
     replayed: bool = False
     """Whether it is sent again from the history. Receivers must not act on a replayed envelope."""
+    audience: tuple[str, ...] = ()
+    """Who may read it, if it names no recipients and its context has an audience. Only the gateway sets it."""
     flags: tuple[Flag, ...] = ()
     """Notes of the gateway. They are delivered with the envelope and not stored in it."""
+
+    @property
+    def recipients(self) -> tuple[str, ...]:
+        """The participants that it is for. Empty: everyone."""
+        return self.to or self.audience
 
     @property
     def family(self) -> str:

@@ -35,6 +35,8 @@ OBSERVATION = "reasoning/observation"
 HYPOTHESIS = "reasoning/hypothesis"
 CONCLUSION = "reasoning/conclusion"
 CANCEL = "reasoning/cancel"
+SHARE = "reasoning/share"
+"""Adds participants to the audience of a context."""
 REQUEST = "mcp/request"
 RESPONSE = "mcp/response"
 PROPOSAL = "mcp/proposal"
@@ -60,10 +62,10 @@ JOIN = "system/join"
 HEARTBEAT = "system/heartbeat"
 """Kinds that only clients send, in frames that do not become envelopes."""
 
-Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "message"]
+Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "share", "message"]
 """The effect of an envelope on its context.
 
-A `step` neither begins nor ends a reasoning. A `message` is not reasoning at all.
+A `step` neither begins nor ends a reasoning. A `share` widens its audience. A `message` is not reasoning at all.
 """
 
 Visibility: TypeAlias = Literal["always", "content", "reasoning"]
@@ -205,6 +207,14 @@ KINDS: Mapping[str, EnvelopeKind] = {
             visibility="reasoning",
             input_field="reason",
             label=Label("╰", "red", "reason", "cancelled", nested_bar=False),
+        ),
+        EnvelopeKind(
+            SHARE,
+            p.Share,
+            act="share",
+            visibility="reasoning",
+            input_field="reason",
+            label=Label("│ +", "dim", "kind", nested_bar=False),
         ),
         EnvelopeKind(
             REQUEST,

@@ -26,9 +26,13 @@ The rules:
    after the end, or else the last one before it.
 9. A participant has at most `max_open` open contexts.
 10. A context that was started with a template takes its steps (`payload.step`) in the template's order.
+11. A context whose start names recipients has an audience: its starter and these. So has everything in it: an envelope
+    there that names no recipients is for the audience, only the audience contributes, and no other recipient can be
+    named. A nested start may name fewer. Its starter adds participants by a `reasoning/share`, which the audience, old
+    and new, receives; they see what follows.
 
 Moves that `MOVES` calls wrong, and violations of rules 6 and 10, are refused (`strict`), flagged (`flag`) or ignored
-(`off`). Rules 7 and 9 and the limits of paths always refuse. A refused envelope changes nothing. An accepted one
+(`off`). Rules 7, 9 and 11 and the limits of paths always refuse. A refused envelope changes nothing. An accepted one
 changes the state in the same way in every mode, so `replay` of the envelopes gives the state again.
 
 The tables are in `reasoning`.
@@ -60,7 +64,7 @@ from .reasoning import (
 
 Mode: TypeAlias = Literal["strict", "flag", "off"]
 Standing: TypeAlias = Literal["unseen", "implicit", "open", "stopped", "closed"]
-Move: TypeAlias = Literal["open", "nest", "imply", "stay", "conclude", "cancel", "close", "wrong", "late"]
+Move: TypeAlias = Literal["open", "nest", "imply", "stay", "conclude", "cancel", "share", "close", "wrong", "late"]
 
 MAX_LISTED_NAMES = 8
 """Maximum number of names that an error lists."""
@@ -71,6 +75,8 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Mode = "strict"
     owner_only: bool = False
+    has_audiences: bool = True
+    """Whether rule 11 holds. It does not where addresses are advisory."""
     templates: Mapping[str, tuple[str, ...]] = {}
     """The names of each template's steps, in order."""
     max_open: int = 64
@@ -99,18 +105,22 @@ class LifecycleCase(NamedTuple):
     """The context at that path, or the nearest around it."""
     nearest_started: ReasoningContext | None
     """The nearest context that has a start: its owner is the owner of the reasoning."""
+    private: ReasoningContext | None
+    """The nearest context that has an audience."""
     move: Move
     opens: str | None
     """The path that the envelope opens."""
 
 
-MOVES: dict[Standing, dict[kinds.Act, Move]] = {
-    "unseen": {"start": "open", "step": "imply", "conclusion": "wrong", "cancel": "wrong", "message": "imply"},
-    "implicit": {"start": "open", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "message": "stay"},
-    "open": {"start": "nest", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "message": "stay"},
-    "stopped": {"start": "wrong", "step": "wrong", "conclusion": "close", "cancel": "wrong", "message": "late"},
-    "closed": {"start": "wrong", "step": "wrong", "conclusion": "wrong", "cancel": "wrong", "message": "late"},
+_ACTS: tuple[kinds.Act, ...] = ("start", "step", "conclusion", "cancel", "share", "message")
+_MOVES: dict[Standing, tuple[Move, ...]] = {
+    "unseen": ("open", "imply", "wrong", "wrong", "wrong", "imply"),
+    "implicit": ("open", "stay", "conclude", "cancel", "share", "stay"),
+    "open": ("nest", "stay", "conclude", "cancel", "share", "stay"),
+    "stopped": ("wrong", "wrong", "close", "wrong", "wrong", "late"),
+    "closed": ("wrong", "wrong", "wrong", "wrong", "wrong", "late"),
 }
+MOVES = {standing: dict(zip(_ACTS, moves, strict=True)) for standing, moves in _MOVES.items()}
 """The move for each standing of a context (left) and act of an envelope. `stopped`: one conclusion may still come."""
 
 MAX_TRIGGERS = 16
@@ -216,9 +226,9 @@ class Lifecycle:
         if envelope.context is None:
             if act != "start":
                 stays = act == "message" or envelope.context_operation is not None
-                return LifecycleCase(act, None, "unseen", None, None, "stay" if stays else "wrong", None)
+                return LifecycleCase(act, None, "unseen", None, None, None, "stay" if stays else "wrong", None)
             opens = context.child(None, envelope.id, "id") if context.is_segment(envelope.id) else None
-            return LifecycleCase(act, None, "unseen", None, None, "open" if opens else "wrong", opens)
+            return LifecycleCase(act, None, "unseen", None, None, None, "open" if opens else "wrong", opens)
         path = self.contexts.resolve(envelope.context)
         nearest = self.contexts.get(path)
         if nearest is None:
@@ -228,7 +238,8 @@ class Lifecycle:
         opens = None
         if act == "start":
             opens = path if standing in ("unseen", "implicit") else context.child(path, envelope.id)
-        return LifecycleCase(act, path, standing, nearest, started, MOVES[standing][act], opens)
+        private = self.contexts.audience(path)
+        return LifecycleCase(act, path, standing, nearest, started, private, MOVES[standing][act], opens)
 
     def _standing(self, path: str, record: ReasoningContext | None) -> tuple[Standing, ReasoningContext | None]:
         if record is not None:
@@ -260,6 +271,8 @@ class Lifecycle:
             place = ContextPlace(case.path, "ends", place.owner)
         elif case.move == "close" and case.nearest is not None:
             case.nearest.awaits_conclusion = False
+        elif case.move == "share" and case.private is not None:
+            case.private.audience = tuple(dict.fromkeys((*case.private.audience, *added_participants(envelope))))
         elif case.nearest is not None and case.nearest.template is not None:
             case.nearest.step = self.settings.steps_taken(
                 case.nearest.template, envelope.payload.get("step"), case.nearest.step
@@ -267,7 +280,8 @@ class Lifecycle:
         if case.path is not None:
             self.contexts.touch(case.path, time_ms)
         self.contexts.remember(envelope)
-        return LifecycleVerdict(place=place, flags=flags, ended=ended, links=links)
+        audience = case.private.audience if case.private is not None else ()
+        return LifecycleVerdict(place=place, flags=flags, ended=ended, links=links, audience=audience)
 
     def _open(self, envelope: Envelope, path: str, time_ms: int) -> None:
         named, template = envelope.payload.get("triggered_by"), envelope.payload.get("template")
@@ -280,6 +294,7 @@ class Lifecycle:
                 owner=envelope.sender,
                 start=envelope.id,
                 triggers=triggers,
+                audience=tuple(dict.fromkeys((envelope.sender, *envelope.to))) if envelope.to else (),
                 template=template if isinstance(template, str) and template in self.settings.templates else None,
                 opened=time_ms,
                 active=time_ms,
@@ -349,12 +364,73 @@ def forbidden_error(
             kind="forbidden",
             param="context",
         )
+    if settings.has_audiences and (error := _audience_error(envelope, case, contexts)) is not None:
+        return error
     if case.opens and contexts.count_open_of(sender) >= settings.max_open:
         return refuse(
             "too_many_contexts",
             f"{sender!r} has {settings.max_open} contexts open, the maximum: conclude or cancel one first",
             kind="too_many_requests",
             param="context",
+        )
+    return None
+
+
+MAX_AUDIENCE = 1_000
+"""Maximum number of participants in the audience of a context."""
+
+
+def added_participants(envelope: Envelope) -> tuple[str, ...]:
+    """Return the participants that a `reasoning/share` adds to an audience."""
+    added = envelope.payload.get("participants")
+    return tuple(one for one in added if is_id(one)) if isinstance(added, list | tuple) else ()
+
+
+def _audience_error(envelope: Envelope, case: LifecycleCase, contexts: ContextTable) -> ErrorInfo | None:
+    """Return the violation of rule 11, or None."""
+    private, sender = case.private, envelope.sender
+    if private is None:
+        if case.move == "share":
+            return refuse(
+                "no_audience", f"context {case.path!r} is for everyone, and needs no addition", param="context"
+            )
+        return None
+    if sender != GATEWAY and sender not in private.audience:
+        return refuse(
+            "not_in_audience",
+            f"context {private.path!r} was opened for others; only {private.owner!r} can add you, with {kinds.SHARE}",
+            kind="forbidden",
+            param="context",
+        )
+    allowed, named, param = private.audience, envelope.to, "to"
+    if case.move == "share":
+        if sender != private.owner:
+            return refuse(
+                "not_owner",
+                f"context {private.path!r} is {private.owner!r}'s, who alone adds participants to its audience",
+                kind="forbidden",
+                param="context",
+            )
+        if envelope.to:
+            return refuse("invalid_value", f"to: a {kinds.SHARE} is for the whole audience; leave it out", param="to")
+        added = added_participants(envelope)
+        if len({*private.audience, *added}) > MAX_AUDIENCE:
+            return refuse(
+                "too_many_participants",
+                f"an audience has at most {MAX_AUDIENCE} participants; a context without `to` is for everyone",
+                param="payload.participants",
+            )
+        outer = contexts.audience(parent) if (parent := context.parent(private.path)) is not None else None
+        if outer is None:
+            return None
+        private, allowed, named, param = outer, outer.audience, added, "payload.participants"
+    if outside := [one for one in named if one not in allowed and one != GATEWAY]:
+        return refuse(
+            "not_in_audience",
+            f"{param}: {_join_names(outside)} {'is' if len(outside) == 1 else 'are'} not in the audience of context "
+            f"{private.path!r}; {private.owner!r} can add participants with {kinds.SHARE}",
+            kind="forbidden",
+            param=param,
         )
     return None
 
@@ -440,7 +516,7 @@ def _misplaced_error(envelope: Envelope, case: LifecycleCase) -> ErrorInfo:
     if case.standing == "unseen":
         return refuse(
             "context_unknown",
-            f"no context is open at {case.path!r}: a {envelope.kind} ends a context that a {kinds.START} opened",
+            f"no context is open at {case.path!r}: a {envelope.kind} needs a context that a {kinds.START} opened",
             kind="not_found",
             param="context",
         )

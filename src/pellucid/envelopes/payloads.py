@@ -113,6 +113,13 @@ class Reason(Payload, frozen=True):
     reason: str | None = None
 
 
+class Share(Payload, frozen=True):
+    """Payload of `reasoning/share`: who is added to the audience of its context."""
+
+    participants: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=256)]
+    reason: str | None = None
+
+
 class Chat(Payload, frozen=True):
     """Payload of `chat`."""
 

@@ -177,7 +177,7 @@ class Proposals:
         self.state[envelope.id] = Proposal(
             id=envelope.id,
             proposer=envelope.sender,
-            to=envelope.to,
+            to=envelope.recipients,
             method=method,
             tool=tool,
             context=envelope.context,

@@ -39,6 +39,9 @@ class ReasoningContext(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Id of the envelope that ended it."""
     awaits_conclusion: bool = False
     """Whether it was cancelled or abandoned, and one conclusion may still follow."""
+    audience: tuple[str, ...] = ()
+    """Its starter, the recipients of its start, and participants who were added. Empty: the audience of the context
+    around it, or everyone."""
     template: str | None = None
     step: int = 0
     """Number of the template's steps that were taken."""
@@ -132,6 +135,10 @@ class ContextTable:
         inside = path + "/"
         return [record for key, record in self.state.open.items() if key.startswith(inside)]
 
+    def audience(self, path: str) -> ReasoningContext | None:
+        """Return the context whose audience everything at the path has; None if it is for everyone."""
+        return next((one for one in (self.get(path), *self.enclosing(path)) if one is not None and one.audience), None)
+
     # Changes.
 
     def add(self, new: ReasoningContext) -> None:
@@ -171,7 +178,10 @@ class ContextTable:
         for key in [key for key in self.state.implicit if context.is_within(key, record.path)]:
             del self.state.implicit[key]
         if len(self.state.ended) > self.max_ended:
-            self._drop(next(iter(self.state.ended)))
+            # Those with an audience last: what is said about them later is still for that audience.
+            ended = self.state.ended
+            public = (path for path, one in ended.items() if not one.audience and one is not record)
+            self._drop(next(public, next(iter(ended))))
 
     def remember(self, envelope: Envelope) -> None:
         """Remember the id of an accepted envelope."""
@@ -256,6 +266,8 @@ class LifecycleVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """The contexts that it ended, the outermost first."""
     links: tuple[str, ...] = ()
     """Paths of the contexts that it comes out of: it is their answer, or they led to it."""
+    audience: tuple[str, ...] = ()
+    """The audience of its context. Empty: everyone."""
 
     @property
     def accepted(self) -> bool:

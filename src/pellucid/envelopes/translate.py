@@ -10,8 +10,8 @@ list, `message`, `text` or `content` in a chat. What is missing is filled in by 
 exact: each dialect as its own documents define it.
 
 `read(write(e, d), d) == e` holds for all fields but `dialect`, which is `d` then, because every dialect carries every
-other field. In addition to their own fields, all dialects have `seq`, in a replay `replayed`, and `flags` if the
-gateway has remarks.
+other field. In addition to their own fields, all dialects have `seq`, in a replay `replayed`, `audience` if the context
+has one, and `flags` if the gateway has remarks.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def detect_dialect(frame: Mapping[str, Any]) -> DialectName | None:
 _KNOWN_FIELDS = frozenset(
     {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
 )
-_GATEWAY_FIELDS = frozenset({"seq", "replayed", "flags", "type", "token"})
+_GATEWAY_FIELDS = frozenset({"seq", "replayed", "audience", "flags", "type", "token"})
 """Fields that a participant's envelope may not have: the gateway's own fields, a field that a client takes for another
 sort of frame, and a secret in the wrong place.
 """
@@ -205,6 +205,7 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
         dialect=dialect or detect_dialect(frame) or DEFAULT_DIALECT,
         seq=0 if is_from_participant else _seq(frame),
         replayed=not is_from_participant and frame.get("replayed") is True,
+        audience=() if is_from_participant else check_ids(frame.get("audience"), "audience"),
         flags=() if is_from_participant else _flags(frame.get("flags")),
         extra=extra,
     )
@@ -341,6 +342,8 @@ def write(envelope: Envelope, dialect: DialectName) -> dict[str, Any]:
         frame["seq"] = envelope.seq
     if envelope.replayed:
         frame["replayed"] = True
+    if envelope.audience:
+        frame["audience"] = list(envelope.audience)
     if envelope.flags:
         frame["flags"] = [{"code": flag.code, "message": flag.message} for flag in envelope.flags]
     return frame | (envelope.extra | frame) if envelope.extra else frame

@@ -2,15 +2,17 @@
 
 An envelope is shown if all of these hold:
 
-* It is delivered to the viewer: it is addressed to everyone, or the viewer is its sender, one of its recipients, or an
-  observer. Where addresses are advisory (MEW's way), everything is delivered. What the gateway addresses (a welcome, an
-  error) is delivered to its recipient alone.
+* It is delivered to the viewer: it is for everyone, or the viewer is its sender, one of its recipients, or an observer.
+  The recipients of an envelope that names none are the audience of its context, if it has one. Where addresses are
+  advisory (MEW's way), everything is delivered. What the gateway addresses (a welcome, an error) is delivered to its
+  recipient alone.
 * The viewer may read it. Reasoning, and everything else within a context, needs the right to read reasoning. Everyone
   may read what they must act on (`kinds.Visibility`), what they sent themselves, and how their own reasoning ended. A
   chat within a context may also be read by its recipients; an address alone does not give access to reasoning.
 * The view includes it. `main`: what stands in no context. `collapsed`: also what opens and what ends each context.
   `full`: everything. What a participant must act on is in every view: all of MCP, the gateway's envelopes, capabilities
-  and the space itself, everything that is sent by or addressed to the viewer, and a cancel of its reasoning.
+  and the space itself, everything that is sent by the viewer, what is addressed to it and is not reasoning, and a
+  cancel of its reasoning.
 
 So `collapsed` includes `main`, and `full` includes `collapsed`, in the same order.
 """
@@ -77,8 +79,8 @@ def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer, *, ad
     me = viewer.participant
     is_sender = envelope.sender == me
     is_addressed = me in envelope.to
-    may_overhear = (advisory or viewer.observes) and envelope.sender != GATEWAY
-    if envelope.to and not (is_sender or is_addressed or may_overhear):
+    may_overhear = (advisory or viewer.observes) and not (envelope.sender == GATEWAY and envelope.to)
+    if envelope.recipients and not (is_sender or me in envelope.recipients or may_overhear):
         return False
     kind = kind_of(envelope.kind)
     if is_sender or kind.visibility == "always" or (kind.act == "cancel" and place.owner == me):
@@ -86,4 +88,7 @@ def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer, *, ad
     is_reasoning = kind.visibility == "reasoning"
     if not viewer.reasoning and (is_reasoning or (envelope.context is not None and not is_addressed)):
         return False
-    return is_addressed or envelope.context is None or place.role in ROLES_BY_VIEW[viewer.view]
+    is_in_view = place.role in ROLES_BY_VIEW[viewer.view]
+    if is_reasoning:
+        return is_in_view and viewer.view != "main"
+    return is_in_view or is_addressed or envelope.context is None

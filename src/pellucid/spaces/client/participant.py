@@ -30,6 +30,7 @@ from typing import Any
 from ...envelopes import context as paths
 from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
+from ...envelopes.requests import UNTRUSTED_ANSWER
 from ...unicode import truncate
 from .base_participant import Answers, BaseParticipant, To, recipients, reply_recipients
 from .errors import CallFailed, Cancelled
@@ -120,6 +121,7 @@ class Participant(BaseParticipant):
                 envelope.kind == kinds.RESPONSE
                 and id in envelope.correlation_id
                 and (not responders or envelope.sender in responders)
+                and not any(flag.code in UNTRUSTED_ANSWER for flag in envelope.flags)
             )
 
         async with self.awaiting(is_response) as response:
@@ -257,9 +259,9 @@ class Participant(BaseParticipant):
         def is_outcome(envelope: Envelope) -> bool:
             if envelope.kind == kinds.REQUEST and id in envelope.correlation_id:
                 request_ids.add(envelope.id)
-            return (envelope.kind == kinds.RESPONSE and not request_ids.isdisjoint(envelope.correlation_id)) or (
-                envelope.kind == kinds.REJECT and id in envelope.correlation_id
-            )
+            if envelope.kind == kinds.RESPONSE and not request_ids.isdisjoint(envelope.correlation_id):
+                return not any(flag.code in UNTRUSTED_ANSWER for flag in envelope.flags)
+            return envelope.kind == kinds.REJECT and id in envelope.correlation_id
 
         async with self.awaiting(is_outcome) as outcome:
             await self.propose(mcp.CALL_TOOL, mcp.call_params(tool, arguments), to=to, context=context, id=id)
@@ -464,8 +466,24 @@ class Thinking:
 
     @property
     def to(self) -> tuple[str, ...]:
-        """Recipients of everything in it. Empty: everyone."""
+        """The recipients of what is sent in it from now on. Empty: everyone."""
         return self._to
+
+    async def share(self, to: To, reason: str | None = None) -> Envelope:
+        """Add participants to the audience of the context. They receive what follows.
+
+        Args:
+            to: The participants.
+            reason: Why they are added, for all who may read it.
+
+        Raises:
+            Refused: If the context is for everyone, or the context around it is not for them.
+        """
+        added = recipients(to)
+        payload = {"participants": list(added)} | ({"reason": reason} if reason is not None else {})
+        stored = await self._me.send(kinds.SHARE, payload, context=self.path)
+        self._to = tuple(dict.fromkeys((*self._to, *added)))
+        return stored
 
     # --- requests and proposals in this context ------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class _Commit:
         for one in stored:
             envelope = one.envelope
             self.concerned.add(envelope.sender)
-            self.concerned.update(envelope.to)
+            self.concerned.update(envelope.recipients)
             if envelope.kind == CANCEL and one.place.owner is not None:
                 self.concerned.add(one.place.owner)
 

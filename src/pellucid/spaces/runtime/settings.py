@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ...envelopes.capability import read_capabilities
 from ...envelopes.lifecycle import LifecycleSettings
+from ...envelopes.requests import AnswerMode
 from ...errors import RequestError
 from ...unicode import describe_validation_error, did_you_mean
 from .redaction import PatternRedactor, Redact
@@ -74,6 +75,8 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     reasoning: Literal["strict", "flag", "off"] = "strict"
     """What happens to reasoning that breaks its life cycle: it is refused, flagged, or not checked."""
+    responses: AnswerMode = "strict"
+    """What happens to a response by a participant who may not answer the request: it is refused, or flagged."""
     owner_only: bool = False
     """Whether only its starter may reason in a context."""
     addresses: Literal["restrict", "advisory"] = "restrict"
@@ -106,6 +109,7 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return LifecycleSettings(
             mode=self.reasoning,
             owner_only=self.owner_only,
+            has_audiences=not self.advisory,
             templates={name: tuple(steps) for name, steps in self.templates.items()},
             max_open=self.limits.open_contexts,
             idle_ms=None if self.idle_seconds in (None, inf) else round(self.idle_seconds * 1000),

@@ -1,18 +1,18 @@
-"""The state of a space: capabilities, presence, open contexts and proposals.
+"""The state of a space: capabilities, presence, open contexts, proposals and requests.
 
     outcome = state.judge(envelope, at, known)      # the next envelope: accepted, or the error
     changes = state.replay(stored)                  # an accepted one
 
 The state is the fold of the log and of nothing else, so every replica has the same one. The configuration reaches it
-through the log, too (`kinds.CONFIGURED`). An envelope is judged in this order: whether proposals refuse it; whether its
-sender may send it, and its effect on rights; whether any of its recipients is in the space; its place in a context; its
-effect on proposals. A refused envelope changes nothing.
+through the log, too (`kinds.CONFIGURED`). An envelope is judged in this order: whether proposals or requests refuse it;
+whether its sender may send it, and its effect on rights; whether any of its recipients is in the space; its place in a
+context, and its audience; its effect on proposals and requests. A refused envelope changes nothing.
 
 A `Note` is stored with each envelope: what the gateway found when it accepted it.
 
 A chat whose recipients are all unknown in the space is refused, with MEW's code for it. Every member counts as known,
 present or not, also one who was invited. If only some recipients are unknown, they are flagged, and the others receive
-the chat.
+the chat. The same holds for those that a `reasoning/share` adds.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from ...envelopes.capability import read_capabilities
 from ...envelopes.envelope import Flag
 from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights
 from ...envelopes.kinds import CHAT
-from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings
+from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings, added_participants
 from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
+from ...envelopes.requests import Requests, RequestState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
@@ -43,20 +44,26 @@ MAX_SUGGESTIONS = 256
 
 
 def unknown_targets(envelope: Envelope, ledger: Ledger) -> tuple[str, ...]:
-    """Return the recipients of a chat that are not members of the space."""
-    if envelope.kind != CHAT or envelope.sender == GATEWAY:
+    """Return the recipients of a chat, or new members of an audience, that are not members of the space."""
+    if envelope.sender == GATEWAY:
         return ()
-    return tuple(one for one in envelope.to if one != GATEWAY and not ledger.is_member(one))
+    return tuple(one for one in _targets(envelope) if one != GATEWAY and not ledger.is_member(one))
 
 
-def target_not_found(unknown: Sequence[str], members: Sequence[str]) -> ErrorInfo:
-    """Build the error for a chat whose recipients are all unknown."""
+def _targets(envelope: Envelope) -> tuple[str, ...]:
+    if envelope.kind == kinds.SHARE:
+        return added_participants(envelope)
+    return envelope.to if envelope.kind == CHAT else ()
+
+
+def target_not_found(unknown: Sequence[str], members: Sequence[str], param: str) -> ErrorInfo:
+    """Build the error for an envelope whose recipients, or new members of an audience, are all unknown."""
     right = did_you_mean(unknown[0], members[:MAX_SUGGESTIONS])
     return ErrorInfo(
         "not_found",
-        f"to: {_describe_unknown(unknown)}; {right}",
+        f"{param}: {_describe_unknown(unknown)}; {right}",
         code="target_not_found",
-        param="to",
+        param=param,
     )
 
 
@@ -130,6 +137,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
     proposals: dict[str, Proposal]
     present: dict[str, int]
     away: dict[str, int]
+    requests: RequestState = msgspec.field(default_factory=RequestState)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -156,6 +164,7 @@ class SpaceState:
         self.ledger = Ledger()
         self.lifecycle = Lifecycle(self._lifecycle_settings())
         self.proposals = Proposals()
+        self.requests = Requests()
         self.present_since: dict[str, int] = {}
         """When each present participant joined, in milliseconds since 1970."""
         self._capability_cache: dict[str, tuple[dict[str, Any], ...]] = {}
@@ -188,23 +197,30 @@ class SpaceState:
         envelope = replace(envelope, seq=self.head + 1)
         if (error := self.proposals.refusal(envelope)) is not None:
             return Judgement(error=error)
+        response_verdict = self.requests.check(envelope, self.settings.responses)
+        if response_verdict.error is not None:
+            return Judgement(error=response_verdict.error)
         ledger_before = self.ledger.dump() if changes_rights(envelope.kind) else None
         ruling = self.ledger.feed(envelope)
         if ruling.refusal is not None:
             return Judgement(error=ruling.refusal)
         unknown = unknown_targets(envelope, self.ledger)
-        if unknown and len(unknown) == len(envelope.to):
-            return Judgement(error=target_not_found(unknown, self.ledger.members))
+        param = "payload.participants" if envelope.kind == kinds.SHARE else "to"
+        if unknown and len(unknown) == len(_targets(envelope)):
+            return Judgement(error=target_not_found(unknown, self.ledger.members, param))
         verdict = self.lifecycle.feed(envelope, time_ms=time_ms, known_ids=known.ids, ended_paths=known.paths)
         if verdict.error is not None:
             if ledger_before is not None:
                 self.ledger = Ledger.load(ledger_before)
             return Judgement(error=verdict.error)
+        if verdict.audience and not envelope.to:
+            envelope = replace(envelope, audience=verdict.audience)
         proposal_verdict = self.proposals.feed(envelope)
+        self.requests.apply(envelope)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
-        flags = [*verdict.flags, *proposal_verdict.flags]
+        flags = [*verdict.flags, *proposal_verdict.flags, *response_verdict.flags]
         if unknown:
-            flags.append(Flag("target_not_found", f"to: {_describe_unknown(unknown)}"))
+            flags.append(Flag("target_not_found", f"{param}: {_describe_unknown(unknown)}"))
         note = Note(
             flags=tuple(flags),
             ended=verdict.ended,
@@ -225,6 +241,7 @@ class SpaceState:
         changes = self.ledger.replay(envelope)
         self.lifecycle.replay(envelope, time_ms=stored.at)
         self.proposals.replay(envelope)
+        self.requests.apply(envelope)
         return (*changes, *self._fold(envelope, stored.at))
 
     def _fold(self, envelope: Envelope, time_ms: int) -> tuple[RightsChange, ...]:
@@ -361,6 +378,7 @@ class SpaceState:
                 proposals=self.proposals.state,
                 present=self.present_since,
                 away=self.away_since,
+                requests=self.requests.state,
             )
         )
 
@@ -378,6 +396,7 @@ class SpaceState:
         state.ledger = Ledger.load(saved.ledger)
         state.lifecycle = Lifecycle(state._lifecycle_settings(), saved.contexts)
         state.proposals = Proposals(saved.proposals)
+        state.requests = Requests(saved.requests)
         state.present_since, state.away_since = saved.present, saved.away
         return state
 

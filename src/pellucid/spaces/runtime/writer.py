@@ -10,6 +10,9 @@
   `unavailable`. If the envelope was stored after all, it is delivered when the store is back, and a sender who repeats
   it gets the same result.
 * If the store refuses a batch because of one envelope, each envelope is tried alone.
+* Ids are unique in a space: an id that another participant has used is refused. A sender may repeat its own envelope,
+  which is stored once; and may use its own id again for another one, because MEW's clients count theirs from the start
+  in every process.
 
 A batch is judged together, stored in one transaction, and its results are reported together. Judging does not wait for
 anything: names that only the history knows are looked up before.
@@ -33,12 +36,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, gateway_messages
+from ...envelopes.envelope import refuse
 from ...envelopes.grants import ParticipantInvited, RightsChange
 from ...envelopes.reasoning import NameSet
 from ...errors import ErrorInfo, PellucidError
 from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant
 from ...storage.errors import StoreUnavailable
 from ...telemetry import error_location, log
+from ...unicode import truncate
 from .ids import digest_of, new_id, new_token
 from .live_state import INVITED, Configuration, LiveState
 from .replicas import WriterLease
@@ -204,6 +209,10 @@ class WriteBatch:
                     self._results.append((request, WriteResult(old, is_new=False)))
                     self.has_refusals = True
                     continue
+                if old is None and (envelope.id in known.ids or self._state.knows(envelope.id)):
+                    self._results.append((request, WriteResult(error=PellucidError(_taken_id_error(envelope.id)))))
+                    self.has_refusals = True
+                    continue
             stored, result = self._accept(envelope, known, request.redacted, request.address)
             self._results.append((request, result))
             if stored is not None:
@@ -250,6 +259,14 @@ class WriteBatch:
             request.on_result(result)
 
 
+def _taken_id_error(id: str) -> ErrorInfo:
+    return refuse(
+        "id_conflict",
+        f"id {truncate(id)!r} belongs to another participant's envelope: use one that is new in this space, or none",
+        param="id",
+    )
+
+
 def _is_resend(old: Envelope, new: Envelope, has_sender_ts: bool) -> bool:
     """Check whether an envelope repeats an earlier one, in any dialect.
 
@@ -258,7 +275,7 @@ def _is_resend(old: Envelope, new: Envelope, has_sender_ts: bool) -> bool:
     """
     if has_sender_ts and new.ts != old.ts:
         return False
-    return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect)
+    return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect, audience=old.audience)
 
 
 SNAPSHOT_INTERVAL = 500
@@ -343,8 +360,8 @@ class Writer:
                 if self._may_be_behind or self._lease.is_contended:
                     await self.catch_up()
                 batch = WriteBatch(self.live.state, round(self._clock() * 1000), self.configuration.name)
-                earlier = await self._earlier_envelopes(requests)
                 known = await self._known_names(requests)
+                earlier = await self._earlier_envelopes(requests, known)
                 batch.judge(requests, self.configuration, known, earlier, self.live)
                 if not batch.stored:
                     if batch.has_refusals and await self._is_behind():
@@ -466,22 +483,29 @@ class Writer:
         ids: set[str] = set()
         paths: set[str] = set()
         for request in requests:
-            if request.envelope is not None:
-                names = self.live.state.lifecycle.unknown_names(request.envelope)
+            envelope = request.envelope
+            if envelope is not None:
+                names = self.live.state.lifecycle.unknown_names(envelope)
                 ids |= names.ids
                 paths |= names.paths
+                if request.has_sender_id and not self.live.state.knows(envelope.id):
+                    ids.add(envelope.id)
         if not ids and not paths:
             return NameSet()
         return await self._spaces.existing_names(
             self.configuration.owner, self.configuration.name, NameSet(frozenset(ids), frozenset(paths))
         )
 
-    async def _earlier_envelopes(self, requests: list[WriteRequest]) -> dict[tuple[str, str], StoredEnvelope]:
+    async def _earlier_envelopes(
+        self, requests: list[WriteRequest], known: NameSet
+    ) -> dict[tuple[str, str], StoredEnvelope]:
         """Return earlier envelopes by the same senders with the same ids."""
         earlier: dict[tuple[str, str], StoredEnvelope] = {}
         for request in requests:
             envelope = request.envelope
-            if envelope is None or not request.has_sender_id or not self.live.state.knows(envelope.id):
+            if envelope is None or not request.has_sender_id:
+                continue
+            if not (self.live.state.knows(envelope.id) or envelope.id in known.ids):
                 continue
             key = (envelope.sender, envelope.id)
             if key not in earlier and self.live.recent.get(*key) is None:

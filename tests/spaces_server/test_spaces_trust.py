@@ -1,0 +1,155 @@
+"""Attacks of participants on each other: what is for others, answers to others' requests, others' ids."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pellucid.envelopes import text_of
+from pellucid.spaces import Participant
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import TALK_CAPABILITIES, Body, joined, served, token
+
+SECRET = "cleartext-of-the-few"
+
+
+@pytest.fixture(scope="module")
+def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    rights = {"ada": TALK_CAPABILITIES, "bob": TALK_CAPABILITIES, "eve": [*TALK_CAPABILITIES, "capability/*"]}
+    spaces: dict[str, Body] = {name: {"participants": rights} for name in ("private", "answers", "ids")}
+    spaces["flagging"] = {"participants": rights, "responses": "flag"}
+    folder: Path = tmp_path_factory.mktemp("trust")
+    with served(folder, spaces) as gateway:
+        yield gateway
+
+
+def test_no_byte_of_a_private_context_reaches_another_participant(trusting: Served) -> None:
+    """Live, after a reconnect, in the history, search, contexts, references, exports, patterns and replays."""
+    with (
+        joined(trusting, "private", "ada") as ada,
+        joined(trusting, "private", "bob") as bob,
+        joined(trusting, "private", "eve") as eve,
+        joined(trusting, "private", "eve", query="?view=collapsed") as folded,
+    ):
+        ada.say(kind="reasoning/start", id="r-1", to=["bob"], payload={"message": SECRET})
+        thought = ada.say(kind="reasoning/thought", id="t-1", context="r-1", payload={"message": SECRET})
+        assert thought["audience"] == ["ada", "bob"]
+        bob.say(kind="chat", id="c-1", context="r-1", payload={"text": SECRET})
+        bob.say(kind="reasoning/start", id="r-2", context="r-1", payload={"message": SECRET})
+        ada.say(
+            kind="mcp/request", id="q-1", context="r-2", payload={"method": "tools/list", "params": {"cursor": SECRET}}
+        )
+        bob.say(kind="mcp/response", id="a-1", context="r-2", correlation_id=["q-1"], payload={"result": SECRET})
+        for kind in ("reasoning/thought", "reasoning/cancel", "chat"):
+            refused = eve.refused(kind=kind, context="r-1", payload={"message": "let me in", "text": "x"})
+            assert refused["code"] == "not_in_audience"
+        assert eve.refused(kind="mcp/response", correlation_id=["q-1"], payload={"result": 1})["code"] == (
+            "not_addressed"
+        )
+        bob.say(kind="reasoning/cancel", context="r-2", payload={"reason": SECRET})
+        ada.say(kind="reasoning/conclusion", context="r-1", payload={"message": SECRET})
+        ada.chat("the end")
+        for client in (eve, folded):
+            client.until("chat", payload={"text": "the end"})
+        assert SECRET in json.dumps(bob.sync())
+        assert SECRET not in json.dumps([*eve.seen, *folded.seen])
+        with joined(trusting, "private", "eve", query="?after_seq=0") as again:
+            again.until("chat", payload={"text": "the end"})
+            assert SECRET not in json.dumps(again.seen)
+    paths = ["envelopes", f"search?q={SECRET}", "contexts", "contexts/r-1", "contexts/r-1/r-2", "patterns", "replay"]
+    paths += [f"export?format={one}" for one in ("jsonl", "chat-jsonl", "otel")]
+    paths += [f"envelopes/{thought['seq']}", f"envelopes/{thought['seq']}/references"]
+    for path in paths:
+        reply = trusting.request("GET", f"/spaces/private/{path}", headers=bearer("private", "eve"))
+        # A search repeats the words of its query.
+        assert SECRET not in reply.body.decode().replace(f'"{SECRET}"', "") or path.startswith("search"), path
+        assert "t-1" not in reply.body.decode(), path
+    own = trusting.request("GET", "/spaces/private/envelopes", headers=bearer("private", "bob"))
+    assert own.body.decode().count(SECRET) == 8
+
+
+def bearer(space: str, participant: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(space, participant)}"}
+
+
+def test_a_forged_answer_is_refused_before_anyone_sees_it(trusting: Served) -> None:
+    with (
+        joined(trusting, "answers", "ada") as ada,
+        joined(trusting, "answers", "bob") as bob,
+        joined(trusting, "answers", "eve") as eve,
+    ):
+        ada.say(kind="mcp/request", id="q", to=["bob"], payload={"method": "tools/list"})
+        assert eve.refused(kind="mcp/response", correlation_id=["q"], payload={"result": {}})["code"] == "not_addressed"
+        tools = {"result": {"tools": [{"name": "weigh"}]}}
+        assert "flags" not in bob.say(kind="mcp/response", correlation_id=["q"], payload=tools)
+        assert bob.refused(kind="mcp/response", correlation_id=["q"], payload=tools)["code"] == "already_answered"
+        call = {"method": "tools/call", "params": {"name": "weigh", "arguments": {}}}
+        ada.say(kind="mcp/request", id="broadcast", payload=call)
+        forged = {"correlation_id": ["broadcast"], "payload": {"result": "forged"}}
+        assert eve.refused(kind="mcp/response", **forged)["code"] == "tool_not_offered"
+        bob.say(kind="mcp/response", correlation_id=["broadcast"], payload={"result": "true"})
+        ada.sync()
+        answers = [one["payload"]["result"] for one in ada.seen if one["kind"] == "mcp/response"]
+        assert answers == [tools["result"], "true"]
+
+
+def test_a_call_returns_the_answer_of_a_provider_where_forgeries_are_flagged(trusting: Served) -> None:
+    async def main() -> None:
+        url = f"ws://127.0.0.1:{trusting.port}/spaces/flagging/ws"
+        async with (
+            Participant(url, token=token("flagging", "ada")) as ada,
+            Participant(url, token=token("flagging", "bob")) as bob,
+            Participant(url, token=token("flagging", "eve")) as eve,
+        ):
+            listing = asyncio.create_task(ada.request("tools/list", to="bob"))
+            async for one in bob:
+                if one.kind == "mcp/request":
+                    forged = await eve.send("mcp/response", {"result": {"tools": [{"name": "weigh"}]}}, answers=one)
+                    assert [flag.code for flag in forged.flags] == ["not_addressed"]
+                    await bob.respond(one, {"tools": [{"name": "weigh"}]})
+                    break
+            assert (await listing).sender == "bob"
+            call = asyncio.create_task(ada.call("weigh", {}))
+            async for one in bob:
+                if one.kind == "mcp/request":
+                    await eve.send("mcp/response", {"result": "forged"}, answers=one)
+                    await bob.respond(one, "true")
+                    break
+            assert await call == "true"
+
+    asyncio.run(main())
+
+
+def test_the_id_of_another_participant_is_refused(trusting: Served) -> None:
+    with joined(trusting, "ids", "ada") as ada, joined(trusting, "ids", "eve") as eve:
+        first = ada.chat("mine", id="m-1")
+        eve.until("chat")
+        refused = eve.refused(kind="chat", id="m-1", payload={"text": "mine"})
+        assert (refused["code"], refused["param"]) == ("id_conflict", "id")
+        assert ada.chat("mine", id="m-1")["seq"] == first["seq"]
+        assert ada.chat("another", id="m-1")["seq"] > first["seq"]
+
+
+def test_who_was_added_to_a_context_receives_what_follows(trusting: Served) -> None:
+    async def main() -> None:
+        url = f"ws://127.0.0.1:{trusting.port}/spaces/flagging/ws"
+        async with (
+            Participant(url, token=token("flagging", "ada")) as ada,
+            Participant(url, token=token("flagging", "eve")) as eve,
+        ):
+            async with ada.reasoning("for bob", to="bob") as thought:
+                await thought("before")
+                await thought.share("eve", reason="she knows tokens")
+                await thought("after")
+            texts: list[str] = []
+            async for one in eve:
+                texts.append(text_of(one))
+                if one.kind == "reasoning/conclusion":
+                    break
+            assert texts == ["she knows tokens", "after", ""]
+
+    asyncio.run(main())
