@@ -259,7 +259,7 @@ def refusals(gateway: Gateway, case: Case) -> None:
                 connection.send(json.dumps(first))
                 SURFACE.add_request("WEBSOCKET", path, 101)
                 case.add(f"{what}: receives", str(connection.recv(10)))
-                connection.send(json.dumps({"kind": "chat", "id": "x", "payload": {"text": "Hi"}}))
+                connection.send(json.dumps({"kind": "chat", "id": f"x of {what}", "payload": {"text": "Hi"}}))
                 case.add(f"{what}: receives", str(connection.recv(10)))
         except ConnectionClosed as closed:
             end = closed.rcvd
