@@ -27,6 +27,7 @@ NEVER_SENT = {("reasoning_part_completed", "final_text")}
 
 STRUCT_BY_NAME = {"Answer": t.Answer, "QuestionEvent": t.Question, "AskBody": t.Ask, "ReasoningPart": t.ReasoningPart}
 STRUCT_BY_NAME |= {"Span": t.Span, "TokenCounts": t.TokenCounts, "Citation": t.Citation}
+STRUCT_BY_NAME |= {"AttachmentInfo": t.AttachmentInfo, "AttachmentInput": t.AttachmentInput}
 
 
 @cache
@@ -83,7 +84,7 @@ def test_an_event_has_the_same_fields_on_both_sides() -> None:
             with case(name):
                 expected = (
                     struct_fields(STRUCT_BY_NAME[name], absent=None)
-                    if name == "AskBody"
+                    if name in ("AskBody", "AttachmentInput")
                     else struct_fields(STRUCT_BY_NAME[name])
                 )
                 assert {field: absent for field, (absent, _) in fields_of(name).items()} == expected

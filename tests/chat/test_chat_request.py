@@ -94,7 +94,7 @@ LONG = "x" * 1_000_000
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({LONG: 1}, "x…: there is no such field; there are: conversation_id, "),
+        ({LONG: 1}, "x…: there is no such field; there are: attachments, conversation_id, "),
         ({"effort": LONG}, "x…'; it must be one of 'high', "),
         ({"replaces": LONG}, "x…' is not an event's id"),
         ({"follows": LONG, "conversation_id": "chat_1"}, "x…' is not an event's id"),

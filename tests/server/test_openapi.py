@@ -129,10 +129,12 @@ def existing_ids(api: Served) -> dict[str, dict[str, str]]:
     [item] = api.request("GET", f"/v1/conversations/{conversation}/items").json["data"]
     response = post("/v1/responses", {"input": "Why?", "background": True})["id"]
     api.request("POST", "/ag-ui?store=true", json.dumps(RUN).encode())
-    stream = api.request("POST", "/api/chat", b'{"text": "Hi"}', {"Content-Type": "application/json"}).body
+    question = {"text": "Hi", "attachments": [{"name": "a.txt", "data": "QQ=="}]}
+    stream = api.request("POST", "/api/chat", json.dumps(question).encode(), {"Content-Type": "application/json"}).body
     started = json.loads(re.findall(rb"data: (.*)", stream)[0])
     return {
         "/api/chat/": {"event_id": started["event_id"]},
+        "/api/attachments/": {"attachment_id": started["event_id"].replace("evt_", "att_") + "_0"},
         "/api/conversations/": {"id": started["conversation_id"]},
         "/v1/models/": {"id": "any"},
         "/v1/responses/": {"id": response},

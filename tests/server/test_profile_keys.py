@@ -309,6 +309,7 @@ CASES = [
         "lost_stops_thinking", CLAUDE | {"thinking_mode": "budget"}, True, "body.thinking.type", "enabled", None,
         later(CALL, wire="anthropic", thinking="low"),
     ),
+    Case("accepts", CHAT, ["image"], "accepts", None, frozenset({"image"})),
     Case(
         "models", CHAT, [{"match": "M*", "max_tokens": "max_completion_tokens"}], "body.max_completion_tokens", None, 9,
         call(max_tokens=9),
@@ -341,7 +342,7 @@ async def observe(row: dict[str, Any], case: Case) -> dict[str, Any]:
     catalog = Catalog(config, transport)
     _, model = catalog.find("mine:m")
     assert isinstance(model, MediaModel)
-    seen: dict[str, Any] = {"warnings": model.warnings(case.call)}
+    seen: dict[str, Any] = {"warnings": model.warnings(case.call), "accepts": catalog.accepted_media(model)}
     try:
         await model.open(case.call)
     except PellucidError as error:

@@ -196,7 +196,11 @@ async def test_the_migrations_create_the_tables_in_sqlite(tmp_path: Path) -> Non
             assert ("WHERE" in created[str(index.name)]) == (index.kwargs["sqlite_where"] is not None)
 
 
-ADDED_COLUMNS = [("response_bodies", "item_ids TEXT"), ("response_items", "listed BOOLEAN")]
+ADDED_COLUMNS = [
+    ("response_bodies", "item_ids TEXT"),
+    ("response_items", "listed BOOLEAN"),
+    ("chats", "instructions TEXT"),
+]
 """Columns that a later migration added to their table."""
 
 

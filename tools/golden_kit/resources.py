@@ -235,6 +235,29 @@ def _chat(on: Setting, case: Case) -> None:
     _record_rows(on, case, chat, first, second, branch)
 
 
+def _chat_composed(on: Setting, case: Case) -> None:
+    """A chat whose questions have attachments, instructions, and a choice of tools."""
+    talk = Talk(case, on.gateway)
+    on.upstream.play(SCRIPT.provider, play_of(SCRIPT))
+    picture = {"name": "../dot.png", "media_type": "image/png", "data": "iVBORw0KGgpkb3Q="}
+    files = [picture, {"name": "notes.txt", "data": "Tm90ZXM="}]
+    first = {"text": QUESTION, "model": MODEL, "attachments": files, "instructions": "Answer in one word.", "tools": []}
+    started = talk("POST", "/api/chat", first).events[0]
+    at, id = f"/api/conversations/{started['conversation_id']}", started["event_id"].replace("evt_", "att_")
+    talk("GET", at)
+    for index in range(3):
+        talk("GET", f"/api/attachments/{id}_{index}")
+    talk("PATCH", at, {"instructions": "Answer in two words."})
+    again = {"text": NEXT, "model": MODEL, "replaces": started["event_id"], "attachments": [{"id": f"{id}_1"}]}
+    talk("POST", "/api/chat", again)
+    record_requests(case, on.upstream)
+    for bad in ({"tools": ["none"]}, {"attachments": [{**picture, "media_type": "application/pdf"}]}):
+        talk("POST", "/api/chat", {"text": QUESTION, "model": MODEL, **bad})
+    talk("PATCH", at, {"instructions": None})
+    talk("GET", "/api/tools")
+    talk("DELETE", at)
+
+
 def _chat_stopped(on: Setting, case: Case, way: str) -> None:
     talk = Talk(case, on.gateway)
     on.upstream.play(SCRIPT.provider, half())
@@ -520,6 +543,7 @@ def resources(on: Setting) -> Cases:
         "responses/compact": partial(_compact, on),
         "messages/count_tokens": partial(_token_counts, on),
         "chat/whole life": partial(_chat, on),
+        "chat/composed": partial(_chat_composed, on),
         "chat/stopped": partial(_chat_stopped, on, way="cancel"),
         "chat/deleted under way": partial(_chat_stopped, on, way="delete"),
         **{f"thread/{dialect}": partial(_thread, on, dialect=dialect) for dialect in ("1.0", "0.x", "proposal")},

@@ -263,7 +263,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         shared_path=SharedPath("/api/chat", lambda head, body: ai_sdk.recognises(body, head.query)),
     ),
     chat.PROTOCOL: ClientProtocol(
-        ("/api/chat", "/api/conversations", "/api/models"),
+        ("/api/chat", "/api/conversations", "/api/models", "/api/tools", chat.ATTACHMENTS_PATH),
         ErrorFormat(chat.error_body),
         captured_chat,
         lambda stream, _: verify_chat(stream),

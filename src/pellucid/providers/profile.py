@@ -138,6 +138,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """
     media: Literal["by_url", "inline"] = "by_url"
     """Whether it fetches images and files by URL; `inline`: their data must be in the request."""
+    accepts: tuple[Literal["image", "pdf"], ...] | None = None
+    """What its models take in addition to text, which the chat tells its page, and by which it refuses attachments;
+    None: it is not known, and the provider decides."""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""

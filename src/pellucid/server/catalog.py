@@ -28,6 +28,7 @@ from ..models.deployments import (
 from ..models.media import MediaFetcher, MediaModel
 from ..parts import Origin
 from ..protocols.decoding import invalid
+from ..providers.profile import Profile
 from ..relay import MemoryRelay, Relay
 from ..sealing import VisibleForms
 from ..settings import ModelSettings, merge_settings
@@ -242,6 +243,25 @@ class Catalog:
         """Return which forms of a sealed item's reasoning a viewer may see, of the model that made it."""
         return lambda item: viewer.limited_to(self.max_view_of_origin(item.made_for)).rule.forms
 
+    def accepted_media(self, model: ChatModel) -> frozenset[str] | None:
+        """Return what a model takes in addition to text (`Profile.accepts`); None if that is not known.
+
+        Args:
+            model: The model, or an agent. Of several deployments, all must take it.
+        """
+        called = (model.model or model) if isinstance(model, AgentModel) else model
+        accepted = [self._accepted_by(deployment.model.origin) for deployment in deployments_of(called)]
+        known = [media for media in accepted if media is not None]
+        return frozenset.intersection(*known) if known and len(known) == len(accepted) else None
+
+    def _accepted_by(self, origin: Origin) -> frozenset[str] | None:
+        if origin.provider == LOCAL_PROVIDER:
+            return frozenset()
+        if origin.provider not in self._providers:
+            return None
+        media = self._profile_of(origin.provider, origin.model).accepts
+        return None if media is None else frozenset(media)
+
     def context_tokens(self, name: str) -> int | None:
         """Return the size of the model's context in tokens, if it is configured, or its provider has said it."""
         return self._context_tokens.get(name)
@@ -391,11 +411,14 @@ class Catalog:
         created = self._connect(provider_name, model, settings, limits)
         return MediaModel(created, self._media, inline=created.profile.media == "inline")
 
+    def _profile_of(self, provider_name: str, model: str) -> Profile:
+        return self._profiles[self._config.profile_name(provider_name)].for_model(model)
+
     def _connect(
         self, provider_name: str, model: str, settings: ModelSettings | None = None, limits: Limits | None = None
     ) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
-        profile = self._profiles[self._config.profile_name(provider_name)].for_model(model)
+        profile = self._profile_of(provider_name, model)
         return Model(
             model,
             profile,

@@ -20,6 +20,7 @@ Schema = dict[str, Any]
 """Any part of the OpenAPI document."""
 
 STRING: Schema = {"type": "string"}
+BINARY: Schema = {"type": "string", "format": "binary"}
 ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
 """The error statuses of a request to a model."""
 

@@ -85,6 +85,8 @@ class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
     head: str | None = None
     """Id of the last turn that is shown. None: the chat is new, and is stored with its first turn. In a list, this turn
     may have expired; `get` returns the newest turn instead."""
+    instructions: str | None = None
+    """What the model is told in each turn of the chat, in addition to the operator's instructions."""
 
 
 class ChatListEntry(NamedTuple):
@@ -123,7 +125,9 @@ _NEWEST_TURN = Statement(
     .order_by(_R.c.created_at.desc(), _R.c.id.desc())
     .limit(ONE)
 )
-_UPDATE = Statement(sa.update(_H).where(_this_chat).values(title=param("to_title"), head=param("to_head")))
+_MOVE_HEAD = Statement(sa.update(_H).where(_this_chat).values(head=param("to_head")))
+_CHANGED_FIELDS = ("title", "head", "instructions")
+_UPDATE = Statement(sa.update(_H).where(_this_chat).values({name: param(f"to_{name}") for name in _CHANGED_FIELDS}))
 _DELETE = Statement(sa.delete(_H).where(_this_chat).returning(_H.c.id))
 _turns_of = sa.select(_R.c.owner, _R.c.id).where(_turn_of_chat).order_by(_R.c.created_at)
 _DELETE_TURNS = Statement(
@@ -195,7 +199,7 @@ def _begin_turn(new_turn: _NewTurn) -> Operation[RequestError | None]:
     rows = yield Execute(_LOCK, params)  # concurrent turns of this chat wait from here on
     if not rows:
         return ChatNotFound(chat.id)
-    title, head = _chat_from_row(rows[0]).title, (yield from _head_of(rows[0], params))
+    head = yield from _head_of(rows[0], params)
     if head is None:
         return ChatNotFound(chat.id)
     if expected_head not in (None, head.id):
@@ -203,7 +207,7 @@ def _begin_turn(new_turn: _NewTurn) -> Operation[RequestError | None]:
     if head.id != chat.head or head.status in UNFINISHED:
         return ChatBusy()
     yield from insert_responses([new_response])
-    yield Execute(_UPDATE, {**params, "to_title": title, "to_head": turn.id})
+    yield Execute(_MOVE_HEAD, {**params, "to_head": turn.id})
     yield from touch_chat(chat.id, turn)
     return None
 
@@ -239,13 +243,18 @@ def _update(params: Params) -> Operation[StoredChat | RequestError | None]:
     chat = yield from _read_chat(_LOCK, params)
     if chat is None:
         return None
-    title, head = params["title"], params["head"]
+    title, head, instructions = params["title"], params["head"], params["instructions"]
     if head is not None:
         if not (yield Execute(_GET_HEAD, params)):
             return RequestError(f"{head} is not a turn of this conversation", code="not_a_turn", param="head")
         head = _newest_descendant(head, (yield Execute(_SIBLINGS, params)))
-    updated = replace(chat, title=chat.title if title is None else title, head=head or chat.head)
-    yield Execute(_UPDATE, {**params, "to_title": updated.title, "to_head": updated.head})
+    updated = replace(
+        chat,
+        title=chat.title if title is None else title,
+        head=head or chat.head,
+        instructions=chat.instructions if instructions is None else instructions or None,
+    )
+    yield Execute(_UPDATE, {**params, **{f"to_{name}": getattr(updated, name) for name in _CHANGED_FIELDS}})
     if updated.title != chat.title:
         yield from search.replace_text(_title_text(updated))
     return updated
@@ -364,7 +373,11 @@ class Chats(StoreOperations):
             raise ValueError("a turn has its chat's owner, and its chat's id as conversation_id")
         check_names(**{"chat.id": chat.id, "chat.head": chat.head})
         new_response = build_new_response(turn, (), fence, self._clock(), self.recording, is_finished=False)
-        chat = replace(chat, title=search.replace_unstorable(chat.title))
+        chat = replace(
+            chat,
+            title=search.replace_unstorable(chat.title),
+            instructions=None if chat.instructions is None else search.replace_unstorable(chat.instructions),
+        )
         refusal = await self._database.write(_begin_turn, _NewTurn(chat, new_response, follows))
         if refusal is not None:
             raise refusal
@@ -375,9 +388,9 @@ class Chats(StoreOperations):
         return await self._database.read(_get, self._params(owner, id))
 
     async def update(
-        self, owner: str, id: str, *, title: str | None = None, head: str | None = None
+        self, owner: str, id: str, *, title: str | None = None, head: str | None = None, instructions: str | None = None
     ) -> StoredChat | None:
-        """Change the title or the shown branch of a chat. `updated_at` stays the same.
+        """Change the title, the shown branch or the instructions of a chat. `updated_at` stays the same.
 
         Args:
             owner: Owner of the chat.
@@ -385,6 +398,7 @@ class Chats(StoreOperations):
             title: The new title; None: unchanged.
             head: A turn of the branch to show. The newest turn that follows it becomes the chat's head. None:
             unchanged.
+            instructions: The new instructions, empty for none; None: unchanged.
 
         Returns:
             The changed chat; None if it does not exist.
@@ -392,16 +406,20 @@ class Chats(StoreOperations):
         Raises:
             RequestError: If `head` is not a turn of this chat (code `not_a_turn`).
         """
-        changed = await self._update(owner, id, None if title is None else search.replace_unstorable(title), head)
+        changed = await self._update(
+            owner,
+            id,
+            title=None if title is None else search.replace_unstorable(title),
+            head=head,
+            instructions=None if instructions is None else search.replace_unstorable(instructions),
+        )
         if isinstance(changed, RequestError):
             raise changed
         return changed
 
     @return_if_unstorable(None)
-    async def _update(
-        self, owner: str, id: str, title: str | None, head: str | None
-    ) -> StoredChat | RequestError | None:
-        return await self._database.write(_update, {**self._params(owner, id), "title": title, "head": head})
+    async def _update(self, owner: str, id: str, **changes: str | None) -> StoredChat | RequestError | None:
+        return await self._database.write(_update, {**self._params(owner, id), **changes})
 
     @return_if_unstorable(None)
     async def delete(self, owner: str, id: str) -> list[StoredResponse] | None:

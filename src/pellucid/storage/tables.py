@@ -123,6 +123,7 @@ chats = sa.Table(
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double),
     sa.Column("head", sa.Text, nullable=False),
+    sa.Column("instructions", sa.Text),
     sqlite_with_rowid=False,
 )
 sa.Index("chats_in_order", chats.c.owner, chats.c.updated_at, chats.c.id)

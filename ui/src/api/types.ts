@@ -105,6 +105,14 @@ export interface Answer {
   timeline?: Span[]
 }
 
+export interface AttachmentInfo {
+  id: string
+  name: string
+  media_type: string
+  size: number
+  url: string
+}
+
 export interface QuestionEvent {
   id: string
   conversation_id: string
@@ -113,6 +121,7 @@ export interface QuestionEvent {
   status: "completed"
   segments: TextSegment[]
   versions?: string[]
+  attachments?: AttachmentInfo[]
 }
 
 export type ChatEvent = QuestionEvent | Answer
@@ -231,14 +240,25 @@ export type StreamEvent =
 
 // --- requests and the rest of /api
 
+/** A new attachment with its content in base64, or an earlier one by its id. */
+export interface AttachmentInput {
+  name?: string
+  media_type?: string
+  data?: string
+  id?: string
+}
+
 export interface AskBody {
   text: string
+  attachments?: AttachmentInput[]
   conversation_id?: string
   model?: string
   effort?: Effort
   view?: View
   replaces?: string
   follows?: string
+  instructions?: string
+  tools?: string[]
 }
 
 export interface ConversationInfo {
@@ -247,6 +267,7 @@ export interface ConversationInfo {
   created_at: number
   updated_at: number
   snippet?: string
+  instructions?: string
 }
 
 export interface ConversationPage {
@@ -274,9 +295,28 @@ export interface ModelInfo {
   view: View
   default?: boolean
   embedded?: boolean
+  /** What it takes in addition to text; absent: not known. */
+  accepts?: ("image" | "pdf")[]
+  /** It is an agent, with tools of its own. */
+  agent?: boolean
+}
+
+export interface AttachmentLimits {
+  max_files: number
+  max_file_bytes: number
+  max_total_bytes: number
+  media_types: string[]
 }
 
 export interface Models {
   data: ModelInfo[]
   views: View[]
+  attachments: AttachmentLimits
+  max_instructions_chars: number
+}
+
+export interface ServerTool {
+  name: string
+  description?: string
+  server?: string
 }

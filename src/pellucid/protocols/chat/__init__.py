@@ -7,12 +7,27 @@
 * `build_question(…)` returns the canonical event of the question.
 """
 
+from .attachments import (
+    MEDIA_TYPES,
+    Attachment,
+    Limits,
+    Medium,
+    StoredAttachment,
+    attachment_not_found,
+    check_total,
+    download_of,
+    medium_of,
+    parse_attachment_id,
+    stored_attachment,
+)
 from .encode import Encoder, build_answer, build_question
 from .frames import error_body
-from .request import THINKING_LEVELS, Request, parse_request
+from .request import THINKING_LEVELS, Request, clean_instructions, parse_request
 from .types import (
     ANSWER_PREFIX,
+    ATTACHMENTS_PATH,
     CONVERSATION_PREFIX,
+    MAX_INSTRUCTIONS_CHARS,
     MAX_TITLE_CHARS,
     PROTOCOL,
     QUESTION_PREFIX,
@@ -28,23 +43,37 @@ from .types import (
 
 __all__ = [
     "ANSWER_PREFIX",
+    "ATTACHMENTS_PATH",
     "CONVERSATION_PREFIX",
+    "MAX_INSTRUCTIONS_CHARS",
     "MAX_TITLE_CHARS",
+    "MEDIA_TYPES",
     "PROTOCOL",
     "QUESTION_PREFIX",
     "THINKING_LEVELS",
     "Answer",
     "Ask",
+    "Attachment",
     "Change",
     "Effort",
     "Encoder",
+    "Limits",
+    "Medium",
     "Question",
     "Request",
     "Segment",
+    "StoredAttachment",
     "answer_id",
+    "attachment_not_found",
     "build_answer",
     "build_question",
+    "check_total",
+    "clean_instructions",
+    "download_of",
     "error_body",
+    "medium_of",
+    "parse_attachment_id",
     "parse_request",
     "question_id",
+    "stored_attachment",
 ]

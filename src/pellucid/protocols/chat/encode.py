@@ -35,6 +35,7 @@ from ..encoding import PING, QUEUED, to_json
 from . import frames as f
 from . import types as t
 from .answer_builder import AnswerBuilder, OpenText
+from .attachments import StoredAttachment, attachment_infos
 from .frames import message_started
 from .types import question_id
 
@@ -213,7 +214,12 @@ def build_answer(
 
 
 def build_question(
-    event_id: str, conversation_id: str, text: str, created_at: int, versions: Sequence[str] = ()
+    event_id: str,
+    conversation_id: str,
+    text: str,
+    created_at: int,
+    versions: Sequence[str] = (),
+    attachments: Sequence[StoredAttachment] = (),
 ) -> t.Question:
     """Return the canonical event of the question whose answer is `event_id`.
 
@@ -223,6 +229,7 @@ def build_question(
         text: The question.
         created_at: The time of the question, in milliseconds since 1970.
         versions: The ids of the answers to this question and to the questions that were asked in its place.
+        attachments: What is stored of its attachments, but not their content.
     """
     id = question_id(event_id)
     return t.Question(
@@ -231,4 +238,5 @@ def build_question(
         created_at=created_at,
         segments=[t.TextSegment(id=f"{id}_text", text=replace_surrogates(text))],
         versions=list(versions) if len(versions) > 1 else UNSET,
+        attachments=attachment_infos(event_id, attachments) or UNSET,
     )

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
+from msgspec.structs import replace
+
+from ...parts import ModelMessage, ModelRequest, SealedPart, Text, UserContent, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
 from ...view import View
 from ..decoding import PlainRequest, convert, invalid, read_json
 from . import types as t
+from .attachments import DEFAULT_LIMITS, Attachment, Limits, read_attachments
 from .types import answer_id
 
 THINKING_LEVELS: dict[t.Effort, ThinkingLevel] = {
@@ -32,6 +35,17 @@ class Request(PlainRequest, frozen=True):
     """A parsed question."""
 
     body: t.Ask
+    attachments: tuple[Attachment | str, ...] = ()
+    """The attachments in their order: new ones, and the ids of earlier ones (see `with_attachments`)."""
+
+    def with_attachments(self, attachments: Sequence[Attachment]) -> Request:
+        """Return the request with these attachments, which have no ids of earlier ones any more."""
+        return replace(self, attachments=tuple(attachments))
+
+    @property
+    def attachment_ids(self) -> list[str]:
+        """The ids of the earlier attachments that the question names."""
+        return [one for one in self.attachments if isinstance(one, str)]
 
     @property
     def text(self) -> str:
@@ -71,7 +85,21 @@ class Request(PlainRequest, frozen=True):
     @property
     def user_message(self) -> ModelMessage:
         """The message that the question adds to the conversation."""
-        return ModelRequest([UserPromptPart(self.body.text)])
+        contents = [one.content for one in self.attachments if not isinstance(one, str)]
+        if not contents:
+            return ModelRequest([UserPromptPart(self.body.text)])
+        question: list[UserContent] = [Text(text=self.body.text)] if self.body.text.strip() else []
+        return ModelRequest([UserPromptPart([*contents, *question])])
+
+    @property
+    def instructions(self) -> str | None:
+        """The instructions of a new chat."""
+        return clean_instructions(self.body.instructions)
+
+    @property
+    def tools(self) -> list[str] | None:
+        """The names of the server's tools that the model may call; None: all."""
+        return self.body.tools
 
     def token_path(self, part: SealedPart) -> str:
         """Return the path of the chat's id: sealed tokens are stored here, and no client sends them back."""
@@ -95,20 +123,42 @@ class Request(PlainRequest, frozen=True):
         )
 
 
-def parse_request(body: bytes | dict[str, Any]) -> Request:
+def clean_instructions(text: str | None) -> str | None:
+    """Return the instructions of a chat without white space around them; None if there are none.
+
+    Raises:
+        RequestError: They are too long.
+    """
+    text = (text or "").strip()
+    if len(text) > t.MAX_INSTRUCTIONS_CHARS:
+        raise invalid(
+            "instructions",
+            f"they have {len(text)} characters, and those of a conversation have at most {t.MAX_INSTRUCTIONS_CHARS}",
+        )
+    return text or None
+
+
+def parse_request(body: bytes | dict[str, Any], limits: Limits = DEFAULT_LIMITS) -> Request:
     """Parse a body, or the JSON object that was already read from it.
+
+    Args:
+        body: The body.
+        limits: The limits of attachments.
 
     Raises:
         RequestError: The message names the field and says what would be valid.
     """
     ask = convert(read_json(body) if isinstance(body, bytes) else body, t.Ask)
-    if not ask.text.strip():
+    if not ask.text.strip() and not ask.attachments:
         raise invalid("text", "it is empty; it must be the question")
     for name in ("conversation_id", "model", "replaces", "follows"):
         if getattr(ask, name) == "":
             raise invalid(name, "it is empty; leave it out")
-    request = Request(ask)
+    request = Request(ask, tuple(read_attachments(ask.attachments or (), limits)))
     _ = request.replaces
+    if request.instructions is not None and (ask.conversation_id is not None or ask.replaces is not None):
+        problem = "they are those of a new chat; to change them in this one, send PATCH /api/conversations/{id}"
+        raise invalid("instructions", problem)
     if request.follows is not None:
         _check_follows(ask)
     return request

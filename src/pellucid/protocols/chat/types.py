@@ -178,6 +178,17 @@ class Answer(msgspec.Struct, kw_only=True):
     timeline: list[Span] | UnsetType = UNSET
 
 
+class AttachmentInfo(msgspec.Struct, kw_only=True):
+    """An attachment of a question. Its content is at `url`."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    """In bytes."""
+    url: str
+
+
 class Question(msgspec.Struct, kw_only=True):
     """The canonical event of a question."""
 
@@ -189,15 +200,32 @@ class Question(msgspec.Struct, kw_only=True):
     segments: list[TextSegment]
     versions: list[str] | UnsetType = UNSET
     """The answers to this question and to those asked in its place, oldest first, if there are several."""
+    attachments: list[AttachmentInfo] | UnsetType = UNSET
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
+
+
+class AttachmentInput(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An attachment of a question: a new one with its content, or an earlier one by its id."""
+
+    name: str | None = None
+    media_type: str | None = None
+    data: str | None = None
+    """The content, in base64."""
+    id: str | None = None
+    """The id of an attachment of an earlier question."""
+
+
+MAX_INSTRUCTIONS_CHARS = 8000
+"""Maximum length of the instructions of a chat, in characters."""
 
 
 class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The body of `POST /api/chat`."""
 
     text: str
+    attachments: list[AttachmentInput] | None = None
     conversation_id: str | None = None
     """The chat to continue; without it, a new chat."""
     model: str | None = None
@@ -210,6 +238,10 @@ class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     If the conversation has moved on since, the question is refused.
     """
+    instructions: str | None = None
+    """The instructions of a new chat."""
+    tools: list[str] | None = None
+    """The tools of the server that the model may call; without it, all."""
 
 
 MAX_TITLE_CHARS = 200
@@ -222,10 +254,15 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)] | UnsetType = UNSET
     head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
     """The answer (or its question) that ends the branch to be shown."""
+    instructions: Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)] | UnsetType | None = UNSET
+    """The instructions of the chat from now on; null or an empty text: none."""
 
 
 PROTOCOL = "chat"
 """The protocol's name, in stored runs and in the options of the command line."""
+
+ATTACHMENTS_PATH = "/api/attachments"
+"""The path of the content of attachments."""
 
 CONVERSATION_PREFIX = "chat"
 ANSWER_PREFIX = "evt"

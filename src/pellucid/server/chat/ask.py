@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from ...conversation import count_parts, join_messages
 from ...offload import json_weight, offload
-from ...parts import ModelMessage, messages_from_json, messages_to_json
-from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, PROTOCOL, Request, parse_request, question_id
+from ...parts import ModelMessage, ModelRequest, SystemPromptPart, messages_from_json, messages_to_json
+from ...protocols.chat import (
+    ANSWER_PREFIX,
+    CONVERSATION_PREFIX,
+    PROTOCOL,
+    Limits,
+    Request,
+    parse_request,
+)
+from ...protocols.decoding import invalid
 from ...run import Minter
 from ...runs import clock_ms
 from ...storage import ChatBusy, ChatMoved, ChatNotFound, StoredChat, StoredResponse
 from ...storage.chats import THREAD_PREFIX
+from ...unicode import truncate
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
 from ..prepare import PreparedRequest, prepare
@@ -25,7 +32,17 @@ from ..services import Services
 from ..stateless import StatelessHandler
 from ..stored_runs import find_row, make_row
 from .answers import ChatRunHeader, event_not_found, serve_answer
+from .attachments import check_media, encode_input, limits_for, with_stored_attachments
 from .conversations import title_of
+
+
+def _instructions(chat: StoredChat) -> list[ModelMessage]:
+    """Return the message with the instructions of a chat: before all others, and not stored with any of them."""
+    return [ModelRequest([SystemPromptPart(chat.instructions)])] if chat.instructions else []
+
+
+def _first_name(request: Request) -> str:
+    return next((one.name for one in request.attachments if not isinstance(one, str)), "")
 
 
 class ChatPosition(NamedTuple):
@@ -46,11 +63,13 @@ class AskHandler:
         raw = await exchange.read_json(self._services.config.server)
         exchange.recognise_protocol(raw)
         if exchange.recognised_protocol is None:
-            await self._answer_question(exchange, parse_request(raw))
+            limits = limits_for(self._services, exchange)
+            request = await exchange.compute(parse_request, raw, limits)
+            await self._answer_question(exchange, request, limits)
         else:
             await StatelessHandler(self._services, exchange.recognised_protocol).handle(exchange, raw)
 
-    async def _answer_question(self, exchange: Exchange, request: Request) -> None:
+    async def _answer_question(self, exchange: Exchange, request: Request, limits: Limits) -> None:
         services, principal = self._services, exchange.principal
         if not principal.policy.store:
             raise forbidden(
@@ -62,10 +81,14 @@ class AskHandler:
         prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=False)
         if request.view is not None:
             exchange.viewer = exchange.viewer.for_request(request.view)
+        await self._choose_tools(exchange, prepared, request)
+        request = await with_stored_attachments(services, principal.owner, request, limits)
         position = await self._resolve_position(exchange, request, mint)
         previous = await self._load_messages(principal.owner, position)
         exchange.weight += count_parts(previous)
-        call = await exchange.compute(prepared.model_call, join_messages(previous, [request.user_message]))
+        messages = join_messages(_instructions(position.chat), previous, [request.user_message])
+        check_media(services, request, prepared.model_name, messages)
+        call = await exchange.compute(prepared.model_call, messages)
         run = await prepared.create_run(call, with_seals=False)
         prepared.add_warning_headers()
         header = self._make_header(exchange, prepared, request, position)
@@ -78,6 +101,18 @@ class AskHandler:
         await services.start_detached(principal, row, run, begin)
         await serve_answer(exchange, services.detached.follow(row), row.id, header)
 
+    async def _choose_tools(self, exchange: Exchange, prepared: PreparedRequest, request: Request) -> None:
+        """Leave to the model only the tools that the request names. An agent has its own, and none of these."""
+        if request.tools is None:
+            return
+        allowed = await self._services.tools_for(exchange.principal)
+        names = {tool.name for tool in allowed}
+        for index, name in enumerate(request.tools):
+            if name not in names:
+                there_are = f"there are {', '.join(sorted(names))}" if names else "there are none"
+                raise invalid(f"tools[{index}]", f"there is no tool {truncate(name)!r} for you here; {there_are}")
+        prepared.tools = [tool for tool in prepared.tools if tool.name in request.tools]
+
     async def _resolve_position(self, exchange: Exchange, request: Request, mint: Minter) -> ChatPosition:
         """Return the position of the question. Raises `RequestError` for a chat or a turn that does not exist."""
         owner, store = exchange.principal.owner, self._services.store
@@ -88,10 +123,11 @@ class AskHandler:
             new_chat = StoredChat(
                 id=mint(CONVERSATION_PREFIX),
                 owner=owner,
-                title=title_of(request.text),
+                title=title_of(request.text or _first_name(request)),
                 created_at=now,
                 updated_at=now,
                 expires_at=self._services.expires_at(exchange.principal),
+                instructions=request.instructions,
             )
             return ChatPosition(new_chat, None)
         chat = await store.chats.get(owner, id)
@@ -138,7 +174,6 @@ class AskHandler:
     def _make_row(
         self, exchange: Exchange, id: str, header: ChatRunHeader, position: ChatPosition, request: Request
     ) -> StoredResponse:
-        item = {"id": question_id(id), "type": "message", "role": "user", "content": request.text}
         return make_row(
             self._services,
             exchange.principal,
@@ -149,7 +184,7 @@ class AskHandler:
             previous_id=position.previous_id,
             conversation_id=position.chat.id,
             background=True,
-            input=msgspec.json.encode([item]),
+            input=encode_input(id, request),
             messages=messages_to_json([request.user_message]),
             text=request.text,
         )

@@ -10,11 +10,18 @@ import asyncio
 from typing import Any
 from unicodedata import category
 
-import msgspec
 from msgspec import UNSET
 
 from ...errors import RequestError
-from ...protocols.chat import MAX_TITLE_CHARS, Answer, Change, Question, answer_id, build_question
+from ...protocols.chat import (
+    MAX_TITLE_CHARS,
+    Answer,
+    Change,
+    Question,
+    answer_id,
+    build_question,
+    clean_instructions,
+)
 from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound, StoredChat, StoredResponse
 from ...storage.chats import THREAD_PREFIX
@@ -24,6 +31,7 @@ from ..services import Services
 from ..stored_runs import max_view_of
 from . import response_types
 from .answers import ChatRunHeader, answer_event, decode_header
+from .attachments import decode_input
 
 AUTO_TITLE_CHARACTERS = 80
 """Maximum length of a title that is made from a question."""
@@ -113,27 +121,26 @@ class ConversationHandlers:
             if not turn.is_finished:
                 active_id = turn.id
             await asyncio.sleep(0)
-        await exchange.send_json(
-            response_types.Opened(response_types.Conversation(**_conversation_fields(chat)), events, active_id)
-        )
+        await exchange.send_json(response_types.Opened(_conversation(chat), events, active_id))
 
     async def change(self, exchange: Exchange) -> None:
-        """Set the title, or select another branch."""
+        """Set the title or the instructions, or select another branch."""
         change = decode(await exchange.read_body(self._services.config.server), Change)
         title = _parse_title(change.title) if change.title is not UNSET else None
         head = answer_id(change.head, "head") if change.head is not UNSET else None
-        if title is None and head is None:
-            raise RequestError("title: nothing to change; send a title, a head, or both", code="missing")
+        instructions = (clean_instructions(change.instructions) or "") if change.instructions is not UNSET else None
+        if title is None and head is None and instructions is None:
+            raise RequestError("title: nothing to change; send a title, a head, or instructions", code="missing")
         owner, id = exchange.principal.owner, _chat_id(exchange)
         try:
-            chat = await self._services.store.chats.update(owner, id, title=title, head=head)
+            chat = await self._services.store.chats.update(owner, id, title=title, head=head, instructions=instructions)
         except RequestError as error:
             if error.info.code == "not_a_turn" and change.head is not UNSET:
                 raise _head_not_found(change.head) from None
             raise
         if chat is None:
             raise ChatNotFound(id)
-        await exchange.send_json(response_types.Conversation(**_conversation_fields(chat)))
+        await exchange.send_json(_conversation(chat))
 
     async def delete(self, exchange: Exchange) -> None:
         """Delete a chat with all its turns, also one in progress."""
@@ -165,8 +172,12 @@ class ConversationHandlers:
 
 
 def _question(turn: StoredResponse, header: ChatRunHeader, versions: list[str]) -> Question:
-    [item] = msgspec.json.decode(turn.input)
-    return build_question(turn.id, header.conversation_id, item["content"], header.created_at, versions)
+    item = decode_input(turn.input)
+    return build_question(turn.id, header.conversation_id, item.content, header.created_at, versions, item.attachments)
+
+
+def _conversation(chat: StoredChat) -> response_types.Conversation:
+    return response_types.Conversation(**_conversation_fields(chat), instructions=chat.instructions or UNSET)
 
 
 def _conversation_fields(chat: StoredChat) -> dict[str, Any]:

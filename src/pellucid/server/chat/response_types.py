@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ...protocols.chat import Answer, Effort, Question
+from ...protocols.chat import Answer, Effort, Medium, Question
 from ...protocols.chat import types as t
 from ...view import View
 
@@ -22,14 +22,18 @@ class Status(msgspec.Struct):
     status: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(t.Status))})]
 
 
-class Conversation(msgspec.Struct, kw_only=True):
+class ListedConversation(msgspec.Struct, kw_only=True):
     id: str
     title: str
     created_at: Time
     updated_at: Time
 
 
-class ConversationFound(Conversation, kw_only=True):
+class Conversation(ListedConversation, kw_only=True):
+    instructions: str | UnsetType = UNSET
+
+
+class ConversationFound(ListedConversation, kw_only=True):
     snippet: str | UnsetType = UNSET
 
 
@@ -59,8 +63,35 @@ class Model(msgspec.Struct, kw_only=True):
     default: Literal[True] | UnsetType = UNSET
     embedded: Literal[True] | UnsetType = UNSET
     view: Annotated[View, Meta(description="The fullest view of its reasoning that is allowed.")]
+    accepts: (
+        Annotated[list[Medium], Meta(description="What it takes in addition to text, where that is known.")] | UnsetType
+    ) = UNSET
+    agent: Annotated[Literal[True], Meta(description="It is an agent, which has tools of its own.")] | UnsetType = UNSET
+
+
+class AttachmentLimits(msgspec.Struct):
+    """The limits of a question's attachments."""
+
+    max_files: int
+    max_file_bytes: int
+    max_total_bytes: int
+    media_types: list[str]
 
 
 class Models(msgspec.Struct):
     data: list[Model]
     views: list[View]
+    attachments: AttachmentLimits
+    max_instructions_chars: int
+
+
+class ServerTool(msgspec.Struct, kw_only=True):
+    """A tool of the server that the key may use."""
+
+    name: str
+    description: str | UnsetType = UNSET
+    server: Annotated[str, Meta(description="The MCP server that has it.")] | UnsetType = UNSET
+
+
+class ServerTools(msgspec.Struct):
+    data: list[ServerTool]

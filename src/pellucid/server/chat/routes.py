@@ -7,27 +7,37 @@ for any request.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, get_args
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
 from ...errors import RequestError
 from ...models import ChatModel
 from ...protocols import chat
-from ...protocols.chat import THINKING_LEVELS, Effort
+from ...protocols.chat import (
+    ATTACHMENTS_PATH,
+    MAX_INSTRUCTIONS_CHARS,
+    MEDIA_TYPES,
+    THINKING_LEVELS,
+    Effort,
+    Medium,
+)
 from ...protocols.chat import types as t
 from ...protocols.chat.frames import Frame
 from ...protocols.client_protocols import CLIENT_PROTOCOLS
 from ...settings import ModelCall
+from ...tools.mcp import MCPTool
 from ...view import VIEWS, stricter
 from ..access.policy import visible_models
+from ..agent_model import AgentModel
 from ..exchange import Exchange, endpoint_maker
-from ..routing import STRING, VIEW, Operation, Schema, Table, event_stream, parameter
+from ..routing import BINARY, STRING, VIEW, Operation, Schema, Table, event_stream, parameter
 from ..services import Services
 from . import response_types
 from .answers import AnswerHandlers
 from .ask import AskHandler
+from .attachments import AttachmentHandler, limits_for
 from .conversations import ConversationHandlers
 
 
@@ -52,10 +62,30 @@ class ModelsHandler:
                         default=True if name == default_name else UNSET,
                         embedded=True if model is self._services.local else UNSET,
                         view=stricter(viewer.view, self._services.catalog.max_view(name)),
+                        accepts=self._accepted_media(model),
+                        agent=True if isinstance(model, AgentModel) else UNSET,
                     )
                 )
                 await asyncio.sleep(0)
-        await exchange.send_json(response_types.Models(models, list(VIEWS[VIEWS.index(viewer.view) :])))
+        limits = response_types.AttachmentLimits(*limits_for(self._services, exchange), list(MEDIA_TYPES))
+        views = list(VIEWS[VIEWS.index(viewer.view) :])
+        await exchange.send_json(response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS))
+
+    async def tools(self, exchange: Exchange) -> None:
+        """`GET /api/tools`: the server's tools that the caller may use."""
+        tools = [
+            response_types.ServerTool(
+                name=tool.name,
+                description=tool.definition.description or UNSET,
+                server=tool.server.name if isinstance(tool, MCPTool) else UNSET,
+            )
+            for tool in await self._services.tools_for(exchange.principal)
+        ]
+        await exchange.send_json(response_types.ServerTools(tools))
+
+    def _accepted_media(self, model: ChatModel) -> list[Medium] | UnsetType:
+        accepted = self._services.catalog.accepted_media(model)
+        return UNSET if accepted is None else [medium for medium in get_args(Medium) if medium in accepted]
 
     def _unique_models(self, default_name: str | None) -> list[tuple[str, ChatModel]]:
         """Return each model once, under its preferred name."""
@@ -98,7 +128,7 @@ _HEAD = parameter(
     "head", "query", "The event that ends the branch to be shown.", Annotated[str, Meta(pattern="^evt_.")]
 )
 _FRAMES = event_stream("ChatFrame")
-_ASK, _CHATS, _MODELS = CLIENT_PROTOCOLS[chat.PROTOCOL].paths
+_ASK, _CHATS, _MODELS, _TOOLS, _ = CLIENT_PROTOCOLS[chat.PROTOCOL].paths
 _EVENT, _CHAT = f"{_ASK}/{{event_id}}", f"{_CHATS}/{{id}}"
 _ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 503)
 
@@ -150,6 +180,14 @@ TABLE = Table(
         ),
         Operation(
             "GET",
+            f"{ATTACHMENTS_PATH}/{{attachment_id}}",
+            AttachmentHandler.read,
+            "readAttachment",
+            "The content of an attachment of a question",
+            response_body={"*/*": {"schema": BINARY}},
+        ),
+        Operation(
+            "GET",
             _CHATS,
             ConversationHandlers.list,
             "listChats",
@@ -171,7 +209,7 @@ TABLE = Table(
             _CHAT,
             ConversationHandlers.change,
             "changeChat",
-            "Set its title, or select another branch",
+            "Set its title or its instructions, or select another branch",
             response_body=response_types.Conversation,
             request_body=t.Change,
         ),
@@ -192,10 +230,22 @@ TABLE = Table(
             response_body=response_types.Models,
             parameters=(VIEW,),
         ),
+        Operation(
+            "GET",
+            _TOOLS,
+            ModelsHandler.tools,
+            "chatTools",
+            "The server's tools that a question can name",
+            response_body=response_types.ServerTools,
+        ),
     ],
     error_body="ChatErrorBody",
     error_statuses=_ERRORS,
-    path_parameters={"id": _ONE, "event_id": parameter("event_id", "path", "The answer's event.")},
+    path_parameters={
+        "id": _ONE,
+        "event_id": parameter("event_id", "path", "The answer's event."),
+        "attachment_id": parameter("attachment_id", "path", "The attachment's id."),
+    },
     component_prefix="Chat",
     components={"Frame": Frame, "Question": t.Question},
     amend_components=_amend,
@@ -208,6 +258,7 @@ def routes(services: Services) -> list[BaseRoute]:
     endpoints = [
         AskHandler(services),
         AnswerHandlers(services),
+        AttachmentHandler(services),
         ConversationHandlers(services),
         ModelsHandler(services),
     ]

@@ -308,3 +308,7 @@ CREATE TABLE revoked_tokens (
 CREATE INDEX revoked_tokens_due ON revoked_tokens (expires_at);
 
 UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';
+
+ALTER TABLE chats ADD COLUMN instructions TEXT;
+
+UPDATE alembic_version SET version_num='0008' WHERE alembic_version.version_num = '0007';

@@ -1,0 +1,159 @@
+"""Attachments of questions: taken from earlier questions, checked for a model, and sent to their owner.
+
+`GET /api/attachments/{id}` sends the content. It came from a client, so a browser must not run it: images are shown,
+everything else is downloaded, and nothing in it may run or load anything.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from ...offload import json_weight, offload
+from ...parts import ModelMessage, ModelRequest, UserPromptPart, messages_from_json
+from ...protocols.chat import (
+    PROTOCOL,
+    Attachment,
+    Limits,
+    Request,
+    StoredAttachment,
+    attachment_not_found,
+    check_total,
+    download_of,
+    medium_of,
+    parse_attachment_id,
+    question_id,
+    stored_attachment,
+)
+from ...protocols.decoding import invalid
+from ..exchange import Exchange
+from ..services import Services
+from ..stored_runs import find_row
+
+
+class InputItem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The input of a turn: the question, as it is stored."""
+
+    id: str
+    type: str = "message"
+    role: str = "user"
+    content: str
+    attachments: list[StoredAttachment] = []
+
+
+_decode_items = msgspec.json.Decoder(list[InputItem]).decode
+
+
+def encode_input(event_id: str, request: Request) -> bytes:
+    """Return the input of the turn with this id."""
+    attachments = [
+        StoredAttachment(one.name, one.media_type, one.size) for one in request.attachments if not isinstance(one, str)
+    ]
+    return msgspec.json.encode([InputItem(id=question_id(event_id), content=request.text, attachments=attachments)])
+
+
+def decode_input(data: bytes) -> InputItem:
+    """Return the question in the input of a turn."""
+    [item] = _decode_items(data)
+    return item
+
+
+def limits_for(services: Services, exchange: Exchange) -> Limits:
+    """Return the limits of attachments for the caller."""
+    return Limits.within(exchange.principal.policy.body_limit(services.config.server.max_body_bytes))
+
+
+async def with_stored_attachments(services: Services, owner: str, request: Request, limits: Limits) -> Request:
+    """Return the request with the contents of the earlier attachments that it names.
+
+    Raises:
+        RequestError: One does not exist, or belongs to another owner; or they are too large together.
+    """
+    attachments = [
+        await load_attachment(services, owner, one, f"attachments[{index}]") if isinstance(one, str) else one
+        for index, one in enumerate(request.attachments)
+    ]
+    check_total(attachments, limits)
+    return request.with_attachments(attachments)
+
+
+async def load_attachment(services: Services, owner: str, id: str, param: str) -> Attachment:
+    """Return a stored attachment. Raises `RequestError` if it does not exist, or belongs to another owner."""
+    not_found = attachment_not_found(id, param)
+    place = parse_attachment_id(id)
+    if place is None:
+        raise not_found
+    event_id, index = place
+    row = await find_row(services, owner, event_id, PROTOCOL, not_found)
+    messages = await offload(json_weight(row.messages), messages_from_json, row.messages)
+    attachment = stored_attachment(decode_input(row.input).attachments, messages, index)
+    if attachment is None:
+        raise not_found
+    return attachment
+
+
+_MEDIA_NAMES = {"image": "images", "pdf": "PDF documents"}
+
+
+def check_media(services: Services, request: Request, name: str, messages: list[ModelMessage]) -> None:
+    """Check that a model takes what the conversation holds, as far as that is known.
+
+    Args:
+        services: The gateway's services.
+        request: The question.
+        name: The model's public name.
+        messages: The conversation, with the question.
+
+    Raises:
+        RequestError: The model does not take an attachment of the question, or an earlier one.
+    """
+    accepted = services.catalog.accepted_media(services.catalog.find(name)[1])
+    if accepted is None:
+        return
+    new = {medium_of(one.content) for one in request.attachments if not isinstance(one, str)}
+    contents = (
+        content
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, UserPromptPart) and not isinstance(part.content, str)
+        for content in part.content
+    )
+    for content in contents:
+        medium = medium_of(content)
+        if medium is not None and medium not in accepted:
+            what = _MEDIA_NAMES[medium]
+            problem = (
+                f"the model {name!r} takes no {what}; choose another model, or leave them out"
+                if medium in new
+                else f"this conversation has {what}, and the model {name!r} takes none; choose another model, or begin "
+                "a new chat"
+            )
+            raise invalid("attachments", problem, "unsupported_attachment", kind="unsupported")
+
+
+class AttachmentHandler:
+    """Handler of `GET /api/attachments/{id}`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def read(self, exchange: Exchange) -> None:
+        """Send the content of an attachment to its owner."""
+        attachment = await load_attachment(
+            self._services, exchange.principal.owner, exchange.path_params["attachment_id"], "attachment_id"
+        )
+        download = await offload(attachment.size // 256, download_of, attachment)
+        is_image = medium_of(attachment.content) == "image"
+        disposition = f"{'inline' if is_image else 'attachment'}; filename*=UTF-8''{quote(download.name, safe='')}"
+        exchange.response_headers += [
+            (b"content-disposition", disposition.encode()),
+            (b"content-security-policy", b"default-src 'none'; sandbox"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cache-control", b"private, no-store"),
+        ]
+        text = "; charset=utf-8" if download.media_type.startswith("text/") else ""
+        await exchange.send_text(download.data, f"{download.media_type}{text}")
