@@ -126,15 +126,15 @@ FAULTS = [
     Fault(
         "a chat without the title of its first question",
         "server/chat/ask.py",
-        "title=title_of(request.text),",
+        "title=title_of(request.text or _first_name(request)),",
         'title="Chat",',
         ("resources/chat/*",),
     ),
     Fault(
         "a branch that cannot be shown again",
         "server/chat/conversations.py",
-        "update(owner, id, title=title, head=head)",
-        "update(owner, id, title=title, head=None)",
+        "owner, id, title=title, head=head, instructions=instructions",
+        "owner, id, title=title, head=None, instructions=instructions",
         ("resources/chat/*",),
     ),
     Fault(

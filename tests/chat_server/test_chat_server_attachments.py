@@ -98,7 +98,7 @@ def test_attachments_reach_the_model_now_and_later_and_are_read_back(gateway: Se
     assert "attachments" not in client.open(chat)["events"][2]
 
 
-def test_a_question_that_is_asked_again_names_its_attachments(gateway: Served, upstream: Upstream) -> None:
+def test_a_repeated_question_names_its_attachments(gateway: Served, upstream: Upstream) -> None:
     client, name = ChatClient(gateway), upstream.plays(say("", "Yes."))
     chat = client.ask(name, "", attachments=[attach("one.png", PNG), attach("two.jpg", JPEG)])["conversation_id"]
     first = question_of(client, chat)

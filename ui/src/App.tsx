@@ -5,6 +5,7 @@ import { spaceIn } from "./routes"
 import { client, errorMessage } from "./api/client"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
+import { Drafts } from "./compose/drafts"
 import { ErrorState } from "./chat/ErrorState"
 import { SignIn } from "./shell/SignIn"
 import { words } from "./words"
@@ -36,10 +37,15 @@ function ChatApp() {
   }, [])
   useEffect(() => void loadSession(), [loadSession])
 
-  const signOut = useMemo(
-    () => (session?.needed && session.signed_in ? () => void client.signOut().then(loadSession, loadSession) : undefined),
-    [session, loadSession],
-  )
+  const owner = session === null ? null : (session.owner ?? "")
+  const drafts = useMemo(() => (owner === null ? null : new Drafts(owner)), [owner])
+  const signOut = useMemo(() => {
+    if (!session?.needed || !session.signed_in) return undefined
+    return () => {
+      drafts?.close()
+      void client.signOut().then(loadSession, loadSession)
+    }
+  }, [session, drafts, loadSession])
 
   if (failure !== null) {
     return (
@@ -48,7 +54,7 @@ function ChatApp() {
       </main>
     )
   }
-  if (session === null) return null
+  if (session === null || drafts === null) return null
   if (session.needed && !session.signed_in) {
     const next = encodeURIComponent(location.pathname)
     return (
@@ -59,5 +65,5 @@ function ChatApp() {
       />
     )
   }
-  return <Chat onSignedOut={loadSession} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
+  return <Chat drafts={drafts} onSignedOut={loadSession} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
 }

@@ -1,6 +1,6 @@
 // The chat page of a signed-in user: connects the list of conversations, the open conversation and the composer to the
 // session.
-import { useCallback, useEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
+import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
 import { flushSync } from "react-dom"
 
 import { goTo, useConversationId } from "./routes"
@@ -12,10 +12,16 @@ import { ErrorState } from "./chat/ErrorState"
 import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
 import { chosenModel, supportedChoices, useChoices } from "./choices"
+import { inputOf, joined } from "./compose/attached"
+import type { Composed, ShownFile } from "./compose/attached"
+import type { Drafts } from "./compose/drafts"
+import { useToolChoice } from "./compose/toolChoice"
+import type { Actions } from "./compose/listenToKeys"
 import { Composer } from "./shell/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
-import type { SidebarProps } from "./shell/props"
+import type { ComposerHandle, SidebarProps } from "./shell/props"
+import { PlusIcon } from "./shell/icons"
 import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
 import { isLive } from "./stream/pendingAnswer"
@@ -27,7 +33,15 @@ import { StreamingSessionManager } from "./stream/StreamingSessionManager"
 import { plain } from "./text/visible"
 import { words } from "./words"
 
+const AddMenu = lazy(() => import("./compose/AddMenu").then(({ AddMenu }) => ({ default: AddMenu })))
+const FollowUp = lazy(() => import("./compose/FollowUp").then(({ FollowUp }) => ({ default: FollowUp })))
+const Instructions = lazy(() => import("./compose/Instructions").then(({ Instructions }) => ({ default: Instructions })))
+const Tools = lazy(() => import("./compose/Tools").then(({ Tools }) => ({ default: Tools })))
+const HelpSheet = lazy(() => import("./compose/HelpSheet").then(({ HelpSheet }) => ({ default: HelpSheet })))
+
 interface Props {
+  /** The drafts of the signed-in user. */
+  drafts: Drafts
   owner?: SidebarProps["owner"]
   onSignedOut: () => void
 }
@@ -46,12 +60,11 @@ const newestAnswer = (store: Store, conversation: string) => threadOf(store, con
 /** The title of a chat until the gateway has sent one. */
 const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
-export function Chat({ owner, onSignedOut }: Props) {
+export function Chat({ drafts, owner, onSignedOut }: Props) {
   const [store, dispatch] = useReducer(reduce, EMPTY)
   const [models, setModels] = useState<Models | null>(null)
   const [choices, choose] = useChoices()
   const [version, setVersion] = useState(0)
-  const [draft, setDraft] = useState(0)
   const [failure, setFailure] = useState<Failure | null>(null)
   const [problem, setProblem] = useState<string | null>(null)
   const [ended, setEnded] = useState<string | null>(null)
@@ -86,6 +99,18 @@ export function Chat({ owner, onSignedOut }: Props) {
     [session, onSignedOut],
   )
   const pending = useSyncExternalStore(session.subscribe, session.current)
+
+  // A composer belongs to one chat. It stays the same when a new chat gets its id.
+  const [place, setPlace] = useState({ id, key: 0 })
+  if (place.id !== id) {
+    const isSame = place.id === null && session.current()?.conversation_id === id
+    setPlace({ id, key: isSame ? place.key : place.key + 1 })
+  }
+  const composer = useRef<ComposerHandle>(null)
+  const onDraft = useCallback((draft: Composed) => drafts.keep(id, draft), [drafts, id])
+  const initial = useMemo(() => drafts.of(id), [drafts, place.key])
+  const [dialog, setDialog] = useState<"instructions" | "tools" | "help" | null>(null)
+  const tools = useToolChoice()
 
   const open = useCallback(
     async (conversation: string, signal: AbortSignal) => {
@@ -144,8 +169,20 @@ export function Chat({ owner, onSignedOut }: Props) {
     return () => document.removeEventListener("visibilitychange", refresh)
   }, [id, open, session])
 
+  const chosen = models ? chosenModel(models.data, choices.model) : undefined
+  const isAgent = chosen?.agent ?? false
+  // The gateway has the instructions of a chat that it knows; until then, this page has them.
+  const [given, setGiven] = useState({ key: 0, text: "" })
+  const stored = id === null ? undefined : store.conversations[id]
+  const instructions = stored ? stored.instructions ?? "" : given.key === place.key ? given.text : ""
+  const saveInstructions = async (text: string) => {
+    if (id !== null) dispatch({ type: "changed", conversation: await client.change(id, { instructions: text }) })
+    else if (pending !== null) throw new Error("The chat has no id yet.")
+    else setGiven({ key: place.key, text })
+  }
+
   const ask = useCallback(
-    (text: string, replaces?: string) => {
+    (text: string, files: readonly ShownFile[] = [], replaces?: string) => {
       const follows = id === null || replaces !== undefined ? undefined : newestAnswer(latestStore.current, id)
       const body: AskBody = {
         text,
@@ -153,18 +190,55 @@ export function Chat({ owner, onSignedOut }: Props) {
         ...supportedChoices(choices, models),
         ...(replaces && { replaces }),
         ...(follows && { follows }),
+        ...(files.length > 0 && { attachments: files.map(inputOf) }),
+        ...(id === null && replaces === undefined && instructions !== "" && { instructions }),
+        ...(tools.names && !isAgent && { tools: tools.names }),
       }
       setProblem(null)
       setEnded(null)
-      session.ask(body)
+      session.ask(body, files)
     },
-    [choices, id, models, session],
+    [choices, id, models, session, instructions, tools.names, isAgent],
   )
+
+  // A question that waits for the end of the answer. With its chat it becomes a draft; without an end, its reader decides.
+  const [followUp, setFollowUp] = useState<(Composed & { key: number; chat: string | null }) | null>(null)
+  const send = (question: Composed) => {
+    if (!busy) return ask(question.text, question.files)
+    setFollowUp({ ...(followUp ? joined(followUp, question) : question), key: place.key, chat: id })
+  }
+  useLayoutEffect(() => {
+    if (followUp === null) return
+    if (followUp.key !== place.key) {
+      drafts.add(followUp.chat, followUp)
+      setFollowUp(null)
+    } else if (followUp.chat !== id) setFollowUp({ ...followUp, chat: id })
+    else if (pending === null && ended === "completed") {
+      setFollowUp(null)
+      ask(followUp.text, followUp.files)
+    }
+  }, [followUp, place.key, id, drafts, pending, ended, ask])
+  useEffect(() => {
+    if (followUp === null) return
+    const keep = () => drafts.add(followUp.chat, followUp)
+    addEventListener("pagehide", keep)
+    return () => removeEventListener("pagehide", keep)
+  }, [followUp, drafts])
+  const editFollowUp = () => {
+    if (followUp === null) return
+    setFollowUp(null)
+    // A new field begins with the draft.
+    composer.current?.flush()
+    drafts.add(id, followUp)
+    setPlace({ id, key: place.key + 1 })
+    setGiven({ ...given, key: place.key + 1 })
+  }
 
   useEffect(() => {
     if (!busy) return
     const escape = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && !event.defaultPrevented && !event.isComposing) session.stop()
+      // In a dialog, Escape closes it.
+      if (event.key === "Escape" && !event.defaultPrevented && !event.isComposing && !document.querySelector("dialog[open]")) session.stop()
     }
     addEventListener("keydown", escape)
     return () => removeEventListener("keydown", escape)
@@ -179,17 +253,17 @@ export function Chat({ owner, onSignedOut }: Props) {
       remove: async (conversation: string) => {
         await client.remove(conversation)
         if (session.current()?.conversation_id === conversation) session.leave()
+        drafts.keep(conversation, { text: "", files: [] })
         dispatch({ type: "deleted", conversation_id: conversation })
       },
     }),
-    [session],
+    [session, drafts],
   )
 
   const leaveFor = useCallback(
     (conversation: string | null) => {
       setProblem(null)
-      if (conversation !== id) setDraft((now) => now + 1)
-      else if (conversation === null) session.leave()
+      if (conversation === id && conversation === null) session.leave()
       goTo(conversation)
     },
     [id, session],
@@ -197,7 +271,7 @@ export function Chat({ owner, onSignedOut }: Props) {
 
   const retry = (turn: Turn) => {
     if (turn.pending) session.retry()
-    else if (turn.id !== undefined) ask(turn.question.text, turn.id)
+    else if (turn.id !== undefined) ask(turn.question.text, turn.question.files, turn.id)
   }
 
   const switchTo = async (answer: string) => {
@@ -210,7 +284,31 @@ export function Chat({ owner, onSignedOut }: Props) {
     }
   }
 
-  const chosen = models ? chosenModel(models.data, choices.model) : undefined
+  const openDialog = (name: "instructions" | "tools" | "help") => {
+    if (name === "tools") {
+      if (isAgent) return
+      tools.load()
+    }
+    setDialog(name)
+  }
+  const closeDialog = () => setDialog(null)
+  const actions = useRef<Actions>({})
+  useEffect(() => {
+    actions.current = {
+      write: () => composer.current?.focus(),
+      new: () => leaveFor(null),
+      attach: () => composer.current?.pick(),
+      instructions: () => openDialog("instructions"),
+      tools: () => openDialog("tools"),
+      help: () => openDialog("help"),
+    }
+  })
+  useEffect(() => {
+    const over = new AbortController()
+    void import("./compose/listenToKeys").then(({ listenToKeys }) => listenToKeys(actions, over.signal), () => undefined)
+    return () => over.abort()
+  }, [])
+
   const hasNoModel = models !== null && models.data.length === 0
   const openFailure = failure !== null && failure.conversation === id ? failure : null
 
@@ -232,11 +330,39 @@ export function Chat({ owner, onSignedOut }: Props) {
         foot={
           <>
             {problem !== null && <ErrorState title={words.chat.requestFailed} message={problem} />}
+            {tools.unknown && tools.failed && <ErrorState title={words.compose.toolsFailed} message="" onRetry={tools.load} />}
+            {followUp !== null && followUp.key === place.key && (
+              <Suspense>
+                <FollowUp
+                  question={followUp}
+                  waiting={busy}
+                  onSend={() => {
+                    setFollowUp(null)
+                    ask(followUp.text, followUp.files)
+                  }}
+                  onEdit={editFollowUp}
+                  onDiscard={() => {
+                    setFollowUp(null)
+                    composer.current?.focus()
+                  }}
+                />
+              </Suspense>
+            )}
             <Composer
-              draftKey={`${draft}`}
+              ref={composer}
+              draftKey={`${place.key}`}
+              initial={initial}
+              onDraft={onDraft}
               busy={busy}
-              disabled={openFailure !== null || hasNoModel}
-              onSend={(text) => ask(text)}
+              disabled={openFailure !== null || hasNoModel || tools.unknown}
+              limits={models?.attachments}
+              model={chosen}
+              menu={(pick) => (
+                <Suspense fallback={<span className="pick pick--add"><PlusIcon /></span>}>
+                  <AddMenu model={chosen} toolsOff={tools.off.length} onAttach={pick} onOpen={openDialog} />
+                </Suspense>
+              )}
+              onSend={send}
               onStop={() => session.stop()}
             >
               {models && (
@@ -249,7 +375,19 @@ export function Chat({ owner, onSignedOut }: Props) {
                   onView={(view) => choose({ view })}
                 />
               )}
+              {instructions !== "" && (
+                <button type="button" className="pick" data-testid="instructions" onClick={() => setDialog("instructions")}>
+                  <span className="pick__value">{words.compose.instructions}</span>
+                </button>
+              )}
             </Composer>
+            <Suspense>
+              {dialog === "instructions" && models && (
+                <Instructions text={instructions} maxLength={models.max_instructions_chars} agent={isAgent} onSave={saveInstructions} onClose={closeDialog} />
+              )}
+              {dialog === "tools" && <Tools choice={tools} onClose={closeDialog} />}
+              {dialog === "help" && <HelpSheet onClose={closeDialog} />}
+            </Suspense>
           </>
         }
       >
@@ -266,7 +404,7 @@ export function Chat({ owner, onSignedOut }: Props) {
             key={turns[0]?.key}
             turns={turns}
             busy={busy}
-            onEdit={(turn, text) => ask(text, turn.id ?? turn.pending?.body?.replaces)}
+            onEdit={(turn, text) => ask(text, turn.question.files, turn.id ?? turn.pending?.body?.replaces)}
             onRetry={retry}
             onVersion={(answer) => void switchTo(answer)}
           />

@@ -41,7 +41,7 @@ export const chosenModel = (models: readonly ModelInfo[], id: string | undefined
   models.find((one) => one.id === id) ?? models.find((one) => one.default) ?? models[0]
 
 /** The choices that the server supports; the others are omitted, and the server decides. */
-export function supportedChoices(choices: Choices, models: Models | null): Choices {
+export function supportedChoices(choices: Choices, models: Pick<Models, "data" | "views"> | null): Choices {
   if (!models) return {}
   const model = chosenModel(models.data, choices.model)
   return {

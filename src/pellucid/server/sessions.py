@@ -7,6 +7,7 @@ gateway may sign a person in or out.
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
@@ -36,6 +37,9 @@ class Session(msgspec.Struct):
     needed: Annotated[bool, Meta(description="Whether people have to sign in.")]
     ways: list[SignInMethod]
     name: Annotated[str | UnsetType, Meta(description="The key's name, or the person's.")] = UNSET
+    owner: Annotated[
+        str | UnsetType, Meta(description="A mark of the owner, the same for all sign-ins of one owner.")
+    ] = UNSET
 
 
 class SignIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,7 +152,8 @@ class SessionHandlers:
         name = principal.name if principal is not None else None
         methods = await self._services.guard.sign_in_methods() if needed else []
         exchange.response_headers.append((b"cache-control", b"no-store"))
-        await exchange.send_json(Session(principal is not None, needed, methods, name or UNSET))
+        owner = UNSET if principal is None else _owner_mark(principal.owner)
+        await exchange.send_json(Session(principal is not None, needed, methods, name or UNSET, owner))
 
     def _session_cookie(self, value: str, *, secure: bool) -> HTTPHeader:
         sessions = self._services.guard.browser_sessions
@@ -175,6 +180,11 @@ class SessionHandlers:
     def _has_https_redirect_base(self) -> bool:
         oidc_config = self._services.config.access.oidc
         return oidc_config is not None and (oidc_config.redirect_base or "").startswith("https://")
+
+
+def _owner_mark(owner: str) -> str:
+    """Return a mark of an owner, by which a page does not mix what it keeps in a browser for several owners."""
+    return sha256(f"owner of drafts: {owner}".encode()).hexdigest()[:16]
 
 
 def _request_origin(exchange: Exchange) -> str:

@@ -86,7 +86,7 @@ class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the last turn that is shown. None: the chat is new, and is stored with its first turn. In a list, this turn
     may have expired; `get` returns the newest turn instead."""
     instructions: str | None = None
-    """What the model is told in each turn of the chat, in addition to the operator's instructions."""
+    """The system prompt of each turn of the chat, in addition to the operator's instructions."""
 
 
 class ChatListEntry(NamedTuple):

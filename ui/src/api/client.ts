@@ -5,6 +5,7 @@ import type {
   ConversationPage,
   Models,
   OpenConversation,
+  ServerTool,
   Session,
   Status,
 } from "./types"
@@ -102,7 +103,8 @@ export const client = {
     requestJson<ConversationPage>(`/api/conversations${queryString(filter)}`),
   conversation: (id: string, signal?: AbortSignal) =>
     requestJson<OpenConversation>(`/api/conversations/${encoded(id)}`, { signal: signal ?? null }),
-  change: (id: string, change: { title?: string; head?: string }) =>
+  tools: () => requestJson<{ data: ServerTool[] }>("/api/tools"),
+  change: (id: string, change: { title?: string; head?: string; instructions?: string }) =>
     requestJson<ConversationInfo>(`/api/conversations/${encoded(id)}`, withBody("PATCH", change)),
   remove: (id: string) => requestJson<{ id: string }>(`/api/conversations/${encoded(id)}`, { method: "DELETE" }),
   cancel: (eventId: string) =>

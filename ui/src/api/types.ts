@@ -287,6 +287,8 @@ export interface Session {
   needed: boolean
   ways: ("key" | "oidc")[]
   name?: string
+  /** A mark of the owner, for what the page keeps in the browser. */
+  owner?: string
 }
 
 export interface ModelInfo {

@@ -63,6 +63,7 @@ function TurnView({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
       <UserEvent
         {...(id !== undefined && { id: questionId(id), version: id })}
         text={question.text}
+        files={question.files}
         {...(question.event?.versions && { versions: question.event.versions })}
         busy={busy}
         onEdit={(text) => onEdit(turn, text)}

@@ -1,6 +1,8 @@
 // A question: its text, a form to edit it and ask again, and buttons to switch between versions.
 import { useEffect, useId, useRef, useState } from "react"
 
+import type { ShownFile } from "../compose/attached"
+import { QuestionFiles } from "../compose/QuestionFiles"
 import { isSubmitKey } from "../shell/keyboard"
 import { CopyButton } from "../text/CopyButton"
 import { visible } from "../text/visible"
@@ -11,6 +13,7 @@ interface Props {
   /** Undefined until the gateway has assigned an id. */
   id?: string
   text: string
+  files?: readonly ShownFile[]
   /** The answer ids of all versions, oldest first, and the one that is shown. */
   versions?: readonly string[]
   version?: string
@@ -20,7 +23,7 @@ interface Props {
   onVersion?: (answerId: string) => void
 }
 
-export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVersion }: Props) {
+export function UserEvent({ id, text, files = [], versions = [], version, busy, onEdit, onVersion }: Props) {
   const [editing, setEditing] = useState(false)
   const stopFollowing = useStopFollowing()
   const opener = useRef<HTMLButtonElement>(null)
@@ -31,9 +34,11 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
   const at = version === undefined ? -1 : versions.indexOf(version)
   return (
     <article className="question" data-testid="user-event" data-event-id={id} aria-label={words.chat.question}>
+      <QuestionFiles files={files} />
       {editing ? (
         <Edit
           text={text}
+          optional={files.length > 0}
           busy={busy}
           onCancel={close}
           onDone={(changed) => {
@@ -43,7 +48,7 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
         />
       ) : (
         <>
-          <div className="question__text" dir="auto">{visible(text)}</div>
+          {text !== "" && <div className="question__text" dir="auto">{visible(text)}</div>}
           <div className="question__foot">
             {versions.length > 1 && at >= 0 && (
               <span className="versions">
@@ -81,16 +86,18 @@ export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVe
 
 interface EditProps {
   text: string
+  /** The question has files, so it needs no text. */
+  optional: boolean
   busy: boolean
   onCancel: () => void
   onDone: (text: string) => void
 }
 
-function Edit({ text, busy, onCancel, onDone }: EditProps) {
+function Edit({ text, optional, busy, onCancel, onDone }: EditProps) {
   const [draft, setDraft] = useState(text)
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()
-  const ready = draft.trim() !== "" && !busy
+  const ready = (optional || draft.trim() !== "") && !busy
   useEffect(() => {
     field.current?.focus()
     field.current?.setSelectionRange(text.length, text.length)

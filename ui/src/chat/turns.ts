@@ -1,5 +1,6 @@
 // The turns of a conversation, from the store and from the pending answer.
 import type { Answer, QuestionEvent } from "../api/types"
+import type { ShownFile } from "../compose/attached"
 import { answerId, threadBefore, questionText, threadOf } from "../stream/reducer"
 import type { Store } from "../stream/reducer"
 import type { PendingAnswer } from "../stream/pendingAnswer"
@@ -9,7 +10,7 @@ export interface Turn {
   key: string
   /** The answer's id; undefined until the gateway has assigned it. */
   id: string | undefined
-  question: { text: string; event?: QuestionEvent }
+  question: { text: string; files: readonly ShownFile[]; event?: QuestionEvent }
   answer: Answer | undefined
   /** Set until there is a final event, if this page reads the answer. */
   pending: PendingAnswer | undefined
@@ -23,7 +24,7 @@ export function turnsOf(store: Store, conversationId: string | null, pending: Pe
   for (const id of shown) {
     const event = store.events[id]
     if (event?.role === "user") {
-      turns.push({ key: keyOf(id), id: answerId(id), question: { text: questionText(event), event }, answer: undefined, pending: undefined })
+      turns.push({ key: keyOf(id), id: answerId(id), question: { text: questionText(event), files: event.attachments ?? [], event }, answer: undefined, pending: undefined })
     } else if (event) {
       const last = turns.at(-1)
       if (last?.id === id) last.answer = event
@@ -33,7 +34,7 @@ export function turnsOf(store: Store, conversationId: string | null, pending: Pe
   const mine = here.event_id === null ? undefined : turns.find((turn) => turn.id === here.event_id)
   if (mine) mine.pending = mine.answer ? undefined : here
   else if (here.question) {
-    turns.push({ key: here.key, id: here.event_id ?? undefined, question: { text: here.question.text }, answer: undefined, pending: here })
+    turns.push({ key: here.key, id: here.event_id ?? undefined, question: { text: here.question.text, files: here.question.files ?? [] }, answer: undefined, pending: here })
   }
   return turns
 }

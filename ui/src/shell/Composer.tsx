@@ -1,19 +1,31 @@
-// The input for questions. Enter sends, Shift+Enter starts a new line; keys of an input method do neither.
-import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
+// The input for questions: text, and files that are dropped, pasted or picked. Enter sends, Shift+Enter starts a new
+// line; keys of an input method do neither.
+import { useCallback, useEffect, useId, useImperativeHandle, useLayoutEffect, useRef, useState } from "react"
 
+import type { Attached } from "../compose/attached"
+import { lazyModule } from "../text/lazyModule"
+import { words } from "../words"
 import { SendIcon, StopIcon } from "./icons"
 import { isSubmitKey } from "./keyboard"
 import type { ComposerProps } from "./props"
-import { words } from "../words"
+
+const loadKit = () => import("../compose/kit")
+const useKit = lazyModule(loadKit)
+const DRAFT_MS = 300
+let count = 0
 
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
   return <Draft key={draftKey} {...props} />
 }
 
-function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<ComposerProps, "draftKey">) {
-  const [text, setText] = useState("")
+function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Omit<ComposerProps, "draftKey">) {
+  const [text, setText] = useState(initial?.text ?? "")
+  const [files, setFiles] = useState<readonly Attached[]>(initial?.files ?? [])
   const field = useRef<HTMLTextAreaElement>(null)
+  const picker = useRef<HTMLInputElement>(null)
   const hint = useId()
+  const kit = useKit(files.length > 0)
+  const problems = kit?.problemsOf(files, limits, model)
 
   useLayoutEffect(() => {
     // Not needed in browsers that size the field by its content.
@@ -24,25 +36,83 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
 
   useEffect(() => {
     // On a phone the on-screen keyboard would cover half of the page.
-    if (window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
+    if (!window.matchMedia("(hover: hover)").matches || !field.current) return
+    field.current.focus({ preventScroll: true })
+    field.current.setSelectionRange(field.current.value.length, field.current.value.length)
   }, [])
 
-  const ready = text.trim() !== "" && !disabled && !busy
+  // The draft is stored after a pause, and when the field or the page goes away.
+  const store = useRef(() => {})
+  useLayoutEffect(() => {
+    store.current = () => onDraft?.({ text, files })
+  })
+  useEffect(() => {
+    const timer = setTimeout(() => store.current(), DRAFT_MS)
+    return () => clearTimeout(timer)
+  }, [text, files, onDraft])
+  useLayoutEffect(() => {
+    const flush = () => store.current()
+    addEventListener("pagehide", flush)
+    return () => {
+      removeEventListener("pagehide", flush)
+      flush()
+    }
+  }, [])
+
+  const attach = useCallback(
+    (chosen: readonly File[]) => {
+      if (!limits || chosen.length === 0) return
+      const added = chosen.map((file): Attached => ({ key: `${++count}`, name: file.name, media_type: file.type, size: file.size, progress: 0 }))
+      setFiles((now) => [...now, ...added])
+      const change = (key: string, changes: Partial<Attached>) =>
+        setFiles((now) => now.map((one) => (one.key === key ? { ...one, ...changes } : one)))
+      loadKit().then(
+        ({ readFile }) => added.forEach(({ key }, index) => readFile(chosen[index] as File, limits, (changes) => change(key, changes))),
+        () => added.forEach(({ key }) => change(key, { problem: words.page.broken, progress: 1 })),
+      )
+    },
+    [limits],
+  )
+  const pick = useCallback(() => picker.current?.click(), [])
+  const [dropping, onDropping] = useState(false)
+  useEffect(() => {
+    const over = new AbortController()
+    void import("../compose/listenToFiles").then(
+      ({ listenToFiles }) => field.current && listenToFiles(field.current, { onFiles: attach, onDropping }, over.signal),
+      () => undefined,
+    )
+    return () => over.abort()
+  }, [attach])
+  useImperativeHandle(ref, () => ({ pick, focus: () => field.current?.focus(), flush: () => store.current() }), [pick])
+
+  const isComplete = files.length === 0 || (problems !== undefined && !problems.any && files.every((file) => file.data !== undefined))
+  const ready = (text.trim() !== "" || files.length > 0) && isComplete && !disabled
   const send = () => {
     if (!ready) return
+    const question = { text: text.trim(), files }
     setText("")
-    onSend(text.trim())
+    setFiles([])
+    onDraft?.({ text: "", files: [] })
+    onSend(question)
   }
+  const sendName = busy ? words.compose.sendWhenReady : words.common.send
 
   return (
     <form
       className="composer"
       aria-label={words.composer.form}
+      data-dropping={dropping}
       onSubmit={(event) => {
         event.preventDefault()
         send()
       }}
     >
+      {files.length > 0 && kit && problems && (
+        <kit.AttachedFiles files={files} problems={problems} onRemove={(key) => {
+          setFiles((now) => now.filter((one) => one.key !== key))
+          field.current?.focus()
+        }} />
+      )}
       <textarea
         ref={field}
         className="composer__field"
@@ -56,23 +126,41 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
+          if (event.key === "Escape" && !busy) field.current?.blur()
           if (!isSubmitKey(event) || event.altKey) return
           event.preventDefault()
           send()
         }}
       />
       <div className="composer__row">
-        <div className="composer__tools">{children}</div>
-        {busy ? (
+        <div className="composer__tools">
+          {menu?.(pick)}
+          {children}
+        </div>
+        {busy && (
           <button key="stop" type="button" className="round-button round-button--stop" data-testid="stop" aria-label={words.composer.stopAnswer} title={words.composer.stop} onClick={onStop}>
             <StopIcon />
           </button>
-        ) : (
-          <button key="send" type="submit" className="round-button" data-testid="send" aria-label={words.common.send} title={words.common.send} disabled={!ready}>
+        )}
+        {(!busy || ready) && (
+          <button key="send" type="submit" className="round-button" data-testid={busy ? "queue" : "send"} aria-label={sendName} title={problems?.each.find(Boolean) ?? problems?.total ?? sendName} disabled={!ready}>
             <SendIcon />
           </button>
         )}
       </div>
+      {dropping && <p className="composer__drop">{words.compose.dropHere}</p>}
+      <input
+        ref={picker}
+        type="file"
+        multiple
+        hidden
+        data-testid="file-input"
+        aria-label={words.compose.attachInput}
+        onChange={(event) => {
+          attach([...(event.target.files ?? [])])
+          event.target.value = ""
+        }}
+      />
       <span id={hint} className="visually-hidden">{words.common.sendHint}</span>
     </form>
   )

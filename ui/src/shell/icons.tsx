@@ -24,6 +24,8 @@ export const SunIcon = icon(<><circle cx="10" cy="10" r="3.2" /><path d="M10 2.5
 export const MoonIcon = icon(<path d="M16 11.8A6.6 6.6 0 0 1 8.2 4a6.6 6.6 0 1 0 7.8 7.8Z" />)
 export const HalfIcon = icon(<><circle cx="10" cy="10" r="6.5" /><path d="M10 3.5a6.5 6.5 0 0 1 0 13Z" fill="currentColor" stroke="none" /></>)
 
+export const FileIcon = icon(<><path d="M11.5 3H6.2A1.2 1.2 0 0 0 5 4.2v11.6A1.2 1.2 0 0 0 6.2 17h7.6a1.2 1.2 0 0 0 1.2-1.2V6.5Z" /><path d="M11.5 3v3.5H15" /></>)
+
 /** The logo: two overlapping lenses. */
 export function Mark() {
   return (

@@ -1,7 +1,8 @@
 // Props of the components in shell/: data and functions; the components fetch nothing themselves.
-import type { ReactNode } from "react"
+import type { ReactNode, Ref } from "react"
 
-import type { ConversationPage, Effort, ModelInfo, View } from "../api/types"
+import type { AttachmentLimits, ConversationPage, Effort, ModelInfo, View } from "../api/types"
+import type { Composed } from "../compose/attached"
 
 /** Data source of the list of chats: functions of the API client. */
 export interface ConversationSource {
@@ -34,12 +35,31 @@ export interface ShellProps {
   children: ReactNode
 }
 
+export interface ComposerHandle {
+  focus: () => void
+  /** Open the browser's dialog for files. */
+  pick: () => void
+  /** Store the draft now. */
+  flush: () => void
+}
+
 export interface ComposerProps {
+  ref?: Ref<ComposerHandle>
+  /** What the field begins with. */
+  initial?: Composed
+  /** The question changed, or was sent. */
+  onDraft?: (draft: Composed) => void
   /** The question is cleared from the field; if it is rejected, a retry is offered with the answer. */
-  onSend: (text: string) => void
+  onSend: (question: Composed) => void
   onStop: () => void
-  /** An answer is in progress: the button stops it. */
+  /** An answer is in progress: a button stops it, and a question waits for its end. */
   busy: boolean
+  /** Undefined while they are not known: nothing can be attached. */
+  limits?: AttachmentLimits | undefined
+  /** The model that will get the question. */
+  model?: ModelInfo | undefined
+  /** The menu next to the pickers; it gets the function that opens the dialog for files. */
+  menu?: (pick: () => void) => ReactNode
   disabled?: boolean
   /** The pickers below the text. */
   children?: ReactNode

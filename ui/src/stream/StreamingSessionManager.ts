@@ -4,6 +4,7 @@
 import { ApiError, errorMessage } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
+import type { ShownFile } from "../compose/attached"
 import { advance, isLive } from "./pendingAnswer"
 import type { AnswerEvent, PendingAnswer } from "./pendingAnswer"
 import { answerFrames, waitUntilOnline } from "./answerFrames"
@@ -80,8 +81,8 @@ export class StreamingSessionManager {
 
   // --- user actions
 
-  ask(body: AskBody): void {
-    this.start(body, (signal) => this.options.client.ask(body, signal))
+  ask(body: AskBody, files?: readonly ShownFile[]): void {
+    this.start(body, files, (signal) => this.options.client.ask(body, signal))
   }
 
   /** Resume an answer that is in progress. */
@@ -100,16 +101,17 @@ export class StreamingSessionManager {
       this.apply({ type: "retried" })
       if (this.reading) void this.follow(this.reading)
     } else if (pending.body) {
-      const { follows: before, ...again } = pending.body
+      const { follows: before, instructions, ...again } = pending.body
       const replaces = pending.event_id ?? again.replaces
       const follows = pending.conversation_id === null ? before : this.page?.newest?.(pending.conversation_id)
       const body: AskBody = {
         ...again,
-        ...(pending.conversation_id && { conversation_id: pending.conversation_id }),
+        // Instructions come with the first question of a chat only.
+        ...(pending.conversation_id ? { conversation_id: pending.conversation_id } : instructions !== undefined && { instructions }),
         ...(replaces ? { replaces } : follows && { follows }),
       }
-      if (pending.event_id === null) this.askUnlessAccepted(body)
-      else this.ask(body)
+      if (pending.event_id === null) this.askUnlessAccepted(body, pending.question?.files)
+      else this.ask(body, pending.question?.files)
     }
   }
 
@@ -128,9 +130,14 @@ export class StreamingSessionManager {
 
   // --- reading
 
-  private start(body: AskBody, open: (signal: AbortSignal) => Promise<OpenStream>): void {
+  private start(body: AskBody, files: readonly ShownFile[] | undefined, open: (signal: AbortSignal) => Promise<OpenStream>): void {
     this.leave()
-    const question: Question = { text: body.text, created_at: this.now(), ...(body.replaces && { replaces: body.replaces }) }
+    const question: Question = {
+      text: body.text,
+      created_at: this.now(),
+      ...(files && files.length > 0 && { files }),
+      ...(body.replaces && { replaces: body.replaces }),
+    }
     const conversation_id = body.conversation_id ?? null
     this.set({ key: `turn-${++this.count}`, phase: "asking", conversation_id, event_id: null, question, body, stopping: false, skew: 0 })
     this.begin(open)
@@ -140,8 +147,8 @@ export class StreamingSessionManager {
    * The gateway may have accepted the first attempt although no response arrived. Then its answer is read, and the
    * question is not asked twice.
    */
-  private askUnlessAccepted(body: AskBody): void {
-    this.start(body, async (signal) => {
+  private askUnlessAccepted(body: AskBody, files: readonly ShownFile[] | undefined): void {
+    this.start(body, files, async (signal) => {
       const event_id = this.pending && (await this.findAccepted(this.pending, signal))
       signal.throwIfAborted()
       if (event_id === null) return this.options.client.ask(body, signal)

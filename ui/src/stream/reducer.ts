@@ -1,6 +1,8 @@
 // The store of conversations and events. Only loaded conversations and message_final write to it; answers in progress
 // are in the streaming bus.
 import type { Answer, ChatEvent, ConversationInfo, OpenConversation, QuestionEvent } from "../api/types"
+import { storedFiles } from "../compose/attached"
+import type { ShownFile } from "../compose/attached"
 
 export interface Store {
   conversations: Readonly<Record<string, ConversationInfo>>
@@ -18,6 +20,7 @@ export type Action =
 
 export interface Question {
   text: string
+  files?: readonly ShownFile[]
   created_at: number
   /** The question or answer that it replaces. */
   replaces?: string
@@ -98,6 +101,7 @@ function questionEvent(store: Store, answer: Answer, question: Question): Questi
     created_at: answer.created_at,
     status: "completed",
     segments: [{ id: `${questionId(answer.id)}_text`, type: "text", text: question.text }],
+    ...(question.files?.length && { attachments: storedFiles(answer.id, question.files) }),
   }
   if (question.replaces === undefined) return event
   const old = store.events[questionId(question.replaces)]

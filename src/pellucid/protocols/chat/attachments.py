@@ -43,7 +43,7 @@ _IMAGE_SIGNATURES = {
     b"GIF89a": "image/gif",
 }
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", PDF, "text/*")
-"""The types of attachments, as clients are told them."""
+"""The types of attachments, for clients."""
 
 Medium = Literal["image", "pdf"]
 """What some models cannot take. Every model takes texts."""

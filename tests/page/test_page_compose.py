@@ -1,0 +1,361 @@
+"""What a question gets before it is sent: files, instructions, tools; drafts, a question that waits, and keys."""
+
+from __future__ import annotations
+
+import base64
+import os
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import FilePayload, expect
+
+from pellucid.server.access.policy import Policy
+from tests.page.page_kit import OTHER, ModelScript, PageServer, Tab, Tabs
+from tests.scripted import Upstream, say
+from tests.server.state_kit import make_keys, serving, url_of
+
+
+def png(width: int = 40, height: int = 30) -> bytes:
+    """A PNG image of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    row = b"\0" + b"\x2f\x7f\x86" * width
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(row * height)) + chunk(b"IEND", b"")
+
+
+def file(name: str, data: bytes, media_type: str) -> FilePayload:
+    return {"name": name, "mimeType": media_type, "buffer": data}
+
+
+TRANSFER = """([kind, files]) => {
+  const transfer = new DataTransfer()
+  for (const [name, type, data] of files) {
+    transfer.items.add(new File([Uint8Array.from(atob(data), (one) => one.charCodeAt(0))], name, {type}))
+  }
+  const field = document.querySelector("[data-testid=composer]")
+  const fields = {bubbles: true, cancelable: true}
+  if (kind === "paste") field.dispatchEvent(new ClipboardEvent("paste", {...fields, clipboardData: transfer}))
+  else for (const name of ["dragover", "drop"]) {
+    document.body.dispatchEvent(new DragEvent(name, {...fields, dataTransfer: transfer}))
+  }
+}"""
+
+
+def transfer(tab: Tab, kind: str, *files: tuple[str, str, bytes]) -> None:
+    tab.page.evaluate(TRANSFER, [kind, [[name, type, base64.b64encode(data).decode()] for name, type, data in files]])
+
+
+def shot(tab: Tab, name: str) -> None:
+    """Take a picture, if a person wants to look at them."""
+    if folder := os.environ.get("PAGE_SHOTS"):
+        tab.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+def test_files_are_dropped_pasted_picked_sent_and_shown(tabs: Tabs, model_script: ModelScript, device: str) -> None:
+    phone = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}
+    tab = tabs(**(phone if device == "phone" else {"color_scheme": "dark"}))
+    page = tab.open()
+    transfer(tab, "drop", ("cat.png", "image/png", png()))
+    transfer(tab, "paste", ("photo.svg", "image/svg+xml", b"<svg onload='alert(1)'/>"))
+    tab.element("file-input").set_input_files([file("notes \u202e.md", b"# Notes", "text/markdown")])
+    files = tab.element("attached-file")
+    expect(files).to_have_count(3)
+    expect(files.nth(0)).to_contain_text("cat.png")
+    expect(files.nth(1)).to_contain_text("Only PNG, JPEG, GIF and WebP images")
+    tab.element("composer").fill("What is it?")
+    expect(tab.element("send")).to_be_disabled()
+    shot(tab, f"attached-{device}")
+    if device == "phone":
+        sizes = files.get_by_role("button").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
+        assert min(sizes) >= 44
+    page.get_by_role("button", name="Remove photo.svg").click()
+    expect(tab.element("composer")).to_be_focused()
+    tab.element("send").click()
+    shown = tab.element("question-files")
+    expect(shown.get_by_role("listitem")).to_have_count(2)
+    expect(tab.element("attached")).to_have_count(0)
+    model_script.answer("A cat.", "Fur, whiskers.")
+    tab.wait_finished()
+    image, text, question = model_script.bodies[0]["messages"][-1]["content"]
+    assert base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,")) == png()
+    assert text["text"].startswith('<file name="notes .md">') or text["text"].startswith('<file name="notes.md">')
+    assert question["text"] == "What is it?"
+    # The thumbnail comes from the gateway now, and after a reload.
+    for _ in range(2):
+        link = shown.get_by_role("link").first
+        expect(link).to_have_attribute("href", "/api/attachments/" + link_id(tab))
+        picture = shown.get_by_role("img", name="cat.png")
+        page.wait_for_function("one => one.complete && one.naturalWidth === 40", arg=picture.element_handle())
+        shot(tab, f"sent-{device}")
+        page.goto(tab.url + f"/c/{tab.conversation}")
+        shown.wait_for()
+    # Asked again and edited, the question keeps its files.
+    tab.element("ask-again").click()
+    model_script.answer("A dog.")
+    tab.wait_finished()
+    expect(shown.get_by_role("listitem")).to_have_count(2)
+    tab.element("edit").click()
+    tab.element("edit-field").fill("And now?")
+    tab.element("edit-send").click()
+    model_script.answer("Both.")
+    tab.wait_finished()
+    assert [len(body["messages"][-1]["content"]) for body in model_script.bodies] == [3, 3, 3]
+    assert model_script.bodies[2]["messages"][-1]["content"][0] == image
+
+
+def link_id(tab: Tab) -> str:
+    chat = tab.api(f"/api/conversations/{tab.conversation}")
+    identifier: str = chat["events"][-2]["attachments"][0]["id"]
+    return identifier
+
+
+def test_limits_and_models_are_explained_before_anything_is_sent(tabs: Tabs, upstream: Upstream) -> None:
+    profiles = {"blind": {"extends": "vllm", "accepts": []}}
+    providers = {
+        "blind": {"profile": "blind", "base_url": upstream.url, "models": ["reader"]},
+        "vllm": {"profile": "vllm", "base_url": upstream.url, "models": ["seer"]},
+    }
+    with serving(upstream, profiles=profiles, providers=providers, server={"default_model": "reader"}) as running:
+        tab = tabs(to=running)
+        page = tab.open()
+        tab.element("add").click()
+        expect(tab.element("add-files")).to_contain_text("reader reads text files, but no images or PDFs")
+        shot(tab, "menu")
+        page.keyboard.press("Escape")
+        tab.element("composer").fill("?")
+        tab.element("file-input").set_input_files([file("cat.png", png(), "image/png"), file("a.txt", b"x", "")])
+        expect(tab.element("attached-file").first).to_contain_text("reader takes no images")
+        expect(tab.element("send")).to_be_disabled()
+        expect(tab.element("send")).to_have_attribute(
+            "title", "reader takes no images. Choose another model, or remove it."
+        )
+        # The other model takes it, as far as is known.
+        tab.element("model-picker").click()
+        page.get_by_role("menuitemradio", name="seer").click()
+        expect(tab.element("send")).to_be_enabled()
+        tab.element("file-input").set_input_files([file(f"{n}.txt", b"x", "text/plain") for n in range(9)])
+        expect(tab.element("attached")).to_contain_text("A question can have at most 10 files")
+        expect(tab.element("send")).to_be_disabled()
+        tab.element("remove-file").last.click()
+        expect(tab.element("send")).to_be_enabled()
+        tab.element("remove-file").last.click()
+        tab.element("file-input").set_input_files([file("big.txt", b"x" * (10 * 1024 * 1024 + 1), "text/plain")])
+        expect(tab.element("attached-file").last).to_contain_text("a file can have at most 10 MB")
+
+
+def test_a_follow_up_waits_for_the_answer(tab: Tab, model_script: ModelScript) -> None:
+    tab.open_and_ask("First?")
+    model_script.think("Hm.")
+    tab.element("overlay").get_by_text("Hm.").wait_for()
+    field, waiting = tab.element("composer"), tab.element("follow-up")
+    field.fill("Second?")
+    field.press("Enter")
+    expect(waiting).to_contain_text("Will be sent when the answer is ready")
+    expect(field).to_have_value("")
+    shot(tab, "follow-up")
+    # It can be edited, and gets what is added.
+    tab.element("follow-up-edit").click()
+    expect(field).to_have_value("Second?")
+    expect(field).to_be_focused()
+    field.press("Enter")
+    field.fill("And third?")
+    tab.element("queue").click()
+    expect(waiting).to_contain_text("Second? And third?")
+    assert len(model_script.bodies) == 1
+    model_script.say("One.").end()
+    tab.page.wait_for_function("() => document.querySelectorAll('[data-testid=user-event]').length === 2")
+    expect(waiting).to_have_count(0)
+    model_script.answer("Two.")
+    tab.wait_finished().get_by_text("Two.").wait_for()
+    assert [one["content"] for one in model_script.bodies[1]["messages"] if one["role"] == "user"] == [
+        "First?",
+        "Second?\n\nAnd third?",
+    ]
+    # After a stop or a failure the reader decides.
+    tab.ask("Third?")
+    model_script.think("Hm again.")
+    tab.element("overlay").get_by_text("Hm again.").wait_for()
+    field.fill("Fourth?")
+    field.press("Enter")
+    field.press("Escape")
+    tab.wait_finished("cancelled")
+    expect(waiting).to_contain_text("The answer did not finish. Send this anyway?")
+    shot(tab, "follow-up-held")
+    tab.element("follow-up-send").click()
+    model_script.fail("out of memory")
+    tab.wait_finished("failed")
+    tab.ask("Fifth?")
+    model_script.think("Once more.")
+    tab.element("overlay").get_by_text("Once more.").wait_for()
+    field.fill("Sixth?")
+    field.press("Enter")
+    # Leaving the chat makes it a draft.
+    chat = tab.conversation
+    tab.element("new-chat").click()
+    expect(field).to_have_value("")
+    model_script.say("Five.").end()
+    tab.page.locator(f"a[href='/c/{chat}'], [data-testid=chat-{chat}]").or_(
+        tab.element("conversation").first
+    ).first.click()
+    expect(field).to_have_value("Sixth?")
+    expect(waiting).to_have_count(0)
+
+
+def test_drafts_belong_to_a_chat_and_to_an_owner(tabs: Tabs, upstream: Upstream, tmp_path: Path) -> None:
+    url = url_of(tmp_path / "store.sqlite")
+    # The browser's event loop occupies this thread.
+    with ThreadPoolExecutor(1) as pool:
+        keys = pool.submit(make_keys, url, {"ann": Policy(), "bob": Policy()}).result()
+    name = upstream.plays(say("", "Yes."))
+    providers = {"vllm": {"profile": "vllm", "base_url": upstream.url, "models": [name]}}
+    with serving(upstream, url, providers=providers) as running:
+        tab = tabs(to=running)
+        tab.allow("401")
+
+        def sign_in(who: str) -> None:
+            tab.page.get_by_label("API key").fill(keys[who])
+            tab.page.get_by_role("button", name="Sign in", exact=True).click()
+            tab.element("model-picker").wait_for()
+
+        field = tab.element("composer")
+        tab.page.goto(tab.url)
+        sign_in("ann")
+        tab.ask("Hello?")
+        tab.wait_finished()
+        chat = tab.conversation
+        field.fill("Of this chat")
+        tab.element("new-chat").click()
+        field.fill("Of a new chat")
+        tab.page.reload()
+        expect(field).to_have_value("Of a new chat")
+        tab.page.goto(f"{tab.url}/c/{chat}")
+        expect(field).to_have_value("Of this chat")
+        # The cookie ends without a sign-out: another owner sees nothing of it, and deletes it.
+        tab.context.clear_cookies()
+        tab.page.goto(tab.url)
+        sign_in("bob")
+        expect(field).to_have_value("")
+        assert "Of " not in tab.page.evaluate("() => JSON.stringify(localStorage)")
+        field.fill("Of Bob")
+        tab.page.wait_for_function("() => JSON.stringify(localStorage).includes('Of Bob')")
+        tab.element("sign-out").click()
+        tab.page.get_by_label("API key").wait_for()
+        assert "Of Bob" not in tab.page.evaluate("() => JSON.stringify(localStorage)")
+        sign_in("bob")
+        expect(field).to_have_value("")
+
+
+def test_instructions_and_tools_are_chosen_in_dialogs(tab: Tab, model_script: ModelScript) -> None:
+    page = tab.open()
+
+    def write(text: str) -> None:
+        tab.element("add").click()
+        tab.element("add-instructions").click()
+        tab.element("instructions-field").fill(text)
+        shot(tab, "instructions")
+        tab.element("instructions-save").click()
+        expect(tab.element("instructions-field")).to_have_count(0)
+
+    write("Answer in verse.")
+    expect(tab.element("instructions")).to_be_visible()
+    tab.element("add").click()
+    tab.element("add-tools").click()
+    weather = page.get_by_role("checkbox", name="weather")
+    expect(weather).to_be_checked()
+    weather.uncheck()
+    shot(tab, "tools")
+    tab.element("tools-done").click()
+    tab.ask("First?")
+    model_script.answer("Yes.")
+    tab.wait_finished()
+    write("Answer in prose.")
+    page.reload()
+    expect(tab.element("instructions")).to_be_visible()
+    tab.ask("Second?")
+    model_script.answer("No.")
+    tab.wait_finished().get_by_text("No.").wait_for()
+    write("")
+    expect(tab.element("instructions")).to_have_count(0)
+    tab.ask("Third?")
+    model_script.answer("Perhaps.")
+    tab.wait_finished().get_by_text("Perhaps.").wait_for()
+    first, second, third = model_script.bodies
+    assert [body["messages"][0]["content"] for body in (first, second, third)] == [
+        "Answer in verse.",
+        "Answer in prose.",
+        "First?",
+    ]
+    # The choice of tools outlasts the reload.
+    for body in (first, second, third):
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["hostile"]
+
+
+def test_keys_and_their_list(tab: Tab, model_script: ModelScript) -> None:
+    page, field = tab.open(), tab.element("composer")
+    expect(field).to_be_focused()
+    page.keyboard.type("n?r")
+    expect(field).to_have_value("n?r")
+    field.fill("Why?")
+    field.press("Enter")
+    model_script.answer("So.", "Because.")
+    tab.wait_finished()
+    field.press("Escape")
+    expect(field).not_to_be_focused()
+    page.keyboard.press("r")
+    tab.element("reasoning-panel").wait_for()
+    page.keyboard.press("?")
+    sheet = tab.element("help-sheet")
+    expect(sheet).to_contain_text("Show or hide the last reasoning")
+    shot(tab, "keys")
+    # In a dialog they do nothing; the browser's own keys are left to it.
+    page.keyboard.press("n")
+    expect(sheet).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(sheet).to_have_count(0)
+    page.keyboard.press("m")
+    expect(field).to_be_focused()
+    field.press("Escape")
+    page.keyboard.press("s")
+    expect(tab.element("search")).to_be_focused()
+    page.locator("h1").click()
+    # Switched off, they do nothing.
+    tab.element("add").click()
+    tab.element("add-help").click()
+    tab.element("single-keys").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    assert page.url.endswith(tab.conversation)
+    tab.element("add").click()
+    tab.element("add-help").click()
+    tab.element("single-keys").check()
+    page.keyboard.press("Escape")
+    expect(sheet).to_have_count(0)
+    page.keyboard.press("n")
+    tab.element("empty").wait_for()
+
+
+def test_a_rejected_file_says_why_and_is_kept_for_a_retry(
+    tab: Tab, model_script: ModelScript, page_server: PageServer
+) -> None:
+    tab.open()
+    tab.element("file-input").set_input_files([file("cat.png", png(), "image/png")])
+    tab.element("attached-file").get_by_role("img").or_(tab.element("attached-file").locator("img")).wait_for()
+    tab.element("send").click()
+    model_script.fail("image input is not supported")
+    answer = tab.wait_finished("failed")
+    expect(answer).to_contain_text("image input is not supported")
+    tab.element("model-picker").click()
+    tab.page.get_by_role("menuitemradio", name=OTHER).click()
+    answer.get_by_role("button", name="Try again").click()
+    model_script.answer("A cat.")
+    tab.wait_finished()
+    again = model_script.bodies[-1]
+    assert again["model"] == page_server.models.names[OTHER]
+    assert again["messages"][-1]["content"][0]["type"] == "image_url"

@@ -1,0 +1,53 @@
+// A file of a question: one that is being read, one that is ready to be sent, or one that is stored with a question.
+import type { AttachmentInfo, AttachmentInput } from "../api/types"
+
+/** What a question shows of a file. */
+export interface ShownFile {
+  name: string
+  media_type: string
+  size: number
+  /** Where its content is: a data: URL, or the address at the gateway. */
+  url?: string
+  /** The id, once it is stored. */
+  id?: string
+}
+
+export interface Attached extends ShownFile {
+  key: string
+  /** The part that was read, from 0 to 1. */
+  progress: number
+  /** The content in base64, once it was read. */
+  data?: string
+  /** Why it cannot be sent. */
+  problem?: string
+}
+
+/** A question that is ready to be sent. */
+export interface Composed {
+  text: string
+  files: readonly Attached[]
+}
+
+/** Two questions as one. */
+export const joined = (first: Composed, second: Composed): Composed => ({
+  text: [first.text, second.text].filter((text) => text.trim() !== "").join("\n\n"),
+  files: [...first.files, ...second.files],
+})
+
+export const isImage = (file: ShownFile) => file.media_type.startsWith("image/")
+
+/** The size for people, in the units of the gateway's limits. */
+export const sizeText = (size: number) =>
+  size >= 1 << 20 ? `${Number((size / (1 << 20)).toPrecision(3))} MB` : `${Math.max(1, Math.round(size / 1024))} kB`
+
+export const inputOf = ({ id, name, media_type, data }: Attached | ShownFile & { data?: string }): AttachmentInput =>
+  id !== undefined ? { id } : { name, media_type, ...(data !== undefined && { data }) }
+
+const ATTACHMENTS = "/api/attachments/"
+
+/** The stored files of an answered question, whose ids follow from the id of its answer. */
+export const storedFiles = (answerId: string, files: readonly ShownFile[]): AttachmentInfo[] =>
+  files.map(({ name, media_type, size }, index) => {
+    const id = `${answerId.replace(/^[^_]*/, "att")}_${index}`
+    return { id, name, media_type, size, url: `${ATTACHMENTS}${id}` }
+  })

@@ -1,0 +1,184 @@
+import { beforeEach, describe, expect, it } from "vitest"
+import fc from "fast-check"
+
+import type { AttachmentLimits, ModelInfo } from "../api/types"
+import { words } from "../words"
+import { inputOf, joined, sizeText, storedFiles } from "./attached"
+import type { Attached } from "./attached"
+import { mediaTypeOf, modelProblem, problemOf, sizeProblem, totalProblem } from "./check"
+import { Drafts } from "./drafts"
+import { readFile } from "./readFile"
+import { actionOf, setSingleKeys, singleKeys } from "./shortcuts"
+
+const bytes = (text: string) => Uint8Array.from(text, (one) => one.charCodeAt(0))
+const LIMITS: AttachmentLimits = { max_files: 2, max_file_bytes: 2048, max_total_bytes: 3072, media_types: [] }
+const attached = (change: Partial<Attached> = {}): Attached => ({ key: "1", name: "a", media_type: "text/plain", size: 1, progress: 1, data: "QQ==", ...change })
+
+describe("the type of a file", () => {
+  it.each([
+    ["\x89PNG\r\n\x1a\n….", "image/png"],
+    ["\xff\xd8\xff\xe0", "image/jpeg"],
+    ["GIF87a", "image/gif"],
+    ["GIF89a", "image/gif"],
+    ["RIFF....WEBPVP8 ", "image/webp"],
+    ["RIFF....WAVE\xff", undefined],
+    ["%PDF-1.7", "application/pdf"],
+    ["<svg/>", "text/plain"],
+    ["", "text/plain"],
+    ["a\0b", undefined],
+    ["\xff\xfe", undefined],
+  ])("%j is %s", (text, type) => expect(mediaTypeOf(bytes(text))).toBe(type))
+
+  it("is any text in UTF-8 without NUL", () => {
+    fc.assert(fc.property(fc.string({ unit: "grapheme" }).filter((text) => !text.includes("\0") && !/^(GIF8|%PDF-)/.test(text)), (text) => {
+      expect(mediaTypeOf(new TextEncoder().encode(text))).toBe("text/plain")
+    }))
+  })
+
+  it.each([
+    ["image/svg+xml", "<svg/>", words.attach.wrongType],
+    ["image/png", "\xff\xd8\xff", undefined],
+    ["image/heic", "\0\0\0 ftypheic", words.attach.wrongType],
+    ["application/pdf", "no PDF", words.attach.wrongType],
+    ["text/html", "<b>", undefined],
+    ["", "a,b", undefined],
+    ["text/plain", "", words.attach.empty],
+  ])("declared as %s", (declared, text, problem) => expect(problemOf(declared, bytes(text))).toBe(problem))
+})
+
+describe("limits", () => {
+  it("are checked before a file is read", () => {
+    expect(sizeProblem(2048, LIMITS)).toBeUndefined()
+    expect(sizeProblem(2049, LIMITS)).toBe(words.attach.tooLarge("2 kB", "2 kB"))
+    const changes: Partial<Attached>[] = []
+    readFile(new File([new Uint8Array(4096)], "big.bin"), LIMITS, (change) => changes.push(change))
+    expect(changes).toEqual([{ problem: words.attach.tooLarge("4 kB", "2 kB"), progress: 1 }])
+  })
+
+  it("hold for all files together", () => {
+    expect(totalProblem([attached(), attached()], LIMITS)).toBeUndefined()
+    expect(totalProblem([attached(), attached(), attached()], LIMITS)).toBe(words.attach.tooMany(2))
+    expect(totalProblem([attached({ size: 2048 }), attached({ size: 2048 })], LIMITS)).toBe(words.attach.tooLargeTogether("4 kB", "3 kB"))
+  })
+
+  it("are those of the model, where it is known", () => {
+    const model = (accepts?: ModelInfo["accepts"]): ModelInfo => ({ id: "m", efforts: [], view: "raw", ...(accepts && { accepts }) })
+    const image = attached({ media_type: "image/png" })
+    expect(modelProblem(image, model(), "m")).toBeUndefined()
+    expect(modelProblem(image, model(["image"]), "m")).toBeUndefined()
+    expect(modelProblem(image, model(["pdf"]), "m")).toBe(words.attach.noImages("m"))
+    expect(modelProblem(attached({ media_type: "application/pdf" }), model([]), "m")).toBe(words.attach.noPdf("m"))
+    expect(modelProblem(attached(), model([]), "m")).toBeUndefined()
+  })
+
+  it("are told in units of people", () => {
+    expect([1, 1500, 10 << 20, 1.5 * (1 << 20)].map(sizeText)).toEqual(["1 kB", "1 kB", "10 MB", "1.5 MB"])
+  })
+})
+
+describe("a file", () => {
+  it("is read as base64, with its type", async () => {
+    const last = await new Promise<Partial<Attached>>((done) =>
+      readFile(new File([bytes("GIF89a\xff\x00")], "a.gif", { type: "image/gif" }), LIMITS, (change) => change.data !== undefined && done(change)),
+    )
+    expect(last).toEqual({ media_type: "image/gif", data: "R0lGODlh/wA=", progress: 1, url: "data:image/gif;base64,R0lGODlh/wA=" })
+  })
+
+  it("is sent with its content, or by its id", () => {
+    expect(inputOf(attached())).toEqual({ name: "a", media_type: "text/plain", data: "QQ==" })
+    expect(inputOf({ id: "att_1_0", name: "a", media_type: "image/png", size: 1, url: "/api/attachments/att_1_0" })).toEqual({ id: "att_1_0" })
+    expect(storedFiles("evt_1", [attached(), attached()]).map(({ url }) => url)).toEqual(["/api/attachments/att_1_0", "/api/attachments/att_1_1"])
+  })
+
+  it("is joined with the files of another question", () => {
+    const one = { text: "One", files: [attached()] }
+    expect(joined(one, { text: "Two", files: [] })).toEqual({ text: "One\n\nTwo", files: one.files })
+    expect(joined({ text: " ", files: [] }, one)).toEqual(one)
+  })
+})
+
+describe("drafts", () => {
+  beforeEach(() => localStorage.clear())
+  const text = (drafts: Drafts, chat: string | null) => drafts.of(chat).text
+
+  it("are kept for each chat, and end when they are sent", () => {
+    const drafts = new Drafts("ann")
+    drafts.keep(null, { text: "new", files: [] })
+    drafts.keep("chat_1", { text: "one", files: [attached()] })
+    const again = new Drafts("ann")
+    expect([text(again, null), text(again, "chat_1"), text(again, "__proto__")]).toEqual(["new", "one", ""])
+    // Files are in the page alone.
+    expect([drafts.of("chat_1").files.length, again.of("chat_1").files.length]).toEqual([1, 0])
+    again.keep(null, { text: " ", files: [] })
+    again.keep("chat_1", { text: "", files: [] })
+    expect(localStorage.length).toBe(0)
+  })
+
+  it("of another owner are deleted unread", () => {
+    new Drafts("ann").keep(null, { text: "secret", files: [] })
+    expect(text(new Drafts("bob"), null)).toBe("")
+    expect(localStorage.length).toBe(0)
+  })
+
+  it("are deleted by a sign-out, whatever is written afterwards", () => {
+    const drafts = new Drafts("ann")
+    drafts.keep(null, { text: "secret", files: [attached()] })
+    drafts.close()
+    drafts.keep(null, { text: "secret", files: [attached()] })
+    expect(localStorage.length).toBe(0)
+    expect(drafts.of(null)).toEqual({ text: "", files: [] })
+  })
+
+  it("have a bound, and the newest win", () => {
+    const drafts = new Drafts("ann")
+    for (let number = 0; number < 50; number++) drafts.keep(`chat_${number}`, { text: "x".repeat(10_000), files: [] })
+    expect(localStorage.getItem("pellucid.drafts")?.length).toBeLessThan(210_000)
+    expect([text(drafts, "chat_0"), text(drafts, "chat_49").length]).toEqual(["", 10_000])
+  })
+
+  it.each(["no JSON", "7", '{"owner":"ann"}', '{"owner":"ann","texts":[7,["a"],[1,2],["chat_1","kept"]]}'])("survive a storage with %s", (stored) => {
+    localStorage.setItem("pellucid.drafts", stored)
+    const drafts = new Drafts("ann")
+    expect(text(drafts, "chat_1")).toBe(stored.includes("kept") ? "kept" : "")
+  })
+
+  it("live without a storage", () => {
+    const refuses = { getItem: () => { throw new Error("no") }, setItem: () => { throw new Error("no") }, removeItem: () => { throw new Error("no") } }
+    for (const storage of [undefined, refuses]) {
+      const drafts = new Drafts("ann", storage)
+      drafts.keep(null, { text: "x", files: [] })
+      drafts.add(null, { text: "y", files: [] })
+      drafts.close()
+    }
+  })
+})
+
+describe("shortcuts", () => {
+  beforeEach(() => (document.body.innerHTML = "<p>text</p><textarea></textarea><div role=menu><a href=#>item</a></div>"))
+  const press = (key: string, change: KeyboardEventInit = {}, target = "p") => {
+    let action: string | undefined = "none"
+    const listen = (event: KeyboardEvent) => (action = actionOf(event, true))
+    addEventListener("keydown", listen)
+    document.querySelector(target)?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, ...change }))
+    removeEventListener("keydown", listen)
+    return action
+  }
+
+  it("are single keys", () => expect(["n", "N", "?", "x", "constructor", "Escape"].map((key) => press(key))).toEqual(["new", "new", "help", undefined, undefined, undefined]))
+
+  it("leave the browser, the system and those who type alone", () => {
+    for (const change of [{ ctrlKey: true }, { altKey: true }, { metaKey: true }, { repeat: true }, { isComposing: true }]) expect(press("n", change)).toBeUndefined()
+    expect(press("n", {}, "textarea")).toBeUndefined()
+    expect(press("n", {}, "a")).toBeUndefined()
+    document.body.insertAdjacentHTML("beforeend", "<dialog open></dialog>")
+    expect(press("n")).toBeUndefined()
+  })
+
+  it("can be switched off", () => {
+    setSingleKeys(false)
+    expect(singleKeys()).toBe(false)
+    expect(actionOf(new KeyboardEvent("keydown", { key: "n" }), singleKeys())).toBeUndefined()
+    setSingleKeys(true)
+    expect(singleKeys()).toBe(true)
+  })
+})

@@ -1,0 +1,96 @@
+// Questions that were written and not sent, for each chat: texts in the browser's storage, files only in this page.
+// They belong to one owner: those of another one are deleted unread, and signing out deletes all.
+import { joined } from "./attached"
+import type { Attached, Composed } from "./attached"
+
+const STORAGE_KEY = "pellucid.drafts"
+const MAX_DRAFTS = 30
+const MAX_CHARACTERS = 200_000
+
+interface Stored {
+  owner: string
+  /** Chat and text, the oldest first. The chat without an id is the new one. */
+  texts: [string, string][]
+}
+
+export class Drafts {
+  private readonly files = new Map<string, readonly Attached[]>()
+  private closed = false
+
+  constructor(
+    private readonly owner: string,
+    private readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem"> | undefined = safeStorage(),
+  ) {
+    // Another owner's are deleted now, and not only when this one writes.
+    this.write(this.read())
+  }
+
+  of(chat: string | null): Composed {
+    const id = chat ?? ""
+    return { text: this.read().find(([one]) => one === id)?.[1] ?? "", files: this.files.get(id) ?? [] }
+  }
+
+  /** Add a question to what is written already. */
+  add(chat: string | null, question: Composed): void {
+    this.keep(chat, joined(this.of(chat), question))
+  }
+
+  keep(chat: string | null, { text, files }: Composed): void {
+    const id = chat ?? ""
+    if (this.closed) return
+    if (files.length > 0) this.files.set(id, files)
+    else this.files.delete(id)
+    const before = this.read()
+    if ((before.find(([one]) => one === id)?.[1] ?? "") === text) return
+    const rest = before.filter(([one]) => one !== id)
+    this.write(text.trim() === "" ? rest : bounded([...rest, [id, text]]))
+  }
+
+  /** Delete all; what a component writes afterwards is not stored. */
+  close(): void {
+    this.closed = true
+    this.files.clear()
+    try {
+      this.storage?.removeItem(STORAGE_KEY)
+    } catch {
+      // There is nothing to delete.
+    }
+  }
+
+  private read(): [string, string][] {
+    try {
+      const stored = JSON.parse(this.storage?.getItem(STORAGE_KEY) ?? "null") as Stored | null
+      if (stored?.owner !== this.owner || !Array.isArray(stored.texts)) return []
+      return stored.texts.filter((one) => Array.isArray(one) && typeof one[0] === "string" && typeof one[1] === "string")
+    } catch {
+      return []
+    }
+  }
+
+  private write(texts: [string, string][]): void {
+    try {
+      if (texts.length === 0) this.storage?.removeItem(STORAGE_KEY)
+      else this.storage?.setItem(STORAGE_KEY, JSON.stringify({ owner: this.owner, texts } satisfies Stored))
+    } catch {
+      // Without storage, a draft lasts as long as its field.
+    }
+  }
+}
+
+/** The newest drafts that fit; the last one only if it fits alone. */
+function bounded(texts: [string, string][]): [string, string][] {
+  let left = MAX_CHARACTERS
+  return texts
+    .toReversed()
+    .slice(0, MAX_DRAFTS)
+    .filter(([, text]) => (left -= text.length) >= 0)
+    .toReversed()
+}
+
+function safeStorage(): Storage | undefined {
+  try {
+    return localStorage
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,30 @@
+// Runs the actions of keys. What a button of the page does already, its key does by that button.
+import { actionOf, singleKeys } from "./shortcuts"
+import type { Action } from "./shortcuts"
+
+const last = (testId: string) => [...document.querySelectorAll<HTMLElement>(`[data-testid="${testId}"]`)].at(-1)
+
+const BY_BUTTON: Actions = {
+  reasoning: () => last("show-reasoning")?.click(),
+  copy: () => last("copy")?.querySelector("button")?.click(),
+  search: () => {
+    const field = last("search")
+    if (field) return field.focus()
+    // On narrow screens the list is a drawer.
+    last("menu")?.click()
+    requestAnimationFrame(() => last("search")?.focus())
+  },
+}
+
+export type Actions = Partial<Record<Action, () => void>>
+
+export function listenToKeys(actions: { readonly current: Actions }, signal: AbortSignal): void {
+  const down = (event: KeyboardEvent) => {
+    const action = actionOf(event, singleKeys())
+    if (action === undefined) return
+    event.preventDefault()
+    const perform = actions.current[action] ?? BY_BUTTON[action]
+    perform?.()
+  }
+  if (!signal.aborted) addEventListener("keydown", down, { signal })
+}

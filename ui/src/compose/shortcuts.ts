@@ -1,0 +1,50 @@
+// The keys of the chat. Single keys work only while nobody types, in no dialog or menu, without modifiers; they can be
+// switched off. No key of a browser is used: "/" and "'" search in Firefox, and keys with Control or Alt are theirs, those
+// of the system, or characters of some keyboard.
+
+export type Action = "write" | "new" | "search" | "attach" | "reasoning" | "copy" | "instructions" | "tools" | "help"
+
+export const KEYS: Readonly<Record<string, Action>> = {
+  m: "write",
+  n: "new",
+  s: "search",
+  u: "attach",
+  r: "reasoning",
+  c: "copy",
+  i: "instructions",
+  t: "tools",
+  "?": "help",
+}
+
+const TYPING = ["input", "textarea", "select", "[contenteditable]", "[role=menu]", "[role=dialog]", "dialog"].join()
+
+type Key = Pick<KeyboardEvent, "key" | "ctrlKey" | "altKey" | "metaKey" | "defaultPrevented" | "isComposing" | "repeat" | "target">
+
+export const isTyping = (target: EventTarget | null) => target instanceof Element && target.closest(TYPING) !== null
+
+/** The action of a key; undefined if it has none here. */
+export function actionOf(event: Key, singleKeys: boolean): Action | undefined {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented || event.isComposing || event.repeat) return undefined
+  if (isTyping(event.target) || document.querySelector("dialog[open]") !== null) return undefined
+  const key = event.key.toLowerCase()
+  return singleKeys && Object.hasOwn(KEYS, key) ? KEYS[key] : undefined
+}
+
+const STORAGE_KEY = "pellucid.single-keys"
+
+export function singleKeys(): boolean {
+  try {
+    return localStorage.getItem(STORAGE_KEY) !== "off"
+  } catch {
+    return true
+  }
+}
+
+export function setSingleKeys(on: boolean): void {
+  try {
+    if (on) localStorage.removeItem(STORAGE_KEY)
+    else localStorage.setItem(STORAGE_KEY, "off")
+  } catch {
+    // Without storage they stay on.
+  }
+}

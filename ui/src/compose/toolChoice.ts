@@ -1,0 +1,65 @@
+// Which of the server's tools the model may use: all but those that were switched off in this browser.
+import { useCallback, useEffect, useState } from "react"
+
+import { client } from "../api/client"
+import type { ServerTool } from "../api/types"
+
+const STORAGE_KEY = "pellucid.tools-off"
+
+function readStored(): readonly string[] {
+  try {
+    const read: unknown = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]")
+    return Array.isArray(read) ? read.filter((one) => typeof one === "string") : []
+  } catch {
+    return []
+  }
+}
+
+export interface ToolChoice {
+  /** null until they are loaded. */
+  tools: readonly ServerTool[] | null
+  /** Names of tools that are switched off. */
+  off: readonly string[]
+  failed: boolean
+  /** The names to send with a question; undefined: all of them. */
+  names: string[] | undefined
+  /** A question would have to name the tools, and they are not known yet. */
+  unknown: boolean
+  load: () => void
+  change: (names: readonly string[], on: boolean) => void
+}
+
+export function useToolChoice(): ToolChoice {
+  const [tools, setTools] = useState<readonly ServerTool[] | null>(null)
+  const [failed, setFailed] = useState(false)
+  const [off, setOff] = useState(readStored)
+  const load = useCallback(() => {
+    setFailed(false)
+    client.tools().then(({ data }) => setTools(data), () => setFailed(true))
+  }, [])
+  useEffect(() => {
+    if (readStored().length > 0) load()
+  }, [load])
+  const change = useCallback((names: readonly string[], on: boolean) => {
+    setOff((now) => {
+      const next = now.filter((one) => !names.includes(one)).concat(on ? [] : names)
+      try {
+        if (next.length === 0) localStorage.removeItem(STORAGE_KEY)
+        else localStorage.setItem(STORAGE_KEY, JSON.stringify(next))
+      } catch {
+        // Without storage the choice lasts until the page is closed.
+      }
+      return next
+    })
+  }, [])
+  const isAny = tools?.some(({ name }) => off.includes(name)) ?? false
+  return {
+    tools,
+    off: tools === null ? off : off.filter((name) => tools.some((one) => one.name === name)),
+    failed,
+    names: isAny ? tools?.map(({ name }) => name).filter((name) => !off.includes(name)) : undefined,
+    unknown: tools === null && off.length > 0,
+    load,
+    change,
+  }
+}
