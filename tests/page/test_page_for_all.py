@@ -198,10 +198,25 @@ def test_axe_finds_no_violations(tabs: Tabs, model_script: ModelScript, theme: A
         ]
 
     assert errors() == [], "an empty page"
+    for entry in ("instructions", "tools", "help"):
+        tab.element("add").click()
+        tab.element(f"add-{entry}").click()
+        tab.page.get_by_role("dialog").get_by_role("button").first.wait_for()
+        assert errors() == [], f"the dialog of {entry}"
+        tab.page.keyboard.press("Escape")
+    for name, data in (("notes.txt", b"Notes."), ("program", b"\0")):
+        tab.element("file-input").set_input_files([{"name": name, "mimeType": "", "buffer": data}])
+    expect(tab.element("attached-file")).to_have_count(2)
+    assert errors() == [], "files, one of which cannot be sent"
+    tab.element("remove-file").last.click()
     tab.ask()
     model_script.think("Hm.").call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("No")
     tab.element("answer-text").wait_for()
+    tab.element("composer").fill("And then?")
+    tab.element("queue").click()
+    tab.element("follow-up").wait_for()
     assert errors() == [], "while it streams"
+    tab.element("follow-up-discard").click()
     model_script.say("on.").end()
     tab.wait_finished()
     model_script.think("**Head**").call("weather", {"city": "Nowhere"}).end("tool_calls").answer(RICH, "So.")

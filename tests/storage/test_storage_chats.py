@@ -134,6 +134,23 @@ async def test_a_turn_that_follows_another_head_is_refused(store: Store) -> None
         await store.chats.begin_turn(current, turn("d", "c"), 1, follows="b2")
 
 
+async def test_instructions_stay_until_they_are_changed(store: Store) -> None:
+    chat = StoredChat(id="chat_1", owner="ann", title="Tea", created_at=1.0, updated_at=1.0, instructions="In verse.\0")
+    await store.chats.begin_turn(chat, turn("a"), 1)
+    stored = await store.chats.get("ann", "chat_1")
+    assert stored is not None
+    assert stored.instructions == "In verse.\N{REPLACEMENT CHARACTER}"
+    for change, expected in (({"title": "Coffee"}, stored.instructions), ({"instructions": "In prose."}, "In prose.")):
+        changed = await store.chats.update("ann", "chat_1", **change)
+        assert changed == await store.chats.get("ann", "chat_1")
+        assert changed is not None
+        assert changed.instructions == expected
+    assert (await store.chats.list("ann", query="prose")).chats == []
+    removed = await store.chats.update("ann", "chat_1", instructions="")
+    assert removed is not None
+    assert removed.instructions is None
+
+
 async def test_a_chat_keeps_all_branches(store: Store) -> None:
     await add_turns(store, turn("a"), turn("b", "a"), turn("c", "b", created_at=2.0), turn("c2", "b", created_at=3.0))
     await add_turns(store, turn("a2", created_at=9.0))

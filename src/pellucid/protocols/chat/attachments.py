@@ -150,11 +150,11 @@ def _read(one: t.AttachmentInput, path: str, limits: Limits) -> Attachment | str
         problem = "it is required: the content in base64, or instead of it the id of an earlier attachment"
         raise invalid(f"{path}.data", problem, "missing")
     name = clean_name(one.name or "")
-    if len(one.data) // 4 * 3 > limits.max_file_bytes + 2:
+    size = len(one.data) // 4 * 3 - one.data[-2:].count("=")
+    if size > limits.max_file_bytes:
         raise invalid(
             path,
-            f"{name!r} has {size_text(len(one.data) // 4 * 3)}, and an attachment has at most "
-            f"{size_text(limits.max_file_bytes)}",
+            f"{name!r} has {size_text(size)}, and an attachment has at most {size_text(limits.max_file_bytes)}",
             "attachment_too_large",
             kind="too_large",
         )

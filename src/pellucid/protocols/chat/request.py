@@ -43,11 +43,6 @@ class Request(PlainRequest, frozen=True):
         return replace(self, attachments=tuple(attachments))
 
     @property
-    def attachment_ids(self) -> list[str]:
-        """The ids of the earlier attachments that the question names."""
-        return [one for one in self.attachments if isinstance(one, str)]
-
-    @property
     def text(self) -> str:
         """The question."""
         return self.body.text
