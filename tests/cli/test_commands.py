@@ -140,6 +140,13 @@ def test_the_models_command(run: Run) -> None:
     result = run("models", "list")
     assert result.returncode == 0
     assert "smollm2-135m" in result.stdout.decode()
+    listed = json.loads(run("models", "list", "--json").stdout)
+    assert [(model["name"], model["is_default"]) for model in listed] == [
+        ("qwen2.5-coder-1.5b", True),
+        ("smollm2-135m", False),
+        ("qwen3-1.7b", False),
+    ]
+    assert all(model["bytes"] > 0 and model["memory"] > model["bytes"] and model["note"] for model in listed)
     assert "there is no embedded model 'nobody'" in error_message(run("models", "pull", "nobody"))
 
 

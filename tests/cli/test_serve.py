@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -132,6 +133,46 @@ def test_serve_without_a_default_model_says_what_is_missing(serve: ServeThread, 
     assert "Use it in a browser (once a model is named: --upstream-model): http://" in output
     assert '"model": "MODEL", ' in output
     assert "needs an API key" not in output  # a local server mostly needs no key
+
+
+def test_without_the_engine_the_gateway_starts_fetches_nothing_and_says_what_to_do(
+    serve: ServeThread, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.local.model_index.find_spec", lambda _: None)
+    monkeypatch.setattr("pellucid.local.fetch.fetch", lambda *_, **__: pytest.fail("something is fetched"))
+    remedy = "this gateway has no model yet: install the embedded one (pip install 'pellucid[local]') and start again"
+    with serve() as serving:
+        output = serving.until(b"Use it in a browser")
+        gateway = Gateway(serving.port)
+        ready = gateway.request("GET", "/ready")
+        bodies = {
+            "/v1/responses": {"input": "Hello"},
+            "/v1/chat/completions": {"model": "local", "messages": [{"role": "user", "content": "Hello"}]},
+            "/v1/messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]},
+        }
+        json_type = {"Content-Type": "application/json"}
+        replies = {
+            path: gateway.request("POST", path, json.dumps(body).encode(), json_type) for path, body in bodies.items()
+        }
+        assert gateway.request("GET", "/api/models").json["data"] == []
+    assert remedy in output
+    assert "See it think" not in output
+    assert (ready.status, ready.json["status"]) == (503, "unavailable")
+    assert remedy in ready.json["detail"]
+    for path, reply in replies.items():
+        assert reply.status == 404, path
+        assert remedy in reply.json["error"]["message"], path
+    done = run("ask", "Hello")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert "the embedded engine is not installed: pip install 'pellucid[local]'" in done.stderr.decode()
+
+
+def test_a_model_that_is_requested_needs_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.local.model_index.find_spec", lambda _: None)
+    monkeypatch.setattr("pellucid.local.fetch.fetch", lambda *_, **__: pytest.fail("something is fetched"))
+    done = run("serve", "--port", "0", "--local-model", "smollm2-135m")
+    assert done.returncode != 0
+    assert "the embedded engine is not installed" in done.stderr.decode()
 
 
 def test_a_missing_provider_key_is_reported_on_one_line(serve: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,34 @@ async def hub() -> AsyncIterator[Hub]:
     await server.close()
 
 
+class RedirectingHub:
+    """A hub that has the file in another server's storage, and reports its hash and size in headers."""
+
+    def __init__(self, storage: Hub) -> None:
+        self.storage = storage
+        self.headers = {"X-Linked-ETag": f'"{MODEL.sha256}"', "X-Linked-Size": str(MODEL.bytes)}
+        self.requests: list[tuple[str, str]] = []
+        self.model = MODEL
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.requests.append((request.method, request.path))
+        if request.path.startswith("/old/"):
+            raise web.HTTPTemporaryRedirect("/new/tiny.gguf")  # the repository was renamed
+        return web.Response(status=302, headers=self.headers | {"Location": self.storage.model.url})
+
+
+@pytest.fixture
+async def redirecting_hub(hub: Hub) -> AsyncIterator[RedirectingHub]:
+    redirecting = RedirectingHub(hub)
+    app = web.Application()
+    app.router.add_route("*", "/{folder}/tiny.gguf", redirecting.answer)
+    async with TestServer(app) as server:
+        # The index knows neither its hash nor its exact size.
+        url = str(server.make_url("/old/tiny.gguf"))
+        redirecting.model = msgspec.structs.replace(MODEL, url=url, sha256="", bytes=3_000_000)
+        yield redirecting
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use a new cache for each test."""
@@ -121,6 +149,55 @@ async def test_the_hub_sends_the_file_and_progress_is_reported(hub: Hub, tmp_pat
     assert {p.total for p in reports} == {len(WEIGHTS)}
     assert {p.source for p in fetching} == {"hub"}
     assert not partial(tmp_path).exists()
+
+
+async def test_a_model_without_a_hash_is_verified_with_the_hash_of_the_hub(redirecting_hub: RedirectingHub) -> None:
+    reports: list[Progress] = []
+    path = await fetch(redirecting_hub.model, progress=reports.append)
+    assert path.read_bytes() == WEIGHTS
+    assert path == cached_path(redirecting_hub.model)
+    assert redirecting_hub.requests[:2] == [("HEAD", "/old/tiny.gguf"), ("HEAD", "/new/tiny.gguf")]
+    assert {p.total for p in reports} == {len(WEIGHTS)}
+    requests = len(redirecting_hub.requests)
+    await fetch(redirecting_hub.model)
+    assert len(redirecting_hub.requests) == requests
+
+
+async def test_such_a_model_continues_after_an_interruption(redirecting_hub: RedirectingHub, tmp_path: Path) -> None:
+    storage = redirecting_hub.storage
+    storage.stop_after = 1_000_000
+    with pytest.raises(FetchError, match="could not be fetched"):
+        await fetch(redirecting_hub.model)
+    had = partial(tmp_path).stat().st_size
+    storage.stop_after = None
+    assert (await fetch(redirecting_hub.model)).read_bytes() == WEIGHTS
+    assert storage.ranges == [None, f"bytes={had}-"]
+
+
+async def test_a_file_that_is_not_what_the_hub_reported_is_deleted(
+    redirecting_hub: RedirectingHub, tmp_path: Path
+) -> None:
+    redirecting_hub.storage.body = WEIGHTS[:-1] + b"?"
+    with pytest.raises(FetchError, match=rf"should be {MODEL.sha256}"):
+        await fetch(redirecting_hub.model)
+    assert cached_path(redirecting_hub.model) is None
+    assert not partial(tmp_path).exists()
+
+
+@pytest.mark.parametrize("etag", [None, '"d41d8cd98f00b204e9800998ecf8427e"', "no hash"])
+async def test_nothing_is_fetched_without_the_hash_of_the_hub(
+    redirecting_hub: RedirectingHub, etag: str | None
+) -> None:
+    redirecting_hub.headers = {} if etag is None else {"X-Linked-ETag": etag}
+    with pytest.raises(FetchError, match=r"did not report the sha256 of tiny\.gguf"):
+        await fetch(redirecting_hub.model)
+    assert redirecting_hub.storage.ranges == []
+
+
+async def test_the_hash_of_a_hub_without_https_does_not_count() -> None:
+    model = msgspec.structs.replace(MODEL, url="http://hub.example/tiny.gguf", sha256="")
+    with pytest.raises(FetchError, match=r"over https only, not http://hub\.example/"):
+        await fetch(model)
 
 
 async def test_a_cached_file_is_not_fetched_again(hub: Hub) -> None:

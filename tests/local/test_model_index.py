@@ -23,13 +23,19 @@ def test_an_entry_is_complete(model: Model) -> None:
     assert model.licence_url.startswith("https://")
     assert model.download_url.startswith("https://")
     assert model.download_url.endswith(model.file)
-    assert re.fullmatch("[0-9a-f]{64}", model.sha256)
-    assert sum(part.bytes for part in model.parts) == model.bytes
+    assert model.note.endswith(".")
+    if model.parts:
+        assert re.fullmatch("[0-9a-f]{64}", model.sha256)
+        assert sum(part.bytes for part in model.parts) == model.bytes
+    else:  # the hub's hash counts
+        assert not model.sha256
+        assert model.hub
     for part in model.parts:
         assert re.fullmatch(r"[a-z0-9-]+==[\d.]+", part.requirement)
         assert re.fullmatch("[0-9a-f]{64}", part.sha256)
-    assert read_data(model.template)
-    assert read_data(model.grammar)
+    assert (model.template is None) is (model.grammar is None), "a model that reasons by itself needs neither"
+    for name in (model.template, model.grammar):
+        assert name is None or read_data(name)
 
 
 def test_the_default_model_is_the_publishers_file() -> None:
@@ -39,13 +45,17 @@ def test_the_default_model_is_the_publishers_file() -> None:
     assert find_model("smollm2-135m").sha256.startswith("b179c9523d0e")
 
 
+def test_what_is_fetched_without_being_requested_is_small() -> None:
+    assert find_model().bytes <= 1_200_000_000
+
+
 def test_an_environment_variable_sets_another_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example/")
     assert find_model().download_url.startswith("https://hub.example/Qwen/")
 
 
 def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownModel, match=r"'gpt-9'.*qwen2\.5-coder-1\.5b, smollm2-135m"):
+    with pytest.raises(UnknownModel, match=r"'gpt-9'.*qwen2\.5-coder-1\.5b, smollm2-135m, qwen3-1\.7b"):
         find_model("gpt-9")
 
 

@@ -13,6 +13,7 @@ from ..local.supervisor import Engine
 from ..models.embedded import LOAD_SECONDS
 from ..providers.profile import Profile
 from ..server import Config
+from ..server.catalog import NO_MODEL
 from ..server.config import ProviderConfig, find_api_key
 from ..storage import open_store
 
@@ -36,6 +37,8 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
         models = "any model it has" if provider.models is None else ", ".join(provider.models)
         if models:
             _print(f"  {name}: {models}")
+    if engine is None and config.uses_local_model:
+        _print(click.style(f"  {NO_MODEL}", fg="yellow"))
     if config.models:
         _print(f"  models: {', '.join(config.models)}")
     model = "" if engine is not None or has_default_model(config) else '"model": "MODEL", '
@@ -47,6 +50,8 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
         _print(f"Use it in a browser{condition}: {click.style(f'{address}/', fg='cyan')}")
     if config.spaces or await _store_has(config.store_url(), spaces=True):
         _print(f"Its spaces: {click.style(f'{address}/spaces', fg='cyan')}")
+    if engine is None and config.uses_local_model:
+        return  # nothing would answer the command below
     _print(f"See it think{', with ' if requirements else ''}{' and '.join(requirements)}:")
     header = f'-H "Authorization: Bearer ${variable}" ' if variable else ""
     _print(

@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 
 from ..errors import ConfigError
+from ..local.model_index import is_engine_installed
 from ..models.embedded import EmbeddedModel
+from ..server.catalog import NO_MODEL
 from ..server.config import read_config
 from ..server.factories import check_startup
 from ..upstream import UpstreamClient
@@ -38,7 +40,7 @@ def check(file: Path) -> None:
     for warning in checked_config.warnings:
         click.echo(f"warning: {warning}", err=True)
     providers = ", ".join(checked_config.providers) or "none"
-    click.echo(
-        f"{file}: valid. Providers: {providers}. "
-        f"The embedded model: {'on' if checked_config.uses_local_model else 'off'}."
-    )
+    if checked_config.uses_local_model and not is_engine_installed():
+        click.echo(f"warning: {NO_MODEL}", err=True)
+        local = None
+    click.echo(f"{file}: valid. Providers: {providers}. The embedded model: {'off' if local is None else 'on'}.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..local import fetch, model_index
 from ..local.supervisor import Engine
 from ..models.embedded import EmbeddedModel
-from ..server.config import LocalConfig
+from ..server.config import Config, LocalConfig
 from ..upstream import UpstreamClient
 
 
@@ -66,10 +66,32 @@ async def embedded_model(config: LocalConfig, transport: UpstreamClient) -> Embe
     return EmbeddedModel(await local_engine(config), transport)
 
 
+async def engine_to_serve(config: Config) -> Engine | None:
+    """Fetch the model of the configuration, and create its engine without starting it.
+
+    Returns:
+        The engine; None if the configuration has no embedded model, or says nothing about it and the engine is not
+        installed: then the gateway starts without a model.
+
+    Raises:
+        EngineError: The configuration has a section for it, and the engine is not installed.
+    """
+    if not config.uses_local_model or (config.local == LocalConfig() and not model_index.is_engine_installed()):
+        return None
+    return await local_engine(config.local)
+
+
 async def local_engine(config: LocalConfig) -> Engine:
-    """Fetch the model of the configuration, and create its engine without starting it."""
-    model = local_model(config)
-    weights = await fetch_with_bar(model, _user_file(config))
+    """Fetch the model of the configuration, and create its engine without starting it.
+
+    Raises:
+        EngineError: The engine is not installed, so nothing is fetched.
+        FetchError: The model could not be fetched.
+    """
+    model, user_file = local_model(config), _user_file(config)
+    if user_file is None:
+        model_index.require_engine()
+    weights = await fetch_with_bar(model, user_file)
     return Engine(model, weights, threads=config.threads, context=config.context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -18,14 +19,20 @@ def models() -> None:
 
 
 @models.command("list")
-def list_models() -> None:
-    """Show the models, their size and licence, and which are in the cache."""
+@click.option("--json", "as_json", is_flag=True, help="A JSON array, for programs.")
+def list_models(as_json: bool) -> None:
+    """Show the models, their size and licence, and which are in the cache. Nothing is fetched."""
+    listed = fetch.list_models()
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+        return
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "size", "licence", "cached", "description"):
+    for heading in ("name", "size", "memory", "licence", "cached", "description"):
         table.add_column(heading, overflow="fold")
-    for model in model_index.all_models():
-        cached = "yes" if fetch.cached_path(model) else "no"
-        table.add_row(model.name, f"{model.bytes / 1e6:,.0f} MB", model.licence, cached, model.title)
+    for model in listed:
+        sizes = [f"{count / 1e6:,.0f} MB" for count in (model.bytes, model.memory)]
+        cached = "yes" if model.is_cached else "no"
+        table.add_row(model.name, *sizes, model.licence, cached, f"{model.title}. {model.note}")
     Console().print(table)
 
 

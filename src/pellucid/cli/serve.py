@@ -24,7 +24,7 @@ MAX_OPEN_FILES = 65_536
 @click.option("--port", type=int, metavar="P", help="The port to listen on (8080).")
 @click.option("--workers", type=int, metavar="N", help="How many processes (1); more than one needs Redis.")
 def serve(host: str | None, port: int | None, workers: int | None, **where: Any) -> None:
-    """Start the gateway. Without any configuration, it answers with a small model of its own."""
+    """Start the gateway. Without any configuration, it answers with a small model of its own (the extra `local`)."""
     # Imported here, as in `_serve`, because `--help` and an error in the configuration do not need these modules.
     import uvloop
 
@@ -54,11 +54,11 @@ async def _serve(config: Config) -> None:
     from ..upstream import UpstreamClient
     from .banner import print_banner
     from .http_server import GatewayServer, listen
-    from .local import local_engine
+    from .local import engine_to_serve
 
     sockets = listen(config.server.host, config.server.port)
     transport = UpstreamClient(config.limits)
-    engine = await local_engine(config.local) if config.uses_local_model else None
+    engine = await engine_to_serve(config)
     local = EmbeddedModel(engine, transport) if engine is not None else None
     server = GatewayServer(create_app(config, local, transport))
 

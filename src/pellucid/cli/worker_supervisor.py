@@ -43,7 +43,7 @@ from .http_server import (
     listen,
     use_default_actions,
 )
-from .local import local_engine
+from .local import engine_to_serve
 from .worker_ipc import TO_SUPERVISOR_DECODER, Channel, ToSupervisor, WorkerListening, WorkerSetup
 
 RESTART_SECONDS = 0.2, 30.0
@@ -66,7 +66,7 @@ async def supervise(config: Config) -> None:
         SystemExit: A worker could not start (with its exit status), or ended with an error while stopping (1).
     """
     sockets = listen(config.server.host, config.server.port)
-    engine = await local_engine(config.local) if config.uses_local_model else None
+    engine = await engine_to_serve(config)
     engine_server = None
     if engine is not None:
         await engine.start()

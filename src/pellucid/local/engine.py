@@ -19,6 +19,8 @@ from typing import NoReturn
 
 import msgspec
 
+from .model_index import INSTALL_COMMAND
+
 
 class EngineSpec(msgspec.Struct, frozen=True):
     """The model to serve, and the settings of the engine."""
@@ -179,7 +181,7 @@ def serve(spec: EngineSpec) -> EngineReady | EngineFailed:
     try:
         import xllamacpp
     except ImportError as error:
-        message = "the embedded engine is not installed; pip install 'pellucid[local]'"
+        message = f"the embedded engine is not installed: {INSTALL_COMMAND}"
         return EngineFailed("not_installed", message, str(error))
     params = xllamacpp.CommonParams()
     params.model.path = spec.path

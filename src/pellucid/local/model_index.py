@@ -13,6 +13,7 @@ import os
 import tomllib
 from functools import cache
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -65,6 +66,29 @@ class EngineError(LocalError):
     code = "crashed"
 
 
+INSTALL_COMMAND = "pip install 'pellucid[local]'"
+"""What installs the engine."""
+
+
+def is_engine_installed() -> bool:
+    """Return whether the engine's package is installed: it is an extra."""
+    return find_spec("xllamacpp") is not None
+
+
+def require_engine() -> None:
+    """Check that the engine's package is installed. Call it before weights are fetched, which are of no use without it.
+
+    Raises:
+        EngineError: It is not.
+    """
+    if not is_engine_installed():
+        raise EngineError(
+            f"the embedded engine is not installed: {INSTALL_COMMAND}, or use another model "
+            "(--upstream URL --upstream-model NAME)",
+            "not_installed",
+        )
+
+
 class QueueFull(LocalError):
     """The maximum number of requests is waiting, so this request was refused at once."""
 
@@ -101,9 +125,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str = ""
     licence_url: str = ""
     bytes: int = 0
-    """The exact size of the weight file; 0 if unknown."""
+    """The size of the weight file, exact where `sha256` is set; 0 if unknown."""
     sha256: str = ""
-    """The hash of the weight file; empty if unknown."""
+    """The hash of the weight file; empty if unknown, or the hub's counts."""
     context: int = 4096
     """The size of the engine's context, in tokens (prompt and answer together)."""
     memory: int = 0
@@ -112,12 +136,17 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The name of a chat template in `local/data`. None: the template in the weight file is used."""
     grammar: str | None = None
     """The name of a grammar for reasoning in `local/data`. None: the model ends its reasoning by itself."""
+    max_tokens: int = 2048
+    """The limit for the tokens of an answer whose request has no limit, reasoning included."""
+    temperature: float = 0.2
+    """The temperature of a request that has none. Answers of small models get worse at higher ones."""
     hub: str = ""
-    """The repository on the model hub that contains `file`."""
+    """The repository on the model hub that contains `file`. Without `sha256`, the hub's own hash of it counts."""
     url: str = ""
     """The full URL, if the file is not on the hub."""
     parts: tuple[WeightPart, ...] = ()
     note: str = ""
+    """A sentence about what it is good for."""
 
     @property
     def download_url(self) -> str:

@@ -59,13 +59,14 @@ class LocalModel:
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
-        return embedded_warnings(call, self.settings, self.origin, self._model.grammar)
+        return embedded_warnings(call, self.settings, self.origin, self._model)
 
     async def aclose(self) -> None:
         """Stop the engine now."""
         await self._embedded.aclose()
 
     async def _start(self) -> EmbeddedModel:
+        model_index.require_engine()
         weights = await fetch.fetch(self._model, path=self._path)
         model = EmbeddedModel(Engine(self._model, weights), self._transport or await shared_pool(), self.settings)
         await model.start()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..egress import EgressPolicy
 from ..errors import ModelError, RequestError
 from ..local import LOCAL_PROVIDER
+from ..local.model_index import INSTALL_COMMAND
 from ..models import ChatModel, Model, ServedModel
 from ..models.deployments import (
     Cause,
@@ -51,6 +52,12 @@ from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
 """For how long a provider's list of models is believed, and after how long one that did not answer is asked again."""
+
+NO_MODEL = (
+    f"this gateway has no model yet: install the embedded one ({INSTALL_COMMAND}) and start again, or connect one "
+    "(--upstream URL --upstream-model NAME, or [providers] in the configuration)"
+)
+"""What a gateway without a model says, in its banner, in `/ready` and to requests."""
 
 MAX_SERVED_MODELS = 2000
 """How many models of one provider's list are named."""
@@ -285,6 +292,11 @@ class Catalog:
     def _origins_of(model: ChatModel | None) -> list[Origin]:
         return [deployment.model.origin for deployment in deployments_of(model)] if model is not None else []
 
+    @property
+    def lacks_model(self) -> bool:
+        """Whether there is no model at all, because the embedded one is meant to be used and is not installed."""
+        return self._config.uses_local_model and not (self._models or self._wildcards or self._providers)
+
     def has_default_model(self) -> bool:
         """Return whether the default model is available, or there is none, so that every request names its model."""
         try:
@@ -299,6 +311,8 @@ class Catalog:
         Raises:
             RequestError: `model_not_found`.
         """
+        if self.lacks_model:
+            raise invalid("model", NO_MODEL, "model_not_found", kind="not_found")
         if name is None:
             name = self.default_name or next(iter(self._models), None)
             if name is None:

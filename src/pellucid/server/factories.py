@@ -11,10 +11,10 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import ConfigError, PellucidError
+from ..local.model_index import INSTALL_COMMAND, is_engine_installed
 from ..models import ChatModel
 from ..record import Recording, read_recording
 from ..relay import check_relay_url
@@ -27,7 +27,7 @@ from ..upstream import UpstreamClient
 from .access.jwt import check_jwks_file
 from .access.keys import check_pepper
 from .catalog import Catalog
-from .config import Config, MCPConfig
+from .config import Config, LocalConfig, MCPConfig
 from .observability import create_tracer_provider, shut_down_tracer_provider
 from .space_config import read_tokens
 
@@ -130,8 +130,9 @@ def check_startup(config: Config, local: ChatModel | None) -> list[str]:
             check_store_url(config.store_url())
     with collect_mistakes("relay.url: "):
         check_relay_url(config.relay_url())
-    if local is not None and find_spec("xllamacpp") is None:
-        mistakes.append("local.enabled: the embedded model needs an extra: pip install 'pellucid[local]'")
+    # Without a word about it in the configuration, the gateway starts without it.
+    if local is not None and config.local != LocalConfig() and not is_engine_installed():
+        mistakes.append(f"local: the embedded model needs an extra: {INSTALL_COMMAND}")
     return mistakes
 
 

@@ -49,7 +49,7 @@ from .access.budgets import Budgets
 from .access.guard import Guard
 from .access.policy import Principal
 from .agent_model import AgentClient, AgentModel, unsupported
-from .catalog import Catalog
+from .catalog import NO_MODEL, Catalog
 from .config import Config, RecordConfig
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
 from .memory import MemoryMark, default_mark_bytes
@@ -334,6 +334,8 @@ class Services:
         return None
 
     async def _check_default_model(self) -> NotReady | None:
+        if self.catalog.lacks_model:
+            return NotReady("unavailable", NO_MODEL)
         if self.catalog.has_default_model():
             return None
         return NotReady("unavailable", "no deployment of the default model is available")
