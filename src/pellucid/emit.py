@@ -87,6 +87,8 @@ TurnLimit: TypeAlias = Literal[
 ]
 """The name of a limit of one turn, as in `[limits]` of the configuration."""
 TURN_LIMITS: frozenset[str] = frozenset(get_args(TurnLimit))
+CutReason: TypeAlias = TurnLimit | Literal["repetition"]
+"""Why a turn is cut: a limit, or text that only repeats itself."""
 
 
 class TurnLimits(NamedTuple):
@@ -200,7 +202,7 @@ class Emitter:
         self.thinking_form: Form = "raw"
         """The form of reasoning that is written without one."""
         self.limits = TurnLimits()
-        self.reached_limit: TurnLimit | None = None
+        self.reached_limit: CutReason | None = None
         """The limit at which the content of the turn was cut."""
         self._accepts_content = True
         """Whether the turn has not failed, was not cut and has not ended."""
@@ -271,7 +273,7 @@ class Emitter:
         self._accepts_content = False
         self.events.append(ErrorEvent(error))
 
-    def cut(self, limit: TurnLimit) -> None:
+    def cut(self, limit: CutReason) -> None:
         """Close what is open as incomplete, because the turn has reached a limit. Content after it is ignored."""
         if self._accepts_content and self.reached_limit is None:
             self.start()

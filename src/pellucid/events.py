@@ -50,7 +50,7 @@ Mint: TypeAlias = Callable[[str], str]
 ItemKind = Literal["reasoning", "message", "tool_call", "builtin_tool", "file", "compaction", "opaque"]
 ItemStatus = Literal["completed", "incomplete"]
 RunStatus = Literal["completed", "incomplete", "failed", "cancelled"]
-IncompleteReason = Literal["max_output_tokens", "max_tool_calls", "content_filter"]
+IncompleteReason = Literal["max_output_tokens", "max_tool_calls", "content_filter", "repetition"]
 
 
 ITEM_OF: dict[type[ModelResponsePart], ItemKind] = {

@@ -356,7 +356,8 @@ class Run:
             )
             self._end("failed", out, error=error)
         elif end.finish_reason == "length":
-            self._end("incomplete", out, reason="max_output_tokens")
+            is_repetition = end.native_finish_reason == "repetition"
+            self._end("incomplete", out, reason="repetition" if is_repetition else "max_output_tokens")
         elif end.finish_reason == "content_filter":
             self._end("incomplete", out, reason="content_filter")
         elif end.finish_reason == "pause":

@@ -171,6 +171,7 @@ def test_an_answer_that_was_not_stored_has_no_final_event() -> None:
         (RunEndEvent("incomplete", incomplete_reason="max_output_tokens"), ["message_final"], "max_output_tokens"),
         (RunEndEvent("incomplete", incomplete_reason="content_filter"), ["message_final"], "content_filter"),
         (RunEndEvent("incomplete", incomplete_reason="max_tool_calls"), ["message_final"], "max_tool_calls"),
+        (RunEndEvent("incomplete", incomplete_reason="repetition"), ["message_final"], "repetition"),
     ],
 )
 def test_every_run_end_is_streamed_and_in_the_final_event(end: RunEndEvent, last: list[str], fault: str | None) -> None:

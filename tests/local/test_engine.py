@@ -92,7 +92,10 @@ async def test_the_form_holds_at_any_temperature(engine: Engine, http: aiohttp.C
             engine, http, messages=user("Write <b>HTML</b>"), temperature=1.8, seed=seed, max_tokens=100
         )
         message = got["choices"][0]["message"]
-        assert message["reasoning_content"].strip()
+        *lines, last = message["reasoning_content"].strip().splitlines()
+        assert re.search(r"""[.!?。！？؟।…][)"'*`”’»」\]]{0,3}$""", last), "it ends with a sentence"
+        assert not re.match(r"[-*+•#>|]|\d+[.)] ", last) or last.startswith("**") or re.match(r"-\d", last)
+        assert not any(line.startswith("```") for line in lines), "it has no code fence"
         assert message["content"].strip()
         assert "<think" not in message["content"]
         assert "</think" not in message["content"]
@@ -103,7 +106,7 @@ async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine: Engine
     grammar = adapt_body({"messages": []})["grammar"]
     # Each literal is a shorter language than the rule it replaces; ``check`` fails to parse if a rule is missing.
     for must in ('"so a < b, a <= b and a << b\\n"', '"a </div> and a </table> and a </th>\\n"'):
-        own = grammar.replace('line{2,8} "</think>', f'{must} "</think>') + "\n"
+        own = grammar.replace('line{0,7} last "</think>', f'{must} "</think>') + "\n"
         _, got = await complete(engine, http, messages=user("x"), grammar=own, max_tokens=60)
         assert got["choices"][0]["message"]["reasoning_content"] == json.loads(must)
 

@@ -10,7 +10,8 @@ import pytest
 
 from pellucid.errors import RequestError
 from pellucid.local.model_index import read_data
-from pellucid.local.request import adapt_body, explain_error
+from pellucid.local.request import adapt_body, enforces_effort, explain_error
+from pellucid.settings import EFFORTS
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("one", "two")]
@@ -59,26 +60,43 @@ def test_a_model_that_needs_no_grammar_gets_none() -> None:
     assert "grammar" not in adapt_body({"messages": HELLO}, grammar=None)
 
 
-def lines(grammar: str) -> tuple[int, ...]:
-    match = re.search(r"line\{(\d+),(\d+)\}[\s\S]*inline\{7,(\d+)\}", grammar)
-    assert match
-    return tuple(int(n) for n in match.groups())
+def lengths(grammar: str) -> tuple[int, int]:
+    """Return how many lines the reasoning may have, and how many characters each of them, at most."""
+    lines = re.search(r"root +::= line\{0,(\d+)\} last", grammar)
+    widths = {int(n) for n in re.findall(r"inline\{\d+,(\d+)\}", grammar)}
+    assert lines
+    assert len(widths) == 1
+    return int(lines[1]) + 1, widths.pop()
 
 
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({}, (2, 8, 200)),
-        ({"reasoning_effort": "minimal"}, (2, 2, 200)),
-        ({"reasoning_effort": "high"}, (2, 12, 200)),
-        ({"max_tokens": 4000}, (2, 8, 200)),
-        ({"max_tokens": 220}, (2, 6, 110)),
-        ({"max_completion_tokens": 30}, (1, 1, 90)),
-        ({"max_tokens": 1}, (1, 1, 8)),
+        ({}, (8, 240)),
+        ({"reasoning_effort": "minimal"}, (1, 240)),
+        ({"reasoning_effort": "high"}, (12, 240)),
+        ({"max_tokens": 4000}, (8, 240)),
+        ({"max_tokens": 220}, (6, 110)),
+        ({"max_completion_tokens": 30}, (1, 90)),
+        ({"max_tokens": 1}, (1, 8)),
     ],
 )
-def test_effort_and_token_limit_set_the_length_of_reasoning(more: dict[str, Any], expected: tuple[int, ...]) -> None:
-    assert lines(ask(**more)["grammar"]) == expected
+def test_effort_and_token_limit_set_the_length_of_reasoning(more: dict[str, Any], expected: tuple[int, int]) -> None:
+    assert lengths(ask(**more)["grammar"]) == expected
+
+
+def test_every_effort_permits_more_than_the_one_before_it() -> None:
+    efforts = [effort for effort in EFFORTS if effort != "none"]
+    lines = [lengths(ask(reasoning_effort=effort)["grammar"])[0] for effort in efforts]
+    assert lines == sorted(set(lines))
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": TOOLS}, {"response_format": JSON}, {"grammar": "root ::= [a-z]+"}])
+def test_the_template_gets_the_effort_where_it_is_enforced(more: dict[str, Any]) -> None:
+    switches = ask(reasoning_effort="low", **more)["chat_template_kwargs"]
+    assert switches == {"enable_thinking": True} | ({} if more else {"reasoning_effort": "low"})
+    assert enforces_effort(more | {"reasoning_effort": "low"}, "think.gbnf") is not bool(more)
+    assert not enforces_effort(more, None)
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": False}, {"stream": True, "stream_options": {"x": 1}}])
@@ -94,6 +112,7 @@ def test_the_token_limit_has_one_name() -> None:
 
 def test_a_request_without_a_token_limit_gets_one() -> None:
     assert 0 < ask()["max_tokens"] < 8192
+    assert adapt_body({"messages": HELLO}, max_tokens=77)["max_tokens"] == 77
     assert ask(max_tokens=None)["max_tokens"] == ask()["max_tokens"]
     assert ask()["grammar"] == ask(max_tokens=100_000)["grammar"]
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from pellucid.errors import ErrorInfo, ModelError
-from pellucid.events import ModelEvent, ResponseEndEvent, SideEvent
+from pellucid.events import ModelEvent, PartDeltaEvent, ResponseEndEvent, SideEvent
 from pellucid.local.model_index import find_model
 from pellucid.local.supervisor import EngineQueue
-from pellucid.models.embedded import EmbeddedModel
+from pellucid.models.embedded import EmbeddedModel, RepetitionDetector
 from pellucid.models.model import ModelRead, ModelStream
-from pellucid.parts import ModelRequest, Usage, UserPromptPart
+from pellucid.parts import ModelRequest, TextPartDelta, Usage, UserPromptPart
 from pellucid.settings import ModelCall
 from pellucid.upstream import UpstreamClient
 from tests.scripted import Call, Upstream, delta, say
@@ -30,7 +30,7 @@ class ScriptedEngine:
 
     def __init__(self, upstream: Upstream, *scripts: Any, slots: int = 1) -> None:
         name = upstream.plays(*scripts)
-        self.model = SimpleNamespace(name=name, grammar=find_model("smollm2-135m").grammar)
+        self.model = msgspec.structs.replace(find_model("smollm2-135m"), name=name)
         self.queue = EngineQueue(slots)
         self.state = "ready"
         self.api_key = "k"
@@ -72,6 +72,48 @@ class RecordedReads:
 
 def embedded(engine: ScriptedEngine, client: UpstreamClient) -> EmbeddedModel:
     return EmbeddedModel(cast("Any", engine), client)
+
+
+@pytest.mark.parametrize("piece", ["ha", "I will check it again. ", "One line\nand another, of some length.\n\n"])
+async def test_an_answer_that_repeats_itself_is_ended_as_incomplete(upstream: Upstream, piece: str) -> None:
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(content="So: "))
+        for _ in range(3000 // len(piece)):
+            await call.event(delta(content=piece))
+        await call.wait_for_disconnect()  # it would go on
+
+    engine, client = ScriptedEngine(upstream, script), UpstreamClient()
+    try:
+        turn = RecordedReads(await embedded(engine, client).open(CALL))
+        assert await turn.end() == "length"
+        end = turn.events[-1]
+        assert isinstance(end, ResponseEndEvent)
+        assert end.native_finish_reason == "repetition"
+        assert engine.queue.running == 0
+        text = "".join(
+            event.delta.content_delta
+            for event in turn.events
+            if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta)
+        )
+        assert text.startswith(f"So: {piece}{piece}")
+        assert len(text) > RepetitionDetector.MIN_CHARACTERS
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"{n} × 7 = {n * 7}\n" for n in range(300)),
+        "no, " * 190,
+        "| --- " * 20 + "\n" + "".join(f"| row {n} | {n * n} |\n" for n in range(200)),
+        "".join(f"def function_{n}() -> None:\n    pass\n\n\n" for n in range(100)),
+    ],
+)
+def test_lists_tables_and_emphasis_do_not_count_as_repetition(text: str) -> None:
+    detector = RepetitionDetector()
+    assert not any(detector.add(text[start : start + 5]) for start in range(0, len(text), 5))
 
 
 async def test_a_free_engine_responds_at_once_and_the_slot_is_released(upstream: Upstream) -> None:

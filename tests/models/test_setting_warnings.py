@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.errors import RequestError
+from pellucid.local.model_index import all_models
 from pellucid.models.embedded import embedded_warnings, request_body
 from pellucid.models.model import Model
 from pellucid.parts import Origin
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.providers.wires import WIRES
-from pellucid.settings import ModelCall, ModelSettings
+from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
 from tests.cases import Cases
 from tests.models.setting_trials import trial_warnings
 
@@ -288,5 +289,9 @@ def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
     if "chat_template_kwargs" in drawn.get("extra_body", ()) and drawn.keys() & {"thinking", "openai_reasoning_effort"}:
         # The engine has one switch: of two settings that turn it the same way, the trials find that neither acts.
         del drawn["extra_body"]
-    trials = trial_warnings(drawn, origin, row, lambda call: request_body(call, origin, "think.gbnf"))
-    assert embedded_warnings(ModelCall("", [], drawn), {}, origin, "think.gbnf") == trials
+    local_model = data.draw(st.sampled_from(all_models()))
+    tools = data.draw(st.sampled_from([(), (ToolDefinition("look", {"type": "object", "properties": {}}),)]))
+    trials = trial_warnings(
+        drawn, origin, row, lambda call: request_body(replace(call, tools=tools), origin, local_model)
+    )
+    assert embedded_warnings(ModelCall("", [], drawn, tools), {}, origin, local_model) == trials

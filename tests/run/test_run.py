@@ -263,6 +263,14 @@ def test_the_status_of_a_run_follows_from_its_last_finish_reason(reason: Any, st
     assert (end.error is not None) is (status == "failed")
 
 
+def test_a_turn_that_was_cut_because_it_repeats_itself_says_so() -> None:
+    emitter = Emitter(ORIGIN)
+    emitter.text("k", "again and again and ")
+    emitter.cut("repetition")
+    end = end_of(new_run().feed(emitter.end("cancelled"))[0])
+    assert (end.status, end.incomplete_reason) == ("incomplete", "repetition")
+
+
 def test_calls_of_a_turn_that_was_cut_are_not_executed() -> None:
     events, effects = new_run().feed(turn(("ours", "a"), reason="length"))
     assert effects == []

@@ -1,10 +1,10 @@
 """Adapts an OpenAI-dialect request body to the embedded engine, and explains the engine's errors.
 
 * Reasoning is on unless the request sets `reasoning_effort: "none"` (or `chat_template_kwargs.enable_thinking: false`),
-  or ends with the beginning of a reply. The efforts `minimal` to `xhigh` set the number of lines.
-* A grammar enforces the form of the reasoning: the block is closed and an answer follows. llama.cpp accepts no grammar
-  together with tools, and generates its own for a `response_format`. Then only the examples in the template enforce
-  the form.
+  or ends with the beginning of a reply. The efforts `minimal` to `max` set the number of lines.
+* A grammar enforces the form of the reasoning: it ends with a sentence, the block is closed, and an answer follows.
+  llama.cpp accepts no grammar together with tools, and generates its own for a `response_format`. Then only the
+  examples in the template enforce the form, and the efforts are a switch.
 * Every request is streamed, because llama.cpp notices a disconnect only when it writes. Measured: a streamed generation
   ends within 0.1 s after a disconnect; one that is not streamed runs to its end and occupies the slot.
 * A feature that the engine does not support is refused here with the name of the field. It is not ignored.
@@ -14,18 +14,23 @@ The functions are pure: they do not change their input, and read nothing but the
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..errors import ErrorInfo, ErrorKind, RequestError
 from .model_index import read_data
 
-_LINES_RULE, _WIDTH_RULE = "line{2,8}", "inline{7,200}"
-_LINES_OF_EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}
+_LINES_RULE, _WIDTHS_RULE = "line{0,7}", re.compile(r"inline\{(\d+),\d+\}")
+_LINES_OF_EFFORT = {"minimal": 1, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 24}
+"""The lines of reasoning that each effort permits, at most."""
+_MAX_WIDTH = 240
 _TOKENS_PER_LINE = 20
 """Typical number of tokens in a line of reasoning (measured: 10 to 30)."""
-_DEFAULT_MAX_TOKENS = 2048
-"""Limit for the tokens of an answer whose request has no limit. A small model that begins to repeat itself would
-generate until its context is full. That takes minutes, while other requests wait."""
+EFFORT_SWITCH = "reasoning_effort"
+"""The argument of the chat template that has the effort, if the grammar enforces it."""
+_REPETITION_SAMPLING = {"dry_multiplier": 0.8, "dry_allowed_length": 12, "dry_penalty_last_n": 96}
+"""Makes it unlikely that the last tokens, 12 or more, are repeated at once: a small model writes zeros without end. What
+is further back may be repeated, so that code and quotations can be copied."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -42,36 +47,48 @@ def wants_thinking(body: dict[str, Any]) -> bool:
     return not (isinstance(last, dict) and last.get("role") == "assistant" and not last.get("tool_calls"))
 
 
-def adapt_body(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[str, Any]:
+def adapt_body(body: dict[str, Any], *, grammar: str | None = "think.gbnf", max_tokens: int = 2048) -> dict[str, Any]:
     """Return the body to send. The response to it is always a stream with usage, whatever the request has set.
 
     Args:
         body: The request body. It is not changed.
         grammar: `Model.grammar`. None: the model needs no grammar.
+        max_tokens: `Model.max_tokens`. Without a limit, a small model that begins to repeat itself could generate
+            until its context is full. That takes minutes, while other requests wait.
 
     Raises:
         RequestError: The request uses a feature that the engine does not support.
     """
     _reject_unsupported(body)
     out = dict(body)
-    out.pop("reasoning_effort", None)
     out["stream"] = True
     options = out.get("stream_options")
     out["stream_options"] = (options if isinstance(options, dict) else {}) | {"include_usage": True}
     if out.get("max_completion_tokens") is not None:
         out["max_tokens"] = out.pop("max_completion_tokens")
     _adapt_tools(out)
-    is_thinking = wants_thinking(body)
     kwargs = out.get("chat_template_kwargs")
-    out["chat_template_kwargs"] = (kwargs if isinstance(kwargs, dict) else {}) | {"enable_thinking": is_thinking}
-    response_format = out.get("response_format")
-    has_format = isinstance(response_format, dict) and response_format.get("type", "text") != "text"
-    has_grammar = any(out.get(name) for name in ("grammar", "json_schema"))
-    if is_thinking and grammar and not (out.get("tools") or has_format or has_grammar):
-        out["grammar"] = _fit_grammar(read_data(grammar), body.get("reasoning_effort"), out.get("max_tokens"))
+    switches = (kwargs if isinstance(kwargs, dict) else {}) | {"enable_thinking": wants_thinking(out)}
+    has_effort = enforces_effort(out, grammar)
+    effort = out.pop("reasoning_effort", None)
+    for name, value in _REPETITION_SAMPLING.items():
+        out.setdefault(name, value)
+    if grammar and has_effort:
+        out["grammar"] = _fit_grammar(read_data(grammar), effort, out.get("max_tokens"))
+        if isinstance(effort, str) and effort in _LINES_OF_EFFORT:
+            switches[EFFORT_SWITCH] = effort
+    out["chat_template_kwargs"] = switches
     if out.get("max_tokens") is None:
-        out["max_tokens"] = _DEFAULT_MAX_TOKENS
+        out["max_tokens"] = max_tokens
     return out
+
+
+def enforces_effort(body: dict[str, Any], grammar: str | None) -> bool:
+    """Return whether the effort of this request is enforced, because the grammar for reasoning can be sent with it."""
+    response_format = body.get("response_format")
+    has_format = isinstance(response_format, dict) and response_format.get("type", "text") != "text"
+    has_other = has_format or any(body.get(name) for name in ("tools", "grammar", "json_schema"))
+    return bool(grammar) and wants_thinking(body) and not has_other
 
 
 def _fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
@@ -80,13 +97,12 @@ def _fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
     Reasoning that is cut off before the answer is useless. So lines of typical length may fill 60 % of the token limit,
     and lines of maximum length (at 3 characters a token) all of it.
     """
-    max_lines, width = _LINES_OF_EFFORT.get(effort, 8) if isinstance(effort, str) else 8, 200
+    max_lines, width = _LINES_OF_EFFORT.get(effort, 8) if isinstance(effort, str) else 8, _MAX_WIDTH
     if isinstance(max_tokens, int) and max_tokens > 0:
         max_lines = min(max_lines, max(1, int(max_tokens * 0.6 / _TOKENS_PER_LINE)))
         width = min(width, max(8, int(max_tokens * 3 / max_lines)))
-    return grammar.replace(_LINES_RULE, f"line{{{min(2, max_lines)},{max_lines}}}").replace(
-        _WIDTH_RULE, f"inline{{7,{width}}}"
-    )
+    grammar = grammar.replace(_LINES_RULE, f"line{{0,{max_lines - 1}}}")
+    return _WIDTHS_RULE.sub(rf"inline{{\1,{width}}}", grammar)
 
 
 def _adapt_tools(out: dict[str, Any]) -> None:

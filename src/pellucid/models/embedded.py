@@ -14,14 +14,28 @@ from msgspec.structs import replace
 
 from ..emit import Emitter
 from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
-from ..events import ModelEvent, ResponseEndEvent, SideEvent
-from ..local import LOCAL_PROVIDER
+from ..events import ModelEvent, PartDeltaEvent, PartStartEvent, ResponseEndEvent, SideEvent
+from ..local import LOCAL_PROVIDER, model_index
 from ..local.engine_sharing import RemoteEngine
 from ..local.model_index import EngineError
-from ..local.request import adapt_body, explain_error
+from ..local.request import EFFORT_SWITCH, adapt_body, enforces_effort, explain_error
 from ..local.supervisor import Engine
 from ..offload import offload
-from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, Usage, UserPromptPart, Video
+from ..parts import (
+    Audio,
+    File,
+    Image,
+    ModelMessage,
+    Origin,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolReturnPart,
+    Usage,
+    UserPromptPart,
+    Video,
+)
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from ..providers.setting_fields import SettingFields
@@ -45,8 +59,10 @@ ENGINE_LIMITS = Limits(connect=5, retries=0)
 """Limits of requests to the engine. There are no retries: an engine that does not answer has stopped, and the request
 waits for its restart instead."""
 
-DEFAULT_SETTINGS: ModelSettings = {"temperature": 0.2}
-"""Default settings. Answers of small models get worse at higher temperatures."""
+
+def default_settings(local_model: model_index.Model) -> ModelSettings:
+    """Return the settings of calls that have none."""
+    return {"temperature": local_model.temperature}
 
 
 def embedded_profile() -> Profile:
@@ -59,11 +75,15 @@ def embedded_origin(model: str) -> Origin:
     return Origin(LOCAL_PROVIDER, embedded_profile().wire, model)
 
 
-def request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
+def request_body(call: ModelCall, origin: Origin, local_model: model_index.Model) -> dict[str, Any]:
     """Return the body of the request for a call. Raises `RequestError` for what this model does not support."""
     profile = embedded_profile()
     _check_text_only(call.messages)
-    return adapt_body(WIRES[profile.wire].encode(call, profile, origin), grammar=grammar)
+    return adapt_body(
+        WIRES[profile.wire].encode(call, profile, origin),
+        grammar=local_model.grammar,
+        max_tokens=local_model.max_tokens,
+    )
 
 
 def _check_text_only(messages: list[ModelMessage]) -> None:
@@ -84,35 +104,46 @@ _MEDIA_NAMES = {Image: "an image", Audio: "audio", Video: "a video", File: "a fi
 
 
 def embedded_warnings(
-    call: ModelCall, model_settings: ModelSettings | None, origin: Origin, grammar: str | None
+    call: ModelCall, model_settings: ModelSettings | None, origin: Origin, local_model: model_index.Model
 ) -> list[str]:
     """Return one sentence for each setting, of the call or of the model, that the engine does not support as it is."""
     profile = embedded_profile()
-    settings = merge_settings(DEFAULT_SETTINGS if model_settings is None else model_settings, call.settings)
+    grammar = local_model.grammar
+    settings = merge_settings(
+        default_settings(local_model) if model_settings is None else model_settings, call.settings
+    )
     settings = settings_for_wire(settings, profile.native_wire)
     fields = WIRES[profile.wire].setting_fields(settings, profile)
+    sent_fields = fields.body
+    # Levels depend on what else the request has. The content of these two does not matter.
+    if call.tools and call.tool_choice.mode != "none":
+        sent_fields = {"tools": [{}]} | sent_fields
+    if call.output.kind != "text":
+        sent_fields = {"response_format": {"type": call.output.kind}} | sent_fields
     try:
-        fields.body = adapt_body(fields.body, grammar=grammar)
+        fields.body = adapt_body(sent_fields, grammar=grammar)
     except RequestError:
         return []
-    _claim_thinking_switch(fields)
+    _claim_thinking(fields, has_levels=enforces_effort(sent_fields, grammar))
     return call.native_tool_warnings(profile.native_wire) + setting_warnings(
         fields, profile, origin.model or profile.title, call.assumed_settings
     )
 
 
-def _claim_thinking_switch(fields: SettingFields) -> None:
+def _claim_thinking(fields: SettingFields, has_levels: bool) -> None:
     """Record which settings act after the body was adjusted.
 
-    With tools, levels of thinking become a switch. It is on unless a setting switches it off.
+    Thinking is a switch, which is on unless a setting switches it off. With levels, an effort acts, too, as the last
+    argument of the template. Without them, for example with tools, it does not.
     """
     is_off = fields.settings.get("openai_reasoning_effort") == "none"
     is_left_on = not is_off and fields.settings.get("thinking") not in (False, "none")
+    efforts = [write for write in fields.writes if write.path == "reasoning_effort"] if has_levels else []
     fields.writes = [
         write
         for write in fields.writes
         if write.path not in ("reasoning_effort", "stream") and not (is_left_on and write.setting == "thinking")
-    ]
+    ] + [write._replace(path=f"chat_template_kwargs.{EFFORT_SWITCH}") for write in efforts]
     fields.set_thinking_paths("chat_template_kwargs", before=True)
     if is_off and "thinking" in fields.settings:
         fields.withhold("openai_reasoning_effort", "chat_template_kwargs.enable_thinking", by=["thinking"])
@@ -131,7 +162,7 @@ class EmbeddedModel:
         self.engine = engine
         self.name = engine.model.name
         self.origin = embedded_origin(self.name)
-        self.settings: ModelSettings = settings if settings is not None else DEFAULT_SETTINGS
+        self.settings: ModelSettings = settings if settings is not None else default_settings(engine.model)
         self._transport = transport
 
     @property
@@ -181,11 +212,11 @@ class EmbeddedModel:
         return _QueuedStream(self, data)
 
     def _encoded_request(self, call: ModelCall) -> bytes:
-        return msgspec.json.encode(request_body(call, self.origin, self.engine.model.grammar))
+        return msgspec.json.encode(request_body(call, self.origin, self.engine.model))
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
-        return embedded_warnings(call, self.settings, self.origin, self.engine.model.grammar)
+        return embedded_warnings(call, self.settings, self.origin, self.engine.model)
 
     async def send(self, body: bytes) -> ModelStream:
         """Send a request. The caller holds a slot; the end of the turn releases it, or this method if it raises."""
@@ -215,14 +246,46 @@ def _error_info(status: int, body: bytes) -> ErrorInfo:
         return explain_error(status, body.decode("utf-8", "replace"))
 
 
+class RepetitionDetector:
+    """Detects text whose end is one piece over and over again.
+
+    A small model that begins to repeat itself does not stop, while other requests wait. Pieces are compared to the
+    character, so that tables and lists whose lines differ in a digit are none.
+    """
+
+    MIN_CHARACTERS, MIN_COPIES = 800, 4
+    """The repeated text has at least this many characters, and copies of the piece."""
+    _MAX_CHARACTERS = 4000
+    _CHECK_CHARACTERS = 200
+    """Characters after which the text is compared again."""
+
+    def __init__(self) -> None:
+        self._end = ""
+        self._unchecked = 0
+
+    def add(self, text: str) -> bool:
+        """Add text, and return whether the end of all of it repeats itself."""
+        self._end = (self._end + text)[-self._MAX_CHARACTERS :]
+        self._unchecked += len(text)
+        if self._unchecked < self._CHECK_CHARACTERS:
+            return False
+        self._unchecked = 0
+        end = self._end
+        before = end.rfind(end[-self._CHECK_CHARACTERS // 2 :], 0, len(end) - 1)
+        size = len(end) - self._CHECK_CHARACTERS // 2 - before
+        length = max(self.MIN_CHARACTERS, self.MIN_COPIES * size)
+        return before >= 0 and length <= len(end) and end[-length:-size] == end[size - length :]
+
+
 class _SlotStream:
-    """A stream that holds one of the engine's slots until its turn ends."""
+    """A stream that holds one of the engine's slots until its turn ends, and ends it if its text repeats itself."""
 
     queued = False
     request_id = None
 
-    def __init__(self, stream: ModelStream, model: EmbeddedModel) -> None:
+    def __init__(self, stream: HTTPModelStream, model: EmbeddedModel) -> None:
         self._stream = stream
+        self._detector = RepetitionDetector()
         self._queue = model.engine.queue
         self._has_slot = True
         self._receive: ModelEventReceiver | None = None
@@ -236,6 +299,20 @@ class _SlotStream:
             self._release()
         assert self._receive is not None
         self._receive(events)
+        if self._has_slot and self._repeats(events):
+            self._stream.cut("repetition")
+
+    def _repeats(self, events: ModelRead) -> bool:
+        texts = []
+        for event in events if isinstance(events, list) else ():
+            if type(event) is PartStartEvent:
+                self._detector = RepetitionDetector()
+                texts.clear()
+                if isinstance(event.part, TextPart | ThinkingPart):
+                    texts.append(event.part.content)
+            elif type(event) is PartDeltaEvent and isinstance(event.delta, TextPartDelta | ThinkingPartDelta):
+                texts.append(event.delta.content_delta)
+        return bool(texts) and self._detector.add("".join(text for text in texts if text))
 
     def pause(self) -> None:
         self._stream.pause()

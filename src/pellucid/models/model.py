@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from .. import models
 from ..conversation import count_parts
-from ..emit import TurnLimit, TurnLimits
+from ..emit import CutReason, TurnLimits
 from ..errors import ErrorInfo, ModelError, RequestError
 from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
 from ..offload import offload
@@ -689,14 +689,14 @@ class HTTPModelStream:
     def _check_limits(self) -> None:
         """End the turn if what was received exceeds a limit."""
         self._unchecked_bytes = 0
-        limit: TurnLimit | None
+        limit: CutReason | None
         is_too_large = self._response.body_bytes > self._response.limits.turn_bytes
         limit = "turn_bytes" if is_too_large else self._decoder.exceeded_limit()
         if limit is not None and not self._is_over:
-            self._end_at(limit)
+            self.cut(limit)
 
-    def _end_at(self, limit: TurnLimit) -> None:
-        """End the turn as incomplete, with the content so far."""
+    def cut(self, limit: CutReason) -> None:
+        """End the turn as incomplete, with the content so far. The receiver gets its end."""
         try:
             self.close_text_path()
             self._is_over = True
@@ -708,15 +708,18 @@ class HTTPModelStream:
         if self._receive is not None:
             self._receive(events)
 
-    def _close_at(self, limit: TurnLimit) -> None:
-        log.warning("a turn of a model was ended at limits.%s", limit)
+    def _close_at(self, limit: CutReason) -> None:
+        if limit == "repetition":
+            log.warning("a turn of a model was ended, because it repeated itself")
+        else:
+            log.warning("a turn of a model was ended at limits.%s", limit)
         self._response.close()
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         if not self._is_over and self._receive is not None:
             # The content so far is kept; the turn ends with the error.
             if error is not None and error.code == TURN_TOO_LONG:
-                self._end_at("turn_seconds")
+                self.cut("turn_seconds")
                 return
             try:
                 self.close_text_path()

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
-from ..emit import Emitter, TurnLimit, TurnLimits
+from ..emit import CutReason, Emitter, TurnLimit, TurnLimits
 from ..errors import ErrorInfo, FrameTooLarge
 from ..events import Cause, ModelEvent, PartDeltaEvent
 from ..framing import NDJSONDecoder, SSEDecoder
@@ -175,7 +175,7 @@ class StreamDecoder:
         self._reader.offered_tools = frozenset(names)
 
     @property
-    def reached_limit(self) -> TurnLimit | None:
+    def reached_limit(self) -> CutReason | None:
         """The limit at which the turn was cut."""
         return self._reader.emit.reached_limit
 
@@ -183,7 +183,7 @@ class StreamDecoder:
         """Return the limit that the content so far exceeds, if any."""
         return self._reader.emit.exceeded_limit()
 
-    def cut(self, limit: TurnLimit) -> list[ModelEvent]:
+    def cut(self, limit: CutReason) -> list[ModelEvent]:
         """End the turn because it has reached a limit, and return the remaining events."""
         self._reader.emit.cut(limit)
         return self.end("cancelled")

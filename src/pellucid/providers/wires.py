@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from ..emit import TurnLimit, TurnLimits
+from ..emit import CutReason, TurnLimit, TurnLimits
 from ..errors import ErrorInfo
 from ..events import Cause, ModelEvent
 from ..parts import Origin
@@ -86,7 +86,7 @@ class Decoder(Protocol):
         ...
 
     @property
-    def reached_limit(self) -> TurnLimit | None:
+    def reached_limit(self) -> CutReason | None:
         """The limit at which the turn was cut."""
         ...
 
@@ -94,7 +94,7 @@ class Decoder(Protocol):
         """Return the limit that the content so far exceeds, if any."""
         ...
 
-    def cut(self, limit: TurnLimit) -> list[ModelEvent]:
+    def cut(self, limit: CutReason) -> list[ModelEvent]:
         """End the turn because it has reached a limit, and return the remaining events."""
         ...
 

@@ -68,6 +68,7 @@ _INCOMPLETE_MESSAGES = {
     "max_output_tokens": "the answer reached its maximum number of tokens",
     "max_tool_calls": "the answer reached its maximum number of tool calls",
     "content_filter": "a content filter stopped the answer",
+    "repetition": "the answer began to repeat itself, and was stopped",
 }
 
 
