@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import FilePayload, Locator, expect
 
 from tests.node_packages import installed
 from tests.page.page_kit import LEFT, ModelScript, Tab, Tabs
@@ -205,7 +205,7 @@ def test_axe_finds_no_violations(tabs: Tabs, model_script: ModelScript, theme: A
         assert errors() == [], f"the dialog of {entry}"
         tab.page.keyboard.press("Escape")
     for name, data in (("notes.txt", b"Notes."), ("program", b"\0")):
-        tab.element("file-input").set_input_files([{"name": name, "mimeType": "", "buffer": data}])
+        tab.element("file-input").set_input_files(FilePayload(name=name, mimeType="", buffer=data))
     expect(tab.element("attached-file")).to_have_count(2)
     assert errors() == [], "files, one of which cannot be sent"
     tab.element("remove-file").last.click()
