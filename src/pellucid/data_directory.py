@@ -44,6 +44,11 @@ def default_record_key() -> Path:
     return data_directory(os.environ) / "record-key.pem"
 
 
+def default_connections() -> Path:
+    """Return the path of the connections that were made in the page."""
+    return data_directory(os.environ) / "connections.toml"
+
+
 def default_pepper(environ: Mapping[str, str]) -> Path:
     """Return the path of the pepper of API keys."""
     return data_directory(environ) / "key-pepper"

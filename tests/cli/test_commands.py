@@ -16,6 +16,7 @@ import pytest
 
 from pellucid import __version__
 from pellucid.cli.main import main
+from pellucid.data_directory import create_secret
 from tests.cases import Cases
 from tests.scripted import Call, Upstream, delta, event, say
 from tests.scripted.commands import PELLUCID, Run
@@ -160,6 +161,26 @@ def test_config_check_accepts_a_valid_configuration(run: Run, tmp_path: Path) ->
     result = run("config", "check")
     assert (result.returncode, result.stderr) == (0, b"")
     assert result.stdout == b"pellucid.toml: valid. Providers: vllm. The embedded model: off.\n"
+
+
+def test_config_check_lists_connections_and_which_of_two_names_wins(run: Run, tmp_path: Path) -> None:
+    home, file = {"XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path / "data" / "pellucid" / "connections.toml"
+    key = "sk-canary-0123456789"
+    (tmp_path / "pellucid.toml").write_text('[providers.vllm]\nmodels = ["m"]\n')
+    create_secret(
+        file,
+        f'[connections.vllm]\nprofile = "ollama"\nmodels = ["m"]\napi_key = "{key}"\n'
+        '[connections.mine]\nprofile = "ollama"\nmodels = ["m", "n"]\n'
+        '[connections.bad]\nprofile = "nobody"\nmodels = []\n'.encode(),
+    )
+    result = run("config", "check", env=home)
+    assert result.returncode == 0
+    assert f"{file}: connected in the page: vllm (m); mine (m, n).\n" in result.stdout.decode()
+    warnings = result.stderr.decode()
+    assert f"warning: {file}: connections.vllm: not used, as providers.vllm in the configuration file is" in warnings
+    assert f"warning: {file}: connections.mine: 'm' is a model of the configuration file" in warnings
+    assert "connections.bad.profile: there is no provider 'nobody'" in warnings
+    assert key not in result.stdout.decode() + warnings
 
 
 def test_config_check_reports_every_error(run: Run, tmp_path: Path) -> None:

@@ -254,9 +254,10 @@ class Upstream:
             writer.close()
 
     async def _play(self, call: Call) -> None:
-        # Some wires name the model only in the path.
+        # Some wires name the model only in the path; and a server's own path has any models.
         named = (name for name in self._scripts if f"/{name}:" in call.path or f"/{name}/" in call.path)
-        name = call.body.get("model") or next(named, "")
+        model = call.body.get("model", "")
+        name = model if model and model in self._scripts else next(named, model)
         with self._came:
             self._calls.setdefault(name, []).append(call)
             self._came.notify_all()

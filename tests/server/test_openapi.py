@@ -57,7 +57,7 @@ def test_every_parameter_of_a_path_is_described() -> None:
 
 
 @pytest.fixture(scope="module")
-def api(upstream: Upstream) -> Iterator[Served]:
+def api(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     config = {
         "server": {"default_model": "any"},
         "limits": {"retries": 0},
@@ -65,8 +65,11 @@ def api(upstream: Upstream) -> Iterator[Served]:
         "models": {"any": {"provider": "vllm"}},
         "telemetry": {"metrics": True},
     }
-    with serve(config) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        # Requests connect models, which other gateways of the tests must not have.
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        with serve(config) as running:
+            yield running
 
 
 def operations() -> dict[str, Any]:
@@ -114,6 +117,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /api/chat": {"text": "Hi"},
     "PATCH /api/conversations/{id}": {"title": "One"},
     "POST /api/session": {"key": "k"},
+    "POST /api/providers/test": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"},
+    "PUT /api/connections/{name}": {"profile": "vllm", "models": ["m"]},
 }
 """A valid body for each operation that has one."""
 
@@ -136,6 +141,7 @@ def existing_ids(api: Served) -> dict[str, dict[str, str]]:
         "/api/chat/": {"event_id": started["event_id"]},
         "/api/attachments/": {"attachment_id": started["event_id"].replace("evt_", "att_") + "_0"},
         "/api/conversations/": {"id": started["conversation_id"]},
+        "/api/connections/": {"name": "mine"},
         "/v1/models/": {"id": "any"},
         "/v1/responses/": {"id": response},
         "/v1/conversations/": {"id": conversation, "item_id": item["id"]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ import msgspec
 import uvloop
 from rich.console import Console
 
+from ..data_directory import default_connections
 from ..errors import ModelError
 from ..events import Event, PartDeltaEvent, PartStartEvent, RunEndEvent, SideEvent
 from ..models.embedded import EmbeddedModel
@@ -29,6 +30,7 @@ from ..run import Minter
 from ..runs import LiveRun
 from ..server.catalog import Catalog
 from ..server.config import Config
+from ..server.connections import ConnectionFile
 from ..settings import EFFORTS, Effort, ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .local import embedded_model
@@ -76,7 +78,11 @@ async def _models(config: Config) -> AsyncIterator[Catalog]:
         if config.uses_local_model:
             embedded = await embedded_model(config.local, transport)
             await embedded.start()
-        yield Catalog(config, transport, embedded)
+        connections = ConnectionFile(default_connections(), config)
+        connected = UpstreamClient(config.limits, policy=connections.policy)
+        async with aclosing(connected):
+            catalog = Catalog(config, transport, embedded)
+            yield catalog.with_connections(connections.current().connections, connected)
     finally:
         if embedded is not None:
             await embedded.stop()

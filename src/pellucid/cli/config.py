@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from ..data_directory import default_connections
 from ..errors import ConfigError
 from ..local.model_index import is_engine_installed
 from ..models.embedded import EmbeddedModel
 from ..server.catalog import NO_MODEL
 from ..server.config import read_config
+from ..server.connections import ConnectionFile, connection_warnings
 from ..server.factories import check_startup
 from ..upstream import UpstreamClient
 from .local import unfetched_engine
@@ -28,6 +30,7 @@ def check(file: Path) -> None:
     """Check FILE (pellucid.toml) and list every mistake, with the correction.
 
     Packages, functions and key files that it refers to are looked up, too. Nothing is started, fetched or connected to.
+    Models that were connected in the page are listed, with those that the file replaces.
     """
     checked_config = read_config(file)
     local = (
@@ -39,8 +42,17 @@ def check(file: Path) -> None:
         raise ConfigError(mistakes)
     for warning in checked_config.warnings:
         click.echo(f"warning: {warning}", err=True)
+    connections = ConnectionFile(default_connections(), checked_config)
+    connected = connections.current()
+    for problem in connected.mistakes:
+        click.echo(f"warning: {connections.path}: {problem}", err=True)
+    for warning in connection_warnings(checked_config, connected.connections):
+        click.echo(f"warning: {connections.path}: {warning}", err=True)
     providers = ", ".join(checked_config.providers) or "none"
     if checked_config.uses_local_model and not is_engine_installed():
         click.echo(f"warning: {NO_MODEL}", err=True)
         local = None
     click.echo(f"{file}: valid. Providers: {providers}. The embedded model: {'off' if local is None else 'on'}.")
+    if connected.connections:
+        rows = [f"{name} ({', '.join(row.models)})" for name, row in connected.connections.items()]
+        click.echo(f"{connections.path}: connected in the page: {'; '.join(rows)}.")

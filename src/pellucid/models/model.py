@@ -88,6 +88,9 @@ class StreamReader:
 
 MAX_ERROR_BODY_BYTES = 64 * 1024
 
+MIN_SECRET_CHARACTERS = 8
+"""Keys that are shorter are placeholders, and may be words of a message."""
+
 ModelRead: TypeAlias = list[ModelEvent] | Exception | None
 """The events of one read. None: the stream stopped without the end of its turn. An exception: an internal error, after
 which nothing follows."""
@@ -240,14 +243,14 @@ class Model:
         if not _has_content(response):
             # Where a redirect leads is for the operator alone: it may be an internal address.
             location = response.headers.get("Location") if response.status < 400 else None
-            error = await _response_error(response, self.name)
+            error = await _response_error(response, self.name, api_key)
             amend = self._wire.second_request(error)
             amended = None if amend is None else await offload(weight_of(call), _amended, amend, data, headers)
             if amended is not None:
                 response = await self._send(url, *amended, timeout_seconds, api_key)
                 if _has_content(response):
                     return HTTPModelStream(response, self._decoder(call, response.content_type))
-                error = await _response_error(response, self.name)
+                error = await _response_error(response, self.name, api_key)
             if error.code in self._wire.recoverable_errors:
                 decoder = self._decoder(call, response.content_type)
                 events = [*decoder.feed(msgspec.json.encode(error.native)), *decoder.end()]
@@ -370,7 +373,7 @@ class Model:
         transport = self._transport or await shared_pool()
         status, body = await transport.get(self._base_url + path, headers)
         if status != HTTPStatus.OK:
-            raise ModelError(ErrorInfo("model_error", f"the list of models was answered with {status}"))
+            raise ModelError(error_from_response(status, _without_key(body[:MAX_ERROR_BODY_BYTES], self.api_key())))
         return served_models(body)
 
     def warnings(self, call: ModelCall) -> list[str]:
@@ -789,7 +792,12 @@ def _amended(amend: Amend, data: bytes, headers: dict[str, str]) -> tuple[bytes,
 """Success statuses without a body."""
 
 
-async def _response_error(response: UpstreamResponse, model: str) -> ErrorInfo:
+def _without_key(body: bytes, api_key: str | None) -> bytes:
+    """Return an error's body without the key that was sent: some servers quote it, and clients see what they say."""
+    return body.replace(api_key.encode(), b"[key]") if api_key and len(api_key) >= MIN_SECRET_CHARACTERS else body
+
+
+async def _response_error(response: UpstreamResponse, model: str, api_key: str | None) -> ErrorInfo:
     status = response.status
     if status < 400:
         response.close()
@@ -799,5 +807,6 @@ async def _response_error(response: UpstreamResponse, model: str) -> ErrorInfo:
         reason = "a status without content" if status in _NO_CONTENT_STATUSES else "which is not a valid answer"
         message = f"the upstream answered {status}, {reason}; base_url must be the address of a model API"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)
-    fault = error_from_response(status, await response.read_all(MAX_ERROR_BODY_BYTES), model)
+    body = _without_key(await response.read_all(MAX_ERROR_BODY_BYTES), api_key)
+    fault = error_from_response(status, body, model)
     return replace(fault, retry_after=response.retry_after)

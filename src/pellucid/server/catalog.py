@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -48,6 +49,7 @@ from .config import (
     find_base_url,
     matches_model,
 )
+from .connections import Connection
 from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
@@ -68,6 +70,8 @@ class Catalog:
 
     A name is resolved in this order: a configured model; a model that a provider lists; a configured name with `*`;
     `PROVIDER:MODEL`; and, if exactly one provider lists no models, any name as a model of that provider.
+
+    A catalog does not change: `with_connections` makes another one.
     """
 
     def __init__(
@@ -88,6 +92,8 @@ class Catalog:
             on_failure: Is called with each failure of a deployment.
         """
         self._upstream_client = upstream_client
+        self._connections: Mapping[str, Connection] = {}
+        self._connection_client = upstream_client
         self._config = config
         self._profiles = config.all_profiles()
         self._providers = config.providers
@@ -132,6 +138,33 @@ class Catalog:
         self.default_name = config.server.default_model
         self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
 
+    def with_connections(self, connections: Mapping[str, Connection], upstream_client: UpstreamClient) -> Catalog:
+        """Return a catalog that also has the models of these connections. It shares cooldowns and limits with this one.
+
+        The configuration wins: a connection with the name of one of its providers is left out, and a name that it
+        serves is not given to another model. A model whose name is taken is `CONNECTION:MODEL`.
+
+        Args:
+            connections: The connections by name, which are those of providers.
+            upstream_client: The client for requests to them.
+        """
+        catalog = copy(self)
+        catalog._connections = {name: one for name, one in connections.items() if name not in self._providers}
+        rows = {name: one.as_provider() for name, one in catalog._connections.items()}
+        catalog._config = replace(self._config, providers={**rows, **self._providers})
+        catalog._providers = catalog._config.providers
+        catalog._serves = catalog._config.serves
+        catalog._connection_client = upstream_client
+        catalog._open_models, catalog._token_prices = {}, {}
+        catalog._models = dict(self._models)
+        for provider, connection in catalog._connections.items():
+            for model in connection.models:
+                is_taken = model in catalog._models or self._resolve(model) is not None
+                name = f"{provider}:{model}" if is_taken else model
+                if name not in catalog._models:
+                    catalog._models[name] = catalog._create_model(provider, model)
+        return catalog
+
     def with_media(self, model: ChatModel) -> ChatModel:
         """Return a model that was made in code, with the checks of the addresses that clients name."""
         return MediaModel(model, self._media)
@@ -149,6 +182,17 @@ class Catalog:
     def agents(self) -> list[AgentModel]:
         """The agents that are served as models."""
         return [model for model in self._models.values() if isinstance(model, AgentModel)]
+
+    def provider_title(self, model: ChatModel) -> str | None:
+        """Return the title of a model's provider; None for the embedded model, an agent, and several deployments."""
+        provider = model.origin.provider
+        if isinstance(model, DeployedModel) or provider not in self._providers:
+            return None
+        return self._profiles[self._config.profile_name(provider)].title
+
+    def names_of(self, provider: str) -> list[str]:
+        """Return the public names of a provider's models that are known."""
+        return [name for name, model in self._models.items() if model.origin.provider == provider]
 
     def names(self) -> list[str]:
         """Return the public names that are known. A provider that lists no models may serve others."""
@@ -329,14 +373,17 @@ class Catalog:
                 "model_not_found",
                 kind="not_found",
             )
-        model = (
-            self._models.get(name) or self._find_by_wildcard(name) or (self._find_by_provider(name) if name else None)
-        )
+        model = self._resolve(name)
         if model is None:
             near = get_close_matches(name, self._models, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._models) or 'none by name'}"
             raise invalid("model", f"no model {name!r} here; {hint}", "model_not_found", kind="not_found")
         return name, model
+
+    def _resolve(self, name: str) -> ChatModel | None:
+        """Return the model that is served under a name; None if there is none."""
+        model = self._models.get(name) or self._find_by_wildcard(name)
+        return model or (self._find_by_provider(name) if name else None)
 
     def _find_by_wildcard(self, name: str) -> ChatModel | None:
         pattern = self._wildcard_of(name)
@@ -433,12 +480,14 @@ class Catalog:
     ) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
         profile = self._profile_of(provider_name, model)
+        # A connection has the key that was entered for it, and no other: its address may be anywhere.
+        connection = self._connections.get(provider_name)
         return Model(
             model,
             profile,
-            self._upstream_client,
+            self._upstream_client if connection is None else self._connection_client,
             base_url=find_base_url(self._config, provider_name, profile, os.environ),
-            api_key=find_api_key(provider, profile),
+            api_key=find_api_key(provider, profile) if connection is None else connection.api_key,
             account=provider.account,
             settings=settings,
             limits=limits or provider.limits,

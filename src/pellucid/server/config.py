@@ -578,7 +578,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
             if space.compress is not None
         ]
     if config.telemetry.otlp_endpoint is not None:
-        mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in _url_mistakes(config.telemetry.otlp_endpoint)]
+        mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in url_mistakes(config.telemetry.otlp_endpoint)]
     mistakes += _backend_and_mcp_mistakes(config, environ)
     if server.workers > 1:
         mistakes += _worker_mistakes(config, environ)
@@ -759,7 +759,7 @@ def _provider_mistakes(
     elif not provider.base_url and not profile.base_url and not find_base_url(config, name, profile, environ):
         mistakes.append(f".base_url: required, as {profile.title} has no default address")
     if provider.base_url:
-        mistakes += [f".base_url: {mistake}" for mistake in _url_mistakes(provider.base_url)]
+        mistakes += [f".base_url: {mistake}" for mistake in url_mistakes(provider.base_url)]
     if provider.api_key_env is not None and not environ.get(provider.api_key_env):
         mistakes.append(f".api_key_env: the environment has no {provider.api_key_env}")
     return mistakes + [f".headers{mistake}" for mistake in _header_mistakes(provider.headers)]
@@ -777,7 +777,8 @@ def _header_mistakes(headers: Mapping[str, str]) -> list[str]:
     return mistakes
 
 
-def _url_mistakes(url: str) -> list[str]:
+def url_mistakes(url: str) -> list[str]:
+    """Return the mistakes in the address of a provider, or of another server."""
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)

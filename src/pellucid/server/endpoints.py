@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 
-from . import agui, meta_routes, operator_routes, sessions, stateless, token_counts
+from . import agui, connection_routes, meta_routes, operator_routes, sessions, stateless, token_counts
 from .chat import routes as chat
 from .openresponses import routes as openresponses
 from .routing import Table
@@ -31,6 +31,7 @@ ENDPOINTS = {
     "chat": EndpointGroup([chat.TABLE], chat.routes),
     "spaces": EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),
     "sessions": EndpointGroup([sessions.TABLE], sessions.routes),
+    "connections": EndpointGroup([connection_routes.TABLE], connection_routes.routes),
     "operator": EndpointGroup([operator_routes.TABLE], operator_routes.routes),
 }
 """All endpoints but those of `meta_routes`, which describe the others."""

@@ -13,6 +13,7 @@ from ..errors import RequestError
 from ..protocols import openresponses
 from ..version import __version__
 from .access.policy import visible_models
+from .catalog import Catalog
 from .exchange import Exchange, endpoint_maker
 from .page import Page, built_files, prefers_html
 from .routing import STRING, Operation, Schema, Table, parameter
@@ -72,8 +73,7 @@ class MetaHandlers:
         self._document = document
         self._page = page
 
-    def _model_entry(self, name: str) -> Model:
-        catalog = self._services.catalog
+    def _model_entry(self, name: str, catalog: Catalog) -> Model:
         return Model(
             id=name,
             created=self._services.started_at,
@@ -86,23 +86,25 @@ class MetaHandlers:
         return AnthropicModel(id=name, display_name=name, created_at=created_at)
 
     async def models(self, exchange: Exchange) -> None:
-        names = visible_models(exchange.principal, await self._services.catalog.served_names())
+        catalog = self._services.catalog
+        names = visible_models(exchange.principal, await catalog.served_names())
         if exchange.recognised_protocol == "messages":
             entries = [self._anthropic_entry(name) for name in names]
             ends = (names[0], names[-1]) if names else (None, None)
             await exchange.send_json(AnthropicModels(data=entries, first_id=ends[0], last_id=ends[1]))
             return
-        await exchange.send_json(Models(data=[self._model_entry(name) for name in names]))
+        await exchange.send_json(Models(data=[self._model_entry(name, catalog) for name in names]))
 
     async def model(self, exchange: Exchange) -> None:
         name = exchange.path_params["id"]
         exchange.principal.policy.check_model(name)
-        if name not in await self._services.catalog.served_names():
+        catalog = self._services.catalog
+        if name not in await catalog.served_names():
             raise RequestError(
                 f"there is no model named {name!r} here", kind="not_found", code="model_not_found", param="model"
             )
         is_messages = exchange.recognised_protocol == "messages"
-        await exchange.send_json(self._anthropic_entry(name) if is_messages else self._model_entry(name))
+        await exchange.send_json(self._anthropic_entry(name) if is_messages else self._model_entry(name, catalog))
 
     async def index(self, exchange: Exchange) -> None:
         if self._page is not None:

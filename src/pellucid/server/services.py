@@ -20,6 +20,7 @@ from opentelemetry.trace import TracerProvider
 
 from ..asgi.streaming import STOPPING
 from ..background_tasks import wait_for_tasks
+from ..data_directory import default_connections
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
 from ..errors import ErrorInfo, PellucidError
@@ -51,6 +52,7 @@ from .access.policy import Principal
 from .agent_model import AgentClient, AgentModel, unsupported
 from .catalog import NO_MODEL, Catalog
 from .config import Config, RecordConfig
+from .connections import ConnectionFile, ConnectionSet
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
 from .memory import MemoryMark, default_mark_bytes
 from .metering import CostRecorder, MeterStage
@@ -148,21 +150,26 @@ class Services:
         self.config = config
         self.local = local
         self.upstream_client = upstream_client or UpstreamClient(config.limits)
-        self.catalog = Catalog(
+        self._configured_catalog = Catalog(
             config,
             self.upstream_client,
             local,
             extra_models,
             on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
         )
-        self.summary_writer = create_summary_writer(config, self.catalog, local)
+        self.connections = ConnectionFile(default_connections(), config)
+        """The models that were connected in the page."""
+        self._connection_client = UpstreamClient(config.limits, policy=self.connections.policy)
+        self._connection_set = ConnectionSet()
+        self._catalog = self._configured_catalog
+        self.summary_writer = create_summary_writer(config, self._configured_catalog, local)
         self._functions = load_functions(config)
         self._mcp_servers = [create_mcp_server(name, server) for name, server in config.tools.mcp.items()]
         self.egress = EgressPolicy(config.egress.allow)
         self._tool_names: set[str] = set()
         """Names of the tools that the operator configured."""
         self._tracers = tracers or create_tracer_provider(config.telemetry)
-        self.telemetry = Telemetry(config.telemetry, self.catalog, self._tracers)
+        self.telemetry = Telemetry(config.telemetry, _KnownModels(self), self._tracers)
         self._is_draining = False
         self.readiness = Readiness(
             {
@@ -183,6 +190,15 @@ class Services:
         self.replica = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         """The name of this process among the replicas of the gateway."""
 
+    @property
+    def catalog(self) -> Catalog:
+        """The models now: a new catalog after each change of the connections."""
+        current = self.connections.current()
+        if current is not self._connection_set:
+            self._connection_set = current
+            self._catalog = self._configured_catalog.with_connections(current.connections, self._connection_client)
+        return self._catalog
+
     # --- start and stop ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -201,6 +217,7 @@ class Services:
             log.warning("the configuration: %s", warning)
         exit_stack.push_async_callback(asyncio.to_thread, shut_down_tracer_provider, self._tracers)
         exit_stack.push_async_callback(self.upstream_client.aclose)
+        exit_stack.push_async_callback(self._connection_client.aclose)
         if self._locks_store:
             exit_stack.enter_context(gateway_lock(config.store_url()))
         seal_keys = create_seal_key_source(config)
@@ -214,8 +231,8 @@ class Services:
             exit_stack.push_async_callback(recorder.sign_remaining)
         self.relay = await open_relay(config.relay_url())
         exit_stack.push_async_callback(self.relay.aclose)
-        self.catalog.share(self.relay)
-        exit_stack.push_async_callback(self.catalog.aclose)
+        self._configured_catalog.share(self.relay)
+        exit_stack.push_async_callback(self._configured_catalog.aclose)
         self.guard = Guard(
             config.access,
             self.store.keys,
@@ -247,7 +264,7 @@ class Services:
             replica=self.replica,
             relay=self.relay,
             live_runs=self.telemetry.live_runs,
-            catalog=self.catalog,
+            get_catalog=lambda: self.catalog,
             local=self.local,
             detached=self.detached,
             readiness=self.readiness,
@@ -517,6 +534,16 @@ class Services:
         retentions = [seconds for seconds in (server, policy) if seconds is not None]
         retention = min(retentions, default=math.inf)
         return time.time() + retention if retention < math.inf else None
+
+
+class _KnownModels:
+    """The names of the models that the operator has named, now."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._services.catalog
 
 
 class CheckpointSigner:

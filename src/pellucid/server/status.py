@@ -158,7 +158,7 @@ class GatewayState:
         replica: The name of this process.
         relay: What the replicas share.
         live_runs: The runs of this process.
-        catalog: The models.
+        get_catalog: Returns the models, as they are now.
         local: The embedded model.
         detached: The runs of this process in the background.
         readiness: The check whether this process is ready.
@@ -173,7 +173,7 @@ class GatewayState:
         replica: str,
         relay: Relay,
         live_runs: LiveRuns,
-        catalog: Catalog,
+        get_catalog: Callable[[], Catalog],
         local: LocalModel | None,
         detached: DetachedRuns,
         readiness: Readiness,
@@ -182,7 +182,7 @@ class GatewayState:
         lapse_seconds: float,
     ) -> None:
         self._live_runs = live_runs
-        self._catalog = catalog
+        self._get_catalog = get_catalog
         self._local = local
         self._detached = detached
         self._readiness = readiness
@@ -259,13 +259,14 @@ class GatewayState:
 
     def _model_statuses(self) -> list[ModelStatus]:
         """Return the models that the operator named, and those that were called successfully."""
-        seconds_left = self._catalog.cooldowns.seconds_left()
+        catalog = self._get_catalog()
+        seconds_left = catalog.cooldowns.seconds_left()
         health = dict(self._live_runs.health)
         local, now = self._local, time.time()
         models: dict[int, tuple[str, ChatModel]] = {}
         """Each model once, under its first name."""
-        for name in self._catalog.names():
-            model = self._catalog.find(name)[1]
+        for name in catalog.names():
+            model = catalog.find(name)[1]
             models.setdefault(id(model), (name, model))
         statuses: list[ModelStatus] = []
         listed: set[str] = set()

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from ..egress import EgressPolicy
 from ..errors import ErrorInfo, ModelError
 from .connection import Connection
 from .connector import Lookup, Pool
@@ -39,6 +41,7 @@ from .response import UpstreamResponse
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohappyeyeballs import AddrInfoType
 
 MAX_LIST_BYTES = 16 * 1024 * 1024
 """The size of a response to a GET request, for example a list of models."""
@@ -52,16 +55,21 @@ class UpstreamClient:
     Create one client for each event loop, and call `aclose` when it is no longer used.
     """
 
-    def __init__(self, limits: Limits | None = None, *, lookup: Lookup | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, *, lookup: Lookup | None = None, policy: EgressPolicy | None = None
+    ) -> None:
         """Create a client without connections.
 
         Args:
             limits: Time limits and retries for requests that have no limits of their own.
             lookup: Resolves a host name to addresses. By default, the system's resolver.
+            policy: Decides which addresses may be connected to, for URLs that the operator's file does not name. Each
+                request raises `EgressError` for another one. By default, all may.
         """
         self.limits = limits or Limits()
         self.is_closed = False
-        self._pool = Pool(lookup)
+        self._policy = policy
+        self._pool = Pool(lookup if policy is None else _checked_lookup(policy))
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -116,6 +124,8 @@ class UpstreamClient:
         """
         import aiohttp  # imported here because it is large, and many gateways never use it
 
+        if self._policy is not None:
+            self._policy.check_url(url)
         try:
             async with (
                 asyncio.timeout(self.limits.connect),
@@ -144,6 +154,8 @@ class UpstreamClient:
         """Send the request once. Only the first attempt uses an idle connection."""
         if self.is_closed:
             raise RuntimeError("the client is closed")
+        if self._policy is not None:
+            self._policy.check_url(url)
         try:
             target = parse_url(url)
         except InvalidURL as error:
@@ -180,12 +192,30 @@ class UpstreamClient:
 
         # Created on first use, because aiohttp needs a running event loop.
         if self._session is None:
+            from ..egress.connector import EgressConnector
+
             self._session = aiohttp.ClientSession(
+                connector=None if self._policy is None else EgressConnector(self._policy),
                 timeout=aiohttp.ClientTimeout(total=None),
                 headers={"Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def _checked_lookup(policy: EgressPolicy) -> Lookup:
+    """Return a lookup whose results are the addresses that the policy allows."""
+
+    async def lookup(host: str, port: int) -> list[AddrInfoType]:
+        return [
+            info
+            for address in await policy.allowed_addresses(host)
+            for info in socket.getaddrinfo(
+                str(address), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            )
+        ]
+
+    return lookup
 
 
 class Retriable(Protocol):

@@ -328,6 +328,28 @@ class Guard:
         """Return one of the principal's concurrent streams, which is not yet acquired."""
         return self._rates.stream_slot(principal)
 
+    def may_connect(self, principal: Principal) -> bool:
+        """Return whether a principal may connect models: an operator, but not everybody who reaches a public gateway.
+
+        Where no credentials are required, the principal is any program on this machine.
+        """
+        return principal.policy.operator and not (principal is self._local and self._allow_unauthenticated)
+
+    def check_may_connect(self, scope: Mapping[str, Any], principal: Principal) -> None:
+        """Check that a request may connect models. Raises `AccessError` (forbidden).
+
+        Without credentials, it must not come from another page, also not from one that may use the models.
+        """
+        principal.policy.check_operator()
+        if not self.may_connect(principal):
+            raise forbidden(
+                "this gateway serves everybody who reaches it (server.allow_unauthenticated), so models are connected "
+                "in its configuration file, or with an operator's key",
+                "operator_only",
+            )
+        if principal is self._local:
+            origins.check_not_foreign(scope)
+
     def _refuse_remote(self, scope: Mapping[str, Any]) -> None:
         """Refuse a client of another machine.
 

@@ -67,6 +67,10 @@ class Model(msgspec.Struct, kw_only=True):
         Annotated[list[Medium], Meta(description="What it takes in addition to text, where that is known.")] | UnsetType
     ) = UNSET
     agent: Annotated[Literal[True], Meta(description="It is an agent, which has tools of its own.")] | UnsetType = UNSET
+    title: Annotated[str | UnsetType, Meta(description="The full name of the embedded model.")] = UNSET
+    bytes: Annotated[int | UnsetType, Meta(description="The size of the embedded model.")] = UNSET
+    provider: Annotated[str | UnsetType, Meta(description="The provider of another model, by its title.")] = UNSET
+    context_tokens: Annotated[int | UnsetType, Meta(description="The size of its context, if it is known.")] = UNSET
 
 
 class AttachmentLimits(msgspec.Struct):
@@ -83,6 +87,9 @@ class Models(msgspec.Struct):
     views: list[View]
     attachments: AttachmentLimits
     max_instructions_chars: int
+    connect: Annotated[
+        Literal[True] | UnsetType, Meta(description="Whether the person may connect models (`/api/connections`).")
+    ] = UNSET
 
 
 class ServerTool(msgspec.Struct, kw_only=True):

@@ -7,12 +7,13 @@ for any request.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
 from ...errors import RequestError
+from ...local import model_index
 from ...models import ChatModel
 from ...protocols import chat
 from ...protocols.chat import (
@@ -31,6 +32,7 @@ from ...tools.mcp import MCPTool
 from ...view import VIEWS, stricter
 from ..access.policy import visible_models
 from ..agent_model import AgentModel
+from ..catalog import Catalog
 from ..exchange import Exchange, endpoint_maker
 from ..routing import BINARY, STRING, VIEW, Operation, Schema, Table, event_stream, parameter
 from ..services import Services
@@ -46,30 +48,33 @@ class ModelsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._efforts: dict[str, list[Effort]] = {}
+        self._efforts: dict[str, tuple[ChatModel, list[Effort]]] = {}
 
     async def __call__(self, exchange: Exchange) -> None:
-        principal = exchange.principal
+        principal, catalog = exchange.principal, self._services.catalog
         viewer = exchange.viewer_for()
-        default_name = self._find_default_name()
+        default_name = self._find_default_name(catalog)
         models = []
-        for name, model in self._unique_models(default_name):
+        for name, model in self._unique_models(catalog, default_name):
             if visible_models(principal, [name]):
                 models.append(
                     response_types.Model(
                         id=name,
                         efforts=self._supported_efforts(name, model),
                         default=True if name == default_name else UNSET,
-                        embedded=True if model is self._services.local else UNSET,
-                        view=stricter(viewer.view, self._services.catalog.max_view(name)),
-                        accepts=self._accepted_media(model),
+                        view=stricter(viewer.view, catalog.max_view(name)),
+                        provider=catalog.provider_title(model) or UNSET,
+                        context_tokens=catalog.context_tokens(name) or UNSET,
+                        **self._embedded_fields(model),
+                        accepts=self._accepted_media(model, catalog),
                         agent=True if isinstance(model, AgentModel) else UNSET,
                     )
                 )
                 await asyncio.sleep(0)
         limits = response_types.AttachmentLimits(*limits_for(self._services, exchange), list(MEDIA_TYPES))
         views = list(VIEWS[VIEWS.index(viewer.view) :])
-        await exchange.send_json(response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS))
+        connect: Literal[True] | UnsetType = True if self._services.guard.may_connect(principal) else UNSET
+        await exchange.send_json(response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS, connect))
 
     async def tools(self, exchange: Exchange) -> None:
         """`GET /api/tools`: the server's tools that the caller may use."""
@@ -83,13 +88,20 @@ class ModelsHandler:
         ]
         await exchange.send_json(response_types.ServerTools(tools))
 
-    def _accepted_media(self, model: ChatModel) -> list[Medium] | UnsetType:
-        accepted = self._services.catalog.accepted_media(model)
+    def _accepted_media(self, model: ChatModel, catalog: Catalog) -> list[Medium] | UnsetType:
+        accepted = catalog.accepted_media(model)
         return UNSET if accepted is None else [medium for medium in get_args(Medium) if medium in accepted]
 
-    def _unique_models(self, default_name: str | None) -> list[tuple[str, ChatModel]]:
+    def _embedded_fields(self, model: ChatModel) -> dict[str, Any]:
+        """Return what is said about the embedded model alone: its full name, and its size."""
+        if model is not self._services.local:
+            return {}
+        row = next((one for one in model_index.all_models() if one.name == model.name), None)
+        return {"embedded": True} if row is None else {"embedded": True, "title": row.title, "bytes": row.bytes}
+
+    def _unique_models(self, catalog: Catalog, default_name: str | None) -> list[tuple[str, ChatModel]]:
         """Return each model once, under its preferred name."""
-        catalog, by_identity = self._services.catalog, dict[int, tuple[str, ChatModel]]()
+        by_identity = dict[int, tuple[str, ChatModel]]()
         names = catalog.names()
         first = [default_name] if default_name is not None else []
         for name in dict.fromkeys([*first, *names]):
@@ -98,18 +110,19 @@ class ModelsHandler:
         order = {name: index for index, name in enumerate(names)}
         return sorted(by_identity.values(), key=lambda one: order.get(one[0], -1))
 
-    def _find_default_name(self) -> str | None:
+    def _find_default_name(self, catalog: Catalog) -> str | None:
         try:
-            return self._services.catalog.find(None)[0]
+            return catalog.find(None)[0]
         except RequestError:
             return None
 
     def _supported_efforts(self, name: str, model: ChatModel) -> list[Effort]:
         """Return the efforts that the model supports exactly."""
-        if name not in self._efforts:
+        known = self._efforts.get(name)
+        if known is None or known[0] is not model:
             calls = {effort: ModelCall(name, [], {"thinking": level}) for effort, level in THINKING_LEVELS.items()}
-            self._efforts[name] = [effort for effort, call in calls.items() if not model.warnings(call)]
-        return self._efforts[name]
+            known = self._efforts[name] = model, [effort for effort, call in calls.items() if not model.warnings(call)]
+        return known[1]
 
 
 _ONE = parameter("id", "path", "The conversation's id.")

@@ -1,0 +1,195 @@
+"""The test of a connection: a real request to the provider, and its result in words for people.
+
+The request is subject to the egress policy, and follows no redirect. Of the answer, only the names of models and the
+message of a provider's error object leave, which is cut and never contains the key. So an address that is no provider
+reveals nothing but that it is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+from itertools import islice
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ..egress import EgressError, EgressPolicy
+from ..errors import ErrorInfo, PellucidError
+from ..events import ErrorEvent, ModelEvent, PartStartEvent, ResponseEndEvent
+from ..models.model import MIN_SECRET_CHARACTERS, Model, StreamReader
+from ..parts import ModelRequest, UserPromptPart
+from ..providers.profile import Profile
+from ..settings import ModelCall
+from ..upstream import Limits, UpstreamClient
+from .agent_model import MAX_NAME_CHARACTERS
+from .catalog import MAX_SERVED_MODELS
+from .connections import Connection, egress_message, is_model_name
+
+CHECK_SECONDS = 45.0
+"""How long a model may take to begin its answer: a local server may have to load it first."""
+
+CONNECT_SECONDS = 8.0
+"""How long an address may take to accept a connection, and to send its list of models."""
+
+MAX_DETAIL_CHARACTERS = 200
+
+_QUESTION = "Reply with the word: yes"
+
+
+class Problem(msgspec.Struct):
+    """Why a connection does not work, in words for people."""
+
+    code: str
+    message: str
+    detail: str | UnsetType = UNSET
+    """The provider's own message, if it sent an error object."""
+
+
+class CheckedConnection(msgspec.Struct, kw_only=True):
+    """The result of a test."""
+
+    ok: bool
+    models: list[str]
+    """The models that the provider lists."""
+    has_list: bool
+    """Whether it lists models. If not, a model must be named."""
+    base_url: str | UnsetType = UNSET
+    """The address that works, if it is another one than the given one."""
+    problem: Problem | UnsetType = UNSET
+
+
+async def check_connection(
+    connection: Connection, profile: Profile, policy: EgressPolicy, model: str | None
+) -> CheckedConnection:
+    """Send a request to a provider: for its list of models or, if a model is named, a short question.
+
+    Args:
+        connection: The connection, which has been checked (`ConnectionFile.check`).
+        profile: Its profile.
+        policy: Decides about its address.
+        model: The model that gets the question.
+    """
+    limits = Limits(connect=CONNECT_SECONDS, first_byte=CHECK_SECONDS, idle=CHECK_SECONDS, retries=0)
+    client = UpstreamClient(limits, policy=policy)
+    check = _Check(connection, profile, client)
+    async with aclosing(client):
+        if model is not None:
+            problem = await check.ask(model)
+            return CheckedConnection(ok=problem is None, models=[], has_list=False, problem=problem or UNSET)
+        return await check.list_models()
+
+
+class _Check:
+    def __init__(self, connection: Connection, profile: Profile, client: UpstreamClient) -> None:
+        self._connection = connection
+        self._profile = profile
+        self._client = client
+        self._url = connection.base_url or profile.base_url
+
+    async def list_models(self) -> CheckedConnection:
+        """Return the list of models. An address without a path is also tried with the usual one."""
+        urls = [self._url]
+        if urlsplit(self._url).path in ("", "/") and self._profile.wire.startswith("openai"):
+            urls.append(f"{self._url.rstrip('/')}/v1")
+        first_problem: Problem | None = None
+        for url in urls:
+            try:
+                listed = [one.name for one in await self._model("", url).served_models()]
+            except PellucidError as error:
+                if error.info.status not in (404, 405):
+                    problem = first_problem or self._problem(error, None)
+                    return CheckedConnection(ok=False, models=[], has_list=False, problem=problem)
+                continue
+            names = list(islice(filter(_is_usable, listed), MAX_SERVED_MODELS))
+            if names:
+                other = url if url != self._url else UNSET
+                return CheckedConnection(ok=True, models=names, has_list=True, base_url=other)
+        return CheckedConnection(ok=True, models=[], has_list=False)
+
+    async def ask(self, name: str) -> Problem | None:
+        """Ask the model a short question, and stop it when it begins to answer. Return what is wrong."""
+        call = ModelCall(name, [ModelRequest([UserPromptPart(_QUESTION)])], {"max_tokens": 64})
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                reader = StreamReader(await self._model(name, self._url).open(call))
+                try:
+                    while (events := await reader.read()) is not None:
+                        if (error := _error_of(events)) is not None:
+                            return self._problem(PellucidError(error), name)
+                        if any(isinstance(event, PartStartEvent | ResponseEndEvent) for event in events):
+                            return None
+                finally:
+                    reader.cancel()
+        except TimeoutError:
+            return Problem(
+                "timeout",
+                f"{self._host} accepted the question, but did not answer within {CHECK_SECONDS:g} seconds. A server "
+                "that loads a large model may need longer.",
+            )
+        except PellucidError as error:
+            return self._problem(error, name)
+        return Problem("no_answer", f"{self._host} ended its answer without a word.")
+
+    def _model(self, name: str, url: str) -> Model:
+        return Model(name, self._profile, self._client, base_url=url, api_key=self._connection.api_key)
+
+    @property
+    def _host(self) -> str:
+        return urlsplit(self._url).netloc
+
+    def _problem(self, error: PellucidError, model: str | None) -> Problem:
+        """Return an error of the request in words for people."""
+        info = error.info
+        if isinstance(error, EgressError):
+            return Problem(info.code or "egress_refused", _sentence(egress_message(error, self._url)))
+        detail = self._detail_of(info)
+        status = info.status
+        if status in (401, 403) and self._connection.api_key is None:
+            return Problem("key_missing", f"{self._profile.title} needs a key. Enter it, and test again.", detail)
+        if status in (401, 403):
+            return Problem("key_refused", f"{self._host} refused the key. Check that it is complete and valid.", detail)
+        if status == 402 or info.code == "insufficient_quota":
+            return Problem("no_credit", f"The key works, but its account at {self._host} has no credit left.", detail)
+        if status == 429:
+            return Problem("too_many_requests", f"{self._host} takes no more requests from this key for now.", detail)
+        if info.kind == "not_found":
+            has_path = bool(urlsplit(self._url).path.strip("/"))
+            hint = "" if has_path else " The address may need a path at its end, such as /v1."
+            return Problem("model_unknown", f"{self._host} does not know the model {model!r}.{hint}", detail)
+        if info.code == "unreachable":
+            reason = info.message.rpartition(": ")[2]
+            return Problem("unreachable", f"{self._host} cannot be reached: {reason}. Is the server running there?")
+        if info.kind == "timeout":
+            return Problem("timeout", f"{self._host} did not answer in time.")
+        if status is not None and status >= 500:
+            return Problem("provider_failed", f"{self._host} has a fault of its own (status {status}).", detail)
+        if info.code in ("redirect", "not_an_answer", "not_http"):
+            return Problem("no_provider", f"What answers at {self._host} is not a model server of this kind.")
+        if status is not None and status >= 400:
+            return Problem("refused", f"{self._host} refused the question (status {status}).", detail)
+        return Problem("no_provider", f"The answer of {self._host} is not that of a model server of this kind.", detail)
+
+    def _detail_of(self, info: ErrorInfo) -> str | UnsetType:
+        """Return the provider's own message: only of an error object, in one line, and without the key."""
+        text, key = info.upstream_message, self._connection.api_key
+        if text is None or not isinstance(info.native, dict | list):
+            return UNSET
+        if key is not None and len(key) >= MIN_SECRET_CHARACTERS:
+            text = text.replace(key, "[key]")
+        text = " ".join(text.split())
+        return text if len(text) <= MAX_DETAIL_CHARACTERS else f"{text[: MAX_DETAIL_CHARACTERS - 1]}…"
+
+
+def _error_of(events: Iterable[ModelEvent]) -> ErrorInfo | None:
+    return next((event.error for event in events if isinstance(event, ErrorEvent)), None)
+
+
+def _is_usable(name: str) -> bool:
+    return len(name) < MAX_NAME_CHARACTERS and "*" not in name and is_model_name(name)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,291 @@
+"""Routes with which the page connects models: `/api/connections`, `/api/providers`.
+
+They are for operators and, where no credentials are required, for clients on the gateway's own machine
+(`Guard.check_may_connect`). No response contains a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.routing import BaseRoute
+
+from ..protocols import chat
+from ..protocols.decoding import decode
+from ..providers.profile import Profile
+from ..providers.profiles import builtin_profiles, hidden_row
+from ..telemetry import log
+from .access.config import is_loopback
+from .connection_check import CheckedConnection, check_connection
+from .connections import MAX_MODELS, Connection
+from .exchange import Exchange, endpoint_maker
+from .routing import Operation, Table, parameter
+from .services import Services
+
+COMMON_PROVIDERS = (
+    *("openai", "anthropic", "google", "openrouter", "deepseek", "mistral", "groq", "xai"),
+    *("ollama", "lmstudio", "llama.cpp", "vllm", "openai-compat"),
+)
+"""The providers that are offered first, by the names that people write."""
+
+
+class Provider(msgspec.Struct, kw_only=True):
+    """A provider that can be connected."""
+
+    profile: str
+    title: str
+    names: list[str]
+    """Other names, by which it is found."""
+    base_url: str
+    """Its usual address; empty: it has none."""
+    key: Literal["required", "optional"]
+    local: bool
+    """Whether its usual address is on the gateway's own machine."""
+    common: bool
+
+
+class Providers(msgspec.Struct):
+    data: list[Provider]
+
+
+class ConnectionInfo(msgspec.Struct, kw_only=True):
+    """A connection, without its key."""
+
+    name: str
+    profile: str
+    title: str
+    base_url: str
+    models: list[str]
+    served_as: list[str]
+    """The public names of its models."""
+    has_key: bool
+    key_end: Annotated[str | UnsetType, Meta(description="The last characters of a key that is long enough.")] = UNSET
+    replaced: Annotated[
+        Literal[True] | UnsetType, Meta(description="The configuration file has a provider of this name.")
+    ] = UNSET
+
+
+class Connections(msgspec.Struct):
+    data: list[ConnectionInfo]
+    taken: list[str]
+    """Names that connections cannot have, as the configuration file has them."""
+    problems: list[str]
+    """Why the file of connections, or a part of it, is not used. While there are any, nothing can be changed."""
+    file: str
+
+
+class ConnectionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A connection to be saved."""
+
+    profile: str
+    models: Annotated[list[str], Meta(max_length=MAX_MODELS)]
+    base_url: str | None = None
+    """By default, the provider's usual address."""
+    api_key: str | None = None
+    """null: the key that is stored; empty: none."""
+
+
+class CheckBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A connection to be tested."""
+
+    profile: str
+    base_url: str | None = None
+    api_key: str | None = None
+    """null: the key of the connection `name`, if the address is still that of its server."""
+    model: str | None = None
+    """The model that gets a short question. null: the provider is asked for its list of models."""
+    name: str | None = None
+
+
+class DeletedConnection(msgspec.Struct):
+    name: str
+    deleted: Literal[True] = True
+
+
+class ConnectionHandlers:
+    """Handlers of these routes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._connections = services.connections
+
+    async def providers(self, exchange: Exchange) -> None:
+        self._check(exchange)
+        await exchange.send_json(
+            Providers(offered_providers(self._services.config.profiles, self._connections.profiles))
+        )
+
+    async def read(self, exchange: Exchange) -> None:
+        self._check(exchange)
+        current = self._connections.current()
+        infos = [self._info(name, connection) for name, connection in current.connections.items()]
+        taken = ["local", *self._services.config.providers]
+        await exchange.send_json(Connections(infos, taken, [*current.mistakes], str(self._connections.path)))
+
+    async def check(self, exchange: Exchange) -> None:
+        self._check(exchange)
+        body = decode(await exchange.read_body(self._services.config.server), CheckBody)
+        known = self._connections.current().connections.get(body.name) if body.name is not None else None
+        models = [] if body.model is None else [body.model]
+        connection = self._connections.proposed(known, body.profile, body.base_url, body.api_key, models)
+        self._connections.check(connection)
+        profile = self._profile_of(connection)
+        await exchange.send_json(await check_connection(connection, profile, self._connections.policy, body.model))
+
+    async def save(self, exchange: Exchange) -> None:
+        self._check(exchange)
+        body = decode(await exchange.read_body(self._services.config.server), ConnectionBody)
+        name = exchange.path_params["name"]
+        connection = await asyncio.to_thread(
+            self._connections.save, name, body.profile, body.base_url, body.api_key, body.models
+        )
+        info = self._info(name, connection)
+        host = urlsplit(info.base_url).netloc
+        log.warning(
+            "%s saved the connection %s: %s at %s, %d models",
+            _who(exchange),
+            name,
+            info.profile,
+            host,
+            len(info.models),
+        )
+        await exchange.send_json(info)
+
+    async def delete(self, exchange: Exchange) -> None:
+        self._check(exchange)
+        name = exchange.path_params["name"]
+        await asyncio.to_thread(self._connections.delete, name)
+        log.warning("%s deleted the connection %s", _who(exchange), name)
+        await exchange.send_json(DeletedConnection(name))
+
+    def _check(self, exchange: Exchange) -> None:
+        self._services.guard.check_may_connect(exchange.scope, exchange.principal)
+        exchange.response_headers.append((b"cache-control", b"no-store"))
+
+    def _profile_of(self, connection: Connection) -> Profile:
+        """Return the profile of a connection, as the catalog uses it."""
+        provider = connection.as_provider()
+        config = msgspec.structs.replace(self._services.config, providers={"": provider})
+        return self._connections.profiles[config.profile_name("")]
+
+    def _info(self, name: str, connection: Connection) -> ConnectionInfo:
+        profile = self._profile_of(connection)
+        is_replaced = self._connections.is_replaced(name)
+        return ConnectionInfo(
+            name=name,
+            profile=connection.profile,
+            title=profile.title,
+            base_url=connection.base_url or profile.base_url,
+            models=connection.models,
+            served_as=[] if is_replaced else self._services.catalog.names_of(name),
+            has_key=connection.api_key is not None,
+            key_end=connection.key_end or UNSET,
+            replaced=True if is_replaced else UNSET,
+        )
+
+
+def offered_providers(own_rows: Iterable[str], profiles: Mapping[str, Profile]) -> list[Provider]:
+    """Return the providers that can be connected: the common ones first, the others by their titles.
+
+    Args:
+        own_rows: The names of the configuration's own profiles.
+        profiles: All profiles by all their names.
+    """
+    rows = {name: profiles[name] for name in own_rows}
+    for row in builtin_profiles().values():
+        name = row.name if hidden_row(row.name) is None else row.aliases[0]
+        common = next((alias for alias in row.aliases if alias in COMMON_PROVIDERS), name)
+        rows.setdefault(common, row)
+    providers = [_provider(name, row) for name, row in rows.items()]
+    order = {name: index for index, name in enumerate(COMMON_PROVIDERS)}
+    return sorted(providers, key=lambda one: (order.get(one.profile, len(order)), one.title.casefold()))
+
+
+def _provider(name: str, row: Profile) -> Provider:
+    hidden = hidden_row(name)
+    # An alias that hides another row has that row's title, and the other row says what it is.
+    title = hidden.title if hidden is not None else row.title
+    if hidden_row(row.name) is not None:
+        title = f"{row.title}, Chat Completions"
+    return Provider(
+        profile=name,
+        title=title,
+        names=[other for other in dict.fromkeys((row.name, *row.aliases)) if other != name],
+        base_url=row.base_url,
+        key="optional" if row.auth in ("optional", "none") else "required",
+        local=is_loopback(urlsplit(row.base_url).hostname or ""),
+        common=name in COMMON_PROVIDERS,
+    )
+
+
+def _who(exchange: Exchange) -> str:
+    return exchange.principal.key_id or exchange.principal.owner or "an operator"
+
+
+_ERRORS = (400, 401, 403, 408, 413, 429, 500, 503)
+TABLE = Table(
+    [
+        Operation(
+            "GET",
+            "/api/connections",
+            ConnectionHandlers.read,
+            "listConnections",
+            "The models that were connected in the page, without keys",
+            response_body=Connections,
+            is_operator_only=True,
+        ),
+        Operation(
+            "POST",
+            "/api/providers/test",
+            ConnectionHandlers.check,
+            "testConnection",
+            "Send a request to a provider, before its connection is saved",
+            response_body=CheckedConnection,
+            request_body=CheckBody,
+            is_operator_only=True,
+        ),
+        Operation(
+            "PUT",
+            "/api/connections/{name}",
+            ConnectionHandlers.save,
+            "saveConnection",
+            "Create or replace a connection; its models can be used at once",
+            response_body=ConnectionInfo,
+            request_body=ConnectionBody,
+            error_statuses=(*_ERRORS, 409),
+            is_operator_only=True,
+        ),
+        Operation(
+            "DELETE",
+            "/api/connections/{name}",
+            ConnectionHandlers.delete,
+            "deleteConnection",
+            "Delete a connection; runs in progress end as usual",
+            response_body=DeletedConnection,
+            error_statuses=(*_ERRORS, 404, 409),
+            is_operator_only=True,
+        ),
+        Operation(
+            "GET",
+            "/api/providers",
+            ConnectionHandlers.providers,
+            "listProviders",
+            "The providers that can be connected",
+            response_body=Providers,
+            is_operator_only=True,
+        ),
+    ],
+    error_body="ChatErrorBody",
+    error_statuses=_ERRORS,
+    path_parameters={"name": parameter("name", "path", "The connection's name, which is that of a provider.")},
+)
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    handlers = ConnectionHandlers(services)
+    return TABLE.routes([handlers], endpoint_maker(chat.PROTOCOL, lambda: services.guard, "plain"))

@@ -1,0 +1,379 @@
+"""Models that were connected in the page: `connections.toml` in the data folder.
+
+* The file contains keys, so only its owner may read it. It is replaced, never written in place, under a lock.
+* It is read again when it has changed, so a change reaches every process that shares the data folder.
+* The configuration file wins: a connection with the name of one of its providers is not used, and a model that the
+  configuration serves under a name keeps it (`Catalog.with_connections`).
+* A file that cannot be read, or has mistakes, is never written to: who made it may want to mend it. Its rows without
+  mistakes are used.
+* Its addresses come from people who use the page. So the egress policy decides about them, when they are saved and for
+  each request (`connection_policy`); no variable of the environment gives them a key; and a key is sent only to the
+  server for which it was entered.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..data_directory import create_secret, read_secret, replace_secret
+from ..egress import EgressError, EgressPolicy
+from ..errors import RequestError
+from ..local import LOCAL_PROVIDER
+from ..providers.profile import Profile
+from ..storage.names import is_storable
+from ..telemetry import log
+from ..unicode import did_you_mean
+from .access.config import is_secret_text
+from .agent_model import MAX_NAME_CHARACTERS
+from .config import Config, ProviderConfig, url_mistakes
+
+MAX_CONNECTIONS, MAX_MODELS = 100, 200
+"""The most connections of a file, and models of one."""
+
+MAX_KEY_CHARACTERS = 8192
+
+_SHOWN_CHARACTERS = 4
+_MIN_SHOWN_KEY = 16
+"""The last characters of a key that are shown, and the length from which they are."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HEADER = """\
+# Models that were connected in Pellucid's page. This file contains keys: only its owner may read it.
+# It is read again when it changes. The configuration file wins where names are the same.
+"""
+
+
+class Connection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A provider with models, as the page made it. Its name is that of a provider, as in `[providers.NAME]`."""
+
+    profile: str
+    models: list[str]
+    base_url: str | None = None
+    """By default, the address of the profile."""
+    api_key: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Connection(profile={self.profile!r}, models={self.models!r}, base_url={self.base_url!r})"
+
+    @property
+    def key_end(self) -> str | None:
+        """The last characters of the key, by which people recognise it; None if there is none, or a short one."""
+        key = self.api_key
+        return key[-_SHOWN_CHARACTERS:] if key is not None and len(key) >= _MIN_SHOWN_KEY else None
+
+    def as_provider(self) -> ProviderConfig:
+        """Return it as a row of the configuration, which never contains the key."""
+        return ProviderConfig(profile=self.profile, base_url=self.base_url, models=self.models)
+
+
+class ConnectionSet(NamedTuple):
+    """What the file contained when it was read. It is replaced, and never changed."""
+
+    connections: Mapping[str, Connection] = MappingProxyType({})
+    mistakes: tuple[str, ...] = ()
+    """Why the file, or a row of it, cannot be used."""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    connections: dict[str, dict[str, object]] = {}
+
+
+class ConnectionFile:
+    """The connections of a gateway.
+
+    Args:
+        path: The file, which need not exist.
+        config: The configuration, which has the profiles and wins where names are the same.
+    """
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path = path
+        self.policy = connection_policy(config)
+        self._config = config
+        self._profiles = config.all_profiles()
+        self._stamp: tuple[int, int, int] | None = None
+        self._current = ConnectionSet()
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles that a connection may have, by name."""
+        return self._profiles
+
+    def current(self) -> ConnectionSet:
+        """Return the connections, read again if the file has changed. Never raises."""
+        stamp = _stamp_of(self.path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._current = self._read()
+            for mistake in self._current.mistakes:
+                log.error("%s: %s", self.path, mistake)
+        return self._current
+
+    def is_replaced(self, name: str) -> bool:
+        """Return whether the configuration file has a provider of this name, which is used instead."""
+        return name in self._config.providers
+
+    def save(self, name: str, profile: str, base_url: str | None, api_key: str | None, models: list[str]) -> Connection:
+        """Create or replace a connection, and write the file.
+
+        Args:
+            name: The name of the provider.
+            profile: The name of its profile.
+            base_url: Its address; None: that of the profile.
+            api_key: Its key; empty: it has none. None: the key of the connection that is replaced.
+            models: The models, by the provider's names.
+
+        Raises:
+            RequestError: A value is wrong, the configuration has this name, or the file must be mended first.
+        """
+        if self.is_replaced(name):
+            raise RequestError(
+                f"the configuration file has a provider {name!r}, which would be used instead; choose another name",
+                kind="conflict",
+                code="name_taken",
+                param="name",
+            )
+        connection: Connection | None = None
+
+        def replace(connections: dict[str, Connection]) -> None:
+            nonlocal connection
+            connection = self.proposed(connections.get(name), profile, base_url, api_key, models)
+            mistakes = [*self._name_mistakes(name), *self._mistakes(connection)]
+            if not connection.models:
+                mistakes.append(("models", "choose at least one model"))
+            if name not in connections and len(connections) >= MAX_CONNECTIONS:
+                mistakes.append(("name", f"there are {MAX_CONNECTIONS} connections, which is the most; delete one"))
+            raise_first(mistakes)
+            connections[name] = connection
+
+        self._change(replace)
+        assert connection is not None
+        return connection
+
+    def delete(self, name: str) -> None:
+        """Delete a connection, and write the file.
+
+        Raises:
+            RequestError: There is none of this name, or the file must be mended first.
+        """
+
+        def remove(connections: dict[str, Connection]) -> None:
+            if connections.pop(name, None) is None:
+                raise RequestError(
+                    f"there is no connection {name[:64]!r}", kind="not_found", code="connection_not_found", param="name"
+                )
+
+        self._change(remove)
+
+    def proposed(
+        self, known: Connection | None, profile: str, base_url: str | None, api_key: str | None, models: list[str]
+    ) -> Connection:
+        """Return the connection that these values describe (see `save`).
+
+        Raises:
+            RequestError: The key would be sent to another server than the one for which it was given.
+        """
+        base_url = (base_url or "").strip().rstrip("/") or None
+        key = api_key.strip() if api_key is not None else None
+        connection = Connection(profile, list(dict.fromkeys(models)), base_url, key or None)
+        if key is not None or known is None or known.api_key is None:
+            return connection
+        if self._server_of(known) != self._server_of(connection):
+            raise RequestError(
+                "api_key: the address is another one now, so enter the key again", code="key_needed", param="api_key"
+            )
+        return msgspec.structs.replace(connection, api_key=known.api_key)
+
+    def check(self, connection: Connection) -> None:
+        """Check a connection. Raises `RequestError` for the first mistake."""
+        raise_first(self._mistakes(connection))
+
+    # --- the file ----------------------------------------------------------------------------------------------
+
+    def _read(self) -> ConnectionSet:
+        try:
+            data = read_secret(self.path)[0]
+        except FileNotFoundError:
+            return ConnectionSet()
+        except OSError as error:
+            return ConnectionSet(mistakes=(error.strerror or str(error),))
+        try:
+            rows = msgspec.convert(tomllib.loads(data.decode()), _File).connections
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            # The text of msgspec and of tomllib names keys and places, and no values.
+            return ConnectionSet(mistakes=(f"it is damaged: {error}",))
+        connections: dict[str, Connection] = {}
+        mistakes: list[str] = []
+        for name, row in rows.items():
+            try:
+                connection = msgspec.convert(row, Connection)
+            except msgspec.ValidationError as error:
+                mistakes.append(f"connections.{name}: {error}")
+                continue
+            row_mistakes = [*self._name_mistakes(name), *self._mistakes(connection)]
+            mistakes += [f"connections.{name}.{field}: {problem}" for field, problem in row_mistakes]
+            if not row_mistakes:
+                connections[name] = connection
+        return ConnectionSet(MappingProxyType(connections), tuple(mistakes))
+
+    def _change(self, change: Callable[[dict[str, Connection]], None]) -> None:
+        """Read the file, change its connections, and replace it, while no other process does."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _exclusive_lock(self.path):
+                read = self._read()
+                if read.mistakes:
+                    raise RequestError(
+                        f"{self.path} cannot be changed, because {read.mistakes[0]}; correct the file, or remove it",
+                        kind="conflict",
+                        code="connections_damaged",
+                    )
+                connections = dict(read.connections)
+                change(connections)
+                data = _encode(connections)
+                if self.path.exists():
+                    replace_secret(self.path, data)
+                else:
+                    create_secret(self.path, data)
+        except OSError as error:
+            raise RequestError(
+                f"the connections cannot be saved: {error.strerror or error}", kind="unavailable", code="not_saved"
+            ) from error
+
+    # --- checks ------------------------------------------------------------------------------------------------
+
+    def _server_of(self, connection: Connection) -> tuple[str, str]:
+        """Return the server to which a connection's key is sent."""
+        profile = self._profiles.get(connection.profile)
+        parts = urlsplit(connection.base_url or (profile.base_url if profile is not None else ""))
+        return parts.scheme, parts.netloc.lower()
+
+    def _name_mistakes(self, name: str) -> list[tuple[str, str]]:
+        if name == LOCAL_PROVIDER:
+            return [("name", "this name is that of the embedded model; choose another one")]
+        if not _NAME.fullmatch(name):
+            return [("name", "a name has 1 to 64 letters, digits and . _ -")]
+        return []
+
+    def _mistakes(self, connection: Connection) -> list[tuple[str, str]]:
+        """Return the fields that are wrong, each with what would be right. No message contains the key."""
+        mistakes: list[tuple[str, str]] = []
+        profile = self._profiles.get(connection.profile)
+        if profile is None:
+            name = connection.profile[:64]
+            mistakes.append(("profile", f"there is no provider {name!r}; {did_you_mean(name, self._profiles)}"))
+        elif profile.auth == "aws" and connection.api_key is None:
+            mistakes.append(("api_key", f"{profile.title} needs a key here"))
+        url = connection.base_url or (profile.base_url if profile is not None else "")
+        if not url and profile is not None:
+            mistakes.append(("base_url", f"enter the address: {profile.title} has no usual one"))
+        elif url and (problems := url_mistakes(url)):
+            mistakes.append(("base_url", problems[0]))
+        elif url:
+            try:
+                self.policy.check_url(url)
+            except EgressError as error:
+                mistakes.append(("base_url", egress_message(error, url)))
+        key = connection.api_key
+        if key is not None and (len(key) > MAX_KEY_CHARACTERS or not is_secret_text(key)):
+            mistakes.append(("api_key", "this is not a key: it has spaces, or characters that no key has"))
+        if len(connection.models) > MAX_MODELS:
+            mistakes.append(("models", f"at most {MAX_MODELS} models"))
+        mistakes += [
+            ("models", f"{model[:80]!r} is not the name of a model")
+            for model in connection.models
+            if not model or len(model) >= MAX_NAME_CHARACTERS or "*" in model or not is_model_name(model)
+        ]
+        return mistakes
+
+
+def is_model_name(text: str) -> bool:
+    """Return whether a text can name a model."""
+    return text.isprintable() and text.strip() == text and is_storable(text)
+
+
+def raise_first(mistakes: list[tuple[str, str]]) -> None:
+    """Raise the first of the mistakes of a request, if there are any: a `RequestError`."""
+    for field, problem in mistakes:
+        raise RequestError(f"{field}: {problem}", code="invalid_value", param=field)
+
+
+def egress_message(error: EgressError, url: str) -> str:
+    """Return the sentence for an address that the policy refuses, with what its operator can do."""
+    host = urlsplit(url).hostname
+    if error.info.code != "egress_refused":
+        return error.info.message
+    return (
+        f"this gateway does not connect to {host}, which is not a public address; "
+        f'its operator can allow it with [egress] allow = ["{host}"] in the configuration file'
+    )
+
+
+def connection_policy(config: Config) -> EgressPolicy:
+    """Return the policy for the addresses of connections.
+
+    It is the one for the addresses that clients name. Where the configuration requires no credentials, clients are on
+    this machine, and its own servers (Ollama, vLLM, …) are allowed, too.
+    """
+    own = [] if config.access.requires_credentials else ["localhost", "127.0.0.0/8", "::1"]
+    return EgressPolicy([*config.egress.allow, *own])
+
+
+def connection_warnings(config: Config, connections: Mapping[str, Connection]) -> list[str]:
+    """Return a line for each connection, or model of one, that the configuration file replaces."""
+    warnings = [
+        f"connections.{name}: not used, as providers.{name} in the configuration file is"
+        for name in connections
+        if name in config.providers
+    ]
+    served = {model: provider for provider, row in config.providers.items() for model in row.listed_models}
+    served |= {name: name for name in config.models}
+    warnings += [
+        f"connections.{name}: {model!r} is a model of the configuration file; this one is {name}:{model}"
+        for name, connection in connections.items()
+        for model in connection.models
+        if name not in config.providers and model in served
+    ]
+    return warnings
+
+
+def _encode(connections: Mapping[str, Connection]) -> bytes:
+    """Return the content of the file. A JSON string of printable text is a TOML string."""
+    lines = [_HEADER]
+    for name, connection in connections.items():
+        fields = msgspec.to_builtins(connection)
+        lines.append(f"[connections.{json.dumps(name)}]\n")
+        lines += [f"{field} = {json.dumps(value, ensure_ascii=False)}\n" for field, value in fields.items()]
+        lines.append("\n")
+    return "".join(lines).encode()
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+@contextmanager
+def _exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file next to `path`. The system releases the lock when the process dies."""
+    fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

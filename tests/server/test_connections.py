@@ -1,0 +1,585 @@
+"""Models that are connected in the page: `connections.toml`, its routes, and which of two equal names wins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid.data_directory import default_connections
+from pellucid.egress import EgressError, EgressPolicy
+from pellucid.errors import RequestError
+from pellucid.server.config import check_config
+from pellucid.server.connections import ConnectionFile, connection_warnings
+from pellucid.upstream import UpstreamClient
+from tests.scripted import Call, Upstream, say
+from tests.scripted.gateway import Reply, Served, serve
+from tests.scripted.upstream import Script
+from tests.waiting import LIMIT_SECONDS, wait_until
+
+KEY = "sk-canary-3f9a8d7e6c5b4a39-WXYZ"
+OTHER_KEY = "sk-canary-0000000000000000-QRST"
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder for each test, and the path of its connections."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return default_connections()
+
+
+NO_MODELS: dict[str, Any] = {"local": {"enabled": False}, "spaces": {"room": {}}, "limits": {"retries": 0}}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    """A gateway without a model and without keys, and the path of its connections."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("shared")))
+        with serve(NO_MODELS) as running:
+            yield running, default_connections()
+
+
+@pytest.fixture
+def gateway(shared: tuple[Served, Path]) -> Iterator[Served]:
+    """The same, without connections."""
+    yield shared[0]
+    shared[1].unlink(missing_ok=True)
+
+
+def call(gateway: Served, method: str, path: str, body: Any = None, key: str | None = None, **headers: str) -> Reply:
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"Content-Type": "application/json"} if data is not None else {}
+    if key is not None:
+        sent["Authorization"] = f"Bearer {key}"
+    return gateway.request(method, path, data, {**sent, **headers})
+
+
+def connect(gateway: Served, name: str, **body: Any) -> Reply:
+    return call(gateway, "PUT", f"/api/connections/{name}", {"profile": "openai-compat", **body})
+
+
+def check(gateway: Served, **body: Any) -> Any:
+    reply = call(gateway, "POST", "/api/providers/test", {"profile": "openai-compat", **body})
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def listed(gateway: Served) -> Any:
+    return call(gateway, "GET", "/api/connections").json
+
+
+def model_names(gateway: Served) -> list[str]:
+    return [row["id"] for row in call(gateway, "GET", "/v1/models").json["data"]]
+
+
+def server_of(names: list[str], status: int = 200, key: str | None = None, error: str = "Incorrect API key") -> Script:
+    """A server with a list of models, which may require a key, and quotes a wrong one."""
+
+    async def script(call: Call) -> None:
+        sent = call.headers.get("authorization", "").removeprefix("Bearer ")
+        if key is not None and sent != key:
+            await call.answer(401, json.dumps({"error": {"message": f"{error}: {sent}"}}).encode())
+        elif call.path.endswith("/models"):
+            await call.answer(status, json.dumps({"data": [{"id": name} for name in names]}).encode())
+        elif call.body.get("model") not in names:
+            await call.answer(404, b'{"error": {"message": "no such model", "code": "model_not_found"}}')
+        else:
+            await say("Let me see. ", "42.")(call)
+
+    return script
+
+
+# --- from the page to an answer --------------------------------------------------------------------------------------
+
+
+def test_a_connected_model_is_there_at_once_in_every_list_and_protocol(upstream: Upstream, gateway: Served) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['thinker-9'], key=KEY))}"
+    assert model_names(gateway) == []
+    assert check(gateway, base_url=url, api_key=KEY) == {"ok": True, "models": ["thinker-9"], "has_list": True}
+    assert check(gateway, base_url=url, api_key=KEY, model="thinker-9")["ok"] is True
+    saved = connect(gateway, "mine", base_url=url, api_key=KEY, models=["thinker-9"])
+    assert saved.status == 200, saved.body
+    assert saved.json["served_as"] == ["thinker-9"]
+    assert model_names(gateway) == ["thinker-9"]
+    page = call(gateway, "GET", "/api/models").json
+    assert [row["id"] for row in page["data"]] == ["thinker-9"]
+    assert page["data"][0]["provider"] == "Any OpenAI-compatible server"
+    assert page["connect"] is True
+    assert gateway.ask("thinker-9").json["status"] == "completed"
+    assert gateway.ask(None).json["status"] == "completed"
+    body = {"model": "thinker-9", "messages": [{"role": "user", "content": "Why?"}], "max_tokens": 9}
+    for path in ("/v1/chat/completions", "/v1/messages"):
+        assert call(gateway, "POST", path, body).status == 200
+    assert b"42." in call(gateway, "POST", "/api/chat", {"text": "Why?", "model": "thinker-9"}).body
+
+
+def test_a_connection_outlives_the_process(upstream: Upstream, file: Path) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['m'], key=KEY))}"
+    with serve(NO_MODELS) as gateway:
+        assert connect(gateway, "mine", base_url=url, api_key=KEY, models=["m"]).status == 200
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with serve(NO_MODELS) as gateway:
+        assert gateway.ask("m").json["status"] == "completed"
+
+
+def test_other_processes_of_the_machine_see_a_change_with_the_next_request(upstream: Upstream) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['m']))}"
+    with serve(NO_MODELS) as one, serve(NO_MODELS) as other:
+        connect(one, "mine", base_url=url, models=["m"])
+        assert model_names(other) == ["m"]
+        call(other, "DELETE", "/api/connections/mine")
+        assert model_names(one) == []
+
+
+def test_a_run_in_progress_ends_on_its_old_connection(upstream: Upstream, gateway: Served) -> None:
+    async def slow(call: Call) -> None:
+        await call.head()
+        await call.event({"choices": [{"index": 0, "delta": {"content": "The "}}]})
+        await asyncio.to_thread(changed.wait, LIMIT_SECONDS)
+        await call.event({"choices": [{"index": 0, "delta": {"content": "end."}, "finish_reason": "stop"}]})
+        await call.end()
+
+    changed = threading.Event()
+    connect(gateway, "mine", base_url=f"{upstream.url}/{upstream.plays(slow)}", models=["m"])
+    with gateway.open("m") as stream:
+        stream.until("The ")
+        assert call(gateway, "DELETE", "/api/connections/mine").status == 200
+        assert gateway.ask("m").status == 404
+        changed.set()
+        assert stream.events[-1]["type"] == "response.completed"
+
+
+# --- the key ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_kept_replaced_and_removed_without_being_shown(upstream: Upstream, gateway: Served) -> None:
+    name = upstream.plays(server_of(["m"]))
+    url = f"{upstream.url}/{name}"
+    first = connect(gateway, "mine", base_url=url, api_key=KEY, models=["m"]).json
+    assert (first["has_key"], first["key_end"]) == (True, "WXYZ")
+    changed = connect(gateway, "mine", base_url=url, models=["m", "n"]).json
+    assert (changed["has_key"], changed["key_end"]) == (True, "WXYZ")
+    assert connect(gateway, "mine", base_url=url, api_key=OTHER_KEY, models=["m"]).json["key_end"] == "QRST"
+    gateway.ask("m")
+    assert upstream.calls(name)[-1].headers["authorization"] == f"Bearer {OTHER_KEY}"
+    assert connect(gateway, "mine", base_url=url, api_key="", models=["m"]).json["has_key"] is False
+    gateway.ask("m")
+    assert "authorization" not in upstream.calls(name)[-1].headers
+    assert connect(gateway, "mine", base_url=url, api_key="short-key", models=["m"]).json.get("key_end") is None
+
+
+def test_a_stored_key_is_sent_to_no_other_server(upstream: Upstream, gateway: Served) -> None:
+    url, elsewhere = f"{upstream.url}/{upstream.plays(server_of(['m']))}", "http://127.0.0.1:9/v1"
+    connect(gateway, "mine", base_url=url, api_key=KEY, models=["m"])
+    body = {"profile": "openai-compat", "base_url": elsewhere}
+    for reply in (
+        call(gateway, "POST", "/api/providers/test", {**body, "name": "mine"}),
+        call(gateway, "PUT", "/api/connections/mine", {**body, "models": ["m"]}),
+        call(gateway, "PUT", "/api/connections/mine", {"profile": "anthropic", "models": ["m"]}),
+    ):
+        assert (reply.status, reply.json["error"]["code"]) == (400, "key_needed"), reply.body
+    assert listed(gateway)["data"][0]["base_url"] == url
+    assert check(gateway, base_url=url, name="mine")["ok"] is True
+
+
+def test_keys_of_the_environment_are_for_the_configuration_alone(
+    upstream: Upstream, gateway: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    name = upstream.plays(server_of(["m"]))
+    connect(gateway, "mine", profile="openai-chat", base_url=f"{upstream.url}/{name}", models=["m"])
+    assert gateway.ask("m").json["status"] == "completed"
+    assert "authorization" not in upstream.calls(name)[-1].headers
+
+
+def test_the_key_is_in_no_response_log_or_error(
+    upstream: Upstream, gateway: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = f"{upstream.url}/{upstream.plays(server_of(['m'], key='another key'))}"
+    seen = [
+        call(gateway, "POST", "/api/providers/test", {"profile": "openai-compat", "base_url": url, "api_key": KEY}),
+        call(
+            gateway,
+            "POST",
+            "/api/providers/test",
+            {"profile": "openai-compat", "base_url": url, "api_key": KEY, "model": "m"},
+        ),
+        connect(gateway, "mine", base_url=url, api_key=KEY, models=["m"]),
+        connect(gateway, "mine", base_url="no url", api_key=KEY, models=["m"]),
+        connect(gateway, "mine", base_url=url, api_key=f"{KEY} with spaces", models=["m"]),
+        connect(gateway, "mine", base_url=url, api_key=[KEY], models=["m"]),
+        call(gateway, "GET", "/api/connections"),
+        call(gateway, "GET", "/api/models"),
+        gateway.ask("m"),
+        gateway.ask("m", stream=True),
+        call(gateway, "GET", "/metrics"),
+        call(gateway, "GET", "/api/status"),
+        call(gateway, "DELETE", "/api/connections/mine"),
+    ]
+    for reply in seen:
+        assert KEY.encode() not in reply.body
+    assert seen[0].json["problem"]["code"] == "key_refused"
+    assert seen[0].json["problem"]["detail"] == "Incorrect API key: [key]"
+    assert KEY not in caplog.text
+    assert "saved the connection mine: openai-compat at 127.0.0.1" in caplog.text
+    assert "deleted the connection mine" in caplog.text
+
+
+# --- which of two equal names wins -----------------------------------------------------------------------------------
+
+
+def test_the_configuration_file_wins_whichever_was_first(upstream: Upstream) -> None:
+    theirs = {"profile": "openai-compat", "base_url": f"{upstream.url}/{upstream.plays(say(text='of the file'))}"}
+    ours = f"{upstream.url}/{upstream.plays(server_of(['m', 'n', 'o']))}"
+    configured = {
+        **NO_MODELS,
+        "providers": {"house": {**theirs, "models": ["m"]}},
+        "models": {"n": {"provider": "house"}},
+    }
+    # A connection first, the file later.
+    with serve(NO_MODELS) as gateway:
+        assert connect(gateway, "house", base_url=ours, models=["m"]).json["served_as"] == ["m"]
+        assert connect(gateway, "mine", base_url=ours, models=["m", "n", "o"]).json["served_as"] == ["mine:m", "n", "o"]
+    with serve(configured) as gateway:
+        assert "of the file" in gateway.ask("m").body.decode()
+        assert model_names(gateway) == ["n", "m", "mine:m", "mine:n", "o"]
+        assert gateway.ask("mine:m").json["status"] == "completed"
+        house, mine = listed(gateway)["data"]
+        assert (house["replaced"], house["served_as"]) == (True, [])
+        assert mine["served_as"] == ["mine:m", "mine:n", "o"]
+        # The file first, a connection later.
+        refused = connect(gateway, "house", base_url=ours, models=["m"])
+        assert (refused.status, refused.json["error"]["code"]) == (409, "name_taken")
+        assert "house" in listed(gateway)["taken"]
+        # What is not used can be deleted.
+        assert call(gateway, "DELETE", "/api/connections/house").status == 200
+
+
+def test_a_provider_that_serves_any_name_keeps_it(upstream: Upstream) -> None:
+    open_ended = {"profile": "openai-compat", "base_url": f"{upstream.url}/{upstream.plays(say(text='of the file'))}"}
+    with serve({"providers": {"house": open_ended}}) as gateway:
+        url = f"{upstream.url}/{upstream.plays(server_of(['m']))}"
+        assert connect(gateway, "mine", base_url=url, models=["m"]).json["served_as"] == ["mine:m"]
+        assert "of the file" in gateway.ask("m").body.decode()
+
+
+def test_the_warnings_name_what_the_file_replaces(file: Path) -> None:
+    config = check_config({**NO_MODELS, "providers": {"vllm": {"models": ["m"]}}}, {})
+    plain = ConnectionFile(file, check_config(NO_MODELS, {}))
+    for name in ("vllm", "mine"):
+        plain.save(name, "ollama", None, None, ["m", "n"])
+    assert connection_warnings(config, plain.current().connections) == [
+        "connections.vllm: not used, as providers.vllm in the configuration file is",
+        "connections.mine: 'm' is a model of the configuration file; this one is mine:m",
+    ]
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+DAMAGED = {
+    "not TOML": b"[connections.x]\nprofile = ",
+    "another type": b'connections = "x"',
+    "not UTF-8": b"\xff\xfe",
+    "an unknown provider": b'[connections.x]\nprofile = "nobody"\nmodels = ["m"]\n',
+    "a field that does not exist": b'[connections.x]\nprofile = "ollama"\nmodels = ["m"]\nkeys = "k"\n',
+    "an address that may not be reached": b'[connections.x]\nprofile = "vllm"\nmodels = ["m"]\n'
+    b'base_url = "http://169.254.169.254/v1"\n',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_file_is_reported_and_never_written_to(damage: str, file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_bytes(DAMAGED[damage])
+    file.chmod(0o600)
+    with serve(NO_MODELS) as gateway:
+        assert listed(gateway)["problems"]
+        reply = connect(gateway, "mine", profile="ollama", models=["m"])
+        assert (reply.status, reply.json["error"]["code"]) == (409, "connections_damaged")
+        assert call(gateway, "DELETE", "/api/connections/x").status == 409
+        assert file.read_bytes() == DAMAGED[damage]
+        file.unlink()
+        assert connect(gateway, "mine", profile="ollama", models=["m"]).status == 200
+        assert listed(gateway)["problems"] == []
+
+
+def test_rows_without_mistakes_are_used(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[connections.bad]\nprofile = "nobody"\nmodels = ["m"]\n'
+        '[connections.good]\nprofile = "ollama"\nmodels = ["m"]\n'
+    )
+    file.chmod(0o600)
+    current = ConnectionFile(file, check_config(NO_MODELS, {})).current()
+    assert list(current.connections) == ["good"]
+    assert "connections.bad.profile: there is no provider 'nobody'" in current.mistakes[0]
+
+
+def test_a_file_that_others_may_read_is_not_used(file: Path) -> None:
+    plain = ConnectionFile(file, check_config(NO_MODELS, {}))
+    plain.save("mine", "ollama", None, KEY, ["m"])
+    os.chmod(file, 0o644)
+    current = plain.current()
+    assert not current.connections
+    assert "chmod 600" in current.mistakes[0]
+    with pytest.raises(RequestError, match="chmod 600"):
+        plain.delete("mine")
+
+
+def test_what_was_written_is_read_unchanged(file: Path) -> None:
+    plain = ConnectionFile(file, check_config(NO_MODELS, {}))
+    models = ['quote " and \\ backslash', "日本語:8b", "𝕏-emoji-🧠", "a/b@c#d"]
+    saved = plain.save("my.conn-1_x", "ollama", "http://localhost:1/v1", KEY, models)
+    assert ConnectionFile(file, check_config(NO_MODELS, {})).current().connections == {"my.conn-1_x": saved}
+    assert KEY not in repr(saved)
+
+
+# --- who may, and which addresses ------------------------------------------------------------------------------------
+
+WITH_KEYS: dict[str, Any] = {
+    **NO_MODELS,
+    "access": {"key_env": "GATEWAY_KEY", "key_policy": "guest", "policies": {"guest": {}}},
+}
+ROUTES = [
+    ("GET", "/api/connections", None),
+    ("GET", "/api/providers", None),
+    ("POST", "/api/providers/test", {"profile": "ollama"}),
+    ("PUT", "/api/connections/x", {"profile": "ollama", "models": ["m"]}),
+    ("DELETE", "/api/connections/x", None),
+]
+GATEWAY_KEY = "a-key-of-the-gateway-0123456789"
+
+
+def test_only_operators_may_connect(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", GATEWAY_KEY)
+    with serve(check_config(WITH_KEYS, os.environ)) as gateway:
+        for method, path, body in ROUTES:
+            assert call(gateway, method, path, body).status == 401
+            reply = call(gateway, method, path, body, key=GATEWAY_KEY)
+            assert (reply.status, reply.json["error"]["code"]) == (403, "operator_only")
+        assert "connect" not in call(gateway, "GET", "/api/models", key=GATEWAY_KEY).json
+    assert not file.exists()
+
+
+def test_a_public_gateway_without_keys_refuses_connections(file: Path) -> None:
+    with serve({**NO_MODELS, "server": {"allow_unauthenticated": True}}) as gateway:
+        for method, path, body in ROUTES:
+            reply = call(gateway, method, path, body)
+            assert (reply.status, reply.json["error"]["code"]) == (403, "operator_only")
+        assert "connect" not in call(gateway, "GET", "/api/models").json
+    assert not file.exists()
+
+
+def test_no_other_page_may_connect(file: Path) -> None:
+    named = "https://app.example.com"
+    foreign = (
+        {"Origin": "https://evil.example"},
+        {"Origin": named},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Host": "evil.example"},
+    )
+    with serve({**NO_MODELS, "access": {"cors": {"origins": [named]}}}) as gateway:
+        for method, path, body in ROUTES:
+            for headers in foreign:
+                assert call(gateway, method, path, body, **headers).status == 403, headers
+    assert not file.exists()
+
+
+def test_an_operator_of_a_gateway_with_keys_needs_leave_for_this_machine(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", GATEWAY_KEY)
+    access = {"key_env": "GATEWAY_KEY"}
+    body = {"profile": "openai-compat", "base_url": f"{upstream.url}/{upstream.plays(server_of(['m']))}"}
+    with serve(check_config({**NO_MODELS, "access": access}, os.environ)) as gateway:
+        reply = call(gateway, "POST", "/api/providers/test", body, key=GATEWAY_KEY)
+        assert (reply.status, reply.json["error"]["param"]) == (400, "base_url")
+        assert '[egress] allow = ["127.0.0.1"]' in reply.json["error"]["message"]
+    allowed = {**NO_MODELS, "access": access, "egress": {"allow": ["127.0.0.1"]}}
+    with serve(check_config(allowed, os.environ)) as gateway:
+        assert call(gateway, "POST", "/api/providers/test", body, key=GATEWAY_KEY).json["models"] == ["m"]
+
+
+FORBIDDEN = (
+    *("http://169.254.169.254/latest", "http://10.0.0.1/v1", "http://[fe80::1]/v1", "http://0x7f.1/v1"),
+    *("http://2130706433/v1", "file:///etc/passwd", "http://user:word@example.com/v1", "http://example.com/v1?x=1"),
+    *("http://192.168.1.5:11434/v1", "gopher://x", "http://", "http://127.0.0.1:0/", "http://0.0.0.0/v1", "x" * 5000),
+)
+
+
+@pytest.mark.parametrize("url", FORBIDDEN)
+def test_addresses_that_are_not_public_are_refused(url: str, gateway: Served) -> None:
+    test = {"profile": "openai-compat", "base_url": url}
+    for reply in (
+        call(gateway, "POST", "/api/providers/test", test),
+        connect(gateway, "x", base_url=url, models=["m"]),
+    ):
+        assert (reply.status, reply.json["error"]["param"]) == (400, "base_url"), reply.body
+
+
+def test_a_name_that_leads_to_another_address_later_is_refused_then(upstream: Upstream) -> None:
+    """DNS rebinding: the addresses of a name are checked when they are connected to, not when it was saved."""
+    asyncio.run(_rebind(f"{upstream.url}/{upstream.plays(server_of(['m']))}"))
+
+
+async def _rebind(upstream_url: str) -> None:
+    addresses = ["127.0.0.1"]
+
+    async def resolve(host: str) -> list[str]:
+        return addresses
+
+    client = UpstreamClient(policy=EgressPolicy(["127.0.0.1"], resolve=resolve))
+    url = upstream_url.replace("127.0.0.1", "models.example")
+    try:
+        assert (await client.get(f"{url}/models", {}))[0] == 200
+        addresses[:] = ["169.254.169.254"]
+        with pytest.raises(EgressError):
+            await client.open(url, {}, b"{}")
+        with pytest.raises(EgressError):
+            await client.get(url.replace("models", "others"), {})
+    finally:
+        await client.aclose()
+
+
+# --- the test of a connection ----------------------------------------------------------------------------------------
+
+
+def test_the_usual_path_is_found(gateway: Served) -> None:
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_list = self.path == "/v1/models"
+            self.send_response(200 if is_list else 404)
+            self.end_headers()
+            self.wfile.write(b'{"data": [{"id": "m"}]}' if is_list else b"404 page not found")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        for base_url in (url, f"{url}/"):
+            result = check(gateway, base_url=base_url)
+            assert result == {"ok": True, "models": ["m"], "has_list": True, "base_url": f"{url}/v1"}
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def refuses(status: int, body: bytes, type: str = "application/json") -> Script:
+    async def script(call: Call) -> None:
+        await call.answer(status, body, type)
+
+    return script
+
+
+SECRET_PAGE = b"<html><title>The secret of an internal server</title></html>"
+PROBLEMS: dict[str, tuple[Script, dict[str, Any], str]] = {
+    "key refused": (server_of(["m"], key="right"), {"api_key": KEY}, "key_refused"),
+    "no key": (server_of(["m"], key="right"), {}, "key_missing"),
+    "model unknown": (server_of(["m"]), {"model": "x"}, "model_unknown"),
+    "no credit": (refuses(402, b'{"error": {"message": "top up"}}'), {"model": "m"}, "no_credit"),
+    "busy": (refuses(429, b"{}"), {"model": "m"}, "too_many_requests"),
+    "broken": (refuses(500, SECRET_PAGE, "text/html"), {}, "provider_failed"),
+    "refused": (refuses(400, SECRET_PAGE, "text/html"), {"model": "m"}, "refused"),
+    "a page": (refuses(200, SECRET_PAGE, "text/html"), {"model": "m"}, "no_provider"),
+    "other JSON": (refuses(200, b'{"secret": "of an internal server"}'), {"model": "m"}, "no_provider"),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_problems_are_in_words_and_reveal_no_body(problem: str, upstream: Upstream, gateway: Served) -> None:
+    script, body, code = PROBLEMS[problem]
+    result = check(gateway, base_url=f"{upstream.url}/{upstream.plays(script)}", **body)
+    assert result["ok"] is False
+    assert result["problem"]["code"] == code
+    assert "internal" not in json.dumps(result)
+
+
+def test_a_redirect_is_not_followed(upstream: Upstream, gateway: Served) -> None:
+    target = upstream.plays(server_of(["m"]))
+
+    async def script(call: Call) -> None:
+        await call.answer(302, b"", Location=f"{upstream.url}/{target}/models")
+
+    url = f"{upstream.url}/{upstream.plays(script)}"
+    assert check(gateway, base_url=url)["models"] == []
+    assert check(gateway, base_url=url, model="m")["problem"]["code"] == "no_provider"
+    assert not upstream.calls(target)
+
+
+def test_an_address_where_nothing_listens(gateway: Served) -> None:
+    result = check(gateway, base_url="http://127.0.0.1:9/v1")
+    assert result["problem"]["code"] == "unreachable"
+    assert "127.0.0.1:9 cannot be reached" in result["problem"]["message"]
+
+
+def test_a_server_without_a_list_needs_the_name_of_a_model(upstream: Upstream, gateway: Served) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['m'], status=404))}"
+    assert check(gateway, base_url=url) == {"ok": True, "models": [], "has_list": False}
+    assert check(gateway, base_url=url, model="m")["ok"] is True
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no models": ({"models": []}, "models"),
+    "an empty name": ({"models": [""]}, "models"),
+    "a pattern": ({"models": ["gpt-*"]}, "models"),
+    "a control character": ({"models": ["a\nb"]}, "models"),
+    "a long name": ({"models": ["m" * 300]}, "models"),
+    "no such provider": ({"profile": "nobody"}, "profile"),
+    "no address": ({"base_url": None}, "base_url"),
+    "a key with a line break": ({"api_key": "a\nb"}, "api_key"),
+    "a key of Bedrock is needed": ({"profile": "bedrock", "base_url": None}, "api_key"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_values_are_named(case: str, gateway: Served) -> None:
+    changes, param = WRONG[case]
+    body = {"models": ["m"], "base_url": "http://127.0.0.1:9/v1", **changes}
+    reply = connect(gateway, "mine", **body)
+    assert (reply.status, reply.json["error"]["param"]) == (400, param), reply.body
+    assert listed(gateway)["data"] == []
+
+
+@pytest.mark.parametrize("name", ["local", "a:b", "-x", "a%20b", "x" * 65, "%2e%2e"])
+def test_names_that_connections_cannot_have(name: str, gateway: Served) -> None:
+    reply = connect(gateway, name, profile="ollama", models=["m"])
+    assert reply.status == 400, reply.body
+    assert reply.json["error"]["param"] == "name"
+
+
+def test_the_common_providers_come_first(gateway: Served) -> None:
+    rows = call(gateway, "GET", "/api/providers").json["data"]
+    by_name = {row["profile"]: row for row in rows}
+    assert [row["profile"] for row in rows[:3]] == ["openai", "anthropic", "google"]
+    assert by_name["ollama"]["base_url"] == "http://127.0.0.1:11434/v1"
+    assert by_name["ollama"] | {"local": True, "key": "optional"} == by_name["ollama"]
+    assert by_name["openai"]["title"] == "OpenAI"
+    assert by_name["openai-compat"]["base_url"] == ""
+    assert len({row["title"] for row in rows}) == len(rows)
+    known = {name for name, row in by_name.items() if not row["common"]}
+    assert {"openai-chat", "together", "bedrock"} <= known
+
+
+def test_many_connections_at_once_are_all_saved(upstream: Upstream, gateway: Served) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda n: connect(gateway, f"c{n}", profile="ollama", models=[f"m{n}"]), range(24)))
+    assert {reply.status for reply in replies} == {200}
+    assert sorted(model_names(gateway)) == sorted(f"m{n}" for n in range(24))
+    wait_until(lambda: not gateway.busy, "no request is in progress")
