@@ -33,6 +33,7 @@ import { StreamingSessionManager } from "./stream/StreamingSessionManager"
 import { plain } from "./text/visible"
 import { words } from "./words"
 
+const ConnectDialog = lazy(() => import("./connect/ConnectDialog").then(({ ConnectDialog }) => ({ default: ConnectDialog })))
 const AddMenu = lazy(() => import("./compose/AddMenu").then(({ AddMenu }) => ({ default: AddMenu })))
 const FollowUp = lazy(() => import("./compose/FollowUp").then(({ FollowUp }) => ({ default: FollowUp })))
 const Instructions = lazy(() => import("./compose/Instructions").then(({ Instructions }) => ({ default: Instructions })))
@@ -143,12 +144,17 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
     // `attempt` is a dependency only to run the effect again.
   }, [id, open, session, attempt])
 
-  useEffect(() => {
-    client.models().then(setModels, (error: unknown) => {
+  const loadModels = useCallback(async () => {
+    try {
+      setModels(await client.models())
+    } catch (error) {
       if (error instanceof ApiError && error.status === 401) onSignedOut()
       else setProblem(errorMessage(error, words.page.broken))
-    })
+    }
   }, [onSignedOut])
+  useEffect(() => void loadModels(), [loadModels])
+  const [connecting, setConnecting] = useState(false)
+  const onConnect = models?.connect ? () => setConnecting(true) : undefined
 
   const turns = useMemo(() => turnsOf(store, id, pending, (one) => session.keyOf(one)), [store, id, pending, session])
   const busy = pending !== null && isLive(pending)
@@ -373,6 +379,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
                   onModel={(model) => choose({ model })}
                   onEffort={(effort) => choose({ effort })}
                   onView={(view) => choose({ view })}
+                  {...(onConnect && { onConnect })}
                 />
               )}
               {instructions !== "" && (
@@ -409,10 +416,21 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
             onVersion={(answer) => void switchTo(answer)}
           />
         ) : id === null ? (
-          <EmptyState none={hasNoModel} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} />
+          <EmptyState none={hasNoModel} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} {...(onConnect && { onConnect })} />
         ) : null}
         <Announcer pending={pending} ended={ended} />
       </Shell>
+      {connecting && (
+        <Suspense>
+          <ConnectDialog
+            onClose={() => setConnecting(false)}
+            onChanged={(model) => {
+              if (model !== undefined) choose({ model })
+              void loadModels()
+            }}
+          />
+        </Suspense>
+      )}
     </BusContext>
   )
 }

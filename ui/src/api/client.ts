@@ -66,7 +66,7 @@ export async function requestJson<T>(path: string, init: RequestInit = {}): Prom
   }
 }
 
-function withBody(method: string, body: unknown): RequestInit {
+export function withBody(method: string, body: unknown): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) }
 }
 

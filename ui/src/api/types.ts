@@ -301,6 +301,12 @@ export interface ModelInfo {
   accepts?: ("image" | "pdf")[]
   /** It is an agent, with tools of its own. */
   agent?: boolean
+  /** The full name and the size of the embedded model. */
+  title?: string
+  bytes?: number
+  /** The provider of another model, by its title. */
+  provider?: string
+  context_tokens?: number
 }
 
 export interface AttachmentLimits {
@@ -315,6 +321,8 @@ export interface Models {
   views: View[]
   attachments: AttachmentLimits
   max_instructions_chars: number
+  /** Whether this user may connect models. */
+  connect?: boolean
 }
 
 export interface ServerTool {

@@ -1,25 +1,34 @@
 // A new chat: a heading, the model, and example questions.
-import { plain } from "../text/visible"
-import type { EmptyStateProps } from "./props"
+import { modelName } from "../connect/about"
 import { fill } from "../text/fill"
 import { words } from "../words"
+import type { EmptyStateProps } from "./props"
 
-export function EmptyState({ model, none = false, onAsk }: EmptyStateProps) {
+export function EmptyState({ model, none = false, onAsk, onConnect }: EmptyStateProps) {
   return (
     <div className="empty" data-testid="empty">
       <div className="empty__inner">
         <h2 className="empty__title">{words.start.title}</h2>
         <p className="empty__lead">
-          {none ? words.start.noModel : model ? fill(words.start.model, { model: <strong>{plain(model.id)}</strong> }) : words.start.anyModel}
+          {none
+            ? onConnect ? words.start.connectFirst : words.start.noModel
+            : model ? fill(words.start.model, { model: <strong>{modelName(model)}</strong> }) : words.start.anyModel}
           {model?.embedded && ` ${words.start.embedded}`}
         </p>
-        <ul className="empty__questions">
-          {!none && words.start.questions.map((question) => (
-            <li key={question}>
-              <button type="button" className="empty__question" onClick={() => onAsk(question)}>{question}</button>
-            </li>
-          ))}
-        </ul>
+        <p className="empty__connect">
+          {onConnect && (
+            <button type="button" className={none ? "button button--first" : "button"} data-testid="connect-open" onClick={onConnect}>{words.modelNotes.connect}</button>
+          )}
+        </p>
+        {!none && (
+          <ul className="empty__questions">
+            {words.start.questions.map((question) => (
+              <li key={question}>
+                <button type="button" className="empty__question" onClick={() => onAsk(question)}>{question}</button>
+              </li>
+            ))}
+          </ul>
+        )}
       </div>
     </div>
   )

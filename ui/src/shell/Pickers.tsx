@@ -4,8 +4,9 @@ import type { ReactNode } from "react"
 
 import type { Effort, View } from "../api/types"
 import { chosenModel } from "../choices"
+import { modelNote } from "../connect/about"
 import { plain } from "../text/visible"
-import { CheckIcon, DownIcon } from "./icons"
+import { CheckIcon, DownIcon, PlusIcon } from "./icons"
 import type { PickersProps, ViewBadgeProps } from "./props"
 import { EFFORTS, effectiveView, optionOf, VIEWS } from "./views"
 import { words } from "../words"
@@ -25,10 +26,12 @@ interface PickProps {
   choices: readonly Choice[]
   className?: string
   onPick: (value: string) => void
+  /** An action below the choices. */
+  action?: ReactNode
   children: ReactNode
 }
 
-function Pick({ testId, label, heading, value, choices, className = "pick", onPick, children }: PickProps) {
+function Pick({ testId, label, heading, value, choices, className = "pick", onPick, action, children }: PickProps) {
   return (
     <Menu.Root modal={false}>
       <Menu.Trigger className={className} data-testid={testId} data-value={value} aria-label={label}>
@@ -49,15 +52,16 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
               </Menu.RadioItem>
             ))}
           </Menu.RadioGroup>
+          {action}
         </Menu.Content>
       </Menu.Portal>
     </Menu.Root>
   )
 }
 
-export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView }: PickersProps) {
+export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView, onConnect }: PickersProps) {
   const chosen = chosenModel(models, model)
-  if (!chosen) return null
+  if (!chosen) return onConnect ? <button type="button" className="pick" onClick={onConnect}>{words.modelNotes.connect}</button> : null
   const effective = effectiveView(view, chosen.view, views)
   const effectiveName = optionOf(VIEWS, effective)?.name
   const efforts = EFFORTS.filter(({ value }) => chosen.efforts.includes(value))
@@ -68,9 +72,18 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
         label={words.pickers.modelLabel(plain(chosen.id))}
         heading={words.pickers.model}
         value={chosen.id}
-        choices={models.map(({ id, embedded }) => ({ value: id, name: plain(id), ...(embedded ? { note: words.pickers.onMachine } : {}) }))}
+        choices={models.map((one) => ({ value: one.id, name: plain(one.id), note: modelNote(one) }))}
         className="pick pick--model"
         onPick={onModel}
+        action={onConnect && (
+          <>
+            <Menu.Separator className="menu__line" />
+            <Menu.Item className="menu__item menu__item--radio" data-testid="connect-menu" onSelect={onConnect}>
+              <span className="menu__check"><PlusIcon /></span>
+              {words.modelNotes.connect}
+            </Menu.Item>
+          </>
+        )}
       >
         {plain(chosen.id)}
       </Pick>

@@ -81,6 +81,8 @@ export interface PickersProps {
   onModel: (model: string) => void
   onEffort: (effort: Effort | undefined) => void
   onView: (view: View | undefined) => void
+  /** Absent if this user may not connect models. */
+  onConnect?: () => void
 }
 
 export interface ViewBadgeProps {
@@ -100,4 +102,6 @@ export interface EmptyStateProps {
   /** The gateway has no model. */
   none?: boolean
   onAsk: (text: string) => void
+  /** Absent if this user may not connect models. */
+  onConnect?: () => void
 }

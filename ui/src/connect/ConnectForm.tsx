@@ -1,0 +1,183 @@
+// The form of a connection: address, key, test, models, save.
+import { useEffect, useId, useRef, useState } from "react"
+
+import { plain } from "../text/visible"
+import { words } from "../words"
+import { connections, sentence } from "./api"
+import type { Checked, ConnectionInfo, Provider } from "./api"
+import { ModelChoice } from "./ModelChoice"
+
+interface Props {
+  provider: Provider
+  name: string
+  /** The connection that is changed. */
+  known?: ConnectionInfo
+  onBack: () => void
+  onSaved: (saved: ConnectionInfo) => void
+}
+
+interface Message {
+  bad: boolean
+  text: string
+  detail?: string
+}
+
+/** The result of a test, for people. */
+function messageOf(checked: Checked, model: string | null): Message {
+  const { problem } = checked
+  if (problem) return { bad: true, text: problem.message, ...(problem.detail !== undefined && { detail: problem.detail }) }
+  if (model !== null) return { bad: false, text: words.connect.answered(plain(model)) }
+  return { bad: false, text: checked.has_list ? words.connect.lists(checked.models.length) : words.connect.noList }
+}
+
+export function ConnectForm({ provider, name: proposedName, known, onBack, onSaved }: Props) {
+  const [address, setAddress] = useState(known?.base_url ?? provider.base_url)
+  const [key, setKey] = useState("")
+  const [removesKey, setRemovesKey] = useState(false)
+  const [name, setName] = useState(proposedName)
+  const [listed, setListed] = useState<string[] | null>(known ? known.models : null)
+  const [chosen, setChosen] = useState<string[]>(known?.models ?? [])
+  const [busy, setBusy] = useState<"testing" | "saving" | null>(null)
+  const [message, setMessage] = useState<Message | null>(null)
+  const first = useRef<HTMLInputElement>(null)
+  const running = useRef<AbortController | null>(null)
+  const ids = { key: useId(), address: useId(), name: useId(), message: useId() }
+  const showsAddress = provider.local || provider.base_url === "" || known !== undefined
+
+  useEffect(() => {
+    if (window.matchMedia("(hover: hover)").matches) first.current?.focus()
+    return () => running.current?.abort()
+  }, [])
+
+  const draft = {
+    profile: provider.profile,
+    base_url: address.trim() || null,
+    api_key: key !== "" ? key : known && !removesKey ? null : "",
+  }
+  const missing = address.trim() === ""
+
+  const test = async () => {
+    running.current?.abort()
+    const abort = (running.current = new AbortController())
+    setBusy("testing")
+    setMessage(null)
+    const saved = known?.name ?? null
+    try {
+      let checked = await connections.test({ ...draft, model: null, name: saved }, abort.signal)
+      let asked: string | null = null
+      if (checked.ok) {
+        if (checked.base_url !== undefined) setAddress(checked.base_url)
+        const all = [...new Set([...chosen, ...checked.models])]
+        setListed(all)
+        const [only] = checked.models
+        if (checked.models.length === 1 && chosen.length === 0 && only !== undefined) setChosen([only])
+        if (chosen[0] !== undefined) {
+          asked = chosen[0]
+          const base_url = checked.base_url ?? draft.base_url
+          checked = await connections.test({ ...draft, base_url, model: asked, name: saved }, abort.signal)
+        }
+      } else {
+        setListed((now) => now ?? [])
+      }
+      setMessage(messageOf(checked, asked))
+    } catch (error) {
+      if (abort.signal.aborted) return
+      setMessage({ bad: true, text: sentence(error, words.connect.testFailed) })
+    }
+    setBusy(null)
+  }
+
+  const save = async () => {
+    setBusy("saving")
+    setMessage(null)
+    try {
+      onSaved(await connections.save(name.trim(), { ...draft, models: chosen }))
+    } catch (error) {
+      setMessage({ bad: true, text: sentence(error, words.connect.notSaved) })
+      setBusy(null)
+    }
+  }
+
+  const addressField = (
+    <label className="connect__label">
+      {words.connect.address}
+      <input
+        ref={showsAddress ? first : undefined}
+        className="connect__field"
+        data-testid="connect-address"
+        type="url"
+        inputMode="url"
+        dir="ltr"
+        autoComplete="off"
+        spellCheck={false}
+        aria-describedby={ids.address}
+        value={address}
+        onChange={(event) => setAddress(event.target.value)}
+      />
+      <span id={ids.address} className="connect__note">{words.connect.addressHint}</span>
+    </label>
+  )
+  const keyNote = known?.has_key ? (known.key_end !== undefined ? words.connect.keyStoredEnd(known.key_end) : words.connect.keyStored) : words.connect.keyHint
+  const canSave = chosen.length > 0 && !missing && name.trim() !== ""
+  return (
+    <form
+      className="connect__form"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault()
+        if (busy !== null || missing) return
+        void (canSave ? save() : test())
+      }}
+    >
+      {showsAddress && addressField}
+      <label className="connect__label">
+        {provider.key === "required" ? words.connect.key : words.connect.keyOptional}
+        <input
+          ref={showsAddress ? undefined : first}
+          className="connect__field"
+          data-testid="connect-key"
+          type="password"
+          dir="ltr"
+          autoComplete="new-password"
+          spellCheck={false}
+          aria-describedby={ids.key}
+          value={key}
+          onChange={(event) => setKey(event.target.value.trim())}
+        />
+        <span id={ids.key} className="connect__note">{keyNote}</span>
+      </label>
+      {known?.has_key && (
+        <label className="connect__check">
+          <input type="checkbox" checked={removesKey} disabled={key !== ""} onChange={(event) => setRemovesKey(event.target.checked)} />
+          {words.connect.removeKey}
+        </label>
+      )}
+      <details className="connect__details">
+        <summary>{words.connect.details}</summary>
+        {!showsAddress && addressField}
+        <label className="connect__label">
+          {words.connect.name}
+          <input className="connect__field" data-testid="connect-name" dir="ltr" autoComplete="off" spellCheck={false} readOnly={known !== undefined} aria-describedby={ids.name} value={name} onChange={(event) => setName(event.target.value)} />
+          <span id={ids.name} className="connect__note">{words.connect.nameHint}</span>
+        </label>
+      </details>
+      {message && (
+        <div className={message.bad ? "form-error" : "connect__good"} role={message.bad ? "alert" : "status"} data-testid="connect-message" dir="auto">
+          {plain(message.text)}
+          {message.detail !== undefined && <p className="connect__detail">{words.connect.says(plain(message.detail))}</p>}
+        </div>
+      )}
+      {listed !== null && <ModelChoice listed={listed} chosen={chosen} onChange={setChosen} onAdd={(model) => setListed((now) => [...new Set([model, ...(now ?? [])])])} />}
+      <div className="dialog__actions">
+        <button type="button" className="button" onClick={onBack}>{words.connect.back}</button>
+        {/* Enter does what is next: it tests, and saves once a model is chosen. */}
+        <button type={canSave ? "button" : "submit"} className={canSave ? "button" : "button button--first"} data-testid="connect-test" disabled={busy !== null || missing} {...(canSave && { onClick: () => void test() })}>
+          {busy === "testing" ? words.connect.testing : words.connect.test}
+        </button>
+        <button type={canSave ? "submit" : "button"} className={canSave ? "button button--first" : "button"} data-testid="connect-save" disabled={busy !== null || !canSave}>
+          {busy === "saving" ? words.connect.saving : words.connect.save}
+        </button>
+      </div>
+    </form>
+  )
+}

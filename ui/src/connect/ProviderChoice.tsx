@@ -1,0 +1,64 @@
+// The choice of a provider: the well-known ones first, with a search over all.
+import { useEffect, useRef, useState } from "react"
+
+import { plain } from "../text/visible"
+import { words } from "../words"
+import { found } from "./api"
+import type { Provider } from "./api"
+
+interface Props {
+  providers: readonly Provider[]
+  onChoose: (provider: Provider) => void
+  onBack?: () => void
+}
+
+export function ProviderChoice({ providers, onChoose, onBack }: Props) {
+  const [query, setQuery] = useState("")
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (window.matchMedia("(hover: hover)").matches) field.current?.focus()
+  }, [])
+  const rows = found(providers, query)
+  const groups = [
+    { name: words.connect.common, rows: rows.filter(({ common, local }) => common && !local) },
+    { name: words.connect.here, rows: rows.filter(({ common, local }) => common && local) },
+    { name: words.connect.more, rows: rows.filter(({ common }) => !common) },
+  ]
+  return (
+    <>
+      <p>{words.connect.choose}</p>
+      <input
+        ref={field}
+        type="search"
+        className="connect__field"
+        data-testid="provider-search"
+        aria-label={words.connect.search}
+        placeholder={words.connect.search}
+        value={query}
+        onChange={(event) => setQuery(event.target.value)}
+      />
+      <div className="connect__providers" tabIndex={-1}>
+        {groups.map(({ name, rows }) => rows.length > 0 && (
+          <section key={name} aria-label={name}>
+            <h3 className="connect__group">{name}</h3>
+            <ul className="connect__grid">
+              {rows.map((provider) => (
+                <li key={provider.profile}>
+                  <button type="button" className="connect__provider" data-testid="provider" data-profile={provider.profile} onClick={() => onChoose(provider)}>
+                    {plain(provider.title)}
+                  </button>
+                </li>
+              ))}
+            </ul>
+          </section>
+        ))}
+        {rows.length === 0 && <p className="connect__note" role="status">{words.connect.noProvider}</p>}
+      </div>
+      {onBack && (
+        <div className="dialog__actions">
+          <button type="button" className="button" onClick={onBack}>{words.connect.back}</button>
+        </div>
+      )}
+    </>
+  )
+}

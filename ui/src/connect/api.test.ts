@@ -1,0 +1,35 @@
+import { expect, test } from "vitest"
+
+import { ApiError } from "../api/client"
+import { found, freeName, sentence } from "./api"
+import type { Provider } from "./api"
+
+const provider = (profile: string, title: string, ...names: string[]): Provider => ({
+  profile,
+  title,
+  names,
+  base_url: "",
+  key: "required",
+  local: false,
+  common: false,
+})
+
+test("a name is free, and that of the provider where possible", () => {
+  expect(freeName("ollama", new Set())).toBe("ollama")
+  expect(freeName("ollama", new Set(["ollama", "ollama-2"]))).toBe("ollama-3")
+})
+
+test("providers are found by any of their names, in any case and order", () => {
+  const rows = [provider("kimi", "Moonshot Kimi", "moonshotai"), provider("xai", "xAI", "grok"), provider("zai", "Z.ai GLM")]
+  const names = (query: string) => found(rows, query).map(({ profile }) => profile)
+  expect(names("")).toEqual(["kimi", "xai", "zai"])
+  expect(names("GROK")).toEqual(["xai"])
+  expect(names("kimi moon")).toEqual(["kimi"])
+  expect(names("nobody")).toEqual([])
+})
+
+test("a message for people does not begin with the name of a field", () => {
+  expect(sentence(new ApiError("base_url: enter the address", 400, "invalid_value", "base_url"), "")).toBe("enter the address")
+  expect(sentence(new ApiError("name: x", 400, "invalid_value", "base_url"), "")).toBe("name: x")
+  expect(sentence(new TypeError("x"), "It failed.")).toBe("It failed.")
+})

@@ -1,0 +1,82 @@
+// Requests of the dialog that connects models.
+import { ApiError, errorMessage, requestJson, withBody } from "../api/client"
+
+export interface Provider {
+  profile: string
+  title: string
+  /** Other names, by which it is found. */
+  names: string[]
+  /** Its usual address, or "". */
+  base_url: string
+  key: "required" | "optional"
+  local: boolean
+  common: boolean
+}
+
+export interface ConnectionInfo {
+  name: string
+  profile: string
+  title: string
+  base_url: string
+  models: string[]
+  served_as: string[]
+  has_key: boolean
+  key_end?: string
+  replaced?: true
+}
+
+export interface Connections {
+  data: ConnectionInfo[]
+  taken: string[]
+  problems: string[]
+  file: string
+}
+
+export interface Checked {
+  ok: boolean
+  models: string[]
+  has_list: boolean
+  base_url?: string
+  problem?: { code: string; message: string; detail?: string }
+}
+
+export interface Draft {
+  profile: string
+  base_url: string | null
+  /** null: the stored key; empty: none. */
+  api_key: string | null
+}
+
+const pathOf = (name: string) => `/api/connections/${encodeURIComponent(name)}`
+
+export const connections = {
+  list: () => requestJson<Connections>("/api/connections"),
+  providers: () => requestJson<{ data: Provider[] }>("/api/providers").then(({ data }) => data),
+  test: (draft: Draft & { model: string | null; name: string | null }, signal: AbortSignal) =>
+    requestJson<Checked>("/api/providers/test", { ...withBody("POST", draft), signal }),
+  save: (name: string, draft: Draft & { models: string[] }) => requestJson<ConnectionInfo>(pathOf(name), withBody("PUT", draft)),
+  remove: (name: string) => requestJson<{ name: string }>(pathOf(name), { method: "DELETE" }),
+}
+
+/** The gateway's message without the name of the field, which people do not know. */
+export function sentence(error: unknown, fallback: string): string {
+  const message = errorMessage(error, fallback)
+  const field = error instanceof ApiError && error.param ? `${error.param}: ` : ""
+  return field && message.startsWith(field) ? message.slice(field.length) : message
+}
+
+/** A name that no other provider has: the profile's, with a number if it is taken. */
+export function freeName(profile: string, taken: ReadonlySet<string>): string {
+  let name = profile
+  for (let n = 2; taken.has(name); n++) name = `${profile}-${n}`
+  return name
+}
+
+/** The providers that a search finds: all words are in its title or its names. */
+export function found(providers: readonly Provider[], query: string): Provider[] {
+  const terms = query.toLowerCase().split(/\s+/).filter(Boolean)
+  return providers.filter(({ title, profile, names }) => {
+    const text = [title, profile, ...names].join(" ").toLowerCase()
+    return terms.every((term) => text.includes(term))
+  })
+}
