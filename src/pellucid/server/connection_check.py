@@ -39,7 +39,7 @@ MAX_DETAIL_CHARACTERS = 200
 _QUESTION = "Reply with the word: yes"
 
 
-class Problem(msgspec.Struct):
+class ConnectionProblem(msgspec.Struct):
     """Why a connection does not work, in words for people."""
 
     code: str
@@ -58,7 +58,7 @@ class CheckedConnection(msgspec.Struct, kw_only=True):
     """Whether it lists models. If not, a model must be named."""
     base_url: str | UnsetType = UNSET
     """The address that works, if it is another one than the given one."""
-    problem: Problem | UnsetType = UNSET
+    problem: ConnectionProblem | UnsetType = UNSET
 
 
 async def check_connection(
@@ -94,7 +94,7 @@ class _Check:
         urls = [self._url]
         if urlsplit(self._url).path in ("", "/") and self._profile.wire.startswith("openai"):
             urls.append(f"{self._url.rstrip('/')}/v1")
-        first_problem: Problem | None = None
+        first_problem: ConnectionProblem | None = None
         for url in urls:
             try:
                 listed = [one.name for one in await self._model("", url).served_models()]
@@ -109,7 +109,7 @@ class _Check:
                 return CheckedConnection(ok=True, models=names, has_list=True, base_url=other)
         return CheckedConnection(ok=True, models=[], has_list=False)
 
-    async def ask(self, name: str) -> Problem | None:
+    async def ask(self, name: str) -> ConnectionProblem | None:
         """Ask the model a short question, and stop it when it begins to answer. Return what is wrong."""
         call = ModelCall(name, [ModelRequest([UserPromptPart(_QUESTION)])], {"max_tokens": 64})
         try:
@@ -124,14 +124,14 @@ class _Check:
                 finally:
                     reader.cancel()
         except TimeoutError:
-            return Problem(
+            return ConnectionProblem(
                 "timeout",
                 f"{self._host} accepted the question, but did not answer within {CHECK_SECONDS:g} seconds. A server "
                 "that loads a large model may need longer.",
             )
         except PellucidError as error:
             return self._problem(error, name)
-        return Problem("no_answer", f"{self._host} ended its answer without a word.")
+        return ConnectionProblem("no_answer", f"{self._host} ended its answer without a word.")
 
     def _model(self, name: str, url: str) -> Model:
         return Model(name, self._profile, self._client, base_url=url, api_key=self._connection.api_key)
@@ -140,37 +140,51 @@ class _Check:
     def _host(self) -> str:
         return urlsplit(self._url).netloc
 
-    def _problem(self, error: PellucidError, model: str | None) -> Problem:
+    def _problem(self, error: PellucidError, model: str | None) -> ConnectionProblem:
         """Return an error of the request in words for people."""
         info = error.info
         if isinstance(error, EgressError):
-            return Problem(info.code or "egress_refused", _sentence(egress_message(error, self._url)))
+            return ConnectionProblem(info.code or "egress_refused", _sentence(egress_message(error, self._url)))
         detail = self._detail_of(info)
         status = info.status
         if status in (401, 403) and self._connection.api_key is None:
-            return Problem("key_missing", f"{self._profile.title} needs a key. Enter it, and test again.", detail)
+            return ConnectionProblem(
+                "key_missing", f"{self._profile.title} needs a key. Enter it, and test again.", detail
+            )
         if status in (401, 403):
-            return Problem("key_refused", f"{self._host} refused the key. Check that it is complete and valid.", detail)
+            return ConnectionProblem(
+                "key_refused", f"{self._host} refused the key. Check that it is complete and valid.", detail
+            )
         if status == 402 or info.code == "insufficient_quota":
-            return Problem("no_credit", f"The key works, but its account at {self._host} has no credit left.", detail)
+            return ConnectionProblem(
+                "no_credit", f"The key works, but its account at {self._host} has no credit left.", detail
+            )
         if status == 429:
-            return Problem("too_many_requests", f"{self._host} takes no more requests from this key for now.", detail)
+            return ConnectionProblem(
+                "too_many_requests", f"{self._host} takes no more requests from this key for now.", detail
+            )
         if info.kind == "not_found":
             has_path = bool(urlsplit(self._url).path.strip("/"))
             hint = "" if has_path else " The address may need a path at its end, such as /v1."
-            return Problem("model_unknown", f"{self._host} does not know the model {model!r}.{hint}", detail)
+            return ConnectionProblem("model_unknown", f"{self._host} does not know the model {model!r}.{hint}", detail)
         if info.code == "unreachable":
             reason = info.message.rpartition(": ")[2]
-            return Problem("unreachable", f"{self._host} cannot be reached: {reason}. Is the server running there?")
+            return ConnectionProblem(
+                "unreachable", f"{self._host} cannot be reached: {reason}. Is the server running there?"
+            )
         if info.kind == "timeout":
-            return Problem("timeout", f"{self._host} did not answer in time.")
+            return ConnectionProblem("timeout", f"{self._host} did not answer in time.")
         if status is not None and status >= 500:
-            return Problem("provider_failed", f"{self._host} has a fault of its own (status {status}).", detail)
+            return ConnectionProblem(
+                "provider_failed", f"{self._host} has a fault of its own (status {status}).", detail
+            )
         if info.code in ("redirect", "not_an_answer", "not_http"):
-            return Problem("no_provider", f"What answers at {self._host} is not a model server of this kind.")
+            return ConnectionProblem("no_provider", f"What answers at {self._host} is not a model server of this kind.")
         if status is not None and status >= 400:
-            return Problem("refused", f"{self._host} refused the question (status {status}).", detail)
-        return Problem("no_provider", f"The answer of {self._host} is not that of a model server of this kind.", detail)
+            return ConnectionProblem("refused", f"{self._host} refused the question (status {status}).", detail)
+        return ConnectionProblem(
+            "no_provider", f"The answer of {self._host} is not that of a model server of this kind.", detail
+        )
 
     def _detail_of(self, info: ErrorInfo) -> str | UnsetType:
         """Return the provider's own message: only of an error object, in one line, and without the key."""

@@ -90,7 +90,7 @@ class ConnectionBody(msgspec.Struct, forbid_unknown_fields=True):
     """null: the key that is stored; empty: none."""
 
 
-class CheckBody(msgspec.Struct, forbid_unknown_fields=True):
+class ConnectionTestBody(msgspec.Struct, forbid_unknown_fields=True):
     """A connection to be tested."""
 
     profile: str
@@ -129,7 +129,7 @@ class ConnectionHandlers:
 
     async def check(self, exchange: Exchange) -> None:
         self._check(exchange)
-        body = decode(await exchange.read_body(self._services.config.server), CheckBody)
+        body = decode(await exchange.read_body(self._services.config.server), ConnectionTestBody)
         known = self._connections.current().connections.get(body.name) if body.name is not None else None
         models = [] if body.model is None else [body.model]
         connection = self._connections.proposed(known, body.profile, body.base_url, body.api_key, models)
@@ -246,7 +246,7 @@ TABLE = Table(
             "testConnection",
             "Send a request to a provider, before its connection is saved",
             response_body=CheckedConnection,
-            request_body=CheckBody,
+            request_body=ConnectionTestBody,
             is_operator_only=True,
         ),
         Operation(

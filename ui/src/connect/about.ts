@@ -17,7 +17,8 @@ export function modelNote(model: ModelInfo): string {
 
 /** The name of a model on the start page, with its size if it is known. */
 export function modelName(model: ModelInfo): string {
-  const name = plain(model.title ?? model.id)
+  // The full name may end with the form of its weights, in brackets.
+  const name = plain(model.title?.replace(/ \([^)]*\)$/, "") ?? model.id)
   const size = sizeOf(model)
   return size ? words.modelNotes.withSize(name, size) : name
 }
