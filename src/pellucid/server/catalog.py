@@ -57,7 +57,7 @@ SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
 
 NO_MODEL = (
     f"this gateway has no model yet: install the embedded one ({INSTALL_COMMAND}) and start again, or connect one "
-    "(--upstream URL --upstream-model NAME, or [providers] in the configuration)"
+    "(on its page, with --upstream URL --upstream-model NAME, or with [providers] in the configuration)"
 )
 """What a gateway without a model says, in its banner, in `/ready` and to requests."""
 
