@@ -1,0 +1,172 @@
+"""The page in a language for tests: its words are accented and longer, or right-to-left (`ui/src/testing/pseudo.ts`).
+
+Nothing is cut, and no text of the page stands outside of `ui/src/words.ts`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pellucid.server import page
+from pellucid.server.config import check_config
+from tests.page.page_kit import ModelScript, PageServer, ScriptedModels, Tab, Tabs
+from tests.page.page_space_kit import PARTICIPANTS, SPACE, ScriptedParticipants, join_space, play_review
+from tests.scripted import Upstream
+from tests.scripted.gateway import serve
+from tests.spaces_server.space_wire_kit import spaces_of
+
+UI = Path(__file__).parents[2] / "ui"
+SIZES = {"phone": {"width": 390, "height": 844}, "desktop": {"width": 1440, "height": 900}}
+
+DATA = re.compile(
+    r"Pellucid|thinker|other|reasoner|claude|locked|weather|\b(city|Ur|sky|clear|degrees)\b|pellucid \w+ \w+"
+)
+"""Names, and what a person or a model wrote."""
+
+FAULTS = """() => {
+  const faults = []
+  const seen = (element) => element.checkVisibility({opacityProperty: true, visibilityProperty: true})
+  const hidden = (element) => element.closest(".visually-hidden, code, pre, svg, option, [data-data]") !== null
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  const words = []
+  while (texts.nextNode()) {
+    const text = texts.currentNode, parent = text.parentElement
+    if (text.data.trim() === "" || !seen(parent)) continue
+    words.push(text.data)
+    if (hidden(parent)) continue
+    const range = document.createRange()
+    range.selectNodeContents(text)
+    const box = range.getBoundingClientRect()
+    if (box.width === 0) continue
+    // A text that may be shortened shows an ellipsis; everything else is whole, inside its control and the window.
+    for (let one = parent; one; one = one.parentElement) {
+      const style = getComputedStyle(one)
+      if (style.textOverflow === "ellipsis" || /auto|scroll/.test(style.overflowX)) break
+      const frame = one.getBoundingClientRect()
+      const isEdge = style.overflowX === "hidden" || style.overflowX === "clip" || one.matches("button, a, label, li, dialog, body")
+      if (isEdge && frame.width > 0 && (box.left < frame.left - 1.5 || box.right > frame.right + 1.5))
+        { faults.push(`cut: "${text.data}" ${Math.round(box.left)}-${Math.round(box.right)} in ${one.tagName}.${one.className} ${Math.round(frame.left)}-${Math.round(frame.right)}`); break }
+      if (style.overflowY === "hidden" && style.webkitLineClamp === "none" && frame.height > 0 && box.bottom > frame.bottom + 1.5 && box.top < frame.bottom)
+        { faults.push(`cut below: "${text.data}" in ${one.tagName}.${one.className}`); break }
+    }
+  }
+  for (const element of document.body.querySelectorAll("[aria-label], [title], [placeholder], [aria-valuetext]")) {
+    if (!seen(element) || element.closest("svg")) continue
+    for (const name of ["aria-label", "title", "placeholder", "aria-valuetext"]) words.push(element.getAttribute(name) ?? "")
+  }
+  if (document.scrollingElement.scrollWidth > innerWidth) faults.push(`the page is ${document.scrollingElement.scrollWidth} px wide`)
+  return {faults, words}
+}"""
+
+
+@pytest.fixture(scope="module")
+def page_server(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A gateway with a space, whose page is built in the language for tests."""
+    if not (UI / "node_modules").is_dir():
+        pytest.skip("ui/node_modules is not there: make check-page installs it")
+    folder = tmp_path_factory.mktemp("pseudo")
+    command = [shutil.which("npx") or "npx", "--no-install", "vite", "build", "--mode", "pseudo", "--logLevel", "error"]
+    subprocess.run([*command, "--outDir", str(folder / "web"), "--emptyOutDir"], cwd=UI, check=True, timeout=120)
+    models = ScriptedModels(upstream)
+    spaces = spaces_of(folder, {SPACE: {"participants": PARTICIPANTS}})
+    store = folder / "store.sqlite"
+    config = {**models.config(upstream), "storage": {"url": f"sqlite:///{store}"}, "spaces": spaces}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "files", lambda _: folder)
+        page.built_files.cache_clear()
+        try:
+            with serve(check_config(config, {"A_KEY": "k"})) as gateway:
+                yield PageServer(models, gateway, str(store))
+        finally:
+            page.built_files.cache_clear()
+
+
+def check_screen(tab: Tab, where: str, allowed: re.Pattern[str] = DATA) -> None:
+    tab.wait_rendered()
+    found = tab.page.evaluate(FAULTS)
+    assert not found["faults"], (where, found["faults"])
+    plain = sorted({word for word in found["words"] if re.search(r"[A-Za-z]{2}", allowed.sub("", word))})
+    assert not plain, (where, "not in words.ts", plain)
+
+
+@pytest.mark.parametrize("direction", ["ltr", "rtl"])
+def test_nothing_is_cut_and_everything_is_translated(tabs: Tabs, model_script: ModelScript, direction: str) -> None:
+    tab = tabs(viewport=SIZES["phone"])
+    tab.page.add_init_script(f"globalThis.pseudoDirection = '{direction}'")
+
+    def check_both(where: str) -> None:
+        for name, size in SIZES.items():
+            tab.page.set_viewport_size(size)
+            check_screen(tab, f"{where}, {name}, {direction}")
+
+    tab.open()
+    assert tab.page.evaluate("document.documentElement.dir") == direction
+    check_both("a new chat")
+    title = tab.page.locator(".empty__title")
+    title.evaluate("one => Object.assign(one.style, {inlineSize: '60px', whiteSpace: 'nowrap', overflow: 'hidden'})")
+    assert tab.page.evaluate(FAULTS)["faults"], "a text that is cut is found"
+    title.evaluate("one => one.removeAttribute('style')")
+    for picker in ("model-picker", "view-badge"):
+        tab.element(picker).click()
+        tab.page.get_by_role("menu").wait_for()
+        check_both(picker)
+        tab.page.keyboard.press("Escape")
+
+    model_script.think("1 + 1").call("weather", {"city": "Ur"}).end("tool_calls")
+    model_script.think("1 + 1 = 2").say("= 1 + 1")
+    tab.ask("1 + 1?")
+    tab.element("answer-text").wait_for()
+    check_both("an answer in progress")
+    model_script.end(usage={"prompt_tokens": 9, "completion_tokens": 1200})
+    tab.wait_finished()
+    tab.open_reasoning()
+    tab.element("tool-segment").get_by_role("button").click()
+    check_both("an answer with its reasoning")
+    tab.element("edit").click()
+    check_both("a question being edited")
+    tab.page.keyboard.press("Escape")
+
+    model_script.say("3")
+    tab.ask("2 + 1?")
+    tab.element("stop").click()
+    tab.wait_finished("cancelled")
+    check_both("an answer that was stopped")
+
+    tab.page.set_viewport_size(SIZES["desktop"])
+    row = tab.element("conversation-item").first
+    row.hover()
+    row.locator(".chats__more").click()
+    check_screen(tab, "the menu of a chat")
+    tab.page.get_by_role("menuitem").last.click()
+    tab.element("confirm-delete").wait_for()
+    check_both("the dialog to delete a chat")
+
+
+@pytest.mark.parametrize("direction", ["ltr", "rtl"])
+@pytest.mark.usefixtures("review")
+def test_a_space_is_translated(tabs: Tabs, direction: str) -> None:
+    tab = tabs(viewport=SIZES["phone"])
+    tab.page.add_init_script(f"globalThis.pseudoDirection = '{direction}'")
+    tab.page.goto(f"{tab.url}/spaces/{SPACE}")
+    tab.element("join-token").wait_for()
+    check_screen(tab, "the form to join", re.compile(rf"{DATA.pattern}|{SPACE}"))
+    join_space(tab)
+    for name, size in SIZES.items():
+        tab.page.set_viewport_size(size)
+        tab.wait_rendered()
+        # Most texts of a space are its participants': only what is cut can be checked.
+        found = tab.page.evaluate(FAULTS)
+        assert not found["faults"], (name, direction, found["faults"])
+
+
+@pytest.fixture(scope="module")
+def review(page_server: PageServer) -> None:
+    participants = ScriptedParticipants(page_server.gateway)
+    play_review(participants)
+    participants.close()
