@@ -20,7 +20,7 @@ from tests.chat_server.chat_server_kit import (
     text_of,
     transcript,
 )
-from tests.scripted import Call, Upstream, delta, say
+from tests.scripted import Call, Reply, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.seal_kit import MORE, name_of, plays, sent
 from tests.server.seal_kit import configured as every_wire
@@ -365,3 +365,52 @@ def test_a_stored_response_is_no_event(gateway: Served, upstream: Upstream) -> N
 def test_titles_are_made_from_the_question(text: str, title: str) -> None:
     assert len(title_of(text)) <= AUTO_TITLE_CHARACTERS
     assert title_of(text) == title
+
+
+# --- a chat becomes a space -------------------------------------------------------------------------------------------
+
+
+def space_lines(client: ChatClient, name: str, token: str) -> list[tuple[str, str, str]]:
+    """Sender, kind and text of everything that a participant reads, without the gateway's notices."""
+    reply = client.send_request("GET", f"/spaces/{name}/envelopes", Authorization=f"Bearer {token}")
+    assert reply.status == 200, reply.body
+    return [
+        (one["from"], one["kind"], one["payload"].get("text", one["payload"].get("message", "")))
+        for one in reply.json["envelopes"]
+        if not one["from"].startswith("system:")
+    ]
+
+
+def test_a_chat_begins_a_space_as_its_reader_sees_it(gateway: Served, upstream: Upstream) -> None:
+    client, name = ChatClient(gateway), upstream.plays(calls("look_up"), ANSWERS, ANSWERS)
+    chat = client.ask(f"vllm:{name}", "Which moss?")["conversation_id"]
+    client.ask(f"vllm:{name}", "And?", conversation_id=chat)
+    model = f"vllm:{name}"
+    question, answer = ("lena", "chat", "Which moss?"), (model, "chat", LAST.strip())
+    start, end = (model, "reasoning/start", "Which moss?"), (model, "reasoning/conclusion", "")
+    tool = (model, "reasoning/observation", "look_up")
+    thoughts = [(model, "reasoning/thought", "I need help."), tool, (model, "reasoning/thought", "Let me see. ")]
+    for view, expected in {
+        "raw": [question, start, *thoughts, end, answer],
+        "sealed": [question, start, tool, end, answer],
+        "hidden": [question, start, tool, end, answer],
+    }.items():
+        body = {"name": f"taken-{view}", "participant": "lena", "conversation_id": chat}
+        made = client.send_request("POST", f"/api/spaces?view={view}", body)
+        assert made.status == 200, made.body
+        lines = [
+            (who, kind, text.rstrip() if kind == "chat" else text)
+            for who, kind, text in space_lines(client, f"taken-{view}", made.json["token"])
+        ]
+        assert lines[: len(expected)] == expected, view
+        assert lines[len(expected)] == ("lena", "chat", "And?")
+
+    missing = client.send_request(
+        "POST", "/api/spaces", {"name": "none", "participant": "a", "conversation_id": "chat_no"}
+    )
+    assert error_code(missing) == (404, "conversation_not_found")
+    assert "none" not in client.send_request("GET", "/api/spaces").body.decode()
+
+
+def error_code(reply: Reply) -> tuple[int, str]:
+    return reply.status, reply.json["error"]["code"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import ViewportSize
 
 from pellucid.server import page
 from pellucid.server.config import check_config
@@ -22,7 +23,7 @@ from tests.scripted.gateway import serve
 from tests.spaces_server.space_wire_kit import spaces_of
 
 UI = Path(__file__).parents[2] / "ui"
-SIZES = {"phone": {"width": 390, "height": 844}, "desktop": {"width": 1440, "height": 900}}
+SIZES: dict[str, ViewportSize] = {"phone": {"width": 390, "height": 844}, "desktop": {"width": 1440, "height": 900}}
 
 DATA = re.compile(
     r"Pellucid|thinker|other|reasoner|claude|locked|weather|\b(city|Ur|sky|clear|degrees)\b|pellucid \w+ \w+"
@@ -30,37 +31,41 @@ DATA = re.compile(
 """Names, and what a person or a model wrote."""
 
 FAULTS = """() => {
-  const faults = []
+  const faults = [], words = []
   const seen = (element) => element.checkVisibility({opacityProperty: true, visibilityProperty: true})
-  const hidden = (element) => element.closest(".visually-hidden, code, pre, svg, option, [data-data]") !== null
+  const uncut = ".visually-hidden, code, pre, svg, option"
+  const edges = "button, a, label, li, dialog, body"
+  const cut = (text, box, one) => {
+    const style = getComputedStyle(one), frame = one.getBoundingClientRect()
+    const isWide = box.left < frame.left - 1.5 || box.right > frame.right + 1.5
+    const isTall = box.bottom > frame.bottom + 1.5 && box.top < frame.bottom
+    if (frame.width > 0 && isWide && (/hidden|clip/.test(style.overflowX) || one.matches(edges))) return true
+    return frame.height > 0 && isTall && style.overflowY === "hidden" && style.webkitLineClamp === "none"
+  }
+  // A text that may be shortened shows an ellipsis, or scrolls.
+  const mayBeShort = (style) => style.textOverflow === "ellipsis" || /auto|scroll/.test(style.overflowX)
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
-  const words = []
   while (texts.nextNode()) {
     const text = texts.currentNode, parent = text.parentElement
     if (text.data.trim() === "" || !seen(parent)) continue
     words.push(text.data)
-    if (hidden(parent)) continue
     const range = document.createRange()
     range.selectNodeContents(text)
     const box = range.getBoundingClientRect()
-    if (box.width === 0) continue
-    // A text that may be shortened shows an ellipsis; everything else is whole, inside its control and the window.
-    for (let one = parent; one; one = one.parentElement) {
-      const style = getComputedStyle(one)
-      if (style.textOverflow === "ellipsis" || /auto|scroll/.test(style.overflowX)) break
-      const frame = one.getBoundingClientRect()
-      const isEdge = style.overflowX === "hidden" || style.overflowX === "clip" || one.matches("button, a, label, li, dialog, body")
-      if (isEdge && frame.width > 0 && (box.left < frame.left - 1.5 || box.right > frame.right + 1.5))
-        { faults.push(`cut: "${text.data}" ${Math.round(box.left)}-${Math.round(box.right)} in ${one.tagName}.${one.className} ${Math.round(frame.left)}-${Math.round(frame.right)}`); break }
-      if (style.overflowY === "hidden" && style.webkitLineClamp === "none" && frame.height > 0 && box.bottom > frame.bottom + 1.5 && box.top < frame.bottom)
-        { faults.push(`cut below: "${text.data}" in ${one.tagName}.${one.className}`); break }
+    if (box.width === 0 || parent.closest(uncut)) continue
+    for (let one = parent; one && !mayBeShort(getComputedStyle(one)); one = one.parentElement) {
+      if (!cut(text, box, one)) continue
+      faults.push(`"${text.data}" in ${one.tagName}.${one.className}`)
+      break
     }
   }
-  for (const element of document.body.querySelectorAll("[aria-label], [title], [placeholder], [aria-valuetext]")) {
+  const names = ["aria-label", "title", "placeholder", "aria-valuetext"]
+  for (const element of document.body.querySelectorAll(names.map((name) => `[${name}]`).join())) {
     if (!seen(element) || element.closest("svg")) continue
-    for (const name of ["aria-label", "title", "placeholder", "aria-valuetext"]) words.push(element.getAttribute(name) ?? "")
+    for (const name of names) words.push(element.getAttribute(name) ?? "")
   }
-  if (document.scrollingElement.scrollWidth > innerWidth) faults.push(`the page is ${document.scrollingElement.scrollWidth} px wide`)
+  const width = document.scrollingElement.scrollWidth
+  if (width > innerWidth) faults.push(`the page is ${width} px wide`)
   return {faults, words}
 }"""
 

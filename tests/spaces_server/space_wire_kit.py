@@ -51,15 +51,17 @@ def spaces_of(folder: Path, spaces: Mapping[str, Body]) -> Body:
 
 
 @contextmanager
-def served(folder: Path, spaces: Mapping[str, Body], **more: Any) -> Iterator[Served]:
-    """Serve a gateway with these spaces."""
+def served(
+    folder: Path, spaces: Mapping[str, Body], *, environ: Mapping[str, str] | None = None, **more: Any
+) -> Iterator[Served]:
+    """Serve a gateway with these spaces. `more`: other tables of its configuration."""
     table = {
         "providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}},
         "spaces": spaces_of(folder, spaces),
         "access": {"hosts": ["spaces.example"]},
         **more,
     }
-    with serve(check_config(table, {})) as gateway:
+    with serve(check_config(table, environ or {})) as gateway:
         yield gateway
 
 

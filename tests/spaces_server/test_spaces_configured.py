@@ -206,7 +206,10 @@ def test_a_space_cannot_change_its_owner(tmp_path: Path) -> None:
 
 def test_long_reasoning_is_compressed_by_the_summary_model(tmp_path: Path, upstream: Upstream) -> None:
     model = upstream.plays(say(text="In short: it is fine."))
-    more = {"providers": {"vllm": {"base_url": upstream.url, "models": [model]}}, "summaries": {"model": model}}
+    more: dict[str, Any] = {
+        "providers": {"vllm": {"base_url": upstream.url, "models": [model]}},
+        "summaries": {"model": model},
+    }
     rooms = {"r": {"participants": ["a"], "compress": {"after": 3}}}
     with served(tmp_path, rooms, **more) as own, joined(own, "r", "a") as a:
         a.say(kind="reasoning/start", id="r-1", payload={"message": "Hm"})

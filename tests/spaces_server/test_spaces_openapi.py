@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +71,11 @@ def test_every_response_matches_the_openapi_document(
         if "speed" in case.query:
             case.query["longest_pause"] = "0.001"  # otherwise a slow replay takes too long
         headers = {"Authorization": f"Bearer {token('api', 'a')}"}
+        if label.endswith("/join") and isinstance(case.body, dict) and "link" in case.body:
+            # A link is nothing that can be generated.
+            guest = {"participant": f"guest-{time.monotonic_ns()}"}
+            made = api.request("POST", "/spaces/api/links", json.dumps(guest).encode(), headers)
+            case.body["link"] = made.json["link"]
         response = case.call(base_url=api.url, headers=headers)
         accepted += response.status_code == 200
         checks = list(CHECKS)

@@ -29,7 +29,7 @@ ENDPOINTS = {
     "token_counts": EndpointGroup([token_counts.TABLE], token_counts.routes),
     "agui": EndpointGroup([agui.TABLE], agui.routes),
     "chat": EndpointGroup([chat.TABLE], chat.routes),
-    "spaces": EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),
+    "spaces": EndpointGroup([spaces.TABLE, spaces.OWNED, spaces.MEW], spaces.routes),
     "sessions": EndpointGroup([sessions.TABLE], sessions.routes),
     "connections": EndpointGroup([connection_routes.TABLE], connection_routes.routes),
     "operator": EndpointGroup([operator_routes.TABLE], operator_routes.routes),

@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -35,7 +35,7 @@ from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandle
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
 from ..runs.summaries import SummaryStage, SummaryUsage, SummaryWriter, UsageCallback
-from ..sealing import Sealer
+from ..sealing import Keys, Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.maintenance import Intervals
@@ -121,6 +121,7 @@ class Services:
     relay: Relay
     guard: Guard
     sealer: Sealer
+    seal_keys: Callable[[], Keys]
     detached: DetachedRuns
     spaces: SpaceManager
     usage_writer: UsageWriter
@@ -220,7 +221,7 @@ class Services:
         exit_stack.push_async_callback(self._connection_client.aclose)
         if self._locks_store:
             exit_stack.enter_context(gateway_lock(config.store_url()))
-        seal_keys = create_seal_key_source(config)
+        self.seal_keys = seal_keys = create_seal_key_source(config)
         self.sealer = Sealer(seal_keys)
         self.store = await open_store(config.store_url(), recording=load_recording(config))
         exit_stack.push_async_callback(self.store.aclose)

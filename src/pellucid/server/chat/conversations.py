@@ -103,11 +103,16 @@ class ConversationHandlers:
 
     async def get(self, exchange: Exchange) -> None:
         """Open a chat with the events of one branch: that of the query parameter `head`, or the current one."""
-        chats, owner, id = self._services.store.chats, exchange.principal.owner, _chat_id(exchange)
+        await exchange.send_json(await self.open(exchange, _chat_id(exchange), exchange.query_param("head")))
+
+    async def open(self, exchange: Exchange, id: str, head: str | None = None) -> response_types.Opened:
+        """Return a chat of the caller's owner with the events of one branch, as the caller may see them."""
+        if id.startswith(THREAD_PREFIX):
+            raise ChatNotFound(id)
+        chats, owner = self._services.store.chats, exchange.principal.owner
         chat = await chats.get(owner, id)
         if chat is None:
             raise ChatNotFound(id)
-        head = exchange.query_param("head")
         turns = await chats.turns(owner, id, answer_id(head, "head") if head is not None else None)
         if turns is None:
             raise _head_not_found(head) if head is not None else ChatNotFound(id)
@@ -121,7 +126,7 @@ class ConversationHandlers:
             if not turn.is_finished:
                 active_id = turn.id
             await asyncio.sleep(0)
-        await exchange.send_json(response_types.Opened(_conversation(chat), events, active_id))
+        return response_types.Opened(_conversation(chat), events, active_id)
 
     async def change(self, exchange: Exchange) -> None:
         """Set the title or the instructions, or select another branch."""

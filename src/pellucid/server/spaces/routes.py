@@ -15,11 +15,14 @@ from ...spaces.history.export import ExportFormat
 from ...spaces.history.history import Hits, References
 from ...spaces.history.summaries import Contexts, Patterns
 from ...spaces.history.training import ReasoningForm
+from ..exchange import endpoint_maker
 from ..page import Page, built_files
-from ..routing import STRING, Operation, Schema, Socket, Table, parameter
+from ..routing import STRING, VIEW, Operation, Schema, Socket, Table, parameter
 from ..services import Services
-from .auth import EndpointFactory, ParticipantHandler
+from .auth import PROTOCOL_NAME, EndpointFactory, ParticipantHandler
 from .history_handlers import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
+from .links import Joined, JoinRequest, Link, LinkHandlers, NewLink
+from .owned import Entered, Entering, NewSpace, OwnedSpaceHandlers
 from .socket import SpaceSocket
 from .space_handlers import (
     MEW_ERROR_FORMAT,
@@ -177,6 +180,7 @@ def _amend(components: dict[str, Schema]) -> None:
         components[component]["properties"][name]["description"] = what
 
 
+_JOIN_PATH = "/spaces/{name}/join"
 _SPACES_PATH, _SPACE_PATH, _ENVELOPES_PATH = "/spaces", "/spaces/{name}", "/spaces/{name}/envelopes"
 TABLE = Table(
     [
@@ -212,6 +216,27 @@ TABLE = Table(
             [_DIALECT],
             "SpaceEnvelope",
             error_statuses=_POST_ERROR_STATUSES,
+        ),
+        Operation(
+            "POST",
+            f"{_SPACE_PATH}/links",
+            LinkHandlers.make,
+            "inviteByLink",
+            "Make a link that invites one participant",
+            Link,
+            request_body=NewLink,
+            error_statuses=(*_POST_ERROR_STATUSES, 409),
+        ),
+        Operation(
+            "POST",
+            _JOIN_PATH,
+            LinkHandlers.join,
+            "joinByLink",
+            "Join with a link: get the token of its participant, once",
+            Joined,
+            request_body=JoinRequest,
+            error_statuses=(400, 403, 408, 413, 429, 500, 503),
+            security=(),
         ),
         Operation(
             "GET",
@@ -306,6 +331,46 @@ TABLE = Table(
     security=_TOKEN,
     advertised_routes=["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"],
 )
+_OWNED_PATH = "/api/spaces"
+OWNED = Table(
+    [
+        Operation(
+            "GET",
+            _OWNED_PATH,
+            OwnedSpaceHandlers.list,
+            "listOwnedSpaces",
+            "The spaces of the caller's owner",
+            SpaceList,
+        ),
+        Operation(
+            "POST",
+            _OWNED_PATH,
+            OwnedSpaceHandlers.create,
+            "createSpace",
+            "Create a space, also from a chat (operators)",
+            Entered,
+            [VIEW],
+            request_body=NewSpace,
+            is_operator_only=True,
+            error_statuses=(*_POST_ERROR_STATUSES, 409),
+        ),
+        Operation(
+            "POST",
+            f"{_OWNED_PATH}/{{name}}/participants",
+            OwnedSpaceHandlers.enter,
+            "enterSpace",
+            "Add a participant to a space of the caller's owner (operators)",
+            Entered,
+            request_body=Entering,
+            is_operator_only=True,
+            error_statuses=(*_POST_ERROR_STATUSES, 409),
+        ),
+    ],
+    error_body="ErrorBody",
+    error_statuses=(401, 403, 500, 503),
+    path_parameters={"name": _NAME},
+    component_prefix="Space",
+)
 MEW = Table(
     [
         Operation(
@@ -340,20 +405,25 @@ MEW = Table(
 
 def routes(services: Services) -> list[BaseRoute]:
     endpoint_factory, space_handlers = EndpointFactory(services), SpaceHandlers(services)
+    link_handlers = LinkHandlers(services)
     page = Page(built_files()) if services.config.server.page else None
 
     def make_endpoint(row: Operation, handler: ParticipantHandler) -> ASGIApp:
-        # The list of spaces also accepts other credentials, so its handler authenticates the caller.
+        # The list of spaces also accepts other credentials, and a link is one: their handlers authenticate the caller.
+        without_token = {_SPACES_PATH: space_handlers.spaces, _JOIN_PATH: link_handlers.join}
         endpoint = (
-            endpoint_factory.without_token(space_handlers.spaces)
-            if row.path == _SPACES_PATH
+            endpoint_factory.without_token(without_token[row.path])
+            if row.path in without_token
             else endpoint_factory.for_participants(handler)
         )
         return page.negotiate(endpoint) if row.page_statuses and page is not None else endpoint
 
     return [
         *(WebSocketRoute(socket.path, SpaceSocket(services, socket.path)) for socket in _SOCKETS),
-        *TABLE.routes([space_handlers, HistoryHandlers(services)], make_endpoint),
+        *TABLE.routes([space_handlers, HistoryHandlers(services), link_handlers], make_endpoint),
+        *OWNED.routes(
+            [OwnedSpaceHandlers(services)], endpoint_maker("openresponses", lambda: services.guard, PROTOCOL_NAME)
+        ),
         *MEW.routes(
             [MEWHandlers(services)], lambda _, answer: endpoint_factory.for_participants(answer, MEW_ERROR_FORMAT)
         ),

@@ -18,7 +18,7 @@ from ...envelopes.payloads import Present
 from ...errors import RequestError
 from ...protocols.errors import ErrorFormat
 from ...spaces.runtime.ids import TOKEN_PREFIX, digest_of
-from ...spaces.runtime.settings import SpaceSettings
+from ...spaces.runtime.settings import SpaceSettings, read_settings
 from ...spaces.runtime.space import Member
 from ...storage import StoredSpace
 from ..access.credentials import credential
@@ -36,6 +36,7 @@ class SpaceListed(msgspec.Struct):
     head: int
     created_at: str
     participant: str | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
 
 
 class SpaceList(msgspec.Struct):
@@ -121,12 +122,12 @@ class SpaceHandlers:
             exchange.principal = exchange.telemetry.principal = Principal(
                 memberships[0][0].owner, None, memberships[0][1].id
             )
-            rows = [_space_listed(space, member.id) for space, member in memberships]
+            rows = [space_listed(space, member.id) for space, member in memberships]
         else:
             if text is not None and text.startswith(TOKEN_PREFIX):
                 raise unauthorized("this token belongs to no space here", "invalid_token")
             exchange.principal = exchange.telemetry.principal = await self._services.guard.admit(exchange.scope)
-            rows = [_space_listed(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
+            rows = [space_listed(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
         await send_uncached(exchange, SpaceList(sorted(rows, key=lambda row: row.name)))
 
     async def _is_admitted(self, name: str, token: str | None) -> bool:
@@ -160,8 +161,10 @@ class SpaceHandlers:
         await send_uncached(exchange, answer)
 
 
-def _space_listed(space: StoredSpace, participant: str | UnsetType = UNSET) -> SpaceListed:
-    return SpaceListed(space.name, space.head, time_text(int(space.created_at * 1000)), participant)
+def space_listed(space: StoredSpace, participant: str | UnsetType = UNSET) -> SpaceListed:
+    """Return a space as a line of a list."""
+    topic = read_settings(space.settings).topic
+    return SpaceListed(space.name, space.head, time_text(int(space.created_at * 1000)), participant, topic or UNSET)
 
 
 def _visible_settings(settings: SpaceSettings) -> dict[str, Any]:

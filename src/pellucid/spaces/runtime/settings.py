@@ -24,6 +24,7 @@ from ...unicode import describe_validation_error, did_you_mean
 from .redaction import PatternRedactor, Redact
 
 MAX_NAME_LENGTH = 64
+MAX_TOPIC_CHARS = 300
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -73,6 +74,8 @@ class Compress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings of a space."""
 
+    topic: str = ""
+    """What it is about, in a line."""
     reasoning: Literal["strict", "flag", "off"] = "strict"
     """What happens to reasoning that breaks its life cycle: it is refused, flagged, or not checked."""
     responses: AnswerMode = "strict"
@@ -154,6 +157,8 @@ def check_settings(settings: SpaceSettings, location: str = "settings") -> None:
     Raises:
         RequestError: If a value is not valid.
     """
+    if len(settings.topic) > MAX_TOPIC_CHARS:
+        raise _invalid_settings(f"{location}.topic", f"a topic has at most {MAX_TOPIC_CHARS} characters")
     read_capabilities(settings.always, f"{location}.always")
     PatternRedactor.from_rules(settings.redact, f"{location}.redact")
     for name, steps in settings.templates.items():

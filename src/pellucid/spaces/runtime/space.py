@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ...envelopes import DialectName, Envelope, Present, close_codes
-from ...envelopes.grants import RightsChange
+from ...envelopes.grants import Ledger, ParticipantInvited, RightsChange
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
@@ -164,6 +164,23 @@ class Space:
     def presence_of(self, participant: str) -> Present:
         """Return a participant with its capabilities, for a welcome."""
         return Present(participant, self.capabilities(participant))
+
+    def check_invitation(self, envelope: Envelope) -> None:
+        """Check whether an invitation would be accepted now, without sending it.
+
+        Raises:
+            RequestError: If it would be refused, or the invited participant is in the space already.
+        """
+        ruling = Ledger.load(self._live.state.ledger.dump()).feed(envelope)
+        if ruling.refusal is not None:
+            raise PellucidError(ruling.refusal)
+        if any(isinstance(one, ParticipantInvited) and one.status != "created" for one in ruling.events):
+            raise RequestError(
+                "there is a participant of this name already; choose another name",
+                kind="conflict",
+                code="name_taken",
+                param="participant",
+            )
 
     async def catch_up(self) -> None:
         """Read what other replicas have written until now: members and envelopes.
