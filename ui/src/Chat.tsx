@@ -21,7 +21,7 @@ import { Composer } from "./shell/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
 import type { ComposerHandle, SidebarProps } from "./shell/props"
-import { PlusIcon } from "./shell/icons"
+import { PlusIcon, SpaceIcon } from "./shell/icons"
 import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
 import { isLive } from "./stream/pendingAnswer"
@@ -39,6 +39,7 @@ const FollowUp = lazy(() => import("./compose/FollowUp").then(({ FollowUp }) => 
 const Instructions = lazy(() => import("./compose/Instructions").then(({ Instructions }) => ({ default: Instructions })))
 const Tools = lazy(() => import("./compose/Tools").then(({ Tools }) => ({ default: Tools })))
 const HelpSheet = lazy(() => import("./compose/HelpSheet").then(({ HelpSheet }) => ({ default: HelpSheet })))
+const NewSpaceDialog = lazy(() => import("./spaces/NewSpaceDialog").then(({ NewSpaceDialog }) => ({ default: NewSpaceDialog })))
 
 interface Props {
   /** The drafts of the signed-in user. */
@@ -69,6 +70,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
   const [failure, setFailure] = useState<Failure | null>(null)
   const [problem, setProblem] = useState<string | null>(null)
   const [ended, setEnded] = useState<string | null>(null)
+  const [taking, setTaking] = useState(false)
   const id = useConversationId()
 
   const [bus] = useState(() => new StreamingBus())
@@ -322,6 +324,13 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
     <BusContext value={bus}>
       <Shell
         title={title}
+        actions={
+          id !== null && turns.length > 0 && (
+            <button type="button" className="icon-button" data-testid="take-to-space" aria-label={words.chat.takeToSpace} title={words.chat.takeToSpace} disabled={busy} onClick={() => setTaking(true)}>
+              <SpaceIcon />
+            </button>
+          )
+        }
         sidebar={
           <Sidebar
             source={source}
@@ -419,6 +428,11 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
           <EmptyState none={hasNoModel} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} {...(onConnect && { onConnect })} />
         ) : null}
         <Announcer pending={pending} ended={ended} />
+        {taking && id !== null && (
+          <Suspense>
+            <NewSpaceDialog chat={{ id, title, ...(choices.view && models?.views.includes(choices.view) && { view: choices.view }) }} onClose={() => setTaking(false)} />
+          </Suspense>
+        )}
       </Shell>
       {connecting && (
         <Suspense>

@@ -14,7 +14,7 @@ interface Node {
 /** Attributes whose values are names for the program, not texts. */
 const ATTRIBUTES = new Set([
   "accept", "align", "aria-controls", "aria-current", "aria-haspopup", "aria-live", "autoComplete", "className", "d", "data-testid", "dir", "enterKeyHint", "fill",
-  "height", "htmlFor", "id", "inputMode", "key", "method", "preserveAspectRatio", "rel", "role", "side", "stroke", "strokeLinecap", "strokeLinejoin", "target",
+  "height", "href", "htmlFor", "id", "inputMode", "key", "method", "pattern", "preserveAspectRatio", "rel", "role", "side", "stroke", "strokeLinecap", "strokeLinejoin", "target",
   "testId", "type", "viewBox", "width",
 ])
 /** `KeyboardEvent.key`, `Error.name`, values of ARIA, media queries. */

@@ -8,7 +8,7 @@ import { ThemeToggle } from "./ThemeToggle"
 import { useNarrow } from "./useNarrow"
 import { words } from "../words"
 
-export function Shell({ sidebar, title, foot, children }: ShellProps) {
+export function Shell({ sidebar, title, actions, foot, children }: ShellProps) {
   const narrow = useNarrow()
   const [open, setOpen] = useState(false)
   return (
@@ -34,6 +34,7 @@ export function Shell({ sidebar, title, foot, children }: ShellProps) {
           )}
           <h1 className="shell__title" dir="auto">{title || <span className="visually-hidden">{words.sidebar.newChat}</span>}</h1>
           <div className="shell__actions">
+            {actions}
             <ThemeToggle />
           </div>
         </header>

@@ -83,6 +83,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
           </button>
         )}
       </nav>
+      <a className="sidebar__spaces" data-testid="to-spaces" href="/spaces">{words.sidebar.spaces}</a>
       {owner && (
         <div className="sidebar__foot">
           <span className="sidebar__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? words.sidebar.signedIn)}</span>

@@ -19,6 +19,7 @@ export const MoreIcon = icon(<path d="M4.5 10h.01M10 10h.01M15.5 10h.01" strokeW
 export const SendIcon = icon(<path d="M10 16V4.5M5 9.5l5-5 5 5" />)
 export const StopIcon = icon(<rect x="5.5" y="5.5" width="9" height="9" rx="1.5" fill="currentColor" stroke="none" />)
 export const DownIcon = icon(<path d="m6 8 4 4 4-4" />)
+export const SpaceIcon = icon(<><circle cx="7" cy="8" r="2.6" /><circle cx="13.5" cy="9.5" r="2" /><path d="M2.5 16a4.5 4.5 0 0 1 9 0M12 13.2a3.6 3.6 0 0 1 5 2.8" /></>)
 export const CheckIcon = icon(<path d="m4.5 10.5 3.5 3.5 7.5-8" />)
 export const SunIcon = icon(<><circle cx="10" cy="10" r="3.2" /><path d="M10 2.5v1.6M10 15.9v1.6M2.5 10h1.6M15.9 10h1.6M4.7 4.7l1.1 1.1M14.2 14.2l1.1 1.1M15.3 4.7l-1.1 1.1M5.8 14.2l-1.1 1.1" /></>)
 export const MoonIcon = icon(<path d="M16 11.8A6.6 6.6 0 0 1 8.2 4a6.6 6.6 0 1 0 7.8 7.8Z" />)

@@ -29,6 +29,8 @@ export interface ShellProps {
   sidebar: ReactNode
   /** The title of the main column, usually that of the chat. */
   title?: string
+  /** Buttons next to the title. */
+  actions?: ReactNode
   /** The bottom of the main column: the composer. */
   foot?: ReactNode
   /** The content between top and bottom; it scrolls by itself. */

@@ -6,6 +6,7 @@ import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain } from "../text/visible"
 import { fill } from "../text/fill"
 import { words } from "../words"
+import { Enter } from "./Enter"
 
 interface Props {
   /** The space that the address names, or null. */
@@ -15,7 +16,23 @@ interface Props {
   onJoin: (space: string, token: string) => void
 }
 
-export function Join({ space, problem, onJoin }: Props) {
+export function Join({ space, problem, onJoin, onEntered }: Props & { space: string; onEntered: (token: string) => void }) {
+  return (
+    <main className="sign-in" data-testid="join">
+      <div className="sign-in__theme"><ThemeToggle /></div>
+      <div className="sign-in__card">
+        <Mark />
+        <h1 className="sign-in__title" dir="auto">{plain(space)}</h1>
+        <p className="sign-in__lead">{words.spaces.join.lead}</p>
+        <JoinForm space={space} problem={problem} onJoin={onJoin} />
+        <Enter space={space} onEntered={onEntered} />
+        <a className="text-button" href="/spaces">{words.spaces.list.yours}</a>
+      </div>
+    </main>
+  )
+}
+
+export function JoinForm({ space, problem, onJoin }: Props) {
   const [name, setName] = useState(space ?? "")
   const [token, setToken] = useState("")
   const message = useId()
@@ -25,12 +42,7 @@ export function Join({ space, problem, onJoin }: Props) {
   }, [])
   const ready = name.trim() !== "" && token.trim() !== ""
   return (
-    <main className="sign-in" data-testid="join">
-      <div className="sign-in__theme"><ThemeToggle /></div>
-      <div className="sign-in__card">
-        <Mark />
-        <h1 className="sign-in__title" dir="auto">{space === null ? words.spaces.join.anySpace : plain(space)}</h1>
-        <p className="sign-in__lead">{words.spaces.join.lead}</p>
+    <>
         <form className="sign-in__form" onSubmit={(event) => { event.preventDefault(); if (ready) onJoin(name.trim(), token.trim()) }}>
           {space === null && (
             <label className="sign-in__label">
@@ -59,7 +71,6 @@ export function Join({ space, problem, onJoin }: Props) {
         </form>
         {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
         <p className="sign-in__note">{fill(words.spaces.join.note, { command: <code>pellucid space create</code> })}</p>
-      </div>
-    </main>
+    </>
   )
 }

@@ -11,13 +11,14 @@ import type { Target } from "./RowList"
 import { isNotice, laneRows, mainRows } from "./rows"
 import type { Filter, Folds, Row } from "./rows"
 import { ParticipantName } from "./badges"
-import { ActionMessage, Message, Notice, Step } from "./Step"
+import { ActionMessage, Discovery, Message, Notice, Step } from "./Step"
 import { words } from "../words"
 
 interface ConversationProps {
   fold: Fold
   rev: number
   filter: Filter
+  folds: Folds
   target: Target | null
   from: number
   reading: boolean
@@ -26,14 +27,15 @@ interface ConversationProps {
 }
 
 function drawMain(row: Row): ReactNode {
+  if (row.type === "item" && row.discovery) return <Discovery item={row.item} {...row.discovery} />
   if (row.type === "head") return <ContextLine context={row.context} />
   if (familyOf(row.item.envelope.kind) === "mcp") return <ActionMessage item={row.item} />
   return isNotice(row.item.envelope) || familyOf(row.item.envelope.kind) === "reasoning" ? <Notice envelope={row.item.envelope} {...(row.before && { more: row.before })} /> : <Message item={row.item} />
 }
 
-export function ConversationPane({ fold, rev, filter, target, from, reading, onEarlier, foot }: ConversationProps) {
+export function ConversationPane({ fold, rev, filter, folds, target, from, reading, onEarlier, foot }: ConversationProps) {
   // eslint-disable-next-line react-hooks/exhaustive-deps -- the fold changes in place
-  const rows = useMemo(() => mainRows(fold.main, filter), [fold, rev, filter])
+  const rows = useMemo(() => mainRows(fold.main, filter, folds), [fold, rev, filter, folds])
   return (
     <section className="pane pane--main" data-pane="" aria-label={words.spaces.panes.conversation} data-testid="conversation">
       <RowList
@@ -69,7 +71,7 @@ export const LanePane = memo(function LanePane({ lane, rev, filter, folds, targe
   const rows = useMemo(() => laneRows(lane.items, filter, folds), [lane, rev, filter, folds])
   const draw = useCallback(
     (row: Row) =>
-      row.type === "head" ? <ContextHead context={row.context} open={row.open} owner={lane.id} /> : (
+      row.type === "item" && row.discovery ? <Discovery item={row.item} {...row.discovery} /> : row.type === "head" ? <ContextHead context={row.context} open={row.open} owner={lane.id} /> : (
         <Step item={row.item} owner={row.item.context?.owner ?? lane.id} expanded={folds.get(row.item.key) === true} />
       ),
     [lane.id, folds],

@@ -4,15 +4,16 @@ import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, us
 import { SearchIcon } from "../shell/icons"
 import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain, visible } from "../text/visible"
-import { CANCEL, familyOf, mayProbablySend, REQUEST, textOf } from "./envelope"
+import { CANCEL, familyOf, INVITE, mayProbablySend, REQUEST, textOf } from "./envelope"
 import { Filters, ViewSwitch } from "./Filters"
 import type { Item, EnvelopeItem } from "./fold"
-import { FilterIcon, LeaveIcon } from "./icons"
+import { FilterIcon, InviteIcon, LeaveIcon } from "./icons"
+import { InviteDialog } from "./InviteDialog"
 import { ConversationPane, LanePane } from "./Panes"
 import { colourAssigner, NowContext, RoomContext } from "./room"
 import type { Room } from "./room"
 import type { Target } from "./RowList"
-import { ALL, placeOf } from "./rows"
+import { ALL, discoveryKey, isDiscovery, orderedLanes, placeOf } from "./rows"
 import type { Filter, Folds } from "./rows"
 import { MessageForm } from "./MessageForm"
 import { Scrubber } from "./Scrubber"
@@ -43,6 +44,7 @@ export function RoomView({ session, onLeave }: Props) {
   const settled = useDeferredValue(filter)
   const [filtering, setFiltering] = useState(false)
   const [searching, setSearching] = useState(false)
+  const [inviting, setInviting] = useState(false)
   const [folds, setFolds] = useState<Folds>(new Map())
   const [goal, setGoal] = useState<Goal | null>(null)
   const [pendingSeq, setPendingSeq] = useState<number | null>(null)
@@ -73,6 +75,7 @@ export function RoomView({ session, onLeave }: Props) {
       for (const context of within) next.set(context.key, true)
       if (item.type === "context") next.set(item.key, true)
       else if (item.compressed) next.set(item.compressed.key, true)
+      else if (isDiscovery(item)) next.set(discoveryKey(item), true)
       return next
     })
     // Clear the filters, so that the item is visible.
@@ -118,7 +121,7 @@ export function RoomView({ session, onLeave }: Props) {
     [me, live, skew, colourOf, show, capabilities, session],
   )
 
-  const lanes = [...fold.lanes.values()].filter((lane) => lane.hasActivity && !settled.without.has(lane.id))
+  const lanes = orderedLanes(fold.lanes.values()).filter((lane) => lane.hasActivity && !settled.without.has(lane.id))
   const shown = settled.view === "main" ? [] : lanes
   const participantIds = useMemo(() => {
     const all = new Set(state.participants.map(({ id }) => id))
@@ -139,6 +142,9 @@ export function RoomView({ session, onLeave }: Props) {
             <div className="room__actions">
               <button type="button" className="icon-button" data-testid="open-search" aria-label={words.spaces.room.search} title={words.common.search} onClick={() => setSearching(true)}><SearchIcon /></button>
               <button type="button" className="icon-button room__filter" data-testid="open-filter" aria-label={filtered > 0 ? words.spaces.room.filterActive(filtered) : words.spaces.room.filter} title={words.spaces.room.filter} aria-expanded={filtering} data-set={filtered > 0} onClick={() => setFiltering(!filtering)}><FilterIcon /></button>
+              {live && mayProbablySend(capabilities, INVITE) && (
+                <button type="button" className="icon-button" data-testid="invite" aria-label={words.spaces.room.invite} title={words.spaces.room.invite} onClick={() => setInviting(true)}><InviteIcon /></button>
+              )}
               <ThemeToggle />
               <button type="button" className="icon-button" data-testid="leave" aria-label={words.spaces.room.leaveSpace} title={words.spaces.room.leave} onClick={() => onLeave(null)}><LeaveIcon /></button>
             </div>
@@ -151,6 +157,7 @@ export function RoomView({ session, onLeave }: Props) {
               fold={fold}
               rev={fold.rev}
               filter={settled}
+              folds={folds}
               target={goal?.pane === MAIN ? goal : null}
               from={state.from}
               reading={state.reading}
@@ -193,6 +200,7 @@ export function RoomView({ session, onLeave }: Props) {
           />
           <RoomAnnouncer state={state} />
         </div>
+        {inviting && <InviteDialog space={session.space} token={session.token} capabilities={capabilities} onClose={() => setInviting(false)} />}
         {searching && <SearchDialog search={session.search} onShow={openHit} onClose={() => setSearching(false)} />}
       </NowContext>
     </RoomContext>

@@ -1,5 +1,6 @@
 // Search in all messages of a space. A result scrolls to its place.
 import { useEffect, useRef, useState } from "react"
+import type { KeyboardEvent } from "react"
 
 import { errorMessage } from "../api/client"
 import { Dialog } from "../shell/Dialog"
@@ -7,7 +8,7 @@ import { CloseIcon, SearchIcon } from "../shell/icons"
 import { useDebounced } from "../shell/useDebounced"
 import { plain, visible } from "../text/visible"
 import type { SearchResults } from "./api"
-import { textOf } from "./envelope"
+import { familyOf, ownEntry, textOf } from "./envelope"
 import { Timestamp, ParticipantName } from "./badges"
 import { words } from "../words"
 
@@ -58,6 +59,13 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
     )
   }
 
+  // A search field would only clear itself at the first Escape.
+  const closeOnEscape = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || event.nativeEvent.isComposing) return
+    event.preventDefault()
+    onClose()
+  }
+
   return (
     <Dialog className="dialog search-dialog" label={words.spaces.search.label} onClose={onClose}>
       <div className="search-dialog__inner" data-testid="search-dialog">
@@ -65,7 +73,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
           <label className="search search-dialog__field">
             <SearchIcon />
             <span className="visually-hidden">{words.spaces.search.field}</span>
-            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder={words.spaces.search.field} dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
+            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder={words.spaces.search.field} dir="auto" value={query} onKeyDown={closeOnEscape} onChange={(event) => setQuery(event.target.value)} />
           </label>
           <button type="button" className="icon-button" aria-label={words.spaces.search.close} onClick={onClose}><CloseIcon /></button>
         </div>
@@ -77,7 +85,7 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
               {results.hits.map(({ envelope, snippet }) => (
                 <li key={envelope.seq}>
                   <button type="button" className="search-dialog__hit" data-testid="search-hit" onClick={() => onShow(envelope.seq)}>
-                    <span className="search-dialog__sender"><ParticipantName id={envelope.from} small /><span className="step__label">{plain(envelope.kind)}</span><Timestamp ts={envelope.ts} full /></span>
+                    <span className="search-dialog__sender"><ParticipantName id={envelope.from} small /><span className="step__label">{plain(kindText(envelope.kind))}</span><Timestamp ts={envelope.ts} full /></span>
                     <span className="search-dialog__snippet" dir="auto">{highlighted(snippet || textOf(envelope).slice(0, 300), results.query)}</span>
                   </button>
                 </li>
@@ -90,6 +98,9 @@ export function SearchDialog({ search, onShow, onClose }: Props) {
     </Dialog>
   )
 }
+
+/** The kind in words; an unknown one by its family. */
+const kindText = (kind: string): string => ownEntry(words.spaces.search.kinds, kind) ?? ownEntry(words.spaces.search.families, familyOf(kind)) ?? kind
 
 function highlighted(text: string, query: string) {
   const at = text.toLowerCase().indexOf(query.toLowerCase())

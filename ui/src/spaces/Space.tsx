@@ -8,30 +8,14 @@ import "../styles/spaces/small.css"
 import { useCallback, useEffect, useState } from "react"
 
 import { plain } from "../text/visible"
+import { Invitation, takeLink } from "./Invitation"
 import { Join } from "./Join"
 import { RoomView } from "./RoomView"
+import { SpaceList } from "./SpaceList"
 import { SpaceSession } from "./session"
 import type { Socket } from "./session"
+import { addressOf, forgetToken, storedToken, storeToken } from "./tokens"
 import { words } from "../words"
-
-const KEY = "pellucid.space."
-
-function storedToken(space: string): string | null {
-  try {
-    return sessionStorage.getItem(KEY + space)
-  } catch {
-    return null
-  }
-}
-
-function storeToken(space: string, token: string | null): void {
-  try {
-    if (token === null) sessionStorage.removeItem(KEY + space)
-    else sessionStorage.setItem(KEY + space, token)
-  } catch {
-    // Without storage the user enters the token again after a reload.
-  }
-}
 
 function openSocket(space: string): Socket {
   const url = new URL(`/spaces/${encodeURIComponent(space)}/ws`, location.href)
@@ -42,6 +26,7 @@ function openSocket(space: string): Socket {
 export function Space({ name }: { name: string | null }) {
   const [space, setSpace] = useState(name)
   const [token, setToken] = useState(() => (name === null ? null : storedToken(name)))
+  const [link, setLink] = useState(takeLink)
   const [problem, setProblem] = useState<string | null>(null)
   const [session, setSession] = useState<SpaceSession | null>(null)
 
@@ -68,26 +53,26 @@ export function Space({ name }: { name: string | null }) {
   }, [space, token])
 
   const leave = useCallback((why: string | null) => {
-    if (space !== null) storeToken(space, null)
+    if (space !== null) forgetToken(space, why === null ? "tab" : undefined)
+    // A token that the browser keeps: back to the list, where it can be forgotten.
+    if (space !== null && storedToken(space) !== null) return location.assign("/spaces")
     setToken(null)
     setProblem(why)
   }, [space])
 
-  if (space === null || token === null) {
-    return (
-      <Join
-        key={space ?? ""}
-        space={space}
-        problem={problem}
-        onJoin={(chosen, typed) => {
-          storeToken(chosen, typed)
-          if (chosen !== name) history.replaceState(null, "", `/spaces/${encodeURIComponent(chosen)}`)
-          setProblem(null)
-          setSpace(chosen)
-          setToken(typed)
-        }}
-      />
-    )
+  const enter = (chosen: string, given: string, keep: "tab" | "browser") => {
+    storeToken(chosen, given, keep)
+    if (chosen !== name) history.replaceState(null, "", addressOf(chosen))
+    setProblem(null)
+    setLink(null)
+    setSpace(chosen)
+    setToken(given)
+  }
+
+  if (space === null) return <SpaceList onJoin={(chosen, typed) => enter(chosen, typed, "tab")} />
+  if (link !== null && token === null) return <Invitation space={space} link={link} onJoined={(given) => enter(space, given, "browser")} />
+  if (token === null) {
+    return <Join key={space} space={space} problem={problem} onJoin={(chosen, typed) => enter(chosen, typed, "tab")} onEntered={(given) => enter(space, given, "browser")} />
   }
   return session && <RoomView key={space} session={session} onLeave={leave} />
 }

@@ -18,7 +18,7 @@ import type { Envelope } from "./envelope"
 import { outcomeOf } from "./fold"
 import type { EnvelopeItem } from "./fold"
 import { useRoom } from "./room"
-import { titleOf } from "./rows"
+import { discoveryKey, titleOf } from "./rows"
 import { Timestamp, Flags, Confidence, ParticipantName } from "./badges"
 import { fill } from "../text/fill"
 import { words } from "../words"
@@ -282,6 +282,17 @@ function CompressedThoughts({ item, expanded }: { item: EnvelopeItem; expanded: 
   return (
     <button type="button" className="quiet-button" aria-expanded={expanded} onClick={() => { stopFollowing(); toggle(item.key, !expanded) }}>
       {words.spaces.step.summarized(item.compresses, expanded)}
+    </button>
+  )
+}
+
+/** Requests that only ask what there is, in one line. */
+export function Discovery({ item, count, open }: { item: EnvelopeItem; count: number; open: boolean }) {
+  const { toggle } = useRoom()
+  const stopFollowing = useStopFollowing()
+  return (
+    <button type="button" className="quiet-button" data-testid="discovery" aria-expanded={open} onClick={() => { stopFollowing(); toggle(discoveryKey(item), !open) }}>
+      {words.spaces.step.discovery(count)}
     </button>
   )
 }

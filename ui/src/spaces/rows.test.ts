@@ -3,8 +3,9 @@ import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
 import { outcomeOf, Fold } from "./fold"
-import type { Context, Item } from "./fold"
-import { ALL, GROUPS, groupOf, laneRows, mainRows, placeOf, searchableText } from "./rows"
+import type { Envelope } from "./envelope"
+import type { Context, EnvelopeItem, Item } from "./fold"
+import { ALL, discoveryKey, GROUPS, groupOf, laneRows, mainRows, orderedLanes, placeOf, searchableText } from "./rows"
 import type { Filter, Row } from "./rows"
 import { makeEnvelope, scripts } from "./testkit"
 
@@ -117,5 +118,33 @@ describe("the rows", () => {
     const often = Array.from({ length: 60 }, (_, index) => presence(index + 1, "alice", index % 2 === 0 ? "leave" : "join"))
     const rows = mainRows(Fold.of([...often, presence(61, "bob", "invited"), makeEnvelope({ seq: 62 })]).main, ALL)
     expect(rows.map((row) => row.type === "item" && (row.before ?? []).length)).toEqual([59, 0, 0])
+  })
+})
+
+describe("discovery", () => {
+  const request = (seq: number, method: string, from = "ada") => makeEnvelope({ seq, from, kind: "mcp/request", payload: { method } })
+
+  it("is one row for each run, which opens", () => {
+    const fold = Fold.of([request(1, "tools/list"), request(2, "resources/list"), request(3, "tools/call"), request(4, "ping"), makeEnvelope({ seq: 5, payload: { text: "tools/list" } })])
+    const shown = (folds?: Map<string, boolean>) => mainRows(fold.main, ALL, folds).map((row) => (row.type === "item" && row.discovery ? `${row.discovery.count}` : itemOf(row).key))
+    const [first, second] = fold.main as [EnvelopeItem, EnvelopeItem]
+    const call = fold.main[2]?.key
+    const chat = fold.main[4]?.key
+    expect(shown()).toEqual(["2", call, "1", chat])
+    expect(shown(new Map([[discoveryKey(first), true]]))).toEqual(["2", first.key, second.key, call, "1", chat])
+    expect(shown(new Map([[discoveryKey(second), true]])), "a search result within a run opens it").toEqual(["2", first.key, second.key, call, "1", chat])
+  })
+})
+
+describe("the lanes", () => {
+  it("are ordered by name, whatever came first, and those of people are last", () => {
+    const said = [
+      makeEnvelope({ seq: 1, from: "amy", kind: "mcp/request", payload: { method: "tools/call" } }),
+      makeEnvelope({ seq: 2, from: "zoe-agent", kind: "reasoning/start" }),
+      makeEnvelope({ seq: 3, from: "bob-agent", kind: "reasoning/start" }),
+    ]
+    const order = (fold: Fold) => orderedLanes(fold.lanes.values()).map(({ id }) => id)
+    expect(order(Fold.of(said))).toEqual(["bob-agent", "zoe-agent", "amy"])
+    expect(order(Fold.of([said[2] as Envelope, said[0] as Envelope, said[1] as Envelope].map((one, index) => ({ ...one, seq: index + 1 }))))).toEqual(["bob-agent", "zoe-agent", "amy"])
   })
 })

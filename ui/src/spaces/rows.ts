@@ -1,9 +1,9 @@
 // The rows of a lane or of the conversation: its items as a flat list, folded and filtered. Because the list is flat,
 // only rows near the visible area need to be rendered, however deep the trees are.
 import { mayShareLine, participantOf } from "./presence"
-import { CANCEL, CONCLUSION, ownEntry, familyOf, textAt, textOf } from "./envelope"
+import { CANCEL, CONCLUSION, REQUEST, ownEntry, familyOf, textAt, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
-import type { Context, Item, EnvelopeItem } from "./fold"
+import type { Context, Item, EnvelopeItem, Lane } from "./fold"
 
 /** `full`: everything. `folded`: one or two lines for each context. `main`: only the conversation. */
 export type SpaceView = "full" | "folded" | "main"
@@ -51,6 +51,8 @@ export type Row =
       rev: number
       /** Preceding presence notices that are merged into this row. */
       before?: readonly EnvelopeItem[]
+      /** The row stands for so many requests that only ask what there is; they follow if it is open. */
+      discovery?: { count: number; open: boolean }
     }
 
 /** All text of an envelope that a reader sees, in lower case. */
@@ -84,11 +86,11 @@ export function laneRows(items: readonly Item[], filter: Filter, folds: Folds): 
     if (item.type === "envelope") addItem(rows, item, 0, filter, folds)
     else addContext(rows, item, 0, item === last, filter, folds)
   }
-  return rows
+  return foldDiscovery(rows, filter, folds)
 }
 
 /** The rows of the conversation: one for each context, which links to its lane. */
-export function mainRows(items: readonly Item[], filter: Filter): Row[] {
+export function mainRows(items: readonly Item[], filter: Filter, folds: Folds = NO_FOLDS): Row[] {
   const rows: Row[] = []
   for (const item of items) {
     if (item.type === "envelope") {
@@ -97,8 +99,44 @@ export function mainRows(items: readonly Item[], filter: Filter): Row[] {
       rows.push({ type: "head", key: item.key, context: item, depth: 0, open: false, rev: item.rev })
     }
   }
-  return rows
+  return foldDiscovery(rows, filter, folds)
 }
+
+/** Requests of MCP that only ask what there is, or begin a session. */
+const DISCOVERY = /^(initialize|ping|completion\/complete|(tools|prompts|resources|resources\/templates|roots)\/list|notifications\/(initialized|\w+\/list_changed))$/
+
+export const isDiscovery = ({ envelope: { kind, payload } }: EnvelopeItem) => kind === REQUEST && typeof payload["method"] === "string" && DISCOVERY.test(payload["method"])
+
+export const discoveryKey = (item: EnvelopeItem) => `discovery:${item.key}`
+
+/** Put one row before each run of discovery, and leave the run out unless it is open. */
+function foldDiscovery(rows: Row[], filter: Filter, folds: Folds): Row[] {
+  if (filter.text !== "") return rows
+  const folded: Row[] = []
+  for (let from = 0; from < rows.length; ) {
+    const first = rows[from] as Row
+    if (first.type !== "item" || !isDiscovery(first.item)) {
+      folded.push(first)
+      from++
+      continue
+    }
+    const run = [first]
+    for (let next = rows[from + run.length]; next?.type === "item" && next.depth === first.depth && isDiscovery(next.item); next = rows[from + run.length]) run.push(next)
+    const key = discoveryKey(first.item)
+    const open = folds.get(key) ?? run.some(({ item }) => folds.get(discoveryKey(item)) === true)
+    // A half more tells the open state apart.
+    const rev = run.reduce((sum, row) => sum + row.rev, run.length) + (open ? 0.5 : 0)
+    folded.push({ type: "item", key, item: first.item, depth: first.depth, rev, discovery: { count: run.length, open } }, ...(open ? run : []))
+    from += run.length
+  }
+  return folded
+}
+
+/** Lanes in an order that does not depend on what is loaded: by name; those without reasoning (people's) last. */
+export const orderedLanes = (lanes: Iterable<Lane>): Lane[] =>
+  [...lanes].toSorted((a, b) => Number(hasReasoned(b)) - Number(hasReasoned(a)) || a.id.localeCompare(b.id))
+
+const hasReasoned = (lane: Lane) => lane.items.some((item) => item.type === "context")
 
 const NO_FOLDS: Folds = new Map()
 const MAX_MERGED_NOTICES = 100

@@ -87,6 +87,7 @@ export function newId(): string {
 
 export class SpaceSession {
   readonly space: string
+  readonly token: string
   readonly #options: Options
   readonly #history: History
   #log = new Log()
@@ -112,6 +113,7 @@ export class SpaceSession {
   constructor(options: Options) {
     this.#options = options
     this.space = options.space
+    this.token = options.token
     this.#history = options.history ?? historyOf(options.space, options.token)
     this.#state = {
       phase: "joining", problem: null, me: null, capabilities: [], participants: [], head: 0, from: Number.POSITIVE_INFINITY,

@@ -1,0 +1,27 @@
+// The form with which the owner of a space enters it under a new name. Shown only if the space is the signed-in user's.
+import { useEffect, useState } from "react"
+
+import { words } from "../words"
+import { enterSpace, ownSpaces } from "./owned"
+import { useAction } from "./useAction"
+
+export function Enter({ space, onEntered }: { space: string; onEntered: (token: string) => void }) {
+  const [isOwn, setOwn] = useState(false)
+  const [name, setName] = useState("")
+  const { busy, problem, run } = useAction(words.spaces.list.enterFailed)
+  useEffect(() => {
+    ownSpaces().then((all) => setOwn(all.some((one) => one.name === space)), () => setOwn(false))
+  }, [space])
+  if (!isOwn) return null
+  return (
+    <form className="sign-in__form" data-testid="enter-form" onSubmit={(event) => { event.preventDefault(); run(async () => onEntered((await enterSpace(space, name)).token)) }}>
+      <h2 className="space-list__heading">{words.spaces.list.enterTitle}</h2>
+      <label className="sign-in__label">
+        {words.spaces.list.enterText}
+        <input className="sign-in__field" data-testid="enter-name" required maxLength={60} pattern="\S+" autoComplete="nickname" dir="auto" value={name} onChange={(event) => setName(event.target.value.replace(/\s+/g, "-"))} />
+      </label>
+      <button type="submit" className="button" data-testid="enter-send" disabled={busy}>{words.spaces.list.enter}</button>
+      {problem !== null && <p className="form-error" role="alert">{problem}</p>}
+    </form>
+  )
+}

@@ -1,0 +1,48 @@
+// Requests that take no participant's token: the spaces of the signed-in user, and links.
+import { queryString, requestJson, withBody } from "../api/client"
+import type { View } from "../api/types"
+import { addressOf } from "./tokens"
+
+export interface SpaceRow {
+  name: string
+  topic?: string
+}
+
+export interface Entered {
+  participant: string
+  token: string
+}
+
+export interface NewSpace {
+  name: string
+  participant: string
+  topic?: string
+  conversation_id?: string
+}
+
+export const RIGHTS = ["read", "talk", "propose", "approve"] as const
+export type Right = (typeof RIGHTS)[number]
+
+export interface LinkRequest {
+  participant: string
+  rights: readonly Right[]
+  expires_in_seconds: number
+}
+
+export const ownSpaces = () => requestJson<{ spaces: SpaceRow[] }>("/api/spaces").then(({ spaces }) => spaces)
+
+/** `view`: in which view the space begins with the chat, if with one. */
+export const createSpace = (body: NewSpace, view?: View) => requestJson<Entered>(`/api/spaces${queryString({ view })}`, withBody("POST", body))
+
+export const enterSpace = (space: string, participant: string) =>
+  requestJson<Entered>(`/api${addressOf(space)}/participants`, withBody("POST", { participant }))
+
+/** Make a link; return what goes behind `#join=`. */
+export function makeLink(space: string, token: string, body: LinkRequest): Promise<string> {
+  const init = withBody("POST", body)
+  const headers = { ...init.headers, authorization: `Bearer ${token}` }
+  return requestJson<{ link: string }>(`${addressOf(space)}/links`, { ...init, headers, credentials: "omit" }).then(({ link }) => link)
+}
+
+export const joinByLink = (space: string, link: string) =>
+  requestJson<Entered>(`${addressOf(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })
