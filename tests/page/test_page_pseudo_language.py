@@ -94,9 +94,9 @@ def page_server(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) ->
 
 def check_screen(tab: Tab, where: str, allowed: re.Pattern[str] = DATA) -> None:
     tab.wait_rendered()
-    found = tab.page.evaluate(FAULTS)
-    assert not found["faults"], (where, found["faults"])
-    plain = sorted({word for word in found["words"] if re.search(r"[A-Za-z]{2}", allowed.sub("", word))})
+    result = tab.page.evaluate(FAULTS)
+    assert not result["faults"], (where, result["faults"])
+    plain = sorted({word for word in result["words"] if re.search(r"[A-Za-z]{2}", allowed.sub("", word))})
     assert not plain, (where, "not in words.ts", plain)
 
 
@@ -166,8 +166,8 @@ def test_a_space_is_translated(tabs: Tabs, direction: str) -> None:
         tab.page.set_viewport_size(size)
         tab.wait_rendered()
         # Most texts of a space are its participants': only what is cut can be checked.
-        found = tab.page.evaluate(FAULTS)
-        assert not found["faults"], (name, direction, found["faults"])
+        result = tab.page.evaluate(FAULTS)
+        assert not result["faults"], (name, direction, result["faults"])
 
 
 @pytest.fixture(scope="module")

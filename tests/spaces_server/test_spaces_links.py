@@ -98,9 +98,9 @@ def test_a_link_gives_nothing_that_its_maker_has_lost(gateway: Served) -> None:
 
 def test_a_link_opens_only_its_own_space(gateway: Served) -> None:
     link = make_link(gateway, "host", "stray").json["link"]
-    for space, given in (("other", link), ("none", link), ("one", link[:-2]), ("one", "x"), ("one", "")):
-        reply = use(gateway, given, space)
-        assert (reply.status, code(reply)) == (403, "invalid_link"), (space, given[:10])
+    for space, secret in (("other", link), ("none", link), ("one", link[:-2]), ("one", "x"), ("one", "")):
+        reply = use(gateway, secret, space)
+        assert (reply.status, code(reply)) == (403, "invalid_link"), (space, secret[:10])
     assert use(gateway, link).status == 200, "it was not used by these"
 
 

@@ -461,7 +461,7 @@ export const words = {
       month: "30 days",
       make: "Make the link",
       makeFailed: "The link could not be made.",
-      ready: (who: string) => `Send this link to ${who}. It works once, until then only for those who have it.`,
+      ready: (who: string) => `Send this link to ${who}. It lets in the first who joins with it, once.`,
       link: "Link",
       copyLink: "Copy the link",
       another: "Invite someone else",

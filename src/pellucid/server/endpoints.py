@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 
-from . import agui, connection_routes, meta_routes, operator_routes, sessions, stateless, token_counts
+from . import (
+    agui,
+    connection_routes,
+    meta_routes,
+    operator_routes,
+    owned_spaces,
+    sessions,
+    stateless,
+    token_counts,
+)
 from .chat import routes as chat
 from .openresponses import routes as openresponses
 from .routing import Table
@@ -29,7 +38,8 @@ ENDPOINTS = {
     "token_counts": EndpointGroup([token_counts.TABLE], token_counts.routes),
     "agui": EndpointGroup([agui.TABLE], agui.routes),
     "chat": EndpointGroup([chat.TABLE], chat.routes),
-    "spaces": EndpointGroup([spaces.TABLE, spaces.OWNED, spaces.MEW], spaces.routes),
+    "spaces": EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),
+    "owned_spaces": EndpointGroup([owned_spaces.TABLE], owned_spaces.routes),
     "sessions": EndpointGroup([sessions.TABLE], sessions.routes),
     "connections": EndpointGroup([connection_routes.TABLE], connection_routes.routes),
     "operator": EndpointGroup([operator_routes.TABLE], operator_routes.routes),

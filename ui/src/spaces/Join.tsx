@@ -38,39 +38,40 @@ export function JoinForm({ space, problem, onJoin }: Props) {
   const message = useId()
   const field = useRef<HTMLInputElement>(null)
   useEffect(() => {
+    // Where a space is named, its token is all that is missing.
     if (window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
   }, [])
   const ready = name.trim() !== "" && token.trim() !== ""
   return (
     <>
-        <form className="sign-in__form" onSubmit={(event) => { event.preventDefault(); if (ready) onJoin(name.trim(), token.trim()) }}>
-          {space === null && (
-            <label className="sign-in__label">
-              {words.spaces.join.space}
-              <input ref={field} className="sign-in__field" name="space" data-testid="join-space" autoComplete="off" spellCheck={false} required value={name} onChange={(event) => setName(event.target.value)} />
-            </label>
-          )}
+      <form className="sign-in__form" onSubmit={(event) => { event.preventDefault(); if (ready) onJoin(name.trim(), token.trim()) }}>
+        {space === null && (
           <label className="sign-in__label">
-            {words.spaces.join.token}
-            <input
-              ref={space === null ? null : field}
-              className="sign-in__field"
-              type="password"
-              name="token"
-              data-testid="join-token"
-              autoComplete="off"
-              spellCheck={false}
-              required
-              aria-invalid={problem !== null}
-              aria-describedby={problem === null ? undefined : message}
-              value={token}
-              onChange={(event) => setToken(event.target.value)}
-            />
+            {words.spaces.join.space}
+            <input className="sign-in__field" name="space" data-testid="join-space" autoComplete="off" spellCheck={false} required value={name} onChange={(event) => setName(event.target.value)} />
           </label>
-          <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>{words.spaces.join.join}</button>
-        </form>
-        {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
-        <p className="sign-in__note">{fill(words.spaces.join.note, { command: <code>pellucid space create</code> })}</p>
+        )}
+        <label className="sign-in__label">
+          {words.spaces.join.token}
+          <input
+            ref={space === null ? null : field}
+            className="sign-in__field"
+            type="password"
+            name="token"
+            data-testid="join-token"
+            autoComplete="off"
+            spellCheck={false}
+            required
+            aria-invalid={problem !== null}
+            aria-describedby={problem === null ? undefined : message}
+            value={token}
+            onChange={(event) => setToken(event.target.value)}
+          />
+        </label>
+        <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>{words.spaces.join.join}</button>
+      </form>
+      {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
+      <p className="sign-in__note">{fill(words.spaces.join.note, { command: <code>pellucid space create</code> })}</p>
     </>
   )
 }

@@ -15,14 +15,12 @@ from ...spaces.history.export import ExportFormat
 from ...spaces.history.history import Hits, References
 from ...spaces.history.summaries import Contexts, Patterns
 from ...spaces.history.training import ReasoningForm
-from ..exchange import endpoint_maker
 from ..page import Page, built_files
-from ..routing import STRING, VIEW, Operation, Schema, Socket, Table, parameter
+from ..routing import STRING, Operation, Schema, Socket, Table, parameter
 from ..services import Services
-from .auth import PROTOCOL_NAME, EndpointFactory, ParticipantHandler
+from .auth import EndpointFactory, ParticipantHandler
 from .history_handlers import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
 from .links import Joined, JoinRequest, Link, LinkHandlers, NewLink
-from .owned import Entered, Entering, NewSpace, OwnedSpaceHandlers
 from .socket import SpaceSocket
 from .space_handlers import (
     MEW_ERROR_FORMAT,
@@ -331,46 +329,6 @@ TABLE = Table(
     security=_TOKEN,
     advertised_routes=["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"],
 )
-_OWNED_PATH = "/api/spaces"
-OWNED = Table(
-    [
-        Operation(
-            "GET",
-            _OWNED_PATH,
-            OwnedSpaceHandlers.list,
-            "listOwnedSpaces",
-            "The spaces of the caller's owner",
-            SpaceList,
-        ),
-        Operation(
-            "POST",
-            _OWNED_PATH,
-            OwnedSpaceHandlers.create,
-            "createSpace",
-            "Create a space, also from a chat (operators)",
-            Entered,
-            [VIEW],
-            request_body=NewSpace,
-            is_operator_only=True,
-            error_statuses=(*_POST_ERROR_STATUSES, 409),
-        ),
-        Operation(
-            "POST",
-            f"{_OWNED_PATH}/{{name}}/participants",
-            OwnedSpaceHandlers.enter,
-            "enterSpace",
-            "Add a participant to a space of the caller's owner (operators)",
-            Entered,
-            request_body=Entering,
-            is_operator_only=True,
-            error_statuses=(*_POST_ERROR_STATUSES, 409),
-        ),
-    ],
-    error_body="ErrorBody",
-    error_statuses=(401, 403, 500, 503),
-    path_parameters={"name": _NAME},
-    component_prefix="Space",
-)
 MEW = Table(
     [
         Operation(
@@ -421,9 +379,6 @@ def routes(services: Services) -> list[BaseRoute]:
     return [
         *(WebSocketRoute(socket.path, SpaceSocket(services, socket.path)) for socket in _SOCKETS),
         *TABLE.routes([space_handlers, HistoryHandlers(services), link_handlers], make_endpoint),
-        *OWNED.routes(
-            [OwnedSpaceHandlers(services)], endpoint_maker("openresponses", lambda: services.guard, PROTOCOL_NAME)
-        ),
         *MEW.routes(
             [MEWHandlers(services)], lambda _, answer: endpoint_factory.for_participants(answer, MEW_ERROR_FORMAT)
         ),

@@ -18,21 +18,24 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from starlette.routing import BaseRoute
 
-from ...envelopes.payloads import WrittenCapability
-from ...errors import PellucidError, RequestError
-from ...protocols.chat import Answer, Question
-from ...protocols.chat import types as chat
-from ...protocols.decoding import decode
-from ...spaces.runtime.provisioning import add_participants, create_space
-from ...spaces.runtime.settings import MAX_TOPIC_CHARS, SpaceSettings
-from ...spaces.runtime.space import Space
-from ...storage import AlreadyStored, SpaceNotFound
-from ..chat.conversations import ConversationHandlers, title_of
-from ..exchange import Exchange
-from ..services import Services
-from .history_handlers import send_uncached
-from .space_handlers import SpaceList, space_listed
+from ..envelopes.payloads import WrittenCapability
+from ..errors import PellucidError, RequestError
+from ..protocols.chat import Answer, Question
+from ..protocols.chat import types as chat
+from ..protocols.decoding import decode
+from ..spaces.runtime.provisioning import add_participants, create_space
+from ..spaces.runtime.settings import MAX_TOPIC_CHARS, SpaceSettings
+from ..spaces.runtime.space import Space
+from ..storage import AlreadyStored, SpaceNotFound
+from .chat.conversations import ConversationHandlers, title_of
+from .exchange import Exchange, endpoint_maker
+from .routing import VIEW, Operation, Table, parameter
+from .services import Services
+from .spaces.auth import PROTOCOL_NAME
+from .spaces.history_handlers import send_uncached
+from .spaces.space_handlers import SpaceList, space_listed
 
 EVERYTHING: tuple[WrittenCapability, ...] = ("*",)
 ANSWERING: tuple[WrittenCapability, ...] = ("chat", "reasoning/*")
@@ -115,6 +118,49 @@ class OwnedSpaceHandlers:
         await send_uncached(exchange, Entered(name, body.participant, tokens[body.participant]))
 
 
+_PATH = "/api/spaces"
+_ERRORS = (400, 401, 403, 404, 408, 409, 413, 429, 500, 503)
+TABLE = Table(
+    [
+        Operation(
+            "GET", _PATH, OwnedSpaceHandlers.list, "listOwnedSpaces", "The spaces of the caller's owner", SpaceList
+        ),
+        Operation(
+            "POST",
+            _PATH,
+            OwnedSpaceHandlers.create,
+            "createSpace",
+            "Create a space, also from a chat (operators)",
+            Entered,
+            [VIEW],
+            NewSpace,
+            is_operator_only=True,
+            error_statuses=_ERRORS,
+        ),
+        Operation(
+            "POST",
+            f"{_PATH}/{{name}}/participants",
+            OwnedSpaceHandlers.enter,
+            "enterSpace",
+            "Add a participant to a space of the caller's owner (operators)",
+            Entered,
+            request_body=Entering,
+            is_operator_only=True,
+            error_statuses=_ERRORS,
+        ),
+    ],
+    error_statuses=(401, 403, 500, 503),
+    path_parameters={"name": parameter("name", "path", "The space's name.")},
+    component_prefix="Space",
+)
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """Return the routes of an owner's spaces."""
+    make_endpoint = endpoint_maker("openresponses", lambda: services.guard, PROTOCOL_NAME)
+    return TABLE.routes([OwnedSpaceHandlers(services)], make_endpoint)
+
+
 async def _post(space: Space, sender: str, envelope: dict[str, Any]) -> None:
     """Post an envelope; wait when the space's limits say so."""
     while True:
@@ -151,28 +197,28 @@ def chat_envelopes(
         person: The participant who asked.
         names: The participants who answered, by model.
     """
-    asked: Question | None = None
+    question: Question | None = None
     for event in events:
         if isinstance(event, Question):
-            asked = event
+            question = event
             text = "\n\n".join(segment.text for segment in event.segments)
             yield person, {"kind": "chat", "id": event.id, "payload": {"text": text}}
-        elif asked is not None and event.status != "in_progress":
-            yield from ((names[event.model], envelope) for envelope in _answer_envelopes(event, asked))
+        elif question is not None and event.status != "in_progress":
+            yield from ((names[event.model], envelope) for envelope in _answer_envelopes(event, question))
 
 
-def _answer_envelopes(answer: Answer, asked: Question) -> Iterator[dict[str, Any]]:
-    about = [asked.id]
+def _answer_envelopes(answer: Answer, question: Question) -> Iterator[dict[str, Any]]:
+    about = [question.id]
     steps = [one for one in answer.segments if not isinstance(one, _CONTENT)]
     if steps:
         context = f"{answer.id}-reasoning"
-        title = title_of("\n\n".join(segment.text for segment in asked.segments))
+        title = title_of("\n\n".join(segment.text for segment in question.segments))
         yield {"kind": "reasoning/start", "id": context, "correlation_id": about, "payload": {"message": title}}
         for step in sorted(steps, key=lambda one: one.sequence_number):
             for kind, payload in _step_payloads(step):
                 yield {"kind": f"reasoning/{kind}", "context": context, "payload": payload}
         yield {"kind": "reasoning/conclusion", "context": context, "payload": {}}
-        about = [asked.id, context]
+        about = [question.id, context]
     texts = [one.text for one in answer.segments if isinstance(one, chat.TextSegment | chat.RefusalSegment)]
     text = "\n\n".join(one for one in texts if one)
     if text:
