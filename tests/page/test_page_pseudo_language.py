@@ -161,13 +161,24 @@ def test_a_space_is_translated(tabs: Tabs, direction: str) -> None:
     tab.page.goto(f"{tab.url}/spaces/{SPACE}")
     tab.element("join-token").wait_for()
     check_screen(tab, "the form to join", re.compile(rf"{DATA.pattern}|{SPACE}"))
+    tab.page.goto(f"{tab.url}/spaces")
+    tab.element("space-row").wait_for()
+    check_screen(tab, "the list of spaces", re.compile(rf"{DATA.pattern}|{SPACE}"))
+    tab.element("new-space").click()
+    check_screen(tab, "the form for a new space", re.compile(rf"{DATA.pattern}|{SPACE}"))
     join_space(tab)
-    for name, size in SIZES.items():
-        tab.page.set_viewport_size(size)
-        tab.wait_rendered()
-        # Most texts of a space are its participants': only what is cut can be checked.
-        result = tab.page.evaluate(FAULTS)
-        assert not result["faults"], (name, direction, result["faults"])
+
+    def check_cut(where: str) -> None:
+        for name, size in SIZES.items():
+            tab.page.set_viewport_size(size)
+            tab.wait_rendered()
+            # Most texts of a space are its participants': only what is cut can be checked.
+            result = tab.page.evaluate(FAULTS)
+            assert not result["faults"], (where, name, direction, result["faults"])
+
+    check_cut("a space")
+    tab.element("invite").click()
+    check_cut("the form to invite")
 
 
 @pytest.fixture(scope="module")

@@ -114,8 +114,16 @@ def test_axe_finds_no_violations(tabs: Tabs, participants: ScriptedParticipants,
     tab.page.goto(f"{tab.url}/spaces/{space}")
     tab.element("join-token").wait_for()
     assert errors() == [], "coming in"
+    tab.page.goto(f"{tab.url}/spaces")
+    tab.element("space-row").first.wait_for()
+    assert errors() == [], "the list"
+    tab.element("new-space").click()
+    assert errors() == [], "a new space"
     join_space(tab, space=space)
     assert errors() == [], "an empty room"
+    tab.element("invite").click()
+    assert errors() == [], "an invitation"
+    tab.page.keyboard.press("Escape")
     play_review(participants)
     expect(tab.element("context-line")).to_have_count(4)
     tab.element("request").first.get_by_role("button").click()

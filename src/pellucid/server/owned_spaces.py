@@ -149,6 +149,7 @@ TABLE = Table(
             error_statuses=_ERRORS,
         ),
     ],
+    error_body="ErrorBody",
     error_statuses=(401, 403, 500, 503),
     path_parameters={"name": parameter("name", "path", "The space's name.")},
     component_prefix="Space",
