@@ -119,6 +119,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /api/session": {"key": "k"},
     "POST /api/providers/test": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"},
     "PUT /api/connections/{name}": {"profile": "vllm", "models": ["m"]},
+    "POST /api/spaces": {"name": "made", "participant": "lena"},
+    "POST /api/spaces/{name}/participants": {"participant": "mara"},
 }
 """A valid body for each operation that has one."""
 
@@ -137,7 +139,10 @@ def existing_ids(api: Served) -> dict[str, dict[str, str]]:
     question = {"text": "Hi", "attachments": [{"name": "a.txt", "data": "QQ=="}]}
     stream = api.request("POST", "/api/chat", json.dumps(question).encode(), {"Content-Type": "application/json"}).body
     started = json.loads(re.findall(rb"data: (.*)", stream)[0])
+    space = b'{"name": "existing", "participant": "lena"}'
+    api.request("POST", "/api/spaces", space, {"Content-Type": "application/json"})
     return {
+        "/api/spaces/": {"name": "existing"},
         "/api/chat/": {"event_id": started["event_id"]},
         "/api/attachments/": {"attachment_id": started["event_id"].replace("evt_", "att_") + "_0"},
         "/api/conversations/": {"id": started["conversation_id"]},
