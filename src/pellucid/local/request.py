@@ -29,8 +29,8 @@ _TOKENS_PER_LINE = 20
 EFFORT_SWITCH = "reasoning_effort"
 """The argument of the chat template that has the effort, if the grammar enforces it."""
 _REPETITION_SAMPLING = {"dry_multiplier": 0.8, "dry_allowed_length": 12, "dry_penalty_last_n": 96}
-"""Makes it unlikely that the last tokens, 12 or more, are repeated at once: a small model writes zeros without end. What
-is further back may be repeated, so that code and quotations can be copied."""
+"""Makes it unlikely that the last tokens, 12 or more, are repeated at once: small models write zeros without end.
+What is further back may be repeated, so that code and quotations can be copied."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 

@@ -303,7 +303,7 @@ class _SlotStream:
             self._stream.cut("repetition")
 
     def _repeats(self, events: ModelRead) -> bool:
-        texts = []
+        texts: list[str] = []
         for event in events if isinstance(events, list) else ():
             if type(event) is PartStartEvent:
                 self._detector = RepetitionDetector()
@@ -311,8 +311,8 @@ class _SlotStream:
                 if isinstance(event.part, TextPart | ThinkingPart):
                     texts.append(event.part.content)
             elif type(event) is PartDeltaEvent and isinstance(event.delta, TextPartDelta | ThinkingPartDelta):
-                texts.append(event.delta.content_delta)
-        return bool(texts) and self._detector.add("".join(text for text in texts if text))
+                texts.append(event.delta.content_delta or "")
+        return bool(texts) and self._detector.add("".join(texts))
 
     def pause(self) -> None:
         self._stream.pause()
