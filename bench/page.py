@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
@@ -27,11 +27,13 @@ from playwright.sync_api import Browser  # noqa: E402
 
 from pellucid.server import page  # noqa: E402
 from pellucid.server.config import check_config  # noqa: E402
-from tests.page.page_kit import ScriptedModels, Tab, browser  # noqa: E402
+from tests.page.page_kit import ModelScript, ScriptedModels, Tab, browser  # noqa: E402
 from tests.scripted import Call, Upstream, delta  # noqa: E402
 from tests.scripted.gateway import Served, serve  # noqa: E402
 
 LOADS = 7
+SIZES = ((390, 844), (1440, 900))
+"""A phone, and a screen."""
 RATE = 100
 SENTENCE = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath. "
 ANSWER = (
@@ -130,6 +132,83 @@ def time_to_open(chrome: Browser, models: ScriptedModels, gateway: Served, text:
     return took
 
 
+class Movement(NamedTuple):
+    """What moved while a reader watched, by the browser's own measurements."""
+
+    shift: float
+    """The sum of all layout shifts."""
+    unexpected: float
+    """Those that did not follow an input of the user within half a second."""
+    longest_task: float
+    """The longest task of the page, in milliseconds."""
+    long_tasks: int
+    """Tasks of more than 50 ms."""
+
+
+def movement(tab: Tab) -> Movement:
+    """What moved in a tab since its page was loaded."""
+    total, shifts = tab.layout_shifts()
+    tasks: list[float] = tab.page.evaluate("() => window.longTasks")
+    unexpected = sum(one["value"] for one in shifts if not one["input"])
+    return Movement(total, unexpected, max(tasks, default=0.0), len(tasks))
+
+
+def tools_then_text(chrome: Browser, models: ScriptedModels, gateway: Served, width: int, height: int) -> Movement:
+    """A model thinks, calls tools between its thoughts, and writes."""
+    models.model_script = script = ModelScript()
+    context = chrome.new_context(viewport={"width": width, "height": height}, has_touch=width < 500)
+    tab = Tab(context, gateway)
+    tab.open()
+    tab.ask()
+    tab.page.wait_for_timeout(600)
+    tab.reset_layout_shifts()
+    for n in range(3):
+        for word in (SENTENCE * 4).split(" "):
+            script.think(f"{word} ")
+            tab.page.wait_for_timeout(8)
+        script.call("weather", {"city": f"Ur {n}"}, id=f"call_{n}").end("tool_calls")
+        tab.element("overlay-tool").nth(n).wait_for()
+    for word in (ANSWER * 3).split(" "):
+        script.say(f"{word} ")
+        tab.page.wait_for_timeout(8)
+    script.call("weather", {"city": "Uruk"}, id="call_later").end("tool_calls")
+    tab.element("overlay-tool").nth(3).wait_for()
+    script.think(SENTENCE * 3).say(ANSWER).end()
+    tab.page.wait_for_selector("[data-status=completed]")
+    moved = movement(tab)
+    context.close()
+    return moved
+
+
+def reopened(chrome: Browser, models: ScriptedModels, gateway: Served, turns: int, width: int, height: int) -> Movement:
+    """A long chat with formulas, tables and code in its answers is opened again, in a browser that has no files yet."""
+    formulas = "\n\n".join(
+        f"So ${{n}}x^2 + \\frac{{{{1}}}}{{{{{n}}}}}$ it is:\n\n$$\\sum_{{k=1}}^{{{n}}} \\frac{{k^2}}{{2}} = \\int_0^{n} x\\,dx$$"
+        for n in range(1, 7)
+    )
+    models.model_script = script = ModelScript()
+    for _ in range(turns):
+        script.answer(f"{formulas}\n\n{ANSWER}\n\n```py\nx = 1\n```", SENTENCE)
+    wide: Any = {"viewport": {"width": width, "height": height}}
+    first = chrome.new_context(**wide)
+    tab = Tab(first, gateway)
+    tab.open()
+    for n in range(turns):
+        tab.ask(f"And {n}?")
+        tab.element("show-reasoning").nth(n).wait_for()
+    path = f"/c/{tab.conversation}"
+    first.close()
+    again = chrome.new_context(**wide)
+    tab = Tab(again, gateway)
+    tab.open(path)
+    tab.element("show-reasoning").nth(turns - 1).wait_for()
+    tab.page.locator("math").first.wait_for()
+    tab.page.wait_for_timeout(500)
+    moved = movement(tab)
+    again.close()
+    return moved
+
+
 def loads(chrome: Browser, gateway: Served) -> tuple[dict[str, tuple[int, int]], float, float]:
     """What a first visit transfers (packed, unpacked), and the medians of first and first contentful paint."""
     paints, files = [], {}
@@ -149,6 +228,10 @@ def row(name: str, took: list[float]) -> str:
     late = sum(one > 33.4 for one in took) / len(took)
     p95 = ordered[int(len(ordered) * 0.95)]
     return f"| {name} | {len(took)} | {statistics.median(took):.1f} | {p95:.1f} | {ordered[-1]:.0f} | {late:.1%} |"
+
+
+def moved_row(name: str, moved: Movement) -> str:
+    return f"| {name} | {moved.shift:.3f} | {moved.unexpected:.3f} | {moved.long_tasks} | {moved.longest_task:.0f} |"
 
 
 def main() -> None:
@@ -178,6 +261,11 @@ def main() -> None:
         print(row(f"{RATE} deltas/s of answer", frames(chrome, models, gateway, answer, "answer-text")))
         after = paced(in_words(SENTENCE), "reasoning_content", seconds, before=million)
         print(row(f"{RATE} deltas/s behind 1 MB of reasoning", frames(chrome, models, gateway, after, "overlay-part")))
+        print("\n| | layout shift | without input | long tasks | longest, ms |\n|---|---:|---:|---:|---:|")
+        for width, height in SIZES:
+            print(moved_row(f"tools, then text, {width} px", tools_then_text(chrome, models, gateway, width, height)))
+            again = reopened(chrome, models, gateway, 12, width, height)
+            print(moved_row(f"a long chat with formulas, opened again, {width} px", again))
         print(f"\n1 MB of reasoning opens in {time_to_open(chrome, models, gateway, million):.0f} ms.")
 
 

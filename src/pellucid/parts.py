@@ -516,11 +516,18 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
     """Every other integer that the provider reported, by the provider's name."""
     cost_nanos: int | None = None
     """The cost in billionths of the currency. The gateway computes it, for models with prices."""
+    reasoning_cost_nanos: int | None = None
+    """The part of the cost that is for tokens of reasoning. The gateway computes it for a whole run."""
 
     @property
     def cost(self) -> float | None:
         """The cost in the currency of the gateway's prices; None if it is not known."""
         return None if self.cost_nanos is None else self.cost_nanos / 1_000_000_000
+
+    @property
+    def reasoning_cost(self) -> float | None:
+        """The part of `cost` that is for tokens of reasoning; None if it is not known."""
+        return None if self.reasoning_cost_nanos is None else self.reasoning_cost_nanos / 1_000_000_000
 
     @property
     def total_tokens(self) -> int | None:
@@ -551,7 +558,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
 RequestUsage: TypeAlias = Usage
 """Pydantic AI's name for the usage of one turn."""
 
-TOKEN_COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("details", "cost_nanos"))
+COSTS = ("cost_nanos", "reasoning_cost_nanos")
+"""The fields of `Usage` that are amounts of money."""
+
+TOKEN_COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("details", *COSTS))
 """The fields of `Usage` that are numbers of tokens."""
 
 

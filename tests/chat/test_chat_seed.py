@@ -130,7 +130,7 @@ def test_the_frames_of_the_persisted_example() -> None:
         {"type": "reasoning_part_delta", **part, "text_delta": "**Providing historical facts**"},
         {"type": "reasoning_part_delta", **part, "text_delta": "\n\nI'm noting that"},
         {"type": "reasoning_part_delta", **part, "text_delta": " the 18th President ..."},
-        {"type": "reasoning_part_completed", **part, "is_complete": True},
+        {"type": "reasoning_part_completed", **part, "is_complete": True, "completed_at": TIME + 3},
         {"type": "text_delta", "event_id": "evt_1", "text_delta": "Ulysses S. Grant,", "output_index": 1},
         {"type": "text_delta", "event_id": "evt_1", "text_delta": " serving from 1869 to 1877.", "output_index": 1},
     ]
@@ -183,6 +183,36 @@ def test_several_turns_are_one_message_with_one_counter() -> None:
         "started_at": NOW,
         "ended_at": NOW + 7,
     }
+
+
+def test_the_stream_has_the_times_of_the_timeline() -> None:
+    """A page that adds up the time of reasoning and of tools shows the same while it streams and afterwards."""
+    run = Run(ModelCall("m", []), Minter(b"seed"), server_tools={"look"})
+    run.start()
+    emitter = Emitter(Origin("p", "w", "m"))
+    for n, text in enumerate(("One.", "Two.")):
+        emitter.thinking(n, text, item="a")
+    emitter.tool_call("c", "{}", name="look", call_id="call_1")
+    emitter.text("t", "There.")
+    emitter.finish("stop", None)
+    events, _ = run.feed(emitter.end("eof"))
+    events += run.add_results([ToolReturnPart("look", "sky", "call_1")])[0]
+    encoder = make_encoder()
+    data = encoder.start()
+    for second, event in enumerate(events):
+        data += encoder.feed([event], NOW + 1000 * second)
+    data += encoder.feed(run.end(), NOW + 1_000_000)
+    frames = verified_frames(data)
+    final = final_event(frames)
+    spans = {span["segment_id"]: (span["started_at"], span["ended_at"]) for span in final["timeline"]}
+    [thought] = select(frames, "reasoning_segment_meta")[:1]
+    parts = select(frames, "reasoning_part_completed")
+    assert len(parts) == 2
+    assert spans[thought["segment_id"]] == (thought["created_at"], parts[-1]["completed_at"])
+    [call], [result] = select(frames, "tool_call_started"), select(frames, "tool_result")
+    [tool] = [segment for segment in final["segments"] if segment["type"] == "tool_call"]
+    assert spans[tool["id"]] == (call["created_at"], result["completed_at"])
+    assert call["created_at"] < result["completed_at"] < NOW + 1_000_000
 
 
 def test_a_generated_summary_is_a_part_for_viewers_of_summaries() -> None:

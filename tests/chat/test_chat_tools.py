@@ -76,7 +76,7 @@ def test_a_function_call_has_frames_from_arguments_to_result() -> None:
             "args_preview": '{"where": "up"}',
         },
         {"type": "tool_call_update", **call, "status": "running", "progress": None},
-        {"type": "tool_result", **call, "result": {"seen": [1, None]}},
+        {"type": "tool_result", **call, "result": {"seen": [1, None]}, "completed_at": NOW},
     ]
     segment = call_segment(frames)
     assert segment.pop("id").startswith("fc_")
@@ -85,6 +85,7 @@ def test_a_function_call_has_frames_from_arguments_to_result() -> None:
         "call_id": "call_1",
         "name": "look",
         "args": {"where": "up"},
+        "args_text": '{"where": "up"}',
         "status": "completed",
         "result": {"seen": [1, None]},
         "created_at": NOW,

@@ -204,9 +204,14 @@ window.shifts = []
 new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.shifts.push({
     value: entry.value,
+    input: entry.hadRecentInput,
     of: entry.sources.map((one) => one.node?.className ?? one.node?.parentElement?.className ?? String(one.node)),
   })
 }).observe({type: "layout-shift", buffered: true})
+window.longTasks = []
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) window.longTasks.push(entry.duration)
+}).observe({type: "longtask", buffered: true})
 document.addEventListener("securitypolicyviolation", (event) => console.error(
   `refused by policy: ${event.effectiveDirective} ${event.blockedURI}`))
 """

@@ -18,6 +18,7 @@ USAGE = {
 }
 COST = 0.00393
 """Of a run with that usage and these prices: 800 · 1.5 + 200 · 0.15 + 400 · 6 + 100 · 3 millionths."""
+REASONING_COST = 0.0003
 
 
 def _json(reply: Reply) -> Any:

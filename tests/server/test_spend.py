@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from pellucid.server.access.policy import Policy
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Gateway, Reply, Served, serve
-from tests.server.spend_kit import COST, PRICES, PROTOCOLS, USAGE
+from tests.server.spend_kit import COST, PRICES, PROTOCOLS, REASONING_COST, USAGE
 from tests.server.state_kit import Caller, make_keys, url_of
 from tests.service_postgres import PostgresServer, postgres_server
 from tests.telemetry.telemetry_kit import captured_telemetry, metrics
@@ -67,7 +67,9 @@ def test_every_protocol_shows_the_cost(upstream: Upstream, name: str) -> None:
     with priced(upstream, BILLED) as gateway:
         reply = PROTOCOLS[name].ask(gateway, "m")
         assert reply.status == 200, reply.body
-        assert PROTOCOLS[name].usage_of(reply)["cost"] == COST
+        shown = PROTOCOLS[name].usage_of(reply)
+        assert shown["cost"] == COST
+        assert shown.get("reasoning_cost") == (REASONING_COST if name == "chat" else None)
         [row] = usage(gateway)
     assert row == {
         "day": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -24,6 +24,7 @@ from pellucid.server.spend import (
     cost_nanos,
     format_amount,
     nanos_of,
+    reasoning_nanos,
     token_prices_of,
     with_estimates,
 )
@@ -68,6 +69,14 @@ def exact_cost(prices: Prices, usage: Usage) -> Decimal:
 def test_a_cost_is_the_exact_one_rounded_once(prices: Prices, usage: Usage) -> None:
     expected = exact_cost(prices, usage).quantize(Decimal("1e-9"), ROUND_HALF_UP)
     assert cost_nanos(token_prices_of(prices), usage) == min(int(expected * NANOS), MAX_TURN_NANOS)
+
+
+@given(EVERY_PRICE, usages())
+def test_the_cost_of_reasoning_is_the_part_of_its_tokens(prices: Prices, usage: Usage) -> None:
+    token_prices = token_prices_of(prices)
+    alone = Usage(0, usage.output_reasoning_tokens, output_reasoning_tokens=usage.output_reasoning_tokens)
+    assert reasoning_nanos(token_prices, usage) == cost_nanos(token_prices, alone)
+    assert reasoning_nanos(token_prices, Usage(1, 2)) is None
 
 
 @given(PRICE, PRICE, usages())

@@ -47,7 +47,7 @@ from ..settings import ModelCall
 from ..storage import UsageCounts
 from .access.guard import Guard
 from .access.policy import Principal
-from .spend import FREE, TokenPrices, cost_nanos, counted_tokens, with_estimates
+from .spend import FREE, TokenPrices, cost_nanos, counted_tokens, reasoning_nanos, with_estimates
 
 
 class RunMeasurements:
@@ -135,6 +135,8 @@ class CostRecorder:
         """The cost so far, estimates included; None: no model that answered has prices."""
         self.exact_nanos: int | None = 0
         """The cost so far; None if it is not exactly known."""
+        self.reasoning_nanos: int | None = 0
+        """The part of it that is for tokens of reasoning; None if it is not exactly known."""
         self._input_tokens = self._output_tokens = self._reasoning_tokens = 0
 
     @property
@@ -185,6 +187,9 @@ class CostRecorder:
         self._output_tokens += counts.output
         self._reasoning_tokens += counts.reasoning
         self.exact_nanos = self.exact_nanos + cost if is_exact and self.exact_nanos is not None else None
+        reasoning = reasoning_nanos(prices, known) if prices is not None and is_exact else None
+        before = self.reasoning_nanos
+        self.reasoning_nanos = None if before is None or reasoning is None else before + reasoning
         if prices is not None:
             self.total_nanos = (self.total_nanos or 0) + cost
         self._writer.add(
@@ -341,7 +346,8 @@ class MeterStage(Stage):
             costs.add(self._observer.model.origin, Usage(), input_characters=lambda: _input_characters(call))
         measurements.cost_nanos = costs.total_nanos
         if costs.exact_nanos is not None and costs.total_nanos is not None:
-            end = replace(end, usage=replace(end.usage, cost_nanos=costs.exact_nanos))
+            paid = {"cost_nanos": costs.exact_nanos, "reasoning_cost_nanos": costs.reasoning_nanos}
+            end = replace(end, usage=replace(end.usage, **paid))
         measurements.end = end
         measurements.seconds = time.monotonic() - self._opened_at
         self._observer.on_ended(measurements)

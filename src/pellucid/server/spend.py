@@ -129,6 +129,14 @@ def cost_nanos(prices: TokenPrices, usage: Usage) -> int | None:
     return min((picos + _PICOS_PER_NANO // 2) // _PICOS_PER_NANO, MAX_TURN_NANOS)
 
 
+def reasoning_nanos(prices: TokenPrices, usage: Usage) -> int | None:
+    """Return the part of a turn's cost that is for tokens of reasoning; None if their number is not known."""
+    if usage.output_tokens is None or usage.output_reasoning_tokens is None:
+        return None
+    picos = counted_tokens(usage).reasoning * prices.reasoning
+    return min((picos + _PICOS_PER_NANO // 2) // _PICOS_PER_NANO, MAX_TURN_NANOS)
+
+
 class CountedTokens(NamedTuple):
     """What a turn counts for, in costs and in sums: whole numbers, and no part is larger than its whole."""
 

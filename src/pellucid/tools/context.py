@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ..events import SideEvent
-from ..parts import TOKEN_COUNTS, ModelMessage, Usage, UserContent
+from ..parts import COSTS, TOKEN_COUNTS, ModelMessage, Usage, UserContent
 from ..settings import ModelSettings
 
 Deps = TypeVar("Deps")
@@ -36,7 +36,7 @@ class RunUsage(Usage, frozen=False):  # type: ignore[misc]  # mypy takes structs
 
     def replace_turns(self, counted: Usage, current: Usage) -> None:
         """Count `current` in place of `counted`, which are the tokens of one run at two times."""
-        for name in (*TOKEN_COUNTS, "cost_nanos"):
+        for name in (*TOKEN_COUNTS, *COSTS):
             if (count := getattr(current, name)) is not None:
                 setattr(self, name, (getattr(self, name) or 0) + count - (getattr(counted, name) or 0))
         for name, count in current.details.items():

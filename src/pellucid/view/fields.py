@@ -67,7 +67,7 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.Origin: FieldRules("provider api model", withheld="account"),
     pt.Usage: FieldRules(
         "input_tokens output_tokens output_reasoning_tokens cache_read_tokens cache_write_tokens input_audio_tokens "
-        "output_audio_tokens cost_nanos",
+        "output_audio_tokens cost_nanos reasoning_cost_nanos",
         withheld="details",
     ),
     pt.ModelRequest: FieldRules("instructions timestamp", "parts", withheld="metadata"),

@@ -51,6 +51,8 @@ export interface ToolSegment {
   call_id: string
   name: string
   args: Json
+  /** The JSON text of the arguments, as the model wrote it. */
+  args_text?: string
   status: ToolStatus
   result?: Json
   error?: string
@@ -86,6 +88,7 @@ export interface TokenCounts {
   output_tokens?: number
   reasoning_tokens?: number
   cost?: number
+  reasoning_cost?: number
 }
 
 export interface Answer {
@@ -159,6 +162,7 @@ export interface ReasoningPartCompleted extends PartReference {
   type: "reasoning_part_completed"
   is_complete: true
   final_text?: string
+  completed_at?: number
 }
 
 export interface ReasoningSegmentMeta {
@@ -206,6 +210,7 @@ export interface ToolResult {
   call_id: string
   result: Json
   error?: string
+  completed_at?: number
 }
 
 export interface MessageError {
@@ -323,6 +328,7 @@ export interface Models {
   max_instructions_chars: number
   /** Whether this user may connect models. */
   connect?: boolean
+  currency?: string
 }
 
 export interface ServerTool {

@@ -247,7 +247,8 @@ class AnswerBuilder:
         self._open_reasoning = self._item_text = None
         if reasoning is not None:
             reasoning.combined_text = PARAGRAPH_BREAK.join([part.text for part in reasoning.parts])
-            self._segment_list.timeline[reasoning.output_index].ended_at = now
+            if not reasoning.parts:
+                self._segment_list.timeline[reasoning.output_index].ended_at = now
         elif text is not None:
             self._segment_list.timeline[text.output_index].ended_at = now
 
@@ -273,7 +274,7 @@ class AnswerBuilder:
             return
         open_text.part.text = replace_surrogates(thinking.content)
         open_text.part.is_complete = thinking.complete
-        self._complete_reasoning_part(open_text.segment.id, open_text.part)
+        self._complete_reasoning_part(open_text, open_text.part, now)
 
     def _text_end(self, part: TextPart | RefusalPart, open_text: OpenText | None, now: int) -> None:
         if open_text is None or not isinstance(open_text.segment, t.TextSegment | t.RefusalSegment):
@@ -333,7 +334,7 @@ class AnswerBuilder:
         if self.ended:
             return
         self.ended = True
-        is_complete = self._close_open_text()
+        is_complete = self._close_open_text(now)
         self._calls.end(now)
         self._status, self._completed_at = event.status, now
         self._usage = _usage(event.usage)
@@ -349,7 +350,7 @@ class AnswerBuilder:
         if is_complete and (event.error is None or event.error.code != NOT_KEPT):
             self._on_frame(f.MessageFinal(event=self.answer))
 
-    def _close_open_text(self) -> bool:
+    def _close_open_text(self, now: int) -> bool:
         """Close what the run left open when it broke off.
 
         Returns:
@@ -358,14 +359,18 @@ class AnswerBuilder:
         open_text, self.open_text = self.open_text, None
         self._pending_part, self.wants_delta = None, False
         if open_text is not None and open_text.part is not None:
-            self._complete_reasoning_part(open_text.segment.id, open_text.part)
+            self._complete_reasoning_part(open_text, open_text.part, now)
         return open_text is None
 
-    def _complete_reasoning_part(self, segment_id: str, part: t.ReasoningPart) -> None:
-        """Send the frame that ends a part, whether or not the part is complete."""
+    def _complete_reasoning_part(self, open_text: OpenText, part: t.ReasoningPart, now: int) -> None:
+        """End a part, whether or not it is complete, and send the frame. So far, its segment ends with it."""
+        self._segment_list.timeline[open_text.output_index].ended_at = now
         self._on_frame(
             f.ReasoningPartCompleted(
-                event_id=self._start_frame.event_id, segment_id=segment_id, summary_index=part.summary_index
+                event_id=self._start_frame.event_id,
+                segment_id=open_text.segment.id,
+                summary_index=part.summary_index,
+                completed_at=now,
             )
         )
 
@@ -395,6 +400,7 @@ def _usage(usage: Usage) -> t.TokenCounts | UnsetType:
         output_tokens=or_unset(usage.output_tokens),
         reasoning_tokens=or_unset(usage.output_reasoning_tokens),
         cost=or_unset(usage.cost),
+        reasoning_cost=or_unset(usage.reasoning_cost or None),
     )
     return counts if counts != t.TokenCounts() else UNSET
 

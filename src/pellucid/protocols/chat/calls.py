@@ -69,15 +69,23 @@ class Outcome(NamedTuple):
     error: str | None = None
 
 
-def decoded_arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
-    """Return the arguments as JSON values, or as text where the model wrote no valid JSON or was cut off."""
+def set_arguments(segment: t.ToolSegment, part: ToolCallPart | BuiltinToolCallPart) -> None:
+    """Set a segment's arguments: JSON values with their text, or the text alone.
+
+    There is no other where the model wrote no valid JSON or was cut off. There is no text where the provider sent
+    values, or the model wrote no arguments at all.
+    """
     if isinstance(part.args, dict):
-        return part.args
+        segment.args = part.args
+        return
     arguments, _ = complete_arguments(part)
     try:
-        return msgspec.json.decode(arguments)
+        segment.args = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return arguments
+        segment.args = arguments
+        return
+    if part.args:
+        segment.args_text = arguments
 
 
 def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:
@@ -250,7 +258,7 @@ class CallTracker:
 
     def complete_arguments(self, call: PendingCall, part: ToolCallPart | BuiltinToolCallPart) -> None:
         """Handle the end of the arguments, which may be cut off."""
-        call.segment.args = decoded_arguments(part)
+        set_arguments(call.segment, part)
         is_running = isinstance(part, BuiltinToolCallPart) and part.complete and call.status == "arguments"
         if is_running or call.has_unsent_preview:
             self._update(call, "running" if is_running else call.status)
@@ -262,7 +270,7 @@ class CallTracker:
             # An earlier answer left this call without a result.
             preview = replace_surrogates(part.args_as_json()[: f.MAX_PREVIEW_CHARS])
             call = self.open(part, replace_surrogates(part.item_id or f"fc_{part.tool_call_id}"), now, preview)
-            call.segment.args = decoded_arguments(part)
+            set_arguments(call.segment, part)
         self._update(call, "running")
 
     def function_returned(self, event: FunctionToolResultEvent, now: int) -> None:
@@ -315,6 +323,10 @@ class CallTracker:
             segment.status, segment.error = "failed", replace_surrogates(outcome.error)
         self._on_frame(
             call.types.result(
-                event_id=self._event_id, call_id=segment.call_id, result=outcome.result, error=segment.error
+                event_id=self._event_id,
+                call_id=segment.call_id,
+                result=outcome.result,
+                error=segment.error,
+                completed_at=now,
             )
         )

@@ -79,6 +79,7 @@ class ReasoningPartCompleted(_PartFrame, kw_only=True, tag="reasoning_part_compl
     """The part has ended."""
 
     is_complete: Literal[True] = True
+    completed_at: int | UnsetType = UNSET
 
 
 class ReasoningSegmentMeta(_MessageFrame, kw_only=True, tag="reasoning_segment_meta"):
@@ -138,6 +139,7 @@ class CallResult(_MessageFrame, kw_only=True):
     call_id: str
     result: Any
     error: str | UnsetType = UNSET
+    completed_at: int | UnsetType = UNSET
 
 
 class ToolCallStarted(CallStarted, kw_only=True, tag="tool_call_started"):

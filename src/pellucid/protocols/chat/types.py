@@ -98,6 +98,8 @@ class _Tool(msgspec.Struct, kw_only=True, tag_field="type"):
     name: str
     args: Any = None
     """The arguments as JSON values; as text, where the model wrote no valid JSON."""
+    args_text: str | UnsetType = UNSET
+    """The JSON text of the arguments as the model wrote it, where `args` has its values."""
     status: ToolStatus = "incomplete"
     """`incomplete`: the call got no result."""
     result: Any | UnsetType = UNSET
@@ -140,6 +142,8 @@ class TokenCounts(msgspec.Struct, kw_only=True):
     reasoning_tokens: int | UnsetType = UNSET
     cost: float | UnsetType = UNSET
     """In the currency of the gateway's prices, if there are prices."""
+    reasoning_cost: float | UnsetType = UNSET
+    """The part of the cost that is for tokens of reasoning."""
 
 
 class Fault(msgspec.Struct, kw_only=True):
@@ -150,7 +154,7 @@ class Fault(msgspec.Struct, kw_only=True):
 
 
 class Span(msgspec.Struct, kw_only=True):
-    """The time in which a segment was in progress."""
+    """The time in which a segment was in progress. That of reasoning ends with the last of its parts, if it has any."""
 
     segment_id: str
     started_at: int

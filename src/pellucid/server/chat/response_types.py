@@ -87,6 +87,7 @@ class Models(msgspec.Struct):
     views: list[View]
     attachments: AttachmentLimits
     max_instructions_chars: int
+    currency: Annotated[str, Meta(description="Of the costs of answers.")]
     connect: Annotated[
         Literal[True] | UnsetType, Meta(description="Whether the person may connect models (`/api/connections`).")
     ] = UNSET

@@ -74,7 +74,10 @@ class ModelsHandler:
         limits = response_types.AttachmentLimits(*limits_for(self._services, exchange), list(MEDIA_TYPES))
         views = list(VIEWS[VIEWS.index(viewer.view) :])
         connect: Literal[True] | UnsetType = True if self._services.guard.may_connect(principal) else UNSET
-        await exchange.send_json(response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS, connect))
+        currency = self._services.config.spend.currency
+        await exchange.send_json(
+            response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS, currency, connect)
+        )
 
     async def tools(self, exchange: Exchange) -> None:
         """`GET /api/tools`: the server's tools that the caller may use."""
