@@ -1,6 +1,6 @@
 // The chat page of a signed-in user: connects the list of conversations, the open conversation and the composer to the
 // session.
-import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
+import { lazy, startTransition, Suspense, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
 import { flushSync } from "react-dom"
 
 import { goTo, useConversationId } from "./routes"
@@ -9,6 +9,7 @@ import type { AskBody, Models } from "./api/types"
 import { Announcer } from "./chat/Announcer"
 import { Conversation } from "./chat/Conversation"
 import { ErrorState } from "./chat/ErrorState"
+import { answerText, CurrencyContext } from "./chat/format"
 import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
 import { chosenModel, supportedChoices, useChoices } from "./choices"
@@ -30,6 +31,7 @@ import { EMPTY, reduce, threadOf } from "./stream/reducer"
 import type { Action, Store } from "./stream/reducer"
 import { StreamingBus } from "./stream/streamingBus"
 import { StreamingSessionManager } from "./stream/StreamingSessionManager"
+import { prepare } from "./text/prepare"
 import { plain } from "./text/visible"
 import { words } from "./words"
 
@@ -120,8 +122,10 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
       setFailure(null)
       try {
         const loaded = await client.conversation(conversation, signal)
+        await prepare(loaded.events.map((event) => (event.role === "assistant" ? answerText(event) : "")))
         if (signal.aborted) return
-        dispatch({ type: "opened", loaded })
+        // A long chat is rendered in slices, so that the page can be used meanwhile.
+        startTransition(() => dispatch({ type: "opened", loaded }))
         if (loaded.active !== null) session.resume(conversation, loaded.active)
       } catch (error) {
         if (signal.aborted) return
@@ -322,6 +326,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
 
   return (
     <BusContext value={bus}>
+      <CurrencyContext value={models?.currency}>
       <Shell
         title={title}
         actions={
@@ -445,6 +450,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
           />
         </Suspense>
       )}
+      </CurrencyContext>
     </BusContext>
   )
 }

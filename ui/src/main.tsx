@@ -5,6 +5,7 @@ import "./chat/layout.css"
 import "./styles/shell.css"
 import "./styles/text.css"
 import "./styles/chat.css"
+import "./styles/touch.css"
 import { StrictMode } from "react"
 import { createRoot } from "react-dom/client"
 

@@ -1,14 +1,17 @@
 // A conversation: its questions and answers in a scroll box that follows its end.
-import { useLayoutEffect, useRef } from "react"
+import { lazy, Suspense, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 
 import { DownIcon } from "../shell/icons"
 import { questionId } from "../stream/reducer"
 import { isLive } from "../stream/pendingAnswer"
 import { EventItemSequential } from "./EventItemSequential"
 import { StopFollowingContext, useFollowEnd } from "./followEnd"
+import { ThoughtsContext } from "./thoughts"
 import type { Turn } from "./turns"
 import { UserEvent } from "./UserEvent"
 import { words } from "../words"
+
+const FindBar = lazy(() => import("./FindBar").then(({ FindBar }) => ({ default: FindBar })))
 
 interface Props {
   turns: readonly Turn[]
@@ -30,14 +33,36 @@ export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props)
     opened.current = true
   }, [newQuestionKey, toEnd])
 
+  // The search in thoughts: the answer in which it begins, or null if it is closed.
+  const [findFrom, setFindFrom] = useState<string | null>(null)
+  const [openers] = useState(() => new Map<string, () => void>())
+  const thoughts = useMemo(() => ({ openers, find: setFindFrom }), [openers])
+  const answers = useMemo(() => turns.flatMap((turn) => turn.answer ?? []), [turns])
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== "f" || !event.shiftKey || !(event.ctrlKey || event.metaKey) || event.altKey) return
+      event.preventDefault()
+      setFindFrom((now) => now ?? "")
+    }
+    addEventListener("keydown", pressed)
+    return () => removeEventListener("keydown", pressed)
+  }, [])
+
   return (
     <StopFollowingContext value={stopFollowing}>
       <div className="conversation">
+        {findFrom !== null && box.current && (
+          <Suspense>
+            <FindBar answers={answers} from={findFrom} box={box.current} openers={openers} onClose={() => setFindFrom(null)} />
+          </Suspense>
+        )}
         <div className="conversation__scroll" ref={box} data-scroller data-testid="scroller">
           <div className="conversation__column" ref={inner}>
-            {turns.map((turn, index) => (
-              <TurnView key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
-            ))}
+            <ThoughtsContext value={thoughts}>
+              {turns.map((turn, index) => (
+                <TurnView key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
+              ))}
+            </ThoughtsContext>
           </div>
         </div>
         {!atEnd && (

@@ -2,7 +2,7 @@
 import { act } from "react"
 import { createRoot } from "react-dom/client"
 import type { Root } from "react-dom/client"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 
 import type { Answer, StreamEvent } from "../api/types"
 import { BusContext } from "../stream/hooks"
@@ -10,6 +10,7 @@ import { StreamingBus } from "../stream/streamingBus"
 import type { PendingAnswer } from "../stream/pendingAnswer"
 import { CHAT, EVENT, record } from "../testing/recorded"
 import { EventItemSequential } from "./EventItemSequential"
+import { usePanel } from "./ReasoningSegment"
 
 const PLAN = [
   { kind: "reasoning" as const, parts: [["First ", "thought."], ["Second thought."]] },
@@ -23,6 +24,8 @@ let box: HTMLElement
 let root: Root
 let bus: StreamingBus
 let flushes: (() => void)[] = []
+
+beforeAll(() => usePanel.load())
 
 beforeEach(() => {
   ;(globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true
@@ -149,9 +152,31 @@ describe("after message_final", () => {
     const [panel] = all("reasoning-panel")
     expect(toggle?.getAttribute("aria-controls")).toBe(panel?.id)
     const order = [...(panel?.querySelectorAll<HTMLElement>("[data-sequence-number]") ?? [])]
-    expect(order.map((element) => element.textContent.replace(/\{\}.*/, ""))).toEqual(["First thought.", "Second thought.", "look", "Third thought."])
+    expect(order.map((element) => element.textContent)).toEqual(["First thought.", "Second thought.", "Called look Done", "Third thought."])
     const numbers = order.map((element) => Number(element.dataset.sequenceNumber))
     expect(numbers).toEqual(numbers.toSorted((a, b) => a - b))
+  })
+
+  test("closed, the toggle is below the tools, next to the text, as the rows of the compact overlay are", () => {
+    const { events, final } = record(PLAN)
+    draw()
+    push(events.slice(0, -1))
+    expect(all("overlay")[0]?.className).toContain("overlay--compact")
+    draw(final)
+    const [tool] = all("tool-segment")
+    const [toggle] = all("show-reasoning")
+    expect(tool && toggle && tool.compareDocumentPosition(toggle) & Node.DOCUMENT_POSITION_FOLLOWING).toBeTruthy()
+    expect(tool?.closest(".reasoning__panel")).toBeNull()
+  })
+
+  test("an answer of thoughts alone says so, and can be tried again", () => {
+    let again = 0
+    const { final } = record([{ kind: "reasoning", parts: [["Hm."]] }])
+    act(() => root.render(<EventItemSequential eventId={EVENT} event={final} pending={undefined} last onRetry={() => again++} />))
+    expect(words("error-state")).toEqual(["The model thought, but gave no answer.Try again"])
+    expect(all("ask-again")).toHaveLength(0)
+    act(() => all("retry")[0]?.click())
+    expect(again).toBe(1)
   })
 
   test("an answer without reasoning has no toggle", () => {

@@ -15,7 +15,7 @@ import { Sources } from "./Sources"
 import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
 import { useReservedHeight } from "./useReservedHeight"
-import { answerText, formatDuration } from "./format"
+import { answerText, contentOf, formatDuration } from "./format"
 import { words } from "../words"
 
 interface Props {
@@ -58,6 +58,9 @@ export function EventItemSequential({ eventId, event, pending, last, busy = fals
 }
 
 function FinalError({ event, busy, onRetry }: { event: Answer; busy: boolean; onRetry?: () => void }) {
+  if (event.status === "completed" && contentOf(event).length === 0 && event.segments.some((segment) => segment.type === "reasoning")) {
+    return <ErrorState title={words.answer.onlyThoughts} busy={busy} {...(onRetry && { onRetry })} />
+  }
   if (event.status === "completed" || event.status === "in_progress") return null
   const message = event.status === "cancelled" ? undefined : event.error?.message
   return <ErrorState title={words.answer.ends[event.status]} busy={busy} {...(message && { message })} {...(onRetry && { onRetry })} />
@@ -92,7 +95,7 @@ function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer
   return (
     <>
       <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label={words.answer.waiting} />
-      {pending.question && <Seconds since={pending.question.created_at} running minimum={3} skew={0} />}
+      {pending.question && <Seconds elapsed={{ done: 0, since: pending.question.created_at }} minimum={3} />}
     </>
   )
 }
@@ -103,8 +106,8 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
   return (
     <>
       {text !== "" && <span data-testid="copy"><CopyButton text={text} label={words.answer.copy} /></span>}
-      {/* An incomplete answer has its retry button in the error message. */}
-      {onAgain && event.status === "completed" && (
+      {/* An answer that is not complete, or has no text, has its retry button in the message. */}
+      {onAgain && event.status === "completed" && contentOf(event).length > 0 && (
         <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>{words.chat.askAgain}</button>
       )}
       <span className="answer__model">{plain(event.model)}</span>

@@ -1,41 +1,51 @@
-// “Show Reasoning”: one for each answer, closed by default. Open, it shows all reasoning parts and tools in order, the
-// effort, the time and the tokens, and the timeline.
-import { useId, useState } from "react"
+// “Show Reasoning”: one for each answer, closed by default, directly above the text. Open, it shows all reasoning parts
+// and tools in order, the effort, the time, the tokens and their cost, and the timeline.
+import { useContext, useEffect, useId, useLayoutEffect, useRef } from "react"
+import type { ReactNode } from "react"
 
-import type { Answer, ReasoningSegment as Segment } from "../api/types"
-import { LongText } from "../text/LongText"
+import type { Answer, ToolSegment } from "../api/types"
+import { CopyButton } from "../text/CopyButton"
+import { lazyModule } from "../text/lazyModule"
 import { useStopFollowing } from "./followEnd"
-import { Timeline } from "./Timeline"
-import { ToolSegmentOf } from "./ToolSegmentOf"
-import { formatDuration, effortOf, reasoningTime, reasoningTokens, formatTokens } from "./format"
+import { CurrencyContext, formatDuration, formatMoney, effortOf, reasoningTime, reasoningTokens, formatTokens } from "./format"
 import type { Step } from "./format"
+import { ThoughtsContext } from "./thoughts"
 import { words } from "../words"
+
+/** Loaded with the first answer that has reasoning, so that it is there when it is opened. */
+export const usePanel = lazyModule(() => import("./ReasoningPanel"))
 
 interface Props {
   event: Answer
-  /** The steps from the first reasoning on. */
+  /** All steps, in order. */
   steps: readonly Step[]
+  open: boolean
+  onOpen: (open: boolean) => void
+  drawTool: (segment: ToolSegment) => ReactNode
 }
 
-export function ReasoningSegment({ event, steps }: Props) {
-  const [open, setOpen] = useState(false)
+export function ReasoningSegment({ event, steps, open, onOpen, drawTool }: Props) {
   const panel = useId()
+  const loaded = usePanel(true)
   const stopFollowing = useStopFollowing()
-  const meta = metadata(event)
+  const { row, hold } = useHeldRow(open)
+  const { openers, find } = useContext(ThoughtsContext)
+  const meta = metadata(event, useContext(CurrencyContext))
+  const thoughts = steps.filter((step) => step.type === "reasoning")
+  const parts = thoughts.flatMap((step) => step.parts)
+  const change = (isOpen: boolean) => {
+    stopFollowing()
+    hold()
+    onOpen(isOpen)
+  }
+  useEffect(() => {
+    openers.set(event.id, () => change(true))
+    return () => void openers.delete(event.id)
+  })
   return (
     <>
-      <div className="step-row reasoning__row">
-        <button
-          type="button"
-          className="reasoning__toggle"
-          data-testid="show-reasoning"
-          aria-expanded={open}
-          aria-controls={panel}
-          onClick={() => {
-            stopFollowing()
-            setOpen(!open)
-          }}
-        >
+      <div className="step-row reasoning__row" ref={row}>
+        <button type="button" className="reasoning__toggle" data-testid="show-reasoning" aria-expanded={open} aria-controls={panel} onClick={() => change(!open)}>
           <span className="reasoning__chevron" aria-hidden="true" />
           {open ? words.reasoning.hide : words.reasoning.show}
         </button>
@@ -46,48 +56,64 @@ export function ReasoningSegment({ event, steps }: Props) {
             ))}
           </span>
         )}
+        {open && parts.length > 0 && (
+          <span className="reasoning__actions">
+            <button type="button" className="quiet-button" data-testid="find-thoughts" title={words.reasoning.findHint} onClick={() => find(event.id)}>{words.reasoning.find}</button>
+            <CopyButton text={thoughts.map((step) => step.combined_text).filter((text) => text !== "").join("\n\n")} label={words.reasoning.copyAll} />
+          </span>
+        )}
       </div>
       <section
         id={panel}
         className={open ? "reasoning__panel reasoning__panel--open" : "reasoning__panel"}
-        aria-label={open ? words.reasoning.panel : words.reasoning.tools}
-        hidden={!open && steps.every((step) => step.type === "reasoning")}
+        aria-label={words.reasoning.panel}
+        hidden={!open}
         {...(open && { "data-testid": "reasoning-panel" })}
       >
-        {open && <Timeline event={event} />}
-        {steps.map((step) =>
-          step.type !== "reasoning" ? <ToolSegmentOf key={step.id} segment={step} /> : open ? <Parts key={step.id} segment={step} /> : null,
-        )}
+        {open && loaded && <loaded.ReasoningPanel event={event} steps={steps} drawTool={drawTool} />}
       </section>
     </>
   )
 }
 
-function Parts({ segment }: { segment: Segment }) {
-  const parts = segment.parts.toSorted((a, b) => a.summary_index - b.summary_index)
-  if (parts.length === 0) return <p className="reasoning__sealed" data-testid="reasoning-sealed">{words.reasoning.sealed}</p>
-  return (
-    <>
-      {parts.map((part) => (
-        <div
-          key={part.summary_index}
-          className="reasoning__part"
-          data-testid="reasoning-part"
-          data-summary-index={part.summary_index}
-          data-complete={part.is_complete}
-          data-sequence-number={part.sequence_number}
-        >
-          <LongText text={part.text} />
-          {!part.is_complete && <p className="reasoning__cut">{words.reasoning.cut}</p>}
-        </div>
-      ))}
-    </>
-  )
+/** The most rows of tools whose space stays empty above an opened panel. */
+const MAX_EMPTY_ROWS = 2
+
+/**
+ * Keeps the row where it was pressed, although the rows of tools above it move into the panel, and back: the box is
+ * scrolled, or, where it cannot be, some of their space stays.
+ */
+function useHeldRow(open: boolean) {
+  const row = useRef<HTMLDivElement>(null)
+  const top = useRef<number | null>(null)
+  useLayoutEffect(() => {
+    const element = row.current
+    const before = top.current
+    top.current = null
+    if (!element || before === null) return
+    element.style.marginBlockStart = ""
+    const moved = () => element.getBoundingClientRect().top - before
+    const box = element.closest("[data-scroller]")
+    if (box) box.scrollTop += moved()
+    const left = -moved()
+    if (left > 0.5) element.style.marginBlockStart = `${Math.min(left, MAX_EMPTY_ROWS * element.offsetHeight)}px`
+  }, [open])
+  const hold = () => {
+    top.current = row.current?.getBoundingClientRect().top ?? null
+  }
+  return { row, hold }
 }
 
-function metadata(event: Answer): string[] {
+/** What the reasoning took: time, tokens, money; and its effort. */
+function metadata(event: Answer, currency: string | undefined): string[] {
   const time = reasoningTime(event)
   const count = reasoningTokens(event)
+  const cost = event.usage?.reasoning_cost
   const effort = effortOf(event)
-  return [time === null ? "" : formatDuration(time), count === null ? "" : formatTokens(count), effort ? words.reasoning.effort(effort) : ""].filter((word) => word !== "")
+  return [
+    time === null ? "" : formatDuration(time),
+    count === null ? "" : formatTokens(count),
+    cost === undefined || currency === undefined ? "" : formatMoney(cost, currency),
+    effort ? words.reasoning.effort(effort) : "",
+  ].filter((word) => word !== "")
 }

@@ -1,27 +1,25 @@
-// The seconds since a time; counts while `running`, then stops.
+// The seconds of something that goes on, and then its length.
 import { useEffect, useState } from "react"
 
+import type { Elapsed } from "../stream/elapsed"
 import { formatDuration } from "./format"
 
 interface Props {
-  since: number
-  running: boolean
+  elapsed: Elapsed
   /** The number of seconds from which on it is shown. */
   minimum?: number
-  /** The browser's clock minus the clock that `since` is from, in milliseconds. */
-  skew: number
 }
 
-export function Seconds({ since, running, minimum = 1, skew }: Props) {
+export function Seconds({ elapsed: { done, since }, minimum = 1 }: Props) {
+  const running = since !== null
   const [now, setNow] = useState<number | null>(null)
   useEffect(() => {
     if (!running) return
     setNow(Date.now())
-    const timer = setInterval(() => setNow(Date.now()), 1000)
+    // More often than the seconds change, so that none is skipped.
+    const timer = setInterval(() => setNow(Date.now()), 250)
     return () => clearInterval(timer)
   }, [running])
-  // If it ended before this was mounted, its length is unknown.
-  if (now === null) return null
-  const passed = Math.floor((now - skew - since) / 1000)
-  return passed >= minimum ? <span className="seconds">{formatDuration(passed * 1000)}</span> : null
+  const ms = done + (since !== null && now !== null ? Math.max(0, now - since) : 0)
+  return ms >= minimum * 1000 ? <span className="seconds">{formatDuration(ms)}</span> : null
 }

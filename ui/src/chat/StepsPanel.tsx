@@ -1,14 +1,18 @@
 // All steps of an answer (reasoning and tools), above its text: overlays while it streams, persisted segments
 // afterwards.
-import type { Answer } from "../api/types"
+import { useState } from "react"
+
+import type { Answer, ToolSegment } from "../api/types"
+import { reasoningElapsed } from "../stream/elapsed"
 import { useLiveMessage } from "../stream/hooks"
 import { liveSteps } from "../stream/streamingBus"
 import type { LiveMessage, LivePart, LiveSealed, LiveStep, LiveTool } from "../stream/streamingBus"
+import { TextRoleContext } from "../text/role"
 import { useFollowEnd } from "./followEnd"
 import { ReasoningSegment } from "./ReasoningSegment"
 import { StreamingReasoningOverlay } from "./StreamingReasoningOverlay"
 import { StreamingToolsOverlay } from "./StreamingToolsOverlay"
-import { ToolSegmentOf } from "./ToolSegmentOf"
+import { ToolCallSegment } from "./ToolCallSegment"
 import { isTool, stepsOf } from "./format"
 import { words } from "../words"
 
@@ -25,15 +29,23 @@ export function StepsPanel({ eventId, event, skew }: Props) {
 
 function PersistedSteps({ event }: { event: Answer }) {
   const steps = stepsOf(event)
-  const first = steps.findIndex((step) => step.type === "reasoning")
+  const [openTools, setOpenTools] = useState<ReadonlySet<string>>(new Set())
+  const [open, setOpen] = useState(false)
   if (steps.length === 0) return null
-  const before = first < 0 ? steps : steps.slice(0, first)
+  const drawTool = (segment: ToolSegment) => (
+    <ToolCallSegment
+      key={segment.id}
+      event={event}
+      segment={segment}
+      open={openTools.has(segment.id)}
+      onOpen={(isOpen) => setOpenTools((now) => new Set(isOpen ? [...now, segment.id] : [...now].filter((id) => id !== segment.id)))}
+    />
+  )
   return (
     <div className="steps">
-      {before.filter(isTool).map((step) => (
-        <ToolSegmentOf key={step.id} segment={step} />
-      ))}
-      {first >= 0 && <ReasoningSegment event={event} steps={steps.slice(first)} />}
+      {/* An opened panel has the tools among the thoughts. */}
+      {!open && steps.filter(isTool).map(drawTool)}
+      {steps.some((step) => step.type === "reasoning") && <ReasoningSegment event={event} steps={steps} open={open} onOpen={setOpen} drawTool={drawTool} />}
     </div>
   )
 }
@@ -44,6 +56,9 @@ function StreamingSteps({ eventId, skew }: { eventId: string; skew: number }) {
   // Hidden until the first step arrives.
   return message && steps.length > 0 ? <Overlay message={message} steps={steps} skew={skew} /> : null
 }
+
+/** What arrives this soon after the text is a stream that is resumed. */
+const RESUMED_MS = 100
 
 type Run = { kind: "reasoning"; steps: (LivePart | LiveSealed)[] } | { kind: "tools"; steps: LiveTool[] }
 
@@ -65,23 +80,34 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   const { box, inner } = useFollowEnd()
   const runs = runsOf(steps)
   const first = runs.findIndex((run) => run.kind === "reasoning")
-  const since = Math.min(...steps.filter((step) => step.kind !== "tool").map((step) => step.created_at))
-  // Once there is text below it, the overlay takes only the space of the persisted rows.
+  // Once there is text below it, the overlay takes only the space of the persisted rows, in their order: the tools, and
+  // then the reasoning. Rows that come later push the text down, slowly enough to be followed.
   const compact = message.texts.size > 0
+  const textSeen = Math.min(...[...message.texts.values()].map((text) => text.seen_at))
+  const isLate = (seen: number) => seen > textSeen + RESUMED_MS
   const over = message.error !== undefined || message.cancelled
   const open = steps.findLast((step): step is LivePart => step.kind === "part" && !step.complete)
-  const head = { eventId: message.event_id, thinking: thinking(message, steps), since, skew, line: compact ? open : undefined }
+  const head = {
+    eventId: message.event_id,
+    thinking: thinking(message, steps),
+    elapsed: reasoningElapsed(message, skew),
+    compact,
+    late: isLate(Math.min(...[...message.segments.values()].map((segment) => segment.seen_at))),
+    line: compact ? open : undefined,
+  }
   const state = `overlay${compact ? " overlay--compact" : ""}${over ? " overlay--over" : ""}`
   return (
     <div className={state} ref={box} data-testid="overlay" role="group" aria-label={words.reasoning.overlay} aria-hidden={over}>
       <div className="overlay__inner" ref={inner}>
-        {runs.map((run, index) =>
-          run.kind === "reasoning" ? (
-            <StreamingReasoningOverlay key={index} eventId={message.event_id} steps={run.steps} {...(index === first && { head })} />
-          ) : (
-            <StreamingToolsOverlay key={index} eventId={message.event_id} tools={run.steps} />
-          ),
-        )}
+        <TextRoleContext value={"overlay"}>
+          {runs.map((run, index) =>
+            run.kind === "reasoning" ? (
+              <StreamingReasoningOverlay key={index} eventId={message.event_id} steps={run.steps} {...(index === first && { head })} />
+            ) : (
+              <StreamingToolsOverlay key={index} eventId={message.event_id} tools={run.steps} skew={skew} compact={compact} isLate={isLate} />
+            ),
+          )}
+        </TextRoleContext>
       </div>
     </div>
   )

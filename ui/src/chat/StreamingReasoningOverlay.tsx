@@ -2,6 +2,7 @@
 // message_final.
 import { memo, useLayoutEffect, useRef } from "react"
 
+import type { Elapsed } from "../stream/elapsed"
 import { useTopic } from "../stream/hooks"
 import { topics } from "../stream/streamingBus"
 import type { LivePart, LiveSealed } from "../stream/streamingBus"
@@ -29,8 +30,11 @@ const OverlayPart = memo(function OverlayPart({ eventId, part, complete }: PartP
 interface HeadProps {
   eventId: string
   thinking: boolean
-  since: number
-  skew: number
+  elapsed: Elapsed
+  /** The overlay is compact. */
+  compact: boolean
+  /** The model began to think below the compact overlay's text, which moves down slowly. */
+  late: boolean
   /** The part whose last line is shown in the row, where there is no space for more. */
   line: LivePart | undefined
 }
@@ -51,12 +55,12 @@ const Line = memo(function Line({ eventId, part }: { eventId: string; part: Live
 })
 
 /** “Thinking… 12 s”, and the final time afterwards. */
-function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
+function ThinkingHead({ eventId, thinking, elapsed, late, line }: HeadProps) {
   return (
-    <div className="step-row overlay__head">
+    <div className={late ? "step-row step-row--late overlay__head" : "step-row overlay__head"}>
       {thinking ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
       <span className="overlay__label">{thinking ? words.reasoning.thinking : words.reasoning.thought}</span>
-      <Seconds since={since} running={thinking} skew={skew} />
+      <Seconds elapsed={elapsed} />
       {line && <Line eventId={eventId} part={line} />}
     </div>
   )
@@ -72,7 +76,7 @@ interface Props {
 export function StreamingReasoningOverlay({ eventId, steps, head }: Props) {
   return (
     <div className="overlay__reasoning" data-testid="reasoning-overlay">
-      {head && <ThinkingHead {...head} />}
+      {head && <ThinkingHead key={`${head.compact}`} {...head} />}
       <div className="overlay__parts">
         {steps.map((step) =>
           step.kind === "part" ? <OverlayPart key={step.key} eventId={eventId} part={step} complete={step.complete} /> : null,

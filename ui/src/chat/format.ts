@@ -1,5 +1,7 @@
 // Formatting: durations, counts, values of tools, segments.
 import type { Answer, Json, ReasoningSegment, Segment, TextSegment, ToolSegment, ToolStatus } from "../api/types"
+import { createContext } from "react"
+import { formatCurrency } from "../text/formats"
 import { words } from "../words"
 
 export type Step = ReasoningSegment | ToolSegment
@@ -28,8 +30,9 @@ export const answerText = (event: { segments: Segment[] }): string =>
     .map((segment) => segment.text)
     .join("\n\n")
 
+/** A duration in whole seconds, rounded down: one that counts up shows the same at its end. */
 export function formatDuration(ms: number): string {
-  const seconds = Math.round(ms / 1000)
+  const seconds = Math.floor(ms / 1000)
   if (seconds < 1) return words.time.underSecond
   if (seconds < 60) return words.time.seconds(seconds)
   const minutes = Math.floor(seconds / 60)
@@ -55,7 +58,22 @@ export function reasoningTokens(event: Answer): number | null {
 export const effortOf = (event: Answer): string | undefined =>
   event.effort_level ?? event.segments.find((segment) => segment.type === "reasoning")?.effort_level
 
-/** A tool's arguments or result as readable text. */
+/** The time of a tool in milliseconds, or null if it is unknown. */
+export function toolTime(event: Answer, segment: ToolSegment): number | null {
+  const span = event.timeline?.find((one) => one.segment_id === segment.id)
+  return span ? Math.max(0, span.ended_at - span.started_at) : null
+}
+
+/** The currency of the gateway's prices; undefined until it is known. */
+export const CurrencyContext = createContext<string | undefined>(undefined)
+
+/** An amount of money with two significant digits, and at least two after the point. */
+export function formatMoney(amount: number, currency: string): string {
+  const digits = amount <= 0 ? 2 : Math.min(9, Math.max(2, 1 - Math.floor(Math.log10(amount))))
+  return formatCurrency(amount, currency, digits)
+}
+
+/** A tool's result as readable text. */
 export function formatJson(value: Json | undefined): string {
   if (value === undefined || value === null) return ""
   return typeof value === "string" ? value : JSON.stringify(value, null, 2)
@@ -73,5 +91,3 @@ export const toolStatus = (status: string) => words.tools.statuses[status] ?? st
 
 const ENDS: ReadonlySet<string> = new Set<ToolStatus>(["completed", "failed", "incomplete"])
 export const toolIsOver = (status: string) => ENDS.has(status)
-
-export const toolName = (tool: { type: string; name: string }) => words.tools.names[tool.type] ?? tool.name

@@ -51,7 +51,7 @@ export function ContextHead({ context, open, owner }: Props) {
       <div className="context__facts">
         {context.owner !== owner && <ParticipantName id={context.owner} small />}
         <span className="context__status">{statusText(context)}</span>
-        {running && now === null ? <Seconds since={context.opened} running skew={skew} minimum={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
+        {running && now === null ? <Seconds elapsed={{ done: 0, since: context.opened + skew }} minimum={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {running && expected !== undefined && <span>{fill(words.spaces.context.expected, { time: <span dir="auto">{plain(expected)}</span> })}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.count > 1 && <span>{words.spaces.context.steps(context.count - 1)}</span>}
@@ -92,7 +92,7 @@ export function ContextLine({ context }: { context: Context }) {
         <span className="context-line__status">
           {activityText(context, running)}
         </span>
-        {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
+        {running && now === null ? <Seconds elapsed={{ done: 0, since: context.opened + skew }} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.waiting.size > 0 && <span className="context__waiting">{words.spaces.context.waiting(context.waiting.size)}</span>}
       </span>

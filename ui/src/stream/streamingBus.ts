@@ -12,6 +12,7 @@ export interface LivePart {
   sequence_number: number
   created_at: number
   complete: boolean
+  completed_at: number | undefined
   text: TextBuffer
 }
 
@@ -19,6 +20,8 @@ export interface LiveSegment {
   segment_id: string
   sequence_number: number | undefined
   created_at: number | undefined
+  /** When its first event arrived, by the browser's clock. */
+  seen_at: number
 }
 
 export type ToolKind = "tool_call" | "web_search_call" | "code_interpreter_call"
@@ -37,6 +40,9 @@ export interface LiveTool {
   error: string | undefined
   sequence_number: number
   created_at: number
+  completed_at: number | undefined
+  /** When its first event arrived, by the browser's clock. */
+  seen_at: number
 }
 
 /** A sealed reasoning item has no parts, but the page shows that the model is thinking. */
@@ -52,6 +58,8 @@ export type LiveStep = LivePart | LiveTool | LiveSealed
 export interface LiveText {
   output_index: number
   text: TextBuffer
+  /** When its first event arrived, by the browser's clock. */
+  seen_at: number
 }
 
 export interface LiveMessage {
@@ -96,7 +104,10 @@ export class StreamingBus {
   private readonly cleared = new Set<string>()
   private scheduled = false
 
-  constructor(private readonly schedule: Schedule = nextFrame) {}
+  constructor(
+    private readonly schedule: Schedule = nextFrame,
+    private readonly clock: () => number = Date.now,
+  ) {}
 
   message(eventId: string): LiveMessage | undefined {
     return this.messages.get(eventId)
@@ -142,6 +153,7 @@ export class StreamingBus {
         const part = this.part(this.open(event.event_id), event.segment_id, event.summary_index)
         if (part.text.length === 0 && event.final_text) part.text.append(event.final_text)
         part.complete = true
+        part.completed_at = event.completed_at
         this.markDirty(topics.part(event.event_id, event.segment_id, event.summary_index))
         return this.markDirty(topics.steps(event.event_id))
       }
@@ -155,7 +167,7 @@ export class StreamingBus {
         const message = this.open(event.event_id)
         let live = message.texts.get(event.output_index)
         if (!live) {
-          message.texts.set(event.output_index, (live = { output_index: event.output_index, text: new TextBuffer() }))
+          message.texts.set(event.output_index, (live = { output_index: event.output_index, text: new TextBuffer(), seen_at: this.clock() }))
           this.markDirty(topics.steps(event.event_id))
         }
         live.text.append(event.text_delta)
@@ -206,6 +218,8 @@ export class StreamingBus {
         error: undefined,
         sequence_number: Number.MAX_SAFE_INTEGER,
         created_at: 0,
+        completed_at: undefined,
+        seen_at: this.clock(),
       }
       message.tools.set(event.call_id, tool)
       this.markDirty(topics.steps(event.event_id))
@@ -224,6 +238,7 @@ export class StreamingBus {
     } else {
       tool.result = event.result
       tool.error = event.error
+      tool.completed_at = event.completed_at
       tool.status = event.error === undefined ? "completed" : "failed"
     }
     this.markDirty(topics.tool(event.event_id, event.call_id))
@@ -249,7 +264,7 @@ export class StreamingBus {
   private segment(message: LiveMessage, id: string): LiveSegment {
     let segment = message.segments.get(id)
     if (!segment) {
-      segment = { segment_id: id, sequence_number: undefined, created_at: undefined }
+      segment = { segment_id: id, sequence_number: undefined, created_at: undefined, seen_at: this.clock() }
       message.segments.set(id, segment)
     }
     return segment
@@ -268,6 +283,7 @@ export class StreamingBus {
         sequence_number: sequence ?? Number.MAX_SAFE_INTEGER,
         created_at: createdAt ?? 0,
         complete: false,
+        completed_at: undefined,
         text: new TextBuffer(),
       }
       message.parts.set(key, part)

@@ -1,9 +1,10 @@
-// A code block: language, copy button, scroll box, and highlighting once it is loaded.
-import { memo, useMemo } from "react"
+// A code block: language, copy button (in answers), scroll box, and highlighting once it is loaded.
+import { memo, useContext, useMemo } from "react"
 
 import { CopyButton } from "./CopyButton"
 import { lazyModule } from "./lazyModule"
 import { LIMITS } from "./limits"
+import { TextRoleContext } from "./role"
 import { plain, visible } from "./visible"
 import { words } from "../words"
 
@@ -22,12 +23,15 @@ export const CodeBlock = memo(function CodeBlock({ code, language, open = false 
   const colours = useColours(isColoured)
   const drawn = useMemo(() => colours?.highlight(code, language) ?? visible(code), [colours, code, language])
   const label = plain(language).slice(0, 40)
+  const isAnswer = useContext(TextRoleContext) === "answer"
   return (
     <figure className="code" dir="ltr">
-      <figcaption className="code__head">
-        <span className="code__language">{label || words.text.code}</span>
-        <CopyButton text={code} label={words.text.copyCode} />
-      </figcaption>
+      {(isAnswer || label !== "") && (
+        <figcaption className="code__head">
+          <span className="code__language">{label || words.text.code}</span>
+          {isAnswer && <CopyButton text={code} label={words.text.copyCode} />}
+        </figcaption>
+      )}
       {/* A scrolling box must be reachable by keyboard. */}
       <pre className="code__body" tabIndex={0}>
         <code>{drawn}</code>

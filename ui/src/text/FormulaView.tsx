@@ -5,7 +5,7 @@ import { lazyModule } from "./lazyModule"
 import { LIMITS } from "./limits"
 import { visible } from "./visible"
 
-const useFormulas = lazyModule(() => import("./formula"))
+export const useFormulas = lazyModule(() => import("./formula"))
 
 export const FormulaView = memo(function FormulaView({ tex, display }: { tex: string; display: boolean }) {
   const formulas = useFormulas(tex.length <= LIMITS.formula)

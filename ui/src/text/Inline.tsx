@@ -1,6 +1,6 @@
 // Inline text: emphasis, code, links, formulas. Rendered from tokens as elements, never as HTML.
 import type { Links, Token, Tokens } from "marked"
-import { memo, useMemo } from "react"
+import { memo, useContext, useMemo } from "react"
 import type { ReactNode } from "react"
 
 import { FormulaView } from "./FormulaView"
@@ -8,6 +8,7 @@ import { readInline } from "./grammar"
 import type { Formula } from "./grammar"
 import { LIMITS } from "./limits"
 import { hiddenHost, safeHref } from "./links"
+import { TextRoleContext } from "./role"
 import { visible } from "./visible"
 import { WebLink } from "./WebLink"
 import { words } from "../words"
@@ -24,7 +25,9 @@ function unescape(text: string): string {
 }
 
 function Link({ href: address, label, children }: { href: string; label: string; children: ReactNode }) {
+  const role = useContext(TextRoleContext)
   const href = safeHref(address)
+  if (role === "overlay") return <span className="link">{children}</span>
   if (!href) return <span className="link link--dead" title={words.text.blockedLink}>{children}</span>
   const elsewhere = hiddenHost(label, href)
   return (

@@ -1,12 +1,12 @@
-// Reasoning text of up to a megabyte, rendered in chunks: the browser lays out only those near the visible area, and
-// only the last one is rendered again while the text grows.
+// Reasoning text of up to a megabyte, as Markdown like an answer. It is rendered in chunks: one that was never near the
+// visible area is its plain source, the browser lays out only those near it, and only the last one is parsed again while
+// the text grows.
 import { memo, useMemo, useRef } from "react"
-import type { ReactNode } from "react"
 
 import { cutChunks, NO_CHUNKS } from "./chunks"
 import type { Chunk } from "./chunks"
-import { readLines, readSpans } from "./reasoningMarkdown"
-import type { Line } from "./reasoningMarkdown"
+import { Markdown } from "./Markdown"
+import { useNear } from "./useNear"
 import { visible } from "./visible"
 
 interface Props {
@@ -15,50 +15,29 @@ interface Props {
   streaming?: boolean
 }
 
-function spans(text: string): ReactNode {
-  return readSpans(text).map((span, key) => {
-    const shown = visible(span.text)
-    if (span.kind === "strong") return <strong key={key}>{shown}</strong>
-    if (span.kind === "em") return <em key={key}>{shown}</em>
-    if (span.kind === "code") return <code key={key} className="code-span" dir="ltr">{shown}</code>
-    return <span key={key}>{shown}</span>
-  })
-}
+/** Chunks at the beginning that are rendered at once, because the reader sees them first. */
+const FIRST = 2
 
-function draw(line: Line, key: number): ReactNode {
-  switch (line.kind) {
-    case "heading":
-      return <p key={key} className="long-text__heading" dir="auto">{spans(line.text)}</p>
-    case "item":
-      return (
-        <p key={key} className={`long-text__item long-text__item--${line.depth}`} dir="auto">
-          <span className="long-text__sign">{line.sign} </span>
-          {spans(line.text)}
-        </p>
-      )
-    case "quote":
-      return <p key={key} className="long-text__quote" dir="auto">{spans(line.text)}</p>
-    case "code":
-      return <pre key={key} className="long-text__code" dir="ltr">{visible(line.text)}</pre>
-    case "paragraph":
-      return <p key={key} dir="auto">{spans(line.text)}</p>
-  }
-}
-
-/** Close open emphasis and code for the moment, so that no markup flickers. */
-function closed(text: string): string {
-  const line = text.slice(text.lastIndexOf("\n") + 1)
-  if ((line.match(/`/g)?.length ?? 0) % 2 === 1) return `${text}\``
-  if ((line.match(/\*\*/g)?.length ?? 0) % 2 === 0) return text
-  return line.endsWith("**") ? text.slice(0, -2) : `${text.replace(/\*$/, "")}**`
+interface PieceProps {
+  piece: Chunk
+  index: number
+  growing: boolean
+  only: boolean
 }
 
 const Piece = memo(
-  function Piece({ piece, growing, only }: { piece: Chunk; growing: boolean; only: boolean }) {
-    const lines = readLines(growing && !piece.fenced ? closed(piece.text) : piece.text, piece.fenced)
-    return <div className={only ? "long-text__chunk long-text__chunk--only" : "long-text__chunk"}>{lines.map(draw)}</div>
+  function Piece({ piece, index, growing, only }: PieceProps) {
+    const box = useRef<HTMLDivElement>(null)
+    // A chunk that was the last one stays rendered.
+    const near = useNear(box, growing || index < FIRST)
+    const text = piece.fence === "" ? piece.text : `${piece.fence}\n${piece.text}`
+    return (
+      <div ref={box} className={only ? "long-text__chunk long-text__chunk--only" : "long-text__chunk"}>
+        {near ? <Markdown text={text} streaming={growing} /> : <p className="text-plain" dir="auto">{visible(piece.text.trimEnd())}</p>}
+      </div>
+    )
   },
-  (a, b) => a.piece.text === b.piece.text && a.piece.fenced === b.piece.fenced && a.growing === b.growing && a.only === b.only,
+  (a, b) => a.piece.text === b.piece.text && a.piece.fence === b.piece.fence && a.growing === b.growing && a.only === b.only,
 )
 
 export const LongText = memo(function LongText({ text, streaming = false }: Props) {
@@ -68,9 +47,9 @@ export const LongText = memo(function LongText({ text, streaming = false }: Prop
     return known.current
   }, [text])
   return (
-    <div className={streaming ? "long-text long-text--streaming" : "long-text"}>
+    <div className="long-text">
       {chunks.map((piece, index) => (
-        <Piece key={index} piece={piece} growing={streaming && index === chunks.length - 1} only={chunks.length === 1} />
+        <Piece key={index} piece={piece} index={index} growing={streaming && index === chunks.length - 1} only={chunks.length === 1} />
       ))}
     </div>
   )

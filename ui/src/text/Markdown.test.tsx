@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from "vitest"
 
 import { draw } from "./draw.testkit"
 import { LongText } from "./LongText"
+import { TextRoleContext } from "./role"
 import { hiddenHost, safeHref } from "./links"
 import { Markdown } from "./Markdown"
 import { closeOpenSyntax } from "./closeOpenSyntax"
@@ -115,6 +116,15 @@ describe("hidden characters", () => {
     const text = "می‌خواهم 👩‍👩‍👧 \u{1F3F4}\u{E0067}\u{E0062}\u{E0073}\u{E0063}\u{E0074}\u{E007F} א\u200Eב"
     expect(draw(<Markdown text={text} />).box.textContent).toBe(text)
     expect(draw(<Markdown text={"a\u{E0041}\u{E0042}"} />).box.textContent).toBe("aU+E0041U+E0042")
+    const words = "ไทย\u200Bภาษา क्\u200Dष ❤\uFE0F\u200D🔥 葛\u{E0100}城"
+    expect(draw(<Markdown text={words} />).box.textContent).toBe(words)
+  })
+
+  it("without width are shown where no script needs them", () => {
+    const shown = (text: string) => draw(<Markdown text={text} />).box.textContent
+    expect(shown("pay\u200Bpal\u200B\u200B\u200B \u2060a\uFEFFb\u00ADc \u3164")).toBe("payU+200Bpal U+200B ×3 U+2060aU+FEFFbU+00ADc U+3164".replace("pal U", "palU"))
+    expect(shown("a\u200Db\u200C")).toBe("aU+200DbU+200C")
+    expect(shown("x\uFE00\uFE01\uFE02")).toBe("x\uFE00U+FE01U+FE02")
   })
 
   it("each paragraph, item, heading and cell has its own direction; code is left to right", () => {
@@ -240,12 +250,35 @@ describe("a growing text", () => {
 
 describe("a long text", () => {
   it("has headings, lists, code and emphasis", () => {
-    const { box } = draw(<LongText text={"**Weighing it**\n\nI think `x` is **good**.\n- one\n  1. two\n\n```\ncode **x**\n```\n# Title"} />)
-    expect([...box.querySelectorAll(".long-text__heading")].map((heading) => heading.textContent)).toEqual(["Weighing it", "Title"])
+    const { box } = draw(<TextRoleContext value="thought"><LongText text={"**Weighing it**\n\nI think `x` is **good**.\n- one\n  1. two\n\n```\ncode **x**\n```\n# Title"} /></TextRoleContext>)
+    expect(box.querySelector("p > strong:only-child")?.textContent).toBe("Weighing it")
+    expect(box.querySelector("h3")?.textContent).toBe("Title")
     expect(box.querySelector("p code")?.textContent).toBe("x")
-    expect(box.querySelector("strong")?.textContent).toBe("good")
-    expect(box.querySelectorAll(".long-text__item")).toHaveLength(2)
+    expect(box.querySelectorAll("strong")[1]?.textContent).toBe("good")
+    expect(box.querySelectorAll("li")).toHaveLength(2)
     expect(box.querySelector("pre")?.textContent).toBe("code **x**")
+    expect(box.querySelectorAll("button")).toHaveLength(0)
+  })
+
+  it("has what an answer has: tables, formulas, highlighted code, links", () => {
+    const text = "| a | b |\n|---|---|\n| 1 | 2 |\n\nso $x^2$\n\n```py\nx = 1\n```\n\n[a](https://a.example)"
+    const { box } = draw(<TextRoleContext value="thought"><LongText text={text} /></TextRoleContext>)
+    expect(box.querySelectorAll("td")).toHaveLength(2)
+    expect(box.querySelector(".formula")?.textContent).toContain("x")
+    expect(box.querySelector(".code__language")?.textContent).toBe("py")
+    expect(box.querySelectorAll("a")).toHaveLength(1)
+    const overlay = draw(<TextRoleContext value="overlay"><LongText text={text} streaming /></TextRoleContext>).box
+    expect(overlay.querySelectorAll("a, button")).toHaveLength(0)
+    expect(overlay.textContent).toContain("x = 1")
+  })
+
+  it("continues a code fence in its next chunk", () => {
+    const text = `~~~py\n${"x = 1\n\n".repeat(1_500)}~~~\n\nAfter **it**.`
+    const { box } = draw(<LongText text={text} streaming />)
+    const chunks = [...box.querySelectorAll(".long-text__chunk")]
+    expect(chunks.length).toBeGreaterThan(2)
+    expect(chunks[1]?.querySelector("pre")?.textContent).toMatch(/^(x = 1\s*)+$/)
+    expect(chunks.at(-1)?.querySelector("strong")?.textContent).toBe("it")
   })
 
   it("of a megabyte renders only its last chunk again", () => {

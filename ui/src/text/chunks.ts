@@ -1,21 +1,28 @@
 // Splits a long text into chunks of some thousand characters, at paragraphs if possible. Only the last chunk can
 // change, so the cost of growth is that of one chunk.
-import { FENCE } from "./reasoningMarkdown"
 
 export interface Chunk {
   text: string
-  /** The chunk begins inside a code fence. */
-  fenced: boolean
+  /** The line that opened the code fence in which the chunk begins, or an empty string. */
+  fence: string
 }
 
 const SIZE = 4_000
 const MAX_SIZE = 12_000
-const FENCES = new RegExp(FENCE, "gm")
+const FENCES = /^ {0,3}(`{3,}|~{3,})(.*)$/gm
+/** The maximum length of a fence's opening line that the next chunk repeats. */
+const MAX_FENCE = 60
 
 export const NO_CHUNKS: readonly Chunk[] = []
 
-function fencedAfter({ text, fenced }: Chunk): boolean {
-  return ((text.match(FENCES)?.length ?? 0) % 2 === 1) !== fenced
+/** The fence that is open at the end of the chunk. */
+function fenceAfter({ text, fence }: Chunk): string {
+  let open = fence
+  for (const [line, sign = "", rest = ""] of text.matchAll(FENCES)) {
+    if (open === "") open = sign[0] === "`" && rest.includes("`") ? "" : line.trim().slice(0, MAX_FENCE)
+    else if (rest.trim() === "" && sign[0] === open[0] && sign.length >= (/^(.)\1*/.exec(open)?.[0].length ?? 3)) open = ""
+  }
+  return open
 }
 
 /** The end of the first chunk of `rest`; its length if it is the last chunk. */
@@ -45,7 +52,7 @@ export function cutChunks(before: readonly Chunk[], text: string): readonly Chun
     const last = chunks.at(-1)
     const rest = text.slice(at, at + MAX_SIZE + 2)
     const length = at + rest.length < text.length ? Math.min(chunkEnd(rest), MAX_SIZE) : chunkEnd(rest)
-    chunks.push({ text: rest.slice(0, length), fenced: last ? fencedAfter(last) : false })
+    chunks.push({ text: rest.slice(0, length), fence: last ? fenceAfter(last) : "" })
     at += length
   } while (at < text.length)
   return chunks

@@ -19,5 +19,14 @@ export const formatClock = (time: Date) => (made.clock ??= formats.clock(locale(
 /** Day and time. */
 export const formatMoment = (time: Date) => (made.moment ??= formats.moment(locale())).format(time)
 
+/** An amount of money; a currency that is no code of ISO 4217 stands before it as it is. */
+export function formatCurrency(amount: number, currency: string, digits: number): string {
+  try {
+    return new Intl.NumberFormat(locale(), { style: "currency", currency, minimumFractionDigits: digits, maximumFractionDigits: digits }).format(amount)
+  } catch {
+    return `${currency} ${amount.toFixed(digits)}`
+  }
+}
+
 /** `one` for 1, otherwise `many`. */
 export const plural = (count: number, one: string, many: string) => (count === 1 ? one : many)

@@ -18,6 +18,9 @@ const ATTRIBUTES = new Set(
 // Lengths and borders, needed for tables and boxes.
 const STYLES = /^(?:padding|margin|border|width|min-width|height|text-align|vertical-align|display|font-style|font-weight|color|background-color|line-height|transform)(?:-(?:left|right|top|bottom))?$/
 
+/** The invisible operators of MathML: the application of a function, times, separator, plus. */
+const OPERATOR = /^[\u2061-\u2064]$/
+
 function styles(text: string): CSSProperties {
   const result: Record<string, string> = {}
   for (const declaration of text.split(";")) {
@@ -30,7 +33,7 @@ function styles(text: string): CSSProperties {
 }
 
 function copy(node: Node, key: number): ReactNode {
-  if (node.nodeType === 3) return plain(node.textContent ?? "")
+  if (node.nodeType === 3) return OPERATOR.test(node.textContent ?? "") ? node.textContent : plain(node.textContent ?? "")
   if (!(node instanceof Element)) return null
   const name = node.localName.toLowerCase()
   if (!ELEMENTS.has(name)) return null

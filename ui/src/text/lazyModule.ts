@@ -2,32 +2,41 @@
 // answer becomes a persisted one.
 import { useEffect, useSyncExternalStore } from "react"
 
-/** Return a hook that returns the module, or null while it is not loaded (or not enabled). */
-export function lazyModule<Module>(load: () => Promise<Module>): (enabled: boolean) => Module | null {
+export interface LazyModule<Module> {
+  /** Return the module, or null while it is not loaded (or not enabled). */
+  (enabled: boolean): Module | null
+  /** Load it now; resolves when it is loaded, or cannot be. */
+  load: () => Promise<void>
+}
+
+/** Return a hook that returns the module. */
+export function lazyModule<Module>(importModule: () => Promise<Module>): LazyModule<Module> {
   let module: Module | null = null
-  let isLoading = false
+  let loading: Promise<void> | null = null
   const listeners = new Set<() => void>()
   const subscribe = (listener: () => void) => {
     listeners.add(listener)
     return () => listeners.delete(listener)
   }
 
-  return (enabled) => {
+  const load = () =>
+    (loading ??= importModule().then(
+      (loaded) => {
+        module = loaded
+        for (const listener of listeners) listener()
+      },
+      () => {
+        // The text is shown as source; the next component that needs the module tries again.
+        loading = null
+      },
+    ))
+
+  const useModule = (enabled: boolean) => {
     const present = useSyncExternalStore(subscribe, () => module)
     useEffect(() => {
-      if (!enabled || isLoading) return
-      isLoading = true
-      load().then(
-        (loaded) => {
-          module = loaded
-          for (const listener of listeners) listener()
-        },
-        () => {
-          // The text is shown as source; the next component that needs the module tries again.
-          isLoading = false
-        },
-      )
+      if (enabled) void load()
     }, [enabled])
     return enabled ? present : null
   }
+  return Object.assign(useModule, { load })
 }

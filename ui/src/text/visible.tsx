@@ -1,20 +1,24 @@
-// Makes invisible characters visible: control characters, overrides of the writing direction and tags, which can make a
-// text look different from what it is. Characters that scripts and emoji need (joiners, LRM, RLM) are kept.
+// Makes invisible characters visible: control characters, overrides of the writing direction, tags, and characters
+// without width, which can make a text look different from what it is. Characters are kept where scripts and emoji need
+// them: LRM and RLM; joiners, except after Latin letters, digits and signs; the spaces without width between words of
+// Thai, Lao, Khmer and Myanmar; one variation selector after a character.
 import type { ReactNode } from "react"
 import { words } from "../words"
 
-// eslint-disable-next-line no-control-regex
-const HIDDEN = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069\u206A-\u206F\uFFF9-\uFFFB\u{E0001}-\u{E007F}]/u
-const RUNS = new RegExp(`(${HIDDEN.source})\\1*`, "gu")
+const ALWAYS =
+  String.raw`[\u0000-\u0008\u000B-\u001F\u007F-\u009F\u00AD\u034F\u115F\u1160\u17B4\u17B5\u180E\u202A-\u202E\u2060-\u206F\u3164\uFEFF\uFFA0` +
+  String.raw`\uFFF9-\uFFFB\u{1D173}-\u{1D17A}\u{E0001}-\u{E007F}]`
+const SPACE = String.raw`(?<![\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}])\u200B`
+const JOINER = String.raw`(?<=^|[\u0000-\u024F\u200B-\u200D\u2060\uFEFF])[\u200C\u200D]`
+const SELECTOR = String.raw`(?<=^|[\uFE00-\uFE0F\u{E0100}-\u{E01EF}])[\uFE00-\uFE0F\u{E0100}-\u{E01EF}]`
+const HIDDEN = new RegExp(`${ALWAYS}|${SPACE}|${JOINER}|${SELECTOR}`, "u")
 const EACH = new RegExp(HIDDEN.source, "gu")
 /** The maximum number of named characters in one text; later ones are only replaced. */
 const MAX_NAMED = 200
 // The flag of a region (England, Scotland …) is a black flag followed by tags.
 const FLAG = /\u{1F3F4}[\u{E0020}-\u{E007E}]{2,8}\u{E007F}/gu
 
-function mark(run: string, key: number): ReactNode {
-  const character = String.fromCodePoint(run.codePointAt(0) ?? 0)
-  const times = run.length / character.length
+function mark(character: string, times: number, key: number): ReactNode {
   const code = (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")
   return (
     <span key={key} className="text-hidden" title={`U+${code}${words.text.hidden[code] ? `, ${words.text.hidden[code]}` : ""}`}>
@@ -33,13 +37,24 @@ export function visible(text: string): ReactNode {
   const nodes: ReactNode[] = []
   let from = 0
   let named = 0
-  for (const match of text.matchAll(RUNS)) {
-    if (flags.has(match.index)) continue
-    if (++named > MAX_NAMED) return [...nodes, text.slice(from).replace(EACH, "\uFFFD")]
-    if (match.index > from) nodes.push(text.slice(from, match.index))
-    nodes.push(mark(match[0], match.index))
-    from = match.index + match[0].length
+  let run = { character: "", from: 0, to: -1 }
+  const close = () => {
+    if (run.to < 0) return
+    if (run.from > from) nodes.push(text.slice(from, run.from))
+    nodes.push(mark(run.character, (run.to - run.from) / run.character.length, run.from))
+    from = run.to
   }
+  for (const { 0: character, index } of text.matchAll(EACH)) {
+    if (flags.has(index)) continue
+    if (index === run.to && character === run.character) {
+      run.to += character.length
+      continue
+    }
+    close()
+    if (++named > MAX_NAMED) return [...nodes, text.slice(from).replace(EACH, "\uFFFD")]
+    run = { character, from: index, to: index + character.length }
+  }
+  close()
   if (from < text.length) nodes.push(text.slice(from))
   return nodes
 }

@@ -1,0 +1,60 @@
+// What an opened reasoning shows: the timeline, and all parts and tools in order.
+import type { ReactNode } from "react"
+
+import type { Answer, ReasoningSegment as Segment, ToolSegment } from "../api/types"
+import { CopyButton } from "../text/CopyButton"
+import { LongText } from "../text/LongText"
+import { TextRoleContext } from "../text/role"
+import { formatDuration } from "./format"
+import type { Step } from "./format"
+import { Timeline } from "./Timeline"
+import { words } from "../words"
+
+interface Props {
+  event: Answer
+  steps: readonly Step[]
+  drawTool: (segment: ToolSegment) => ReactNode
+}
+
+export function ReasoningPanel({ event, steps, drawTool }: Props) {
+  const several = steps.flatMap((step) => (step.type === "reasoning" ? step.parts : [])).length > 1
+  return (
+    <TextRoleContext value={"thought"}>
+      <Timeline event={event} />
+      {steps.map((step) => (step.type === "reasoning" ? <Parts key={step.id} event={event} segment={step} several={several} /> : drawTool(step)))}
+    </TextRoleContext>
+  )
+}
+
+function Parts({ event, segment, several }: { event: Answer; segment: Segment; several: boolean }) {
+  const parts = segment.parts.toSorted((a, b) => a.summary_index - b.summary_index)
+  if (parts.length === 0) {
+    return <p className="reasoning__thought reasoning__sealed" data-testid="reasoning-sealed" data-segment-id={segment.id}>{words.reasoning.sealed}</p>
+  }
+  return (
+    <div className="reasoning__thoughts" data-segment-id={segment.id}>
+      {parts.map((part) => (
+        <div key={part.summary_index} className="reasoning__thought">
+          {several && (
+            <div className="reasoning__head">
+              <span className="reasoning__moment">{momentOf(part.created_at - event.created_at)}</span>
+              <CopyButton text={part.text} label={words.reasoning.copy} />
+            </div>
+          )}
+          <div
+            className="reasoning__part"
+            data-testid="reasoning-part"
+            data-summary-index={part.summary_index}
+            data-complete={part.is_complete}
+            data-sequence-number={part.sequence_number}
+          >
+            <LongText text={part.text} />
+            {!part.is_complete && <p className="reasoning__cut">{words.reasoning.cut}</p>}
+          </div>
+        </div>
+      ))}
+    </div>
+  )
+}
+
+const momentOf = (ms: number) => (ms < 1000 ? words.reasoning.atOnce : words.reasoning.after(formatDuration(ms)))

@@ -1,0 +1,44 @@
+// Whether an element is, or was, near the visible area of its scroll box.
+import { useEffect, useState } from "react"
+import type { RefObject } from "react"
+
+/** A distance that is not scrolled in one frame. */
+const MARGIN = "1500px 0px"
+
+type Callback = () => void
+
+/** One observer for each scroll box. */
+const observers = new WeakMap<Element, { observer: IntersectionObserver; callbacks: Map<Element, Callback> }>()
+
+function observerOf(box: Element) {
+  let known = observers.get(box)
+  if (!known) {
+    const callbacks = new Map<Element, Callback>()
+    const observer = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) if (isIntersecting) callbacks.get(target)?.()
+      },
+      { root: box, rootMargin: MARGIN },
+    )
+    observers.set(box, (known = { observer, callbacks }))
+  }
+  return known
+}
+
+export function useNear(ref: RefObject<Element | null>, initially: boolean): boolean {
+  const [near, setNear] = useState(initially)
+  useEffect(() => {
+    const element = ref.current
+    if (near || !element) return
+    const box = element.closest(".overlay, [data-scroller]")
+    if (!box || typeof IntersectionObserver === "undefined") return setNear(true)
+    const { observer, callbacks } = observerOf(box)
+    callbacks.set(element, () => setNear(true))
+    observer.observe(element)
+    return () => {
+      callbacks.delete(element)
+      observer.unobserve(element)
+    }
+  }, [ref, near])
+  return near
+}
