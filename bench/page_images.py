@@ -144,6 +144,16 @@ def main() -> None:
         opened_at_its_top(tab)
         picture(tab, "page-opened")
 
+        tab, script = scene(chrome, models, gateway)
+        ask_question(tab, script)
+        finish_answer(tab, script)
+        opened_at_its_top(tab)
+        tab.element("find-thoughts").click()
+        tab.element("find-field").fill("high")
+        tab.page.keyboard.press("Enter")
+        expect(tab.element("find-count")).to_contain_text(" of ")
+        picture(tab, "page-find")
+
         tab, script = scene(chrome, models, gateway, color_scheme="dark")
         ask_question(tab, script)
         finish_answer(tab, script)

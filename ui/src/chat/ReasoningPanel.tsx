@@ -4,7 +4,6 @@ import type { ReactNode } from "react"
 import type { Answer, ReasoningSegment as Segment, ToolSegment } from "../api/types"
 import { CopyButton } from "../text/CopyButton"
 import { LongText } from "../text/LongText"
-import { TextRoleContext } from "../text/role"
 import { formatDuration } from "./format"
 import type { Step } from "./format"
 import { Timeline } from "./Timeline"
@@ -19,10 +18,10 @@ interface Props {
 export function ReasoningPanel({ event, steps, drawTool }: Props) {
   const several = steps.flatMap((step) => (step.type === "reasoning" ? step.parts : [])).length > 1
   return (
-    <TextRoleContext value={"thought"}>
+    <>
       <Timeline event={event} />
       {steps.map((step) => (step.type === "reasoning" ? <Parts key={step.id} event={event} segment={step} several={several} /> : drawTool(step)))}
-    </TextRoleContext>
+    </>
   )
 }
 

@@ -1,11 +1,12 @@
 // Reasoning text of up to a megabyte, as Markdown like an answer. It is rendered in chunks: one that was never near the
 // visible area is its plain source, the browser lays out only those near it, and only the last one is parsed again while
 // the text grows.
-import { memo, useMemo, useRef } from "react"
+import { memo, useContext, useMemo, useRef } from "react"
 
 import { cutChunks, NO_CHUNKS } from "./chunks"
 import type { Chunk } from "./chunks"
 import { Markdown } from "./Markdown"
+import { TextRoleContext } from "./role"
 import { useNear } from "./useNear"
 import { visible } from "./visible"
 
@@ -41,6 +42,7 @@ const Piece = memo(
 )
 
 export const LongText = memo(function LongText({ text, streaming = false }: Props) {
+  const role = useContext(TextRoleContext)
   const known = useRef<readonly Chunk[]>(NO_CHUNKS)
   const chunks = useMemo(() => {
     known.current = cutChunks(known.current, text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text)
@@ -48,9 +50,11 @@ export const LongText = memo(function LongText({ text, streaming = false }: Prop
   }, [text])
   return (
     <div className="long-text">
-      {chunks.map((piece, index) => (
-        <Piece key={index} piece={piece} index={index} growing={streaming && index === chunks.length - 1} only={chunks.length === 1} />
-      ))}
+      <TextRoleContext value={role === "overlay" ? role : "thought"}>
+        {chunks.map((piece, index) => (
+          <Piece key={index} piece={piece} index={index} growing={streaming && index === chunks.length - 1} only={chunks.length === 1} />
+        ))}
+      </TextRoleContext>
     </div>
   )
 })

@@ -250,7 +250,7 @@ describe("a growing text", () => {
 
 describe("a long text", () => {
   it("has headings, lists, code and emphasis", () => {
-    const { box } = draw(<TextRoleContext value="thought"><LongText text={"**Weighing it**\n\nI think `x` is **good**.\n- one\n  1. two\n\n```\ncode **x**\n```\n# Title"} /></TextRoleContext>)
+    const { box } = draw(<LongText text={"**Weighing it**\n\nI think `x` is **good**.\n- one\n  1. two\n\n```\ncode **x**\n```\n# Title"} />)
     expect(box.querySelector("p > strong:only-child")?.textContent).toBe("Weighing it")
     expect(box.querySelector("h3")?.textContent).toBe("Title")
     expect(box.querySelector("p code")?.textContent).toBe("x")
@@ -262,7 +262,7 @@ describe("a long text", () => {
 
   it("has what an answer has: tables, formulas, highlighted code, links", () => {
     const text = "| a | b |\n|---|---|\n| 1 | 2 |\n\nso $x^2$\n\n```py\nx = 1\n```\n\n[a](https://a.example)"
-    const { box } = draw(<TextRoleContext value="thought"><LongText text={text} /></TextRoleContext>)
+    const { box } = draw(<LongText text={text} />)
     expect(box.querySelectorAll("td")).toHaveLength(2)
     expect(box.querySelector(".formula")?.textContent).toContain("x")
     expect(box.querySelector(".code__language")?.textContent).toBe("py")

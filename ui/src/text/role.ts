@@ -1,5 +1,5 @@
-// Where a text stands, which decides what in it can be used: links and copy buttons of an answer, links of a thought,
-// nothing in the overlay, which only displays.
+// Where a text stands, which decides what in it can be used: links and copy buttons of an answer, links of a thought
+// (LongText), nothing in the overlay, which only displays.
 import { createContext } from "react"
 
 export type TextRole = "answer" | "thought" | "overlay"

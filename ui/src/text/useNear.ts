@@ -7,22 +7,22 @@ const MARGIN = "1500px 0px"
 
 type Callback = () => void
 
-/** One observer for each scroll box. */
-const observers = new WeakMap<Element, { observer: IntersectionObserver; callbacks: Map<Element, Callback> }>()
+/** One observer for each scroll box, or the window. */
+const observers = new Map<Element | null, { observer: IntersectionObserver; callbacks: Map<Element, Callback> }>()
 
-function observerOf(box: Element) {
-  let known = observers.get(box)
-  if (!known) {
-    const callbacks = new Map<Element, Callback>()
-    const observer = new IntersectionObserver(
-      (entries) => {
-        for (const { target, isIntersecting } of entries) if (isIntersecting) callbacks.get(target)?.()
-      },
-      { root: box, rootMargin: MARGIN },
-    )
-    observers.set(box, (known = { observer, callbacks }))
-  }
-  return known
+function observerOf(box: Element | null) {
+  const known = observers.get(box)
+  if (known) return known
+  const callbacks = new Map<Element, Callback>()
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) if (isIntersecting) callbacks.get(target)?.()
+    },
+    { root: box, rootMargin: MARGIN },
+  )
+  const made = { observer, callbacks }
+  observers.set(box, made)
+  return made
 }
 
 export function useNear(ref: RefObject<Element | null>, initially: boolean): boolean {
@@ -31,13 +31,15 @@ export function useNear(ref: RefObject<Element | null>, initially: boolean): boo
     const element = ref.current
     if (near || !element) return
     const box = element.closest(".overlay, [data-scroller]")
-    if (!box || typeof IntersectionObserver === "undefined") return setNear(true)
     const { observer, callbacks } = observerOf(box)
     callbacks.set(element, () => setNear(true))
     observer.observe(element)
     return () => {
       callbacks.delete(element)
       observer.unobserve(element)
+      if (callbacks.size > 0) return
+      observer.disconnect()
+      observers.delete(box)
     }
   }, [ref, near])
   return near
