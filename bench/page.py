@@ -1,4 +1,4 @@
-"""Measure the page: bytes loaded, time to the first paint, and how smoothly it renders a stream.
+"""Measure the page: bytes loaded, time to the first paint, how smoothly it renders a stream, and what moves.
 
     .venv/bin/python bench/page.py [--seconds 10]
 
@@ -183,8 +183,7 @@ def tools_then_text(chrome: Browser, models: ScriptedModels, gateway: Served, wi
 def reopened(chrome: Browser, models: ScriptedModels, gateway: Served, turns: int, width: int, height: int) -> Movement:
     """A long chat with formulas, tables and code in its answers is opened again, in a browser that has no files yet."""
     formulas = "\n\n".join(
-        f"So ${{n}}x^2 + \\frac{{{{1}}}}{{{{{n}}}}}$ it is:\n\n$$\\sum_{{k=1}}^{{{n}}} \\frac{{k^2}}{{2}} = \\int_0^{n} x\\,dx$$"
-        for n in range(1, 7)
+        f"So $x_{n}^2$ is:\n\n$$\\sum_{{k=1}}^{{{n}}} \\frac{{k^2}}{{2}} = \\int_0^{n} x\\,dx$$" for n in range(12)
     )
     models.model_script = script = ModelScript()
     for _ in range(turns):

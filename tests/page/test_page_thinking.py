@@ -153,9 +153,8 @@ def test_thoughts_are_searched_by_keys(tab: Tab, model_script: ModelScript) -> N
     expect(tab.element("find-count")).to_have_text("1 match")
     keys.press("Enter")
     expect(tab.element("find-count")).to_have_text("1 of 1")
-    tab.page.wait_for_function(f"() => ({MARKED})('found-current')[0] === 'At last, the MOON'")
-    found = tab.element("reasoning-part").last.get_by_text("At last")
-    expect(found).to_be_in_viewport()
+    tab.page.wait_for_function(f"() => ({MARKED})('current-match')[0] === 'At last, the MOON'")
+    expect(tab.element("reasoning-part").last.get_by_text("At last")).to_be_in_viewport()
     tab.element("find-field").fill("turns beneath")
     expect(tab.element("find-count")).to_have_text("900 matches")
     keys.press("Shift+Enter")
@@ -167,7 +166,7 @@ def test_thoughts_are_searched_by_keys(tab: Tab, model_script: ModelScript) -> N
     keys.press("Escape")
     expect(tab.element("find")).to_have_count(0)
     expect(tab.element("composer")).to_be_focused()
-    assert tab.page.evaluate(MARKED, "found") == []
+    assert tab.page.evaluate(MARKED, "matches") == []
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
@@ -231,8 +230,8 @@ SMALL = """(all) => all.filter((one) => {
 
 def small(tab: Tab) -> list[str]:
     tab.wait_rendered()
-    found: list[str] = tab.page.locator(PRESSABLE).evaluate_all(SMALL)
-    return found
+    elements: list[str] = tab.page.locator(PRESSABLE).evaluate_all(SMALL)
+    return elements
 
 
 def test_everything_that_fingers_press_is_large_enough(tabs: Tabs, model_script: ModelScript) -> None:

@@ -6,8 +6,8 @@ import { flushSync } from "react-dom"
 import type { Answer } from "../api/types"
 import "../styles/chat/find.css"
 import { CloseIcon, DownIcon } from "../shell/icons"
-import { hitsIn, MAX_HITS, rangesIn } from "./found"
-import type { Hit } from "./found"
+import { hitsIn, MAX_HITS, rangesIn } from "./thoughtMatches"
+import type { Hit } from "./thoughtMatches"
 import type { Thoughts } from "./thoughts"
 import { words } from "../words"
 
@@ -20,8 +20,8 @@ interface Props {
   onClose: () => void
 }
 
-const ALL = "found"
-const CURRENT = "found-current"
+const ALL = "matches"
+const CURRENT = "current-match"
 /** The most occurrences that are marked. */
 const MAX_MARKED = 2_000
 /** The page may change many times a second while an answer streams. */

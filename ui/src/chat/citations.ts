@@ -19,13 +19,13 @@ const ADDRESSES = ["url", "uri", "link", "retrieved_url"]
 const MAX_DEPTH = 5
 const MAX_VALUES = 1_000
 
-const found = new WeakMap<object, Source[]>()
+const known = new WeakMap<object, Source[]>()
 
 /** The pages in the result of a provider's tool, which may have any shape. */
 export function sourcesIn(result: Json | undefined): Source[] {
   if (typeof result !== "object" || result === null) return []
-  const known = found.get(result)
-  if (known) return known
+  const cached = known.get(result)
+  if (cached) return cached
   const pages: Mention[] = []
   let left = MAX_VALUES
   const visit = (value: Json, depth: number) => {
@@ -38,7 +38,7 @@ export function sourcesIn(result: Json | undefined): Source[] {
   }
   visit(result, 0)
   const sources = uniqueSources(pages)
-  found.set(result, sources)
+  known.set(result, sources)
   return sources
 }
 

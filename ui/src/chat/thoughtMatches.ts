@@ -66,8 +66,8 @@ export function rangesIn(element: Element, query: string, most: number): Range[]
   let first = 0
   const point = (at: number): [Text, number] | null => {
     while (first + 1 < nodes.length && (nodes[first + 1]?.start ?? 0) <= at) first++
-    const found = nodes[first]
-    return found ? [found.node, Math.min(at - found.start, found.node.length)] : null
+    const last = nodes[first]
+    return last ? [last.node, Math.min(at - last.start, last.node.length)] : null
   }
   for (const at of placesOf(text, sought)) {
     if (ranges.length >= most) break

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest"
 import type { Answer } from "../api/types"
 import { record } from "../testing/recorded"
 import { formatDuration, formatMoney } from "./format"
-import { folded, hitsIn, MAX_HITS, rangesIn } from "./found"
+import { folded, hitsIn, MAX_HITS, rangesIn } from "./thoughtMatches"
 import { placeAt, spansOf } from "./moments"
 
 const answer = (id: string, ...parts: string[][]): Answer => record(parts.map((texts) => ({ kind: "reasoning" as const, parts: texts.map((text) => [text]) })), "completed", id).final
