@@ -10,6 +10,7 @@ import { StreamingBus } from "../stream/streamingBus"
 import type { PendingAnswer } from "../stream/pendingAnswer"
 import { CHAT, EVENT, record } from "../testing/recorded"
 import { EventItemSequential } from "./EventItemSequential"
+import { CurrencyContext } from "./format"
 import { usePanel } from "./ReasoningSegment"
 
 const PLAN = [
@@ -209,6 +210,16 @@ describe("after message_final", () => {
       "Wrote for 1 s, starting after 7 s",
     ])
     expect(keys()).toEqual(["Reasoned 5 s", "Called tools 2 s", "Wrote 1 s"])
+  })
+
+  test("what the reasoning cost is next to the toggle, where the gateway knows the prices", () => {
+    const event = { ...record(PLAN).final, usage: { reasoning_tokens: 1234, cost: 0.01, reasoning_cost: 0.00271 } }
+    const show = (currency: string | undefined) =>
+      act(() => root.render(<CurrencyContext value={currency}><EventItemSequential eventId={EVENT} event={event} pending={undefined} last /></CurrencyContext>))
+    show("USD")
+    expect(words("reasoning-meta")).toEqual(["1,234 tokens$0.0027"])
+    show(undefined)
+    expect(words("reasoning-meta")).toEqual(["1,234 tokens"])
   })
 
   test("waiting time is shown, so that the figures add up to the total", () => {
