@@ -7,7 +7,6 @@ import { goTo, useConversationId } from "./routes"
 import { ApiError, client, errorMessage } from "./api/client"
 import type { AskBody, Models } from "./api/types"
 import { Announcer } from "./chat/Announcer"
-import { Conversation } from "./chat/Conversation"
 import { ErrorState } from "./chat/ErrorState"
 import { answerText, CurrencyContext } from "./chat/format"
 import { turnsOf } from "./chat/turns"
@@ -43,6 +42,10 @@ const Tools = lazy(() => import("./compose/Tools").then(({ Tools }) => ({ defaul
 const HelpSheet = lazy(() => import("./compose/HelpSheet").then(({ HelpSheet }) => ({ default: HelpSheet })))
 const NewSpaceDialog = lazy(() => import("./spaces/NewSpaceDialog").then(({ NewSpaceDialog }) => ({ default: NewSpaceDialog })))
 
+/** Not part of the first load: the page for a first question has no conversation yet. */
+const loadConversation = () => import("./chat/Conversation").then(({ Conversation }) => ({ default: Conversation }))
+const Conversation = lazy(loadConversation)
+
 interface Props {
   /** The drafts of the signed-in user. */
   drafts: Drafts
@@ -75,6 +78,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
   const [taking, setTaking] = useState(false)
   const id = useConversationId()
 
+  useEffect(() => void loadConversation().catch(() => undefined), [])
   const [bus] = useState(() => new StreamingBus())
   const [session] = useState(() => new StreamingSessionManager({ client, bus }))
   const latestStore = useRef(store)
@@ -421,14 +425,16 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
             )}
           </div>
         ) : turns.length > 0 ? (
-          <Conversation
-            key={turns[0]?.key}
-            turns={turns}
-            busy={busy}
-            onEdit={(turn, text) => ask(text, turn.question.files, turn.id ?? turn.pending?.body?.replaces)}
-            onRetry={retry}
-            onVersion={(answer) => void switchTo(answer)}
-          />
+          <Suspense>
+            <Conversation
+              key={turns[0]?.key}
+              turns={turns}
+              busy={busy}
+              onEdit={(turn, text) => ask(text, turn.question.files, turn.id ?? turn.pending?.body?.replaces)}
+              onRetry={retry}
+              onVersion={(answer) => void switchTo(answer)}
+            />
+          </Suspense>
         ) : id === null ? (
           <EmptyState none={hasNoModel} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} {...(onConnect && { onConnect })} />
         ) : null}
