@@ -52,8 +52,8 @@ def test_nothing_jumps_when_text_begins_after_tools(tabs: Tabs, model_script: Mo
     tab.element("answer-text").wait_for()
     shifted(tab)
     rows = [tab.element("overlay-tool").nth(n).evaluate(TOP) for n in range(2)]
-    # A tool that is called after text has its row above the text, too. It grows there frame by frame (how many pixels at
-    # once depends on the machine: bench/page.py measures it).
+    # A tool that is called after text has its row above the text, too. It grows there frame by frame (how many pixels
+    # at once depends on the machine: bench/page.py measures it).
     model_script.say(SENTENCE * 3).call("weather", {"city": "Uruk"}, id="call_2").end("tool_calls")
     expect(tab.element("overlay-tool")).to_have_count(3)
     expect(tab.element("overlay-tool").last.locator(".step-row--late")).to_have_css("animation-name", "grow")
