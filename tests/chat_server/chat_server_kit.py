@@ -172,3 +172,33 @@ def segment_texts(event: dict[str, Any]) -> list[tuple[str, str]]:
 def transcript(opened: Any) -> list[tuple[str, str, str]]:
     """Role, text and status of each event of a conversation."""
     return [(event["role"], text_of(event), event["status"]) for event in opened["events"]]
+
+
+def open_feed(client: ChatClient, **headers: str) -> Stream:
+    """Open the feed of changes, and wait until it has started."""
+    stream = client._stream("GET", "/api/events", b"", **headers)
+    assert stream.status == 200, stream.rest()
+    stream.until("event: feed_started\n")
+    return stream
+
+
+def parse_feed(data: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """Id and content of the complete frames."""
+    out = []
+    for block in data.decode().split("\n\n")[:-1]:
+        if block.startswith((":", "retry:")):
+            continue
+        *id, name, content = block.split("\n")
+        value = json.loads(content.removeprefix("data: "))
+        assert name == f"event: {value['type']}"
+        out.append((id[0].removeprefix("id: ") if id else "", value))
+    return out
+
+
+def read_feed_until(stream: Stream, type: str, count: int = 1) -> list[dict[str, Any]]:
+    """Read until the feed has so many events of the type; return all events."""
+    while stream.seen.count(f'"type":"{type}"'.encode()) < count or not stream.seen.endswith(b"\n\n"):
+        piece = stream.response.read1(65536)
+        assert piece, stream.seen
+        stream.seen += piece
+    return [value for _, value in parse_feed(stream.seen)]

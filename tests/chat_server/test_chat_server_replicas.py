@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ from tests.chat_server.chat_server_kit import (
     ChatClient,
     complete_frames,
     final_event,
+    open_feed,
     parse_frames,
     read_event_id,
+    read_feed_until,
     segment_texts,
     text_of,
 )
@@ -165,3 +168,28 @@ def test_a_restart_ends_the_answer_as_failed_and_keeps_its_text(upstream: Upstre
         assert (event["status"], segment_texts(event)) == ("failed", [("reasoning", "Hm.")])
         assert client.open(event["conversation_id"])["active"] is None
         assert client.ask(upstream.plays(ANSWERS), conversation_id=event["conversation_id"])["status"] == "completed"
+
+
+@needs_replicas
+def test_a_feed_has_the_changes_of_all_replicas_until_its_own_stops(
+    disposable_pair: tuple[Replica, Replica], upstream: Upstream
+) -> None:
+    """The end of a turn whose replica was killed is announced by the replica that ends it."""
+    one, two = map(ChatClient, disposable_pair)
+    with open_feed(two) as stream:
+        event = one.ask(upstream.plays(ANSWERS))
+        read_feed_until(stream, "turn_ended")
+        two.change(event["conversation_id"], title="Two's")
+        one.delete(event["conversation_id"])
+        types = [value["type"] for value in read_feed_until(stream, "conversation_deleted")]
+        others = ["turn_started", "turn_ended", "conversation_changed", "conversation_deleted"]
+        assert sorted(types) == sorted(["feed_started", *others])
+        with one.begin(upstream.plays(hangs)) as answer:
+            answer.until("Hm.")
+            read_feed_until(stream, "turn_started", 2)
+            disposable_pair[0].kill()
+            read_feed_until(stream, "turn_ended", 2)
+        disposable_pair[1].signal(signal.SIGTERM)
+        stream.rest()
+    assert disposable_pair[1].process.wait(60) == 0
+    assert "no request and no run is in progress" in disposable_pair[1].stderr_text

@@ -340,6 +340,7 @@ class TCPProxy:
     def __init__(self, port: int) -> None:
         self._there = port
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._frozen: set[tuple[socket.socket, socket.socket]] = set()
         self._whole = True
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -353,6 +354,11 @@ class TCPProxy:
 
     def mend(self) -> None:
         self._whole = True
+
+    def freeze(self) -> None:
+        """Lose what comes from the gateway on the connections of now, without a sign. A new request on one of them is
+        reset, so that the browser sends it on another."""
+        self._frozen |= self._pairs
 
     def close(self) -> None:
         self.cut()
@@ -375,7 +381,10 @@ class TCPProxy:
     def _carry(self, one: socket.socket, other: socket.socket, pair: tuple[socket.socket, socket.socket]) -> None:
         with suppress(OSError):
             while data := one.recv(65536):
-                other.sendall(data)
+                if pair not in self._frozen:
+                    other.sendall(data)
+                elif one is pair[0]:
+                    break
         self._break(pair)
 
     def _break(self, pair: tuple[socket.socket, socket.socket]) -> None:

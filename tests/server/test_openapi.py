@@ -73,12 +73,15 @@ def api(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def operations() -> dict[str, Any]:
-    """Return the documented operations by method and path, without those for participants (tests/spaces_server)."""
+    """Return the documented operations by method and path.
+
+    Those for participants are in tests/spaces_server, and the feed, which has no end, in tests/chat_server.
+    """
     by_label = {}
     for result in schemathesis.openapi.from_dict(DOC).get_all_operations():
         assert not isinstance(result, Err), result
         operation = result.ok()
-        if not operation.path.startswith(("/spaces/", "/participants")):
+        if not operation.path.startswith(("/spaces/", "/participants", "/api/events")):
             by_label[operation.label] = operation
     return by_label
 
@@ -116,6 +119,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /ag-ui": RUN,
     "POST /api/chat": {"text": "Hi"},
     "PATCH /api/conversations/{id}": {"title": "One"},
+    "POST /api/conversations/{id}/shares": {"view": "raw"},
+    "PUT /api/chat/{event_id}/feedback": {"rating": "up"},
     "POST /api/session": {"key": "k"},
     "POST /api/providers/test": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"},
     "PUT /api/connections/{name}": {"profile": "vllm", "models": ["m"]},
@@ -139,10 +144,13 @@ def existing_ids(api: Served) -> dict[str, dict[str, str]]:
     question = {"text": "Hi", "attachments": [{"name": "a.txt", "data": "QQ=="}]}
     stream = api.request("POST", "/api/chat", json.dumps(question).encode(), {"Content-Type": "application/json"}).body
     started = json.loads(re.findall(rb"data: (.*)", stream)[0])
+    path, json_type = f"/api/conversations/{started['conversation_id']}/shares", {"Content-Type": "application/json"}
+    share = api.request("POST", path, b"{}", json_type).json
     space = b'{"name": "existing", "participant": "lena"}'
     api.request("POST", "/api/spaces", space, {"Content-Type": "application/json"})
     return {
         "/api/spaces/": {"name": "existing"},
+        "/api/shared/": {"token": share["url"].rpartition("/")[2]},
         "/api/chat/": {"event_id": started["event_id"]},
         "/api/attachments/": {"attachment_id": started["event_id"].replace("evt_", "att_") + "_0"},
         "/api/conversations/": {"id": started["conversation_id"]},

@@ -1,7 +1,7 @@
 // The application: finds the signed-in user and the page that the address names (a chat or a space), and renders it.
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react"
 
-import { spaceIn } from "./routes"
+import { sharedTokenIn, spaceIn } from "./routes"
 import { client, errorMessage } from "./api/client"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
@@ -11,10 +11,19 @@ import { SignIn } from "./shell/SignIn"
 import { words } from "./words"
 
 const Space = lazy(() => import("./spaces/Space").then(({ Space }) => ({ default: Space })))
+const Shared = lazy(() => import("./conversation/Shared").then(({ Shared }) => ({ default: Shared })))
 
 export function App() {
   // A space needs only the participant's token, no sign-in.
   const [space] = useState(() => spaceIn(location.pathname))
+  const [shared] = useState(() => sharedTokenIn(location.pathname))
+  if (shared !== undefined) {
+    return (
+      <Suspense>
+        <Shared token={shared} />
+      </Suspense>
+    )
+  }
   if (space === undefined) return <ChatApp />
   return (
     <Suspense>

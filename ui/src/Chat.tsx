@@ -13,10 +13,14 @@ import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
 import { chosenModel, supportedChoices, useChoices } from "./choices"
 import { inputOf, joined } from "./compose/attached"
-import type { Composed, ShownFile } from "./compose/attached"
+import type { Attached, Composed, ShownFile } from "./compose/attached"
 import type { Drafts } from "./compose/drafts"
 import { useToolChoice } from "./compose/toolChoice"
 import type { Actions } from "./compose/listenToKeys"
+import { ConflictContext } from "./live/conflict"
+import type { ConflictChoices } from "./live/conflict"
+import { useFeed } from "./live/useFeed"
+import { onWake } from "./live/wake"
 import { Composer } from "./shell/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
@@ -25,6 +29,7 @@ import { PlusIcon, SpaceIcon } from "./shell/icons"
 import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
 import { isLive } from "./stream/pendingAnswer"
+import type { PendingAnswer } from "./stream/pendingAnswer"
 import { BusContext } from "./stream/hooks"
 import { EMPTY, reduce, threadOf } from "./stream/reducer"
 import type { Action, Store } from "./stream/reducer"
@@ -76,6 +81,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
   const [problem, setProblem] = useState<string | null>(null)
   const [ended, setEnded] = useState<string | null>(null)
   const [taking, setTaking] = useState(false)
+  const deleting = useRef(new Set<string>())
   const id = useConversationId()
 
   useEffect(() => void loadConversation().catch(() => undefined), [])
@@ -98,7 +104,15 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
         has: (event) => Object.hasOwn(latestStore.current.events, event),
         newest: (conversation) => newestAnswer(latestStore.current, conversation),
         // Load the newer events; the rejected question is shown after them.
-        onMoved: (conversation) => void client.conversation(conversation).then((loaded) => dispatch({ type: "opened", loaded }), () => undefined),
+        onMoved: async (conversation) => {
+          try {
+            const loaded = await client.conversation(conversation)
+            dispatch({ type: "opened", loaded })
+            return loaded.active !== null
+          } catch {
+            return false
+          }
+        },
         onConversation: (conversation) => {
           setVersion((now) => now + 1)
           if (session.current()?.conversation_id === conversation) goTo(conversation)
@@ -122,7 +136,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
   const tools = useToolChoice()
 
   const open = useCallback(
-    async (conversation: string, signal: AbortSignal) => {
+    async (conversation: string, signal: AbortSignal, isRefresh = false) => {
       setFailure(null)
       try {
         const loaded = await client.conversation(conversation, signal)
@@ -130,11 +144,13 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
         if (signal.aborted) return
         // A long chat is rendered in slices, so that the page can be used meanwhile.
         startTransition(() => dispatch({ type: "opened", loaded }))
-        if (loaded.active !== null) session.resume(conversation, loaded.active)
+        // A question of this page that was refused, or waits for its answer, stays.
+        if (loaded.active !== null && session.current() === null) session.resume(conversation, loaded.active)
       } catch (error) {
         if (signal.aborted) return
         if (error instanceof ApiError && error.status === 401) onSignedOut()
         const missing = error instanceof ApiError && error.status === 404
+        if (isRefresh && !missing) return
         setFailure({ conversation, title: missing ? words.chat.missing : words.chat.openFailed, message: errorMessage(error, words.page.broken), missing })
       }
     },
@@ -175,15 +191,30 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
     document.title = title ? words.common.title(title) : words.common.product
   }, [title])
 
-  // Another tab or another user may have continued the conversation.
-  useEffect(() => {
-    if (id === null) return
-    const refresh = () => {
-      if (document.visibilityState === "visible" && session.current() === null) void open(id, new AbortController().signal)
-    }
-    document.addEventListener("visibilitychange", refresh)
-    return () => document.removeEventListener("visibilitychange", refresh)
-  }, [id, open, session])
+  useEffect(() => onWake((reason) => session.wake(reason)), [session])
+  // Other windows and other people may continue, change or delete conversations.
+  const refreshing = useRef<AbortController>(undefined)
+  useFeed({
+    open: id,
+    reading: () => {
+      const one = session.current()
+      return one === null || one.conflict ? undefined : one.event_id
+    },
+    has: (event) => Object.hasOwn(latestStore.current.events, event),
+    onList: () => setVersion((now) => now + 1),
+    onConversation: (conversation) => {
+      refreshing.current?.abort()
+      refreshing.current = new AbortController()
+      void open(conversation, refreshing.current.signal, true)
+    },
+    onDeleted: (conversation) => {
+      if (deleting.current.has(conversation)) return
+      if (session.current()?.conversation_id === conversation) session.leave()
+      dispatch({ type: "deleted", conversation_id: conversation })
+      if (conversation === id) setFailure({ conversation, title: words.live.deleted, message: "", missing: true })
+    },
+    onSignedOut,
+  })
 
   const chosen = models ? chosenModel(models.data, choices.model) : undefined
   const isAgent = chosen?.agent ?? false
@@ -240,14 +271,54 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
     addEventListener("pagehide", keep)
     return () => removeEventListener("pagehide", keep)
   }, [followUp, drafts])
+  /** Put a question back into the field, after what is there. */
+  const giveBack = (question: Composed) => {
+    // A new field begins with the draft.
+    composer.current?.flush()
+    drafts.add(id, question)
+    setPlace({ id, key: place.key + 1 })
+    setGiven({ ...given, key: place.key + 1 })
+  }
   const editFollowUp = () => {
     if (followUp === null) return
     setFollowUp(null)
-    // A new field begins with the draft.
-    composer.current?.flush()
-    drafts.add(id, followUp)
-    setPlace({ id, key: place.key + 1 })
-    setGiven({ ...given, key: place.key + 1 })
+    giveBack(followUp)
+  }
+  // A question that was refused because another window continued the chat.
+  const withdraw = async ({ conversation_id, question }: PendingAnswer): Promise<Composed> => {
+    session.leave()
+    if (conversation_id !== null) await open(conversation_id, new AbortController().signal)
+    return { text: question?.text ?? "", files: (question?.files ?? []) as readonly Attached[] }
+  }
+  const branch = async ({ conversation_id, body }: PendingAnswer) => {
+    if (!conversation_id || !body?.follows) return
+    const { follows, ...rest } = body
+    const next = () => {
+      const thread = threadOf(latestStore.current, conversation_id)
+      const at = thread.indexOf(follows)
+      return at < 0 ? undefined : (thread[at + 1] ?? null)
+    }
+    if (next() === undefined) {
+      // Another branch is shown: find the place of the question first.
+      await client.change(conversation_id, { head: follows })
+      const loaded = await client.conversation(conversation_id)
+      flushSync(() => dispatch({ type: "opened", loaded }))
+      latestStore.current = reduce(latestStore.current, { type: "opened", loaded })
+    }
+    const replaces = next()
+    session.ask({ ...rest, conversation_id, ...(replaces ? { replaces } : { follows }) })
+  }
+  const conflict: ConflictChoices = {
+    onShow: (refused) => void withdraw(refused).then(giveBack),
+    onSend: (refused) => {
+      if (refused.conflict === "moved") void branch(refused).catch((error: unknown) => setProblem(errorMessage(error, words.page.broken)))
+      else {
+        void withdraw(refused).then((question) => {
+          if (session.current() === null) ask(question.text, question.files)
+          else setFollowUp({ ...question, key: place.key, chat: id })
+        })
+      }
+    },
   }
 
   useEffect(() => {
@@ -267,7 +338,13 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
         dispatch({ type: "changed", conversation: await client.change(conversation, { title: name }) })
       },
       remove: async (conversation: string) => {
-        await client.remove(conversation)
+        deleting.current.add(conversation)
+        try {
+          await client.remove(conversation)
+        } catch (error) {
+          deleting.current.delete(conversation)
+          throw error
+        }
         if (session.current()?.conversation_id === conversation) session.leave()
         drafts.keep(conversation, { text: "", files: [] })
         dispatch({ type: "deleted", conversation_id: conversation })
@@ -331,6 +408,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
   return (
     <BusContext value={bus}>
       <CurrencyContext value={models?.currency}>
+      <ConflictContext value={conflict}>
       <Shell
         title={title}
         actions={
@@ -348,6 +426,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
             onNew={() => leaveFor(null)}
             onOpen={leaveFor}
             onDeleted={() => leaveFor(null)}
+            {...(models && { shareableViews: models.views })}
             {...(owner && { owner })}
           />
         }
@@ -456,6 +535,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
           />
         </Suspense>
       )}
+      </ConflictContext>
       </CurrencyContext>
     </BusContext>
   )

@@ -1,4 +1,5 @@
-// Routes of the page: `/` is a new chat, `/c/{id}` a conversation, `/spaces/{name}` a space.
+// Routes of the page: `/` is a new chat, `/c/{id}` a conversation, `/shared/{token}` what a link shares, `/spaces/{name}`
+// a space.
 import { useSyncExternalStore } from "react"
 
 const CHANGED = "pellucid:address"
@@ -28,6 +29,9 @@ const conversationIn = (path: string) => capturedName(path, CONVERSATION)
 
 /** The name of the space in the path. null: a space page without a name; undefined: not a space page. */
 export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? capturedName(path, SPACE) : undefined)
+
+/** The token of a link that shares a chat; undefined: the address is none. */
+export const sharedTokenIn = (path: string): string | undefined => capturedName(path, /^\/shared\/([^/]+)\/?$/) ?? undefined
 
 export const useConversationId = () => useSyncExternalStore(subscribe, () => conversationIn(location.pathname))
 

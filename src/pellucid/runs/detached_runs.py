@@ -62,6 +62,7 @@ class DetachedRuns:
         lease_seconds: Time after which a lease lapses that is not renewed.
         is_only_driver: Whether no other process can drive runs of this store. Then the unfinished runs of the process
             before this one are ended at once.
+        on_end: Called with the row of a run that ended here, after its end was stored.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class DetachedRuns:
         holder: str,
         lease_seconds: float = LEASE_SECONDS,
         is_only_driver: bool = False,
+        on_end: Callable[[StoredResponse], None] = lambda row: None,
     ) -> None:
         self.store = store
         self.relay = relay
         self.holder = holder
         self.lease_seconds = lease_seconds
         self._only_driver_since = time.time() if is_only_driver else 0.0
+        self._on_end = on_end
         self._drivers: dict[str, tuple[Driver, asyncio.Task[None]]] = {}
         self._own_names: set[str] = set()
         """Names of the runs in `_drivers`, and of runs that are about to start."""
@@ -123,7 +126,7 @@ class DetachedRuns:
         self.sources.add(run)
         task = asyncio.create_task(driver.drive())
         self._drivers[lease.name] = driver, task
-        task.add_done_callback(lambda _: self._on_driver_done(lease.name))
+        task.add_done_callback(lambda _: self._on_driver_done(lease.name, row))
         if (reason := self.stop_reason) is not None:  # the process began to stop meanwhile
             driver.stop(reason)
 
@@ -191,9 +194,10 @@ class DetachedRuns:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    def _on_driver_done(self, name: str) -> None:
+    def _on_driver_done(self, name: str, row: StoredResponse) -> None:
         self._own_names.discard(name)
         del self._drivers[name]
+        self._on_end(row)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [task for _, task in self._drivers.values()]
@@ -253,6 +257,8 @@ class DetachedRuns:
                 await relay.append(name, [encode_batch(batch) for batch in tail], fence, last=True)
                 await relay.drop(name, LOG_RETENTION_SECONDS)
         await relay.release(name, fence)
+        if row is not None:
+            self._on_end(row)
 
     async def _tail(self, owner: str, id: str, batches: list[Batch]) -> list[Batch]:
         """Return the missing last batches of a log, for a run whose end is stored already or whose row was deleted."""

@@ -234,6 +234,13 @@ class SummariesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.model not in (None, "none")
 
 
+class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[chat]`: the chats of the page."""
+
+    sharing: bool | None = None
+    """Whether chats can be shared by links that need no key; by default only while no keys are required."""
+
+
 class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[tools.mcp.NAME]`: a Model Context Protocol server, started here (`command`) or reached at `url`."""
 
@@ -301,6 +308,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sealing: SealingConfig = SealingConfig()
     record: RecordConfig = RecordConfig()
     summaries: SummariesConfig = SummariesConfig()
+    chat: ChatConfig = ChatConfig()
     tools: ToolsConfig = ToolsConfig()
     egress: EgressConfig = EgressConfig()
     spend: SpendConfig = SpendConfig()

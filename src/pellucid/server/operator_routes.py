@@ -1,11 +1,19 @@
-"""Routes for operators: `GET /api/status`, the cancel of a run, and `GET /api/usage`. All need an operator's key."""
+"""Routes for operators: `GET /api/status`, the cancel of a run, `GET /api/usage` and `GET /api/feedback`.
+
+All need an operator's key.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 from starlette.routing import BaseRoute
 
 from ..asgi import http
 from ..protocols import chat
+from ..protocols.chat.types import Rating
 from ..storage.usage import COLUMNS, MAX_ROWS
 from ..telemetry import log
 from .exchange import Exchange, endpoint_maker
@@ -16,6 +24,24 @@ from .usage_report import CSV_TYPE, DEFAULT_COLUMNS, UsageReport, csv_text, entr
 
 _USAGE_FILTERS = ("from", "to", "owner", "key", "model")
 _ERROR_STATUSES = (401, 403, 429, 500, 503)
+
+
+MAX_FEEDBACK = 10_000
+"""Maximum number of lines of one response."""
+
+LINES_TYPE = "application/jsonl"
+
+
+class FeedbackLine(msgspec.Struct, kw_only=True):
+    """One line of `GET /api/feedback`: what a person thinks of an answer, without the answer."""
+
+    event_id: str
+    conversation_id: str
+    owner: str
+    model: str
+    rating: Rating
+    comment: str
+    updated_at: int
 
 
 class OperatorHandlers:
@@ -44,6 +70,25 @@ class OperatorHandlers:
             await exchange.send_text(csv_text(columns, rows).encode(), f"{CSV_TYPE}; charset=utf-8")
         else:
             await exchange.send_json(UsageReport(data=[entry_of(row) for row in rows]))
+
+    async def feedback(self, exchange: Exchange) -> None:
+        exchange.check_query_params("since")
+        since = exchange.query_int("since", 0, 0)
+        rows = await self._services.store.feedback.list(since / 1000, MAX_FEEDBACK)
+        lines = [
+            FeedbackLine(
+                event_id=one.response_id,
+                conversation_id=row.chat_id,
+                owner=one.owner,
+                model=row.model,
+                rating=one.rating,
+                comment=one.comment,
+                updated_at=round(one.updated_at * 1000),
+            )
+            for row in rows
+            for one in (row.feedback,)
+        ]
+        await exchange.send_text(msgspec.json.Encoder().encode_lines(lines), f"{LINES_TYPE}; charset=utf-8")
 
 
 TABLE = Table(
@@ -74,6 +119,26 @@ TABLE = Table(
         ),
         Operation(
             "GET",
+            "/api/feedback",
+            OperatorHandlers.feedback,
+            "getFeedback",
+            "What people think of answers, as JSON lines",
+            response_body={LINES_TYPE: {"schema": STRING, "x-line": {"$ref": "#/components/schemas/FeedbackLine"}}},
+            description=f"At most {MAX_FEEDBACK} lines, the oldest first",
+            parameters=[
+                parameter(
+                    "since",
+                    "query",
+                    "Only what was set at this time or later, in milliseconds since 1970 (`updated_at` of a line).",
+                    Annotated[int, Meta(ge=0)],
+                    0,
+                )
+            ],
+            error_statuses=(400, *_ERROR_STATUSES),
+            is_operator_only=True,
+        ),
+        Operation(
+            "GET",
             "/api/status",
             OperatorHandlers.status,
             "getStatus",
@@ -95,6 +160,7 @@ TABLE = Table(
     ],
     error_body="ChatErrorBody",  # below /api, errors have the form of the chat
     path_parameters={"id": parameter("id", "path", "The run's id, from the list of runs.")},
+    components={"FeedbackLine": FeedbackLine},
     advertised_routes=["GET /api/usage", "GET /api/status"],
 )
 

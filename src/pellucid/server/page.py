@@ -1,9 +1,9 @@
 """The chat's page: the files that were built from `ui/`, read once and served unchanged.
 
 * Files are looked up in a table that is made at the start. No path of the file system comes from a request.
-* `/` is the page for clients that prefer HTML, and the JSON index for others (programs); `/c/{conversation}` is the
-  page. `/spaces` and `/spaces/{name}` are negotiated in the same way (`Page.negotiate`). The page is served without
-  authentication.
+* `/` is the page for clients that prefer HTML, and the JSON index for others (programs); `/c/{conversation}` and
+  `/shared/{token}` are the page. `/spaces` and `/spaces/{name}` are negotiated in the same way (`Page.negotiate`). The
+  page is served without authentication.
 * Every file has a strong ETag for each of its encodings. Files with a hash in their name never change; others are
   revalidated each time.
 * The page may run its own scripts and connect to its own server, and nothing else (`SECURITY`).
@@ -155,6 +155,12 @@ class Page:
         else:
             await send_notice(exchange, NOT_BUILT)
 
+    async def shared(self, exchange: Exchange) -> None:
+        """Serve the page at a link that shares a chat. Search engines do not list it, and its token is in no log."""
+        exchange.telemetry.path = "/shared/{token}"
+        exchange.response_headers.append((b"x-robots-tag", b"noindex"))
+        await self.index(exchange)
+
     async def file(self, exchange: Exchange) -> None:
         """Serve any other file of the table. Raises `RequestError` (not_found)."""
         file = self._files.get(exchange.scope["path"][1:])
@@ -185,6 +191,7 @@ class Page:
         root_files = (name for name in self._files if name != INDEX and not name.startswith("assets/"))
         return [
             route("/c/{conversation_id}", {"GET": _page_endpoint(self.index)}),
+            route("/shared/{token}", {"GET": _page_endpoint(self.shared)}),
             route("/assets/{name:path}", {"GET": _page_endpoint(self.file)}),
             *(route(f"/{name}", {"GET": _page_endpoint(self.file)}) for name in root_files),
         ]

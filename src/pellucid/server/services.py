@@ -26,6 +26,7 @@ from ..envelopes import Envelope, text_of
 from ..errors import ErrorInfo, PellucidError
 from ..events import Mint
 from ..models import ChatModel
+from ..protocols.chat import ANSWER_PREFIX
 from ..relay import MemoryRelay, Relay, open_relay
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
 from ..runs.detached_runs import BeginRow, DetachedRuns
@@ -54,6 +55,7 @@ from .catalog import NO_MODEL, Catalog
 from .config import Config, RecordConfig
 from .connections import ConnectionFile, ConnectionSet
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
+from .feed import Feed, TurnEnded
 from .memory import MemoryMark, default_mark_bytes
 from .metering import CostRecorder, MeterStage
 from .observability import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
@@ -123,6 +125,7 @@ class Services:
     sealer: Sealer
     seal_keys: Callable[[], Keys]
     detached: DetachedRuns
+    feed: Feed
     spaces: SpaceManager
     usage_writer: UsageWriter
     state: GatewayState
@@ -251,6 +254,8 @@ class Services:
         for agent in self.catalog.agents:
             await exit_stack.enter_async_context(agent.keep_connected())
         exit_stack.push_async_callback(wait_for_tasks, TASK_GROUP_SECONDS)
+        self.feed = Feed(self.relay)
+        exit_stack.callback(self.feed.end_all)
         self.detached = DetachedRuns(
             self.store,
             self.relay,
@@ -258,6 +263,7 @@ class Services:
             lease_seconds=config.relay.lease_seconds,
             # One gateway has the lock of an SQLite file, and shares its runs with other processes by the relay alone.
             is_only_driver=isinstance(self.relay, MemoryRelay) and sqlite_path(config.store_url()) is not None,
+            on_end=self._announce_end,
         )
         self.detached.start_watching()
         exit_stack.push_async_callback(self._finish_detached_runs)
@@ -310,6 +316,7 @@ class Services:
         self._closing_since = time.monotonic()
         if self.local is not None:
             self.local.end_waits(STOPPING)
+        self.feed.end_all()
 
     def stop_detached_runs(self) -> None:
         """Stop waiting for detached runs, and end them."""
@@ -495,6 +502,10 @@ class Services:
         async with self.guard.stream_slot(principal):
             pass
         await self.detached.start(row, run, begin=begin, is_client_id=is_client_id)
+
+    def _announce_end(self, row: StoredResponse) -> None:
+        if row.conversation_id is not None and row.id.startswith(f"{ANSWER_PREFIX}_"):
+            self.feed.publish(row.owner, TurnEnded(conversation_id=row.conversation_id, event_id=row.id))
 
     def replay(self, row: StoredResponse) -> FinishedLog | LiveLog:
         """Return a source of a stored run, from its beginning: live while it runs, wherever it runs, or finished.

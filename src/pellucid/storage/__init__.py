@@ -21,6 +21,7 @@ drivers, `sqlite` and `postgres`, do I/O.
 """
 
 from .appends import Append, SpaceHead
+from .chat_extras import Feedback, FeedbackRow, Shares, StoredFeedback, StoredShare
 from .chats import ChatListEntry, ChatPage, Chats, StoredChat
 from .conversations import ConversationEntry, Conversations, StoredConversation
 from .envelopes import StoredEnvelope
@@ -56,12 +57,15 @@ __all__ = [
     "Conversations",
     "CostTotals",
     "EnvelopePage",
+    "Feedback",
+    "FeedbackRow",
     "Keys",
     "ParticipantOrigin",
     "PreviousResponseGone",
     "ResponseStatus",
     "Responses",
     "RevokedTokens",
+    "Shares",
     "SpaceHead",
     "SpaceNotFound",
     "SpaceOrigin",
@@ -71,9 +75,11 @@ __all__ = [
     "StoredChat",
     "StoredConversation",
     "StoredEnvelope",
+    "StoredFeedback",
     "StoredKey",
     "StoredParticipant",
     "StoredResponse",
+    "StoredShare",
     "StoredSpace",
     "Usage",
     "UsageCounts",

@@ -36,6 +36,7 @@ from .names import check_names, return_if_unstorable
 from .record_write import RESPONSE
 from .responses import (
     DELETE_DEPENDENTS,
+    DELETE_SHARES,
     RESPONSE_COLUMNS,
     UNFINISHED,
     NewResponse,
@@ -288,6 +289,7 @@ def delete(params: Params) -> Operation[list[StoredResponse] | None]:
         turn_keys: list[Params] = [{"for_owner": turn.owner, "for_id": turn.id} for turn in deleted_turns]
         for statement in DELETE_DEPENDENTS:
             yield Execute(statement, turn_keys)
+    yield Execute(DELETE_SHARES, params)
     yield from search.delete_texts_of(params["for_owner"], search.CHATS, params["for_id"])
     scope = record_write.conversation_scope(params["for_id"])
     removed = record_write.RemovedContent(params["for_owner"], scope, RESPONSE, None)

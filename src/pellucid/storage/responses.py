@@ -115,6 +115,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------- statements
 
 _R, _B, _I, _H, _T = tables.responses, tables.bodies, tables.items, tables.chats, tables.texts
+_S = tables.shares
 RESPONSE_COLUMNS = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
 _BODY_COLUMNS = ["header", "input", "messages", "error"]
 _END_COLUMNS = ["status", "updated_at", "expires_at", "model"]
@@ -245,7 +246,10 @@ _DELETE_UNFINISHED_ITEMS = _delete_unlisted(
     " AND status NOT IN ('queued', 'in_progress'))"
 )
 _DELETE_TEXT = search.delete_statement(search.CHATS)
-DELETE_DEPENDENTS = (_DELETE_LISTED, _DELETE_UNLISTED, _DELETE_BODY, _DELETE_TEXT)
+_DELETE_FEEDBACK = Statement(
+    sa.delete(tables.feedback).where(tables.feedback.c.owner == OWNER, tables.feedback.c.response_id == ID)
+)
+DELETE_DEPENDENTS = (_DELETE_LISTED, _DELETE_UNLISTED, _DELETE_BODY, _DELETE_TEXT, _DELETE_FEEDBACK)
 """Statements that delete the dependents of a response (`for_owner`, `for_id`): its items before its body, which lists
 them."""
 
@@ -273,8 +277,11 @@ _TOUCH_CHAT = Statement(
 DELETE_EMPTY_CHAT = (
     Statement(sa.delete(_H).where(_this_chat, ~has_turn(OWNER, ID))),
     Statement(sa.delete(_T).where(search.text_with_id(search.CHATS), ~sa.exists().where(_this_chat))),
+    Statement(sa.delete(_S).where(_S.c.owner == OWNER, _S.c.chat_id == ID, ~sa.exists().where(_this_chat))),
 )
-"""Statements that delete a chat (`for_owner`, `for_id`) and its title, if it has no turns any more."""
+"""Statements that delete a chat (`for_owner`, `for_id`), its title and its shares, if it has no turns any more."""
+DELETE_SHARES = Statement(sa.delete(_S).where(_S.c.owner == OWNER, _S.c.chat_id == ID))
+"""Deletes the shares of a chat (`for_owner`, `for_id`)."""
 
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError
 from ..errors import ConfigError
 from ..record import Recording
 from . import record_write, search, tables
+from .chat_extras import Feedback, Shares
 from .chats import Chats
 from .conversations import Conversations
 from .database import Database
@@ -24,7 +25,7 @@ from .keys import Keys, RevokedTokens
 from .names import return_if_unstorable
 from .record_store import RecordStore
 from .record_write import ITEM, RESPONSE
-from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, Responses
+from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, DELETE_SHARES, Responses
 from .spaces import Spaces
 from .sqlite import SqliteDatabase
 from .statement import (
@@ -65,7 +66,7 @@ _DELETE_OWNED = [(table, _delete_first(table, table.c.owner == OWNER, table.c.id
 _DEPENDENTS = {
     _R: list(DELETE_DEPENDENTS),
     _C: [Statement(sa.delete(_E).where(_E.c.owner == OWNER, _E.c.conversation_id == ID))],
-    _H: [search.delete_statement(search.CHATS)],  # the title
+    _H: [search.delete_statement(search.CHATS), DELETE_SHARES],  # the title, and links to it
     _K: [],
 }
 
@@ -107,6 +108,8 @@ class Store:
         conversations: conversations and their entries.
         chats: chats of responses.
         record: the tamper-evident record.
+        shares: links that share chats.
+        feedback: what people think of answers.
         keys: API keys.
         revoked_tokens: ids of sealed tokens that are not valid any more.
         spaces: spaces, their participants and logs.
@@ -124,6 +127,8 @@ class Store:
         self.responses = Responses(database, clock, recording)
         self.conversations = Conversations(database, clock, recording)
         self.chats = Chats(database, clock, recording)
+        self.shares = Shares(database, clock, recording)
+        self.feedback = Feedback(database, clock, recording)
         self.record = RecordStore(database, clock, recording)
         self.keys = Keys(database, clock, recording)
         self.revoked_tokens = RevokedTokens(database, clock, recording)
@@ -157,7 +162,7 @@ class Store:
 
     async def expire(self, now: float) -> int:
         """Delete at most `MAX_EXPIRED_ROWS` expired responses, conversations and chats, with their dependents,
-        and all ids of tokens that have expired.
+        all ids of tokens and all links that have expired.
 
         Spaces do not expire. Interrupted removals of spaces are completed.
 
@@ -169,6 +174,7 @@ class Store:
         """
         await self.spaces.sweep()
         await self.revoked_tokens.delete_expired(now)
+        await self.shares.delete_expired(now)
         return await self._delete_in_steps({"deletions": _DELETE_DUE, "now": now, "why": "expired"}, MAX_EXPIRED_ROWS)
 
     @return_if_unstorable(0)

@@ -130,6 +130,33 @@ sa.Index("chats_in_order", chats.c.owner, chats.c.updated_at, chats.c.id)
 _expires = chats.c.expires_at.is_not(None)
 sa.Index("chats_due", chats.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
 
+shares = sa.Table(  # links that show a chat to anyone who has them
+    "shares",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("chat_id", sa.Text, nullable=False),
+    sa.Column("head", sa.Text, nullable=False),  # the last turn that is shown
+    sa.Column("view", sa.Text, nullable=False),
+    sa.Column("token_hash", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sqlite_with_rowid=False,
+)
+sa.Index("shares_token", shares.c.token_hash, unique=True)
+sa.Index("shares_of", shares.c.owner, shares.c.chat_id)
+
+feedback = sa.Table(  # what people think of answers
+    "feedback",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("response_id", sa.Text, primary_key=True),
+    sa.Column("rating", sa.Text, nullable=False),
+    sa.Column("comment", sa.Text, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+)
+sa.Index("feedback_in_order", feedback.c.updated_at, feedback.c.response_id)
+
 texts = sa.Table(
     "texts",
     metadata,

@@ -3,11 +3,15 @@ import type {
   AskBody,
   ConversationInfo,
   ConversationPage,
+  Feedback,
   Models,
   OpenConversation,
   ServerTool,
   Session,
+  Share,
+  SharedChat,
   Status,
+  View,
 } from "./types"
 import { words } from "../words"
 
@@ -101,12 +105,27 @@ export const client = {
   models: () => requestJson<Models>("/api/models"),
   conversations: (filter: { q?: string; limit?: number; after?: string }) =>
     requestJson<ConversationPage>(`/api/conversations${queryString(filter)}`),
+  /** The feed of changes of all conversations, after the event with the id `after`. */
+  async feed(after: string | null, signal: AbortSignal): Promise<OpenStream> {
+    const headers = after === null ? STREAM : { ...STREAM, "last-event-id": after }
+    return toOpenStream(await request("/api/events", { headers, signal, cache: "no-store" }))
+  },
   conversation: (id: string, signal?: AbortSignal) =>
     requestJson<OpenConversation>(`/api/conversations/${encoded(id)}`, { signal: signal ?? null }),
   tools: () => requestJson<{ data: ServerTool[] }>("/api/tools"),
   change: (id: string, change: { title?: string; head?: string; instructions?: string }) =>
     requestJson<ConversationInfo>(`/api/conversations/${encoded(id)}`, withBody("PATCH", change)),
   remove: (id: string) => requestJson<{ id: string }>(`/api/conversations/${encoded(id)}`, { method: "DELETE" }),
+  /** The address of a chat as a file. */
+  exportHref: (id: string, format: "markdown" | "json") => `/api/conversations/${encoded(id)}/export?format=${format}`,
+  shares: (id: string) => requestJson<{ data: Share[]; allowed: boolean }>(`/api/conversations/${encoded(id)}/shares`),
+  share: (id: string, body: { view: View; expires_in_seconds?: number }) =>
+    requestJson<Share>(`/api/conversations/${encoded(id)}/shares`, withBody("POST", body)),
+  deleteShare: (id: string, share: string) =>
+    requestJson<{ id: string }>(`/api/conversations/${encoded(id)}/shares/${encoded(share)}`, { method: "DELETE" }),
+  shared: (token: string) => requestJson<SharedChat>(`/api/shared/${encoded(token)}`),
+  setFeedback: (eventId: string, feedback: Feedback | null) =>
+    requestJson<{ id: string }>(`/api/chat/${encoded(eventId)}/feedback`, withBody("PUT", feedback ?? { rating: null })),
   cancel: (eventId: string) =>
     requestJson<{ id: string; status: Status }>(`/api/chat/${encoded(eventId)}/cancel`, { method: "POST" }),
 

@@ -106,6 +106,12 @@ export interface Answer {
   deployment?: { name: string; failed: { name: string; cause: string }[] }
   error?: { message: string; code?: string }
   timeline?: Span[]
+  feedback?: Feedback
+}
+
+export interface Feedback {
+  rating: "up" | "down"
+  comment?: string
 }
 
 export interface AttachmentInfo {
@@ -335,4 +341,22 @@ export interface ServerTool {
   name: string
   description?: string
   server?: string
+}
+
+/** A link that shares a chat. */
+export interface Share {
+  id: string
+  /** The path of the link; known only when it was made. */
+  url?: string
+  head: string
+  view: View
+  created_at: number
+  expires_at?: number
+}
+
+export interface SharedChat {
+  title: string
+  view: View
+  created_at: number
+  events: ChatEvent[]
 }

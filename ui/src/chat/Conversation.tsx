@@ -17,9 +17,10 @@ interface Props {
   turns: readonly Turn[]
   /** An answer is in progress on this page. */
   busy: boolean
-  onEdit: (turn: Turn, text: string) => void
-  onRetry: (turn: Turn) => void
-  onVersion: (answerId: string) => void
+  /** Without these, the conversation can only be read. */
+  onEdit?: (turn: Turn, text: string) => void
+  onRetry?: (turn: Turn) => void
+  onVersion?: (answerId: string) => void
 }
 
 export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props) {
@@ -60,7 +61,7 @@ export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props)
           <div className="conversation__column" ref={inner}>
             <ThoughtsContext value={thoughts}>
               {turns.map((turn, index) => (
-                <TurnView key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
+                <TurnView key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} {...(onEdit && { onEdit })} {...(onRetry && { onRetry })} {...(onVersion && { onVersion })} />
               ))}
             </ThoughtsContext>
           </div>
@@ -91,10 +92,10 @@ function TurnView({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
         files={question.files}
         {...(question.event?.versions && { versions: question.event.versions })}
         busy={busy}
-        onEdit={(text) => onEdit(turn, text)}
-        onVersion={onVersion}
+        {...(onEdit && { onEdit: (text: string) => onEdit(turn, text) })}
+        {...(onVersion && { onVersion })}
       />
-      <EventItemSequential eventId={id} event={answer} pending={pending} last={last} busy={busy} {...(!open && { onRetry: () => onRetry(turn) })} />
+      <EventItemSequential eventId={id} event={answer} pending={pending} last={last} busy={busy} {...(!open && onRetry && { onRetry: () => onRetry(turn) })} />
     </section>
   )
 }

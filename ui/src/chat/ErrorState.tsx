@@ -10,15 +10,23 @@ interface Props {
   /** The label of the button. */
   retry?: string
   onRetry?: () => void
+  /** The label of a second button. */
+  other?: string
+  onOther?: () => void
 }
 
-export function ErrorState({ title, message, busy = false, retry = words.common.tryAgain, onRetry }: Props) {
+export function ErrorState({ title, message, busy = false, retry = words.common.tryAgain, onRetry, other, onOther }: Props) {
   return (
     <div className="error-state" data-testid="error-state" role="alert">
       <div className="error-state__text">
         <strong className="error-state__title">{title}</strong>
         {message && <p className="error-state__message" dir="auto">{visible(message)}</p>}
       </div>
+      {onOther && (
+        <button type="button" className="button error-state__retry" data-testid="retry-other" onClick={onOther}>
+          {other}
+        </button>
+      )}
       {onRetry && (
         <button type="button" className="button error-state__retry" data-testid="retry" disabled={busy} onClick={onRetry}>
           {retry}

@@ -1,8 +1,9 @@
 // An answer from the question to the final event: steps, text, error, sources, footer. The element stays the same from
 // the placeholder to the final event.
-import { useRef } from "react"
+import { lazy, Suspense, useRef } from "react"
 
 import type { Answer } from "../api/types"
+import { Conflict } from "../live/conflict"
 import { ViewBadge } from "../shell/Pickers"
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/pendingAnswer"
@@ -17,6 +18,8 @@ import { StepsPanel } from "./StepsPanel"
 import { useReservedHeight } from "./useReservedHeight"
 import { answerText, contentOf, formatDuration } from "./format"
 import { words } from "../words"
+
+const Feedback = lazy(() => import("../conversation/Feedback").then(({ Feedback }) => ({ default: Feedback })))
 
 interface Props {
   /** Undefined until the gateway has assigned an id. */
@@ -68,6 +71,7 @@ function FinalError({ event, busy, onRetry }: { event: Answer; busy: boolean; on
 
 function LiveError({ eventId, pending, onRetry }: { eventId: string; pending: PendingAnswer; onRetry?: () => void }) {
   const message = useLiveMessage(eventId)
+  if (pending.conflict) return <Conflict pending={pending} kind={pending.conflict} />
   if (!isLive(pending)) {
     return <ErrorState title={failureTitle(pending, message?.error !== undefined)} {...(pending.error && { message: pending.error })} {...(onRetry && { onRetry })} />
   }
@@ -110,6 +114,7 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
       {onAgain && event.status === "completed" && contentOf(event).length > 0 && (
         <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>{words.chat.askAgain}</button>
       )}
+      {onAgain && <Suspense fallback={<span className="feedback" />}><Feedback event={event} /></Suspense>}
       <span className="answer__model">{plain(event.model)}</span>
       {took && <span className="answer__took">{took}</span>}
       {event.view && event.view !== "raw" && <ViewBadge view={event.view} />}

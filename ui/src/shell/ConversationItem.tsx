@@ -2,6 +2,7 @@
 import * as Menu from "@radix-ui/react-dropdown-menu"
 import { useEffect, useRef, useState } from "react"
 
+import { client } from "../api/client"
 import type { ConversationInfo } from "../api/types"
 import { plain } from "../text/visible"
 import { MoreIcon } from "./icons"
@@ -13,9 +14,11 @@ interface Props {
   onOpen: () => void
   onRename: (title: string) => Promise<void>
   onDelete: () => void
+  /** Absent if chats cannot be shared. */
+  onShare?: () => void
 }
 
-export function ConversationItem({ row, current, onOpen, onRename, onDelete }: Props) {
+export function ConversationItem({ row, current, onOpen, onRename, onDelete, onShare }: Props) {
   const [editing, setEditing] = useState(false)
   const [failed, setFailed] = useState(false)
   const field = useRef<HTMLInputElement>(null)
@@ -35,9 +38,9 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
   }
 
   // A dialog returns the focus to the element that had it before; the menu item no longer exists by then.
-  const ask = () => {
+  const ask = (action: () => void) => {
     opener.current?.focus()
-    onDelete()
+    action()
   }
 
   if (editing) {
@@ -90,7 +93,13 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
         <Menu.Content className="menu" align="start" sideOffset={4} collisionPadding={8} onCloseAutoFocus={(event) => editing && event.preventDefault()}>
           {/* Deferred until the menu has returned the focus, so that the field keeps it. */}
           <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>{words.sidebar.rename}</Menu.Item>
-          <Menu.Item className="menu__item menu__item--danger" onSelect={() => setTimeout(ask)}>{words.sidebar.deleteItem}</Menu.Item>
+          {onShare && <Menu.Item className="menu__item" onSelect={() => setTimeout(() => ask(onShare))}>{words.share.item}</Menu.Item>}
+          {(["markdown", "json"] as const).map((format) => (
+            <Menu.Item key={format} className="menu__item" asChild>
+              <a href={client.exportHref(row.id, format)} download>{words.export[format]}</a>
+            </Menu.Item>
+          ))}
+          <Menu.Item className="menu__item menu__item--danger" onSelect={() => setTimeout(() => ask(onDelete))}>{words.sidebar.deleteItem}</Menu.Item>
         </Menu.Content>
       </Menu.Root>
     </li>

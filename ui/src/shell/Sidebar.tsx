@@ -1,5 +1,5 @@
 // The sidebar: new chat, search, list of chats, and the signed-in user.
-import { useState } from "react"
+import { lazy, Suspense, useState } from "react"
 
 import type { ConversationInfo } from "../api/types"
 import { plain } from "../text/visible"
@@ -12,6 +12,8 @@ import { useConversations } from "./useConversations"
 import { useDebounced } from "./useDebounced"
 import { words } from "../words"
 
+const ShareDialog = lazy(() => import("../conversation/ShareDialog"))
+
 function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, ConversationInfo[]][] {
   const byHeading = new Map<string, ConversationInfo[]>()
   const now = Date.now()
@@ -22,10 +24,11 @@ function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, 
   return [...byHeading]
 }
 
-export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, owner }: SidebarProps) {
+export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, owner, shareableViews }: SidebarProps) {
   const [query, setQuery] = useState("")
   const settled = useDebounced(query.trim(), 250)
   const list = useConversations(source, settled, version)
+  const [sharing, setSharing] = useState<ConversationInfo | null>(null)
   const [deleting, setDeleting] = useState<ConversationInfo | null>(null)
   return (
     <div className="sidebar">
@@ -63,6 +66,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
                   onOpen={() => onOpen(row.id)}
                   onRename={(title) => list.rename(row.id, title)}
                   onDelete={() => setDeleting(row)}
+                  {...(shareableViews && { onShare: () => setSharing(row) })}
                 />
               ))}
             </ul>
@@ -89,6 +93,11 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
           <span className="sidebar__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? words.sidebar.signedIn)}</span>
           <button type="button" className="text-button" data-testid="sign-out" onClick={owner.onSignOut}>{words.sidebar.signOut}</button>
         </div>
+      )}
+      {sharing && shareableViews && (
+        <Suspense>
+          <ShareDialog conversation={sharing.id} title={sharing.title} views={shareableViews} onClose={() => setSharing(null)} />
+        </Suspense>
       )}
       {deleting && (
         <DeleteDialog

@@ -21,6 +21,8 @@ export interface SidebarProps {
   onOpen: (id: string) => void
   /** The open conversation was deleted. */
   onDeleted: () => void
+  /** The views in which this user may share chats; absent if chats cannot be shared. */
+  shareableViews?: readonly View[]
   /** Absent if the gateway requires no sign-in. */
   owner?: { name?: string; onSignOut: () => void }
 }

@@ -37,7 +37,7 @@ function setUp(client: Partial<Options["client"]>) {
     bus,
     wait: (ms) => {
       waits.push(ms)
-      return Promise.resolve()
+      return Promise.resolve(false)
     },
     now: () => 1000,
   })
@@ -75,17 +75,52 @@ describe("the session", () => {
     const one = setUp({
       ask: (body) => {
         bodies.push(body)
-        return Promise.reject(new ApiError("the conversation has moved on", 409))
+        return Promise.reject(new ApiError("the conversation has moved on", 409, "conversation_moved"))
       },
     })
     const moved: string[] = []
-    one.manager.connect({ commit: () => undefined, onMoved: (id) => moved.push(id), newest: () => "evt_new" })
+    one.manager.connect({ commit: () => undefined, onMoved: async (id) => moved.push(id) > 1, newest: () => "evt_new" })
     one.manager.ask({ text: "Why?", conversation_id: CHAT, follows: "evt_old" })
     await settled(() => one.manager.current()?.phase === "refused")
     expect(moved).toEqual([CHAT])
+    expect(one.manager.current()?.conflict).toBe("moved")
     one.manager.retry()
     await settled(() => bodies.length === 2)
     expect(bodies[1]).toEqual({ text: "Why?", conversation_id: CHAT, follows: "evt_new" })
+  })
+
+  test("a connection that may be dead is opened again after its last frame, and only then", async () => {
+    const { frames } = record(PLAN)
+    const reads: (string | null)[] = []
+    let opened = 0
+    // Two frames, and then nothing any more.
+    const silent = (signal: AbortSignal): OpenStream => ({
+      date: null,
+      body: new ReadableStream({
+        start(controller) {
+          opened++
+          frames.slice(0, 2).forEach((frame) => controller.enqueue(frame))
+          signal.addEventListener("abort", () => controller.error(signal.reason))
+        },
+      }),
+    })
+    const one = setUp({
+      ask: (_, signal) => Promise.resolve(silent(signal)),
+      read: (_, after, signal) => {
+        reads.push(after)
+        return Promise.resolve(reads.length === 1 ? silent(signal) : stream(frames))
+      },
+    })
+    one.manager.ask({ text: "Why?" })
+    await settled(() => one.manager.current()?.phase === "streaming")
+    one.manager.wake("visible")
+    expect(reads).toEqual([])
+    one.manager.wake("online")
+    await settled(() => opened === 2)
+    one.manager.wake("online")
+    await settled(() => one.commits.length === 1)
+    expect(reads).toEqual(["1", "1"])
+    expect(one.waits).toEqual([])
   })
 
   test("an answer is written to the store once, by message_final, and leaves nothing in the bus", async () => {

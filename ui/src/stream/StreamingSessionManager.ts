@@ -5,9 +5,11 @@ import { ApiError, errorMessage } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
 import type { ShownFile } from "../compose/attached"
+import { linkedAbort, SILENCE_MS, waitForWake } from "../live/wake"
+import type { Wake } from "../live/wake"
 import { advance, isLive } from "./pendingAnswer"
-import type { AnswerEvent, PendingAnswer } from "./pendingAnswer"
-import { answerFrames, waitUntilOnline } from "./answerFrames"
+import type { AnswerEvent, Conflict, PendingAnswer } from "./pendingAnswer"
+import { answerFrames } from "./answerFrames"
 import type { ConnectionEvent } from "./answerFrames"
 import { answerId, questionId, questionText } from "./reducer"
 import type { Action, Question } from "./reducer"
@@ -17,7 +19,7 @@ import { words } from "../words"
 export interface Options {
   client: Pick<Client, "ask" | "read" | "cancel" | "conversation">
   bus: StreamingBus
-  wait?: (ms: number, signal: AbortSignal) => Promise<void>
+  wait?: (ms: number, signal: AbortSignal) => Promise<boolean>
   now?: () => number
 }
 
@@ -29,8 +31,8 @@ export interface Page {
   has?: (eventId: string) => boolean
   /** The last answer of the conversation, as the page shows it. */
   newest?: (conversationId: string) => string | undefined
-  /** The conversation has changed: another client continued it. */
-  onMoved?: (conversationId: string) => void
+  /** The conversation has changed: another client continued it. Returns whether an answer is in progress there. */
+  onMoved?: (conversationId: string) => Promise<boolean>
   /** A conversation got an answer, pending or final: lists should be loaded again. */
   onConversation?: (conversationId: string) => void
   /** The user is not, or no longer, signed in. */
@@ -41,6 +43,12 @@ export interface Page {
 interface Reading {
   frames: AsyncGenerator<ConnectionEvent, void>
   abort: AbortController
+  /** The current connection. */
+  connection?: AbortController
+  /** When the gateway last sent something. */
+  heardAt: number
+  /** The connection was given up, so the next one is opened without a pause. */
+  isWoken: boolean
 }
 
 export class StreamingSessionManager {
@@ -119,6 +127,20 @@ export class StreamingSessionManager {
     this.apply({ type: "stopped" })
   }
 
+  /**
+   * The network or the user is back: open a connection that may be dead again after the last frame, and try again if
+   * the connection was lost.
+   */
+  wake(reason: Wake): void {
+    const { reading, pending } = this
+    if (pending?.phase === "lost") return this.retry()
+    // Without an id, the question may not have arrived yet; its request is left alone.
+    if (!reading || !pending?.event_id || !isLive(pending)) return
+    if (reason === "visible" && this.now() - reading.heardAt < SILENCE_MS) return
+    reading.isWoken = true
+    reading.connection?.abort()
+  }
+
   /** Stop reading; the answer continues without this page. */
   leave(): void {
     this.reading?.abort.abort()
@@ -160,27 +182,37 @@ export class StreamingSessionManager {
   private begin(open: (signal: AbortSignal) => Promise<OpenStream>): void {
     const abort = new AbortController()
     const { signal } = abort
-    const connect = async (one: () => Promise<OpenStream>) => {
+    const connect = async (one: (signal: AbortSignal) => Promise<OpenStream>) => {
       signal.throwIfAborted()
-      const stream = await one()
+      reading.connection = linkedAbort(signal)
+      const stream = await one(reading.connection.signal)
       if (signal.aborted) void stream.body.cancel().catch(() => undefined)
       signal.throwIfAborted()
+      reading.heardAt = this.now()
       this.updateSkew(stream.date)
       return stream
     }
     const frames = answerFrames(
-      () => connect(() => open(signal)),
-      (after) => connect(() => this.options.client.read(this.pending?.event_id ?? "", after, signal)),
-      (ms) => (this.options.wait ?? waitUntilOnline)(ms, signal),
+      () => connect(open),
+      (after) => connect((signal) => this.options.client.read(this.pending?.event_id ?? "", after, signal)),
+      async (ms) => {
+        if (!reading.isWoken) return (this.options.wait ?? waitForWake)(ms, signal)
+        reading.isWoken = false
+        return true
+      },
     )
-    this.reading = { frames, abort }
-    void this.follow(this.reading)
+    const reading: Reading = { frames, abort, heardAt: this.now(), isWoken: false }
+    this.reading = reading
+    void this.follow(reading)
   }
 
   /** Read until the answer has ended, or until a retry is needed. */
-  private async follow({ frames, abort: { signal } }: Reading): Promise<void> {
+  private async follow(reading: Reading): Promise<void> {
+    const { frames, abort } = reading
+    const { signal } = abort
     let next = await frames.next()
     while (!next.done && !signal.aborted) {
+      reading.heardAt = this.now()
       let failure: unknown
       try {
         if (await this.handle(next.value, signal)) break
@@ -283,8 +315,11 @@ export class StreamingSessionManager {
   private handleRefused(failure: unknown) {
     if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
     const conversationId = this.pending?.conversation_id
-    if (failure instanceof ApiError && failure.status === 409 && conversationId) this.page?.onMoved?.(conversationId)
-    this.apply({ type: "refused", error: errorMessage(failure, words.gateway.lostBefore) })
+    const conflict = failure instanceof ApiError ? CONFLICTS[failure.code ?? ""] : undefined
+    this.apply({ type: "refused", ...(conflict && { conflict }), error: errorMessage(failure, words.gateway.lostBefore) })
+    if (failure instanceof ApiError && failure.status === 409 && conversationId) {
+      void this.page?.onMoved?.(conversationId).then((isBusy) => isBusy && this.apply({ type: "busy" }))
+    }
   }
 
   private async cancel(eventId: string): Promise<void> {
@@ -319,6 +354,8 @@ export class StreamingSessionManager {
     for (const listener of this.listeners) listener()
   }
 }
+
+const CONFLICTS: Record<string, Conflict> = { conversation_moved: "moved", conversation_busy: "busy" }
 
 /** The id of the answer to stop, or an empty string. */
 const answerToStop = (pending: PendingAnswer) => (pending.stopping && pending.event_id) || ""

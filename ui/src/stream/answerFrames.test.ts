@@ -13,7 +13,7 @@ const word = (event: ConnectionEvent | void) => (event?.kind === "frame" ? Numbe
 
 function reading(open: () => Promise<OpenStream>, read: (after: string | null) => Promise<OpenStream>) {
   const waits: number[] = []
-  const wait = (ms: number) => Promise.resolve(void waits.push(ms))
+  const wait = (ms: number) => Promise.resolve(waits.push(ms) < 0)
   const frames = answerFrames(open, read, wait)
   const next = async (count: number) => {
     const seen = []

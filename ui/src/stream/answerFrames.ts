@@ -23,12 +23,13 @@ const TRIES = 8
 /**
  * @param open opens the first connection
  * @param read opens every other one, after the frame with that id
- * @param wait waits before the next attempt
+ * @param wait waits before the next attempt; returns whether the network or the user came back meanwhile, so that the
+ *   delays begin again
  */
 export async function* answerFrames(
   open: () => Promise<OpenStream>,
   read: (after: string | null) => Promise<OpenStream>,
-  wait: (ms: number) => Promise<void>,
+  wait: (ms: number) => Promise<boolean>,
 ): AsyncGenerator<ConnectionEvent, void> {
   let last: string | null = null
   let failures = 0
@@ -62,7 +63,7 @@ export async function* answerFrames(
     if (++failures > TRIES) {
       failures = 0
       yield { kind: "lost" }
-    } else if (failure !== null || failures > 1) await wait(backoff(failures))
+    } else if ((failure !== null || failures > 1) && (await wait(backoff(failures)))) failures = 0
   }
 }
 
@@ -73,18 +74,3 @@ const isSeen = (id: string | null, last: string | null) => !!id && last !== null
 const isFinal = (status: number) => status >= 400 && status < 500 && status !== 408 && status !== 425 && status !== 429
 
 const backoff = (failures: number) => Math.min(8000, 250 * 2 ** failures) * (0.75 + Math.random() / 2)
-
-/** Wait for that time, or until the browser is online again. */
-export function waitUntilOnline(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      removeEventListener("online", done)
-      signal.removeEventListener("abort", done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    addEventListener("online", done)
-    signal.addEventListener("abort", done)
-  })
-}

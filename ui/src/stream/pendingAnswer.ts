@@ -30,6 +30,9 @@ const PHASES: Record<Phase, Partial<Record<Step, Phase>>> = {
 
 const LIVE: ReadonlySet<Phase> = new Set(["asking", "queued", "streaming", "reconnecting"])
 
+/** `moved`: the conversation has newer turns; `busy`: another answer is in progress. */
+export type Conflict = "moved" | "busy"
+
 /** The pending answer, as this page follows it. */
 export interface PendingAnswer {
   /** The React key: the same from the question to the final event and after. */
@@ -43,6 +46,8 @@ export interface PendingAnswer {
   body?: AskBody
   stopping: boolean
   error?: string
+  /** Why the question was refused, if another window continued the conversation. */
+  conflict?: Conflict
   /** The browser's clock minus the server's, in milliseconds. */
   skew: number
 }
@@ -58,8 +63,10 @@ export type AnswerEvent =
   /** The state of the connection. */
   | { type: "broken" }
   | { type: "lost" }
-  | { type: "refused"; error: string }
+  | { type: "refused"; error: string; conflict?: Conflict }
   | { type: "retried" }
+  /** An answer to another window is in progress in a conversation that went on. */
+  | { type: "busy" }
   /** The user stops the answer. */
   | { type: "stopped" }
   /** Stopping failed. */
@@ -74,6 +81,8 @@ export function advance(pending: PendingAnswer, event: AnswerEvent): PendingAnsw
   switch (event.type) {
     case "located":
       return { ...pending, event_id: event.event_id }
+    case "busy":
+      return pending.conflict === "moved" ? { ...pending, conflict: "busy" } : pending
     case "stopped":
       return isLive(pending) && !pending.stopping ? { ...pending, stopping: true } : pending
     case "unstopped":
@@ -89,9 +98,9 @@ export function advance(pending: PendingAnswer, event: AnswerEvent): PendingAnsw
     case "lost":
       return { ...pending, phase, error: words.gateway.lost }
     case "refused":
-      return { ...pending, phase, error: event.error }
+      return { ...pending, phase, error: event.error, ...(event.conflict && { conflict: event.conflict }) }
     default: {
-      const { error: _, ...rest } = pending
+      const { error: _, conflict: __, ...rest } = pending
       return { ...rest, phase }
     }
   }

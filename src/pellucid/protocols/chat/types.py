@@ -161,6 +161,16 @@ class Span(msgspec.Struct, kw_only=True):
     ended_at: int
 
 
+Rating = Literal["up", "down"]
+
+
+class Feedback(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the reader thinks of an answer."""
+
+    rating: Rating
+    comment: str = ""
+
+
 class Answer(msgspec.Struct, kw_only=True):
     """The canonical event of an answer: the content of `message_final`, and what is read later."""
 
@@ -180,6 +190,7 @@ class Answer(msgspec.Struct, kw_only=True):
     """The deployment that answered, if the model has several."""
     error: Fault | UnsetType = UNSET
     timeline: list[Span] | UnsetType = UNSET
+    feedback: Feedback | UnsetType = UNSET
 
 
 class AttachmentInfo(msgspec.Struct, kw_only=True):
@@ -260,6 +271,28 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     """The answer (or its question) that ends the branch to be shown."""
     instructions: Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)] | UnsetType | None = UNSET
     """The instructions of the chat from now on; null or an empty text: none."""
+
+
+MAX_COMMENT_CHARS = 4000
+"""Maximum length of a comment on an answer, in characters."""
+
+
+class SetFeedback(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `PUT /api/chat/{event_id}/feedback`."""
+
+    rating: Rating | None
+    """None deletes the feedback."""
+    comment: Annotated[str, Meta(max_length=MAX_COMMENT_CHARS)] = ""
+
+
+class Share(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /api/conversations/{id}/shares`."""
+
+    view: View = "hidden"
+    """How reasoning is shown to who has the link."""
+    head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
+    """The answer (or its question) that ends what is shared; by default the last one of the shown branch."""
+    expires_in_seconds: Annotated[float, Meta(ge=1, le=10 * 366 * 86_400)] | UnsetType = UNSET
 
 
 PROTOCOL = "chat"

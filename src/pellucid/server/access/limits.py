@@ -326,11 +326,12 @@ class LoginThrottle:
     def __init__(self, relay: RateCounter) -> None:
         self._relay = relay
 
-    async def take(self, scope: Mapping[str, Any]) -> None:
+    async def take(self, scope: Mapping[str, Any], purpose: str = "to sign in") -> None:
         """Count an attempt, before it is made.
 
         Args:
             scope: The ASGI scope of the request.
+            purpose: What is attempted, for the message.
 
         Raises:
             AccessError: `too_many_requests` when the limit is reached; unavailable when the relay does not answer.
@@ -345,7 +346,7 @@ class LoginThrottle:
             ) from error
         if not verdict.allowed:
             wait = math.ceil(verdict.retry_after)
-            raise _too_many(f"too many attempts to sign in; try again in {wait} s", "too_many_attempts", wait)
+            raise _too_many(f"too many attempts {purpose}; try again in {wait} s", "too_many_attempts", wait)
 
     async def refund(self, scope: Mapping[str, Any]) -> None:
         """Take back an attempt that succeeded."""

@@ -63,6 +63,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cost_per_day: Amount | None = None
     """In the currency of `[spend]`. Days and months are those of UTC."""
     cost_per_month: Amount | None = None
+    share: bool = True
+    """Whether chats may be shared by links, where the gateway allows it."""
     operator: bool = False
     """Whether what concerns the whole gateway, such as its metrics, may be read, and any run be cancelled."""
 

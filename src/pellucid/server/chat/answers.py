@@ -16,15 +16,17 @@ from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols import StoredRunHeader
 from ...protocols.chat import PROTOCOL, Answer, Encoder, build_answer
-from ...protocols.decoding import invalid
+from ...protocols.chat.types import SetFeedback
+from ...protocols.decoding import decode, invalid
 from ...runs.replay import FinishedLog, LiveLog
 from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
 from ...view import Redactor, Viewer
 from ..exchange import Exchange, parse_int
+from ..feed import ConversationChanged
 from ..services import Services
 from ..stored_runs import find_row, max_view_of
-from .response_types import Status
+from .response_types import FeedbackSet, Status
 
 
 class ChatRunHeader(StoredRunHeader, frozen=True, kw_only=True):
@@ -80,7 +82,7 @@ async def serve_answer(
     await serve_stream(exchange, run, Redactor(viewer), encoder, interrupted_end=INTERRUPTED_COMMENT)
 
 
-async def answer_event(turn: StoredResponse, header: ChatRunHeader, viewer: Viewer) -> Answer:
+async def build_event(turn: StoredResponse, header: ChatRunHeader, viewer: Viewer) -> Answer:
     """Return the canonical event of a finished answer, for this viewer."""
     return (
         await asyncio.to_thread(_build_answer_event, turn, header, viewer)
@@ -124,6 +126,17 @@ class AnswerHandlers:
         await self._services.cancel(row)
         row = await self._row(exchange)
         await exchange.send_json(Status(row.id, row.status))
+
+    async def set_feedback(self, exchange: Exchange) -> None:
+        """`PUT …/feedback`: set what the reader thinks of the answer, or delete it."""
+        row = await self._row(exchange)
+        request = decode(await exchange.read_body(self._services.config.server), SetFeedback)
+        store = self._services.store.feedback
+        is_set = await store.set(row.owner, row.id, request.rating, request.comment)
+        if request.rating is not None and not is_set:  # it was deleted meanwhile
+            raise event_not_found(row.id, "event_id")
+        self._services.feed.publish(row.owner, ConversationChanged(conversation_id=row.conversation_id or ""))
+        await exchange.send_json(FeedbackSet(row.id, request.rating, request.comment))
 
     async def no_stream(self, exchange: Exchange) -> None:
         """`GET …/stream`, where the AI SDK looks for a running answer to resume: 204, there is none."""

@@ -22,15 +22,17 @@ from ...protocols.chat import (
     build_question,
     clean_instructions,
 )
+from ...protocols.chat.types import Feedback
 from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound, StoredChat, StoredResponse
 from ...storage.chats import THREAD_PREFIX
 from ...view import stricter
 from ..exchange import VIEW_HEADER, Exchange
+from ..feed import ConversationChanged, ConversationDeleted
 from ..services import Services
 from ..stored_runs import max_view_of
 from . import response_types
-from .answers import ChatRunHeader, answer_event, decode_header
+from .answers import ChatRunHeader, build_event, decode_header
 from .attachments import decode_input
 
 AUTO_TITLE_CHARACTERS = 80
@@ -71,7 +73,7 @@ def title_of(text: str) -> str:
     return (cut[:end] if end >= AUTO_TITLE_CHARACTERS // 2 else cut).rstrip() + "…"
 
 
-def _chat_id(exchange: Exchange) -> str:
+def chat_id_of(exchange: Exchange) -> str:
     """Return the id in the path. Raises `ChatNotFound` for the id of a thread, which is no chat of this protocol."""
     id = exchange.path_params["id"]
     if id.startswith(THREAD_PREFIX):
@@ -103,7 +105,7 @@ class ConversationHandlers:
 
     async def get(self, exchange: Exchange) -> None:
         """Open a chat with the events of one branch: that of the query parameter `head`, or the current one."""
-        await exchange.send_json(await self.open(exchange, _chat_id(exchange), exchange.query_param("head")))
+        await exchange.send_json(await self.open(exchange, chat_id_of(exchange), exchange.query_param("head")))
 
     async def open(self, exchange: Exchange, id: str, head: str | None = None) -> response_types.Opened:
         """Return a chat of the caller's owner with the events of one branch, as the caller may see them."""
@@ -115,18 +117,21 @@ class ConversationHandlers:
             raise ChatNotFound(id)
         turns = await chats.turns(owner, id, answer_id(head, "head") if head is not None else None)
         if turns is None:
-            raise _head_not_found(head) if head is not None else ChatNotFound(id)
+            raise head_not_found(head) if head is not None else ChatNotFound(id)
         siblings = await chats.siblings(owner, id)
+        feedback = await self.feedback_of(owner, id)
         events: list[Question | Answer] = []
         active_id = None
         for turn in turns:
             header = decode_header(turn.header)
-            events.append(_question(turn, header, siblings.get(turn.previous_id, [])))
-            events.append(await self._answer(exchange, turn, header))
+            events.append(build_question_event(turn, header, siblings.get(turn.previous_id, [])))
+            answer = await self.build_answer(exchange, turn, header)
+            answer.feedback = feedback.get(turn.id, UNSET)
+            events.append(answer)
             if not turn.is_finished:
                 active_id = turn.id
             await asyncio.sleep(0)
-        return response_types.Opened(_conversation(chat), events, active_id)
+        return response_types.Opened(response_types.conversation_of(chat), events, active_id)
 
     async def change(self, exchange: Exchange) -> None:
         """Set the title or the instructions, or select another branch."""
@@ -136,35 +141,49 @@ class ConversationHandlers:
         instructions = (clean_instructions(change.instructions) or "") if change.instructions is not UNSET else None
         if title is None and head is None and instructions is None:
             raise RequestError("title: nothing to change; send a title, a head, or instructions", code="missing")
-        owner, id = exchange.principal.owner, _chat_id(exchange)
+        owner, id = exchange.principal.owner, chat_id_of(exchange)
         try:
             chat = await self._services.store.chats.update(owner, id, title=title, head=head, instructions=instructions)
         except RequestError as error:
             if error.info.code == "not_a_turn" and change.head is not UNSET:
-                raise _head_not_found(change.head) from None
+                raise head_not_found(change.head) from None
             raise
         if chat is None:
             raise ChatNotFound(id)
-        await exchange.send_json(_conversation(chat))
+        self._services.feed.publish(owner, ConversationChanged(conversation_id=id))
+        await exchange.send_json(response_types.conversation_of(chat))
 
     async def delete(self, exchange: Exchange) -> None:
         """Delete a chat with all its turns, also one in progress."""
-        owner, id = exchange.principal.owner, _chat_id(exchange)
+        owner, id = exchange.principal.owner, chat_id_of(exchange)
         turns = await self._services.store.chats.delete(owner, id)
         if turns is None:
             raise ChatNotFound(id)
+        self._services.feed.publish(owner, ConversationDeleted(conversation_id=id))
         # Running turns end after the deletion: no turn can begin in between, and their ends are not stored.
         await self._services.stop_deleted(turns)
         await exchange.send_json(response_types.Deleted(id))
 
-    async def _answer(self, exchange: Exchange, turn: StoredResponse, header: ChatRunHeader) -> Answer:
+    async def follow(self, exchange: Exchange) -> None:
+        """Stream the changes of all chats of the caller."""
+        await self._services.feed.serve(exchange)
+
+    async def feedback_of(self, owner: str, id: str) -> dict[str, Feedback]:
+        """Return the feedback on the answers of a chat, by their ids."""
+        rows = await self._services.store.feedback.of_chat(owner, id)
+        return {
+            one.response_id: Feedback(rating=one.rating, comment=one.comment) for one in (row.feedback for row in rows)
+        }
+
+    async def build_answer(self, exchange: Exchange, turn: StoredResponse, header: ChatRunHeader) -> Answer:
+        """Return the canonical event of an answer, for this reader; without content while it is in progress."""
         # The answers of a chat may have different models. A request that asks for more than may be seen of this one is
         # not refused: it gets what may be seen.
         requested = exchange.request_header(VIEW_HEADER) or exchange.query_param("view")
         max_view = max_view_of(self._services, turn)
         viewer = exchange.viewer_for().limited_to(max_view if requested else stricter(max_view, header.view))
         if turn.is_finished:
-            return await answer_event(turn, header, viewer)
+            return await build_event(turn, header, viewer)
         return Answer(
             id=turn.id,
             conversation_id=header.conversation_id,
@@ -176,13 +195,9 @@ class ConversationHandlers:
         )
 
 
-def _question(turn: StoredResponse, header: ChatRunHeader, versions: list[str]) -> Question:
+def build_question_event(turn: StoredResponse, header: ChatRunHeader, versions: list[str]) -> Question:
     item = decode_input(turn.input)
     return build_question(turn.id, header.conversation_id, item.content, header.created_at, versions, item.attachments)
-
-
-def _conversation(chat: StoredChat) -> response_types.Conversation:
-    return response_types.Conversation(**_conversation_fields(chat), instructions=chat.instructions or UNSET)
 
 
 def _conversation_fields(chat: StoredChat) -> dict[str, Any]:
@@ -201,5 +216,5 @@ def _parse_title(text: str) -> str:
     return title
 
 
-def _head_not_found(head: str) -> RequestError:
+def head_not_found(head: str) -> RequestError:
     return invalid("head", f"there is no event {head[:80]!r} in this conversation", "event_not_found", kind="not_found")

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ...protocols.chat import Answer, Effort, Medium, Question
 from ...protocols.chat import types as t
+from ...storage import StoredChat
 from ...view import View
 
 Time = Annotated[int, Meta(description="In milliseconds since 1970.")]
@@ -20,6 +21,12 @@ Time = Annotated[int, Meta(description="In milliseconds since 1970.")]
 class Status(msgspec.Struct):
     id: str
     status: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(t.Status))})]
+
+
+class FeedbackSet(msgspec.Struct):
+    id: str
+    rating: t.Rating | None
+    comment: str = ""
 
 
 class ListedConversation(msgspec.Struct, kw_only=True):
@@ -50,6 +57,49 @@ class Opened(msgspec.Struct):
     conversation: Conversation
     events: list[Annotated[Any, Meta(extra_json_schema={"oneOf": _EVENTS})]]
     active: Annotated[str | None, Meta(description="The answer that is in progress.")]
+
+
+def conversation_of(chat: StoredChat) -> Conversation:
+    return Conversation(
+        id=chat.id,
+        title=chat.title,
+        created_at=round(chat.created_at * 1000),
+        updated_at=round(chat.updated_at * 1000),
+        instructions=chat.instructions or UNSET,
+    )
+
+
+class Share(msgspec.Struct, kw_only=True):
+    id: str
+    url: Annotated[str | UnsetType, Meta(description="The path of the link. It is known only when it is made.")] = UNSET
+    head: Annotated[str, Meta(description="The last answer that it shows.")]
+    view: View
+    created_at: Time
+    expires_at: Time | UnsetType = UNSET
+
+
+class Shares(msgspec.Struct):
+    data: list[Share]
+    allowed: Annotated[bool, Meta(description="Whether a link can be made.")]
+
+
+class Shared(msgspec.Struct, kw_only=True):
+    title: str
+    view: View
+    created_at: Annotated[int, Meta(description="When the link was made, in milliseconds since 1970.")]
+    events: list[Annotated[Any, Meta(extra_json_schema={"oneOf": _EVENTS})]]
+
+
+class ExportedTurn(msgspec.Struct):
+    follows: Annotated[str | None, Meta(description="The answer before it; null: it begins the conversation.")]
+    question: Question
+    answer: Answer
+
+
+class Exported(msgspec.Struct):
+    conversation: Conversation
+    head: Annotated[str | None, Meta(description="The last answer of the branch that is shown.")]
+    turns: Annotated[list[ExportedTurn], Meta(description="The turns of all branches, oldest first.")]
 
 
 class Deleted(msgspec.Struct):

@@ -34,6 +34,7 @@ from ..access.policy import visible_models
 from ..agent_model import AgentModel
 from ..catalog import Catalog
 from ..exchange import Exchange, endpoint_maker
+from ..feed import FeedFrame
 from ..routing import BINARY, STRING, VIEW, Operation, Schema, Table, event_stream, parameter
 from ..services import Services
 from . import response_types
@@ -41,6 +42,7 @@ from .answers import AnswerHandlers
 from .ask import AskHandler
 from .attachments import AttachmentHandler, limits_for
 from .conversations import ConversationHandlers
+from .sharing import ExportHandler, ShareHandlers
 
 
 class ModelsHandler:
@@ -144,7 +146,7 @@ _HEAD = parameter(
     "head", "query", "The event that ends the branch to be shown.", Annotated[str, Meta(pattern="^evt_.")]
 )
 _FRAMES = event_stream("ChatFrame")
-_ASK, _CHATS, _MODELS, _TOOLS, _ = CLIENT_PROTOCOLS[chat.PROTOCOL].paths
+_ASK, _CHATS, _MODELS, _TOOLS, _, _FEED, _SHARED = CLIENT_PROTOCOLS[chat.PROTOCOL].paths
 _EVENT, _CHAT = f"{_ASK}/{{event_id}}", f"{_CHATS}/{{id}}"
 _ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 503)
 
@@ -183,6 +185,15 @@ TABLE = Table(
             "cancelAnswer",
             "Stop an answer that is in progress",
             response_body=response_types.Status,
+        ),
+        Operation(
+            "PUT",
+            f"{_EVENT}/feedback",
+            AnswerHandlers.set_feedback,
+            "setFeedback",
+            "Say what you think of an answer",
+            response_body=response_types.FeedbackSet,
+            request_body=t.SetFeedback,
         ),
         Operation(
             "GET",
@@ -239,6 +250,63 @@ TABLE = Table(
         ),
         Operation(
             "GET",
+            f"{_CHAT}/export",
+            ExportHandler.__call__,
+            "exportChat",
+            "A conversation as a file",
+            response_body={
+                "text/markdown": {"schema": STRING},
+                "application/json": response_types.Exported,
+            },
+            description="The shown branch as Markdown, or all branches as JSON",
+            parameters=(parameter("format", "query", "`markdown` or `json`.", str, "markdown"), VIEW),
+        ),
+        Operation(
+            "POST",
+            f"{_CHAT}/shares",
+            ShareHandlers.create,
+            "shareChat",
+            "Make a link that shows the conversation up to now, read-only, to anyone who has it",
+            response_body=response_types.Share,
+            request_body=t.Share,
+            is_body_optional=True,
+        ),
+        Operation(
+            "GET",
+            f"{_CHAT}/shares",
+            ShareHandlers.list,
+            "listShares",
+            "The links to a conversation",
+            response_body=response_types.Shares,
+        ),
+        Operation(
+            "DELETE",
+            f"{_CHAT}/shares/{{share_id}}",
+            ShareHandlers.delete,
+            "deleteShare",
+            "Delete a link to a conversation",
+            response_body=response_types.Deleted,
+        ),
+        Operation(
+            "GET",
+            f"{_SHARED}/{{token}}",
+            ShareHandlers.read,
+            "readShared",
+            "What a link shows",
+            response_body=response_types.Shared,
+            security=(),
+        ),
+        Operation(
+            "GET",
+            _FEED,
+            ConversationHandlers.follow,
+            "followChats",
+            "Stream the changes of all conversations, as ids",
+            response_body=event_stream("ChatFeedFrame"),
+            parameters=(parameter("Last-Event-ID", "header", "The id of the last event that the client has."),),
+        ),
+        Operation(
+            "GET",
             _MODELS,
             ModelsHandler.__call__,
             "chatModels",
@@ -261,9 +329,11 @@ TABLE = Table(
         "id": _ONE,
         "event_id": parameter("event_id", "path", "The answer's event."),
         "attachment_id": parameter("attachment_id", "path", "The attachment's id."),
+        "share_id": parameter("share_id", "path", "The link's id."),
+        "token": parameter("token", "path", "The last part of the link."),
     },
     component_prefix="Chat",
-    components={"Frame": Frame, "Question": t.Question},
+    components={"Frame": Frame, "FeedFrame": FeedFrame, "Question": t.Question},
     amend_components=_amend,
     advertised_routes=[f"POST {_ASK}"],
 )
@@ -276,6 +346,8 @@ def routes(services: Services) -> list[BaseRoute]:
         AnswerHandlers(services),
         AttachmentHandler(services),
         ConversationHandlers(services),
+        ExportHandler(services),
+        ShareHandlers(services),
         ModelsHandler(services),
     ]
     return TABLE.routes(endpoints, endpoint_maker(chat.PROTOCOL, lambda: services.guard))

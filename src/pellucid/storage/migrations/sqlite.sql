@@ -312,3 +312,33 @@ UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num 
 ALTER TABLE chats ADD COLUMN instructions TEXT;
 
 UPDATE alembic_version SET version_num='0008' WHERE alembic_version.version_num = '0007';
+
+CREATE TABLE shares (
+    owner TEXT NOT NULL, 
+    id TEXT NOT NULL, 
+    chat_id TEXT NOT NULL, 
+    head TEXT NOT NULL, 
+    "view" TEXT NOT NULL, 
+    token_hash BLOB NOT NULL, 
+    created_at DOUBLE NOT NULL, 
+    expires_at DOUBLE, 
+    PRIMARY KEY (owner, id)
+)
+ WITHOUT ROWID;
+
+CREATE UNIQUE INDEX shares_token ON shares (token_hash);
+
+CREATE INDEX shares_of ON shares (owner, chat_id);
+
+CREATE TABLE feedback (
+    owner TEXT NOT NULL, 
+    response_id TEXT NOT NULL, 
+    rating TEXT NOT NULL, 
+    comment TEXT NOT NULL, 
+    updated_at DOUBLE NOT NULL, 
+    PRIMARY KEY (owner, response_id)
+);
+
+CREATE INDEX feedback_in_order ON feedback (updated_at, response_id);
+
+UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0008';

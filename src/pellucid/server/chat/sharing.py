@@ -1,0 +1,227 @@
+"""Links that share a chat with anyone who has them, read-only, and the export of a chat.
+
+* A link shows the branch up to one answer, as it was when the link was made; later turns are not in it.
+* A link shows a view that its maker may see, by default without any reasoning, and at most what the model's and each
+  question's view allow when it is read. It shows no ids of the chat, no costs and no token counts.
+* The token of a link cannot be guessed, and is not stored. A link ends with its chat, when it expires or is deleted.
+* Where keys are required, links are off unless the operator switches them on (`[chat] sharing`), because who has one
+  needs no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from hashlib import sha256
+from unicodedata import category
+from urllib.parse import quote
+
+import msgspec
+from msgspec import UNSET
+
+from ...errors import RequestError
+from ...protocols.chat import Answer, Question, answer_id
+from ...protocols.chat.markdown import to_markdown
+from ...protocols.chat.types import Share
+from ...protocols.decoding import decode, invalid
+from ...runs import clock_ms
+from ...storage import ChatNotFound, StoredShare
+from ...view import Viewer, parse_view, stricter
+from ..access.errors import forbidden
+from ..exchange import Exchange
+from ..services import Services
+from ..stored_runs import max_view_of
+from . import response_types
+from .answers import build_event, decode_header
+from .conversations import ConversationHandlers, build_question_event, chat_id_of, head_not_found
+
+SHARED_PATH = "/shared"
+"""The path of the page that shows what a link shares."""
+
+MAX_SHARES = 50
+"""Maximum number of links to one chat."""
+
+PRIVATE_HEADERS = [(b"cache-control", b"no-store"), (b"x-robots-tag", b"noindex"), (b"referrer-policy", b"no-referrer")]
+
+
+async def may_share(services: Services, exchange: Exchange) -> bool:
+    """Return whether the caller may share chats."""
+    sharing = services.config.chat.sharing
+    if sharing is None:
+        sharing = not await services.guard.requires_credential(exchange.scope)
+    return sharing and exchange.principal.policy.share
+
+
+class ShareHandlers:
+    """Handlers of links: make, list, delete and read."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def create(self, exchange: Exchange) -> None:
+        """Make a link to a chat."""
+        if not await may_share(self._services, exchange):
+            raise forbidden(
+                "chats cannot be shared here: the operator has not switched it on ([chat] sharing = true), or your "
+                "key does not allow it",
+                "sharing_not_allowed",
+            )
+        body = await exchange.read_body(self._services.config.server)
+        request = decode(body, Share) if body else Share()
+        owner, id = exchange.principal.owner, chat_id_of(exchange)
+        view = exchange.principal.policy.viewer.for_request(request.view).view
+        chats = self._services.store.chats
+        chat = await chats.get(owner, id)
+        if chat is None or chat.head is None:
+            raise ChatNotFound(id)
+        head = answer_id(request.head, "head") if request.head is not UNSET else chat.head
+        if await chats.turns(owner, id, head, log=False) is None:
+            raise head_not_found(head)
+        if len(await self._services.store.shares.list(owner, id)) >= MAX_SHARES:
+            raise invalid("id", f"this conversation has {MAX_SHARES} links; delete one first", "too_many_shares")
+        token = secrets.token_urlsafe(32)
+        now = clock_ms() / 1000
+        share = StoredShare(
+            owner=owner,
+            id=f"shr_{secrets.token_hex(12)}",
+            chat_id=id,
+            head=head,
+            view=view,
+            token_hash=_hash(token),
+            created_at=now,
+            expires_at=now + request.expires_in_seconds if request.expires_in_seconds is not UNSET else None,
+        )
+        if not await self._services.store.shares.add(share):
+            raise ChatNotFound(id)
+        shown = _share(share)
+        shown.url = f"{SHARED_PATH}/{token}"
+        exchange.response_headers += PRIVATE_HEADERS
+        await exchange.send_json(shown)
+
+    async def list(self, exchange: Exchange) -> None:
+        """List the links to a chat, without their tokens."""
+        owner, id = exchange.principal.owner, chat_id_of(exchange)
+        if await self._services.store.chats.get(owner, id) is None:
+            raise ChatNotFound(id)
+        shares = await self._services.store.shares.list(owner, id)
+        allowed = await may_share(self._services, exchange)
+        await exchange.send_json(response_types.Shares([_share(share) for share in shares], allowed))
+
+    async def delete(self, exchange: Exchange) -> None:
+        """Delete a link. It ends at once."""
+        share_id = exchange.path_params["share_id"]
+        if not await self._services.store.shares.delete(exchange.principal.owner, chat_id_of(exchange), share_id):
+            raise invalid("share_id", "there is no such link", "share_not_found", kind="not_found")
+        await exchange.send_json(response_types.Deleted(share_id))
+
+    async def read(self, exchange: Exchange) -> None:
+        """Read what a link shares. The link is the only credential."""
+        exchange.telemetry.path = "/api/shared/{token}"  # the token is in no log
+        exchange.response_headers += PRIVATE_HEADERS
+        throttle = self._services.guard.login_throttle
+        await throttle.take(exchange.scope, "to open a link")
+        share = await self._services.store.shares.by_token(_hash(exchange.path_params["token"]))
+        chat = await self._services.store.chats.get(share.owner, share.chat_id) if share is not None else None
+        if share is None or chat is None:
+            raise _not_found()
+        turns = await self._services.store.chats.turns(share.owner, share.chat_id, share.head)
+        if turns is None:
+            raise _not_found()
+        await throttle.refund(exchange.scope)
+        exchange.viewer = Viewer(parse_view(share.view), counts=False)
+        events: list[Question | Answer] = []
+        for turn in turns:
+            header = msgspec.structs.replace(decode_header(turn.header), conversation_id=share.id)
+            max_view = stricter(max_view_of(self._services, turn), header.view)
+            if turn.is_finished:
+                answer = await build_event(turn, header, exchange.viewer.limited_to(max_view))
+                answer.usage = answer.deployment = UNSET
+                events += [build_question_event(turn, header, []), answer]
+            await asyncio.sleep(0)
+        await exchange.send_json(
+            response_types.Shared(
+                title=chat.title, view=exchange.viewer.view, created_at=round(share.created_at * 1000), events=events
+            )
+        )
+
+
+def _share(share: StoredShare) -> response_types.Share:
+    return response_types.Share(
+        id=share.id,
+        head=share.head,
+        view=parse_view(share.view),
+        created_at=round(share.created_at * 1000),
+        expires_at=UNSET if share.expires_at is None else round(share.expires_at * 1000),
+    )
+
+
+def _hash(token: str) -> bytes:
+    return sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _not_found() -> RequestError:
+    message = "there is nothing at this link: it was deleted or has expired, or the chat was deleted"
+    return RequestError(message, kind="not_found", code="share_not_found")
+
+
+class ExportHandler:
+    """Handler of `GET /api/conversations/{id}/export`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._conversations = ConversationHandlers(services)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Export the shown branch as Markdown, or all branches as JSON, in the view of the reader."""
+        format = exchange.query_param("format") or "markdown"
+        if format not in ("markdown", "json"):
+            raise invalid("format", "must be markdown or json")
+        owner, id = exchange.principal.owner, chat_id_of(exchange)
+        chats = self._services.store.chats
+        chat = await chats.get(owner, id)
+        turns = await chats.turns(owner, id) if chat is not None else None
+        if chat is None or turns is None:
+            raise ChatNotFound(id)
+        siblings = await chats.siblings(owner, id)
+        feedback = await self._conversations.feedback_of(owner, id)
+        if format == "json":
+            shown = {turn.id for turn in turns}
+            for other in (one for ids in siblings.values() for one in ids if one not in shown):
+                if (turn := await self._services.store.responses.get(owner, other, log=True)) is not None:
+                    turns.append(turn)
+            turns.sort(key=lambda turn: (turn.created_at, turn.id))
+        events: list[tuple[str | None, Question, Answer]] = []
+        for turn in turns:
+            header = decode_header(turn.header)
+            answer = await self._conversations.build_answer(exchange, turn, header)
+            answer.feedback = feedback.get(turn.id, UNSET)
+            versions = siblings.get(turn.previous_id, [])
+            events.append((turn.previous_id, build_question_event(turn, header, versions), answer))
+            await asyncio.sleep(0)
+        exchange.response_headers.append((b"content-disposition", _disposition(chat.title, format)))
+        exchange.response_headers.append((b"cache-control", b"no-store"))
+        if format == "markdown":
+            in_order = [event for _, question, answer in events for event in (question, answer)]
+            text = to_markdown(chat.title, in_order)
+            await exchange.send_text(text.encode("utf-8", "replace"), "text/markdown; charset=utf-8")
+        else:
+            exported = [
+                response_types.ExportedTurn(previous, question, answer) for previous, question, answer in events
+            ]
+            conversation = response_types.conversation_of(chat)
+            await exchange.send_json(response_types.Exported(conversation, chat.head, exported))
+
+
+_EXTENSIONS = {"markdown": "md", "json": "json"}
+_MAX_NAME_CHARACTERS = 80
+
+
+def _disposition(title: str, format: str) -> bytes:
+    """Return the header that names the file (RFC 6266): the title, without what a file system could misread."""
+    visible = "".join(one for one in title if category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    name = re.sub(r'[\\/:*?"<>|]+', " ", visible)
+    name = " ".join(name.split())[:_MAX_NAME_CHARACTERS].strip(" .~-") or "chat"
+    name = f"{name}.{_EXTENSIONS[format]}"
+    plain = re.sub(r"[^A-Za-z0-9 ._()-]", "_", name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}".encode()

@@ -1,0 +1,37 @@
+// The comment on an answer.
+import { useState } from "react"
+
+import { Dialog } from "../shell/Dialog"
+import { words } from "../words"
+
+interface Props {
+  comment: string
+  onSave: (comment: string) => Promise<void>
+  onClose: () => void
+}
+
+export default function CommentDialog({ comment, onSave, onClose }: Props) {
+  const [text, setText] = useState(comment)
+  const [state, setState] = useState<"writing" | "saving" | "failed">("writing")
+  return (
+    <Dialog className="dialog" label={words.feedback.title} onClose={onClose}>
+      <form
+        className="dialog__inner"
+        onSubmit={(event) => {
+          event.preventDefault()
+          setState("saving")
+          onSave(text.trim()).then(onClose, () => setState("failed"))
+        }}
+      >
+        <h2 className="dialog__title">{words.feedback.title}</h2>
+        <textarea className="share__field" data-testid="comment-field" aria-label={words.feedback.title} dir="auto" rows={4} maxLength={4000} value={text} onChange={(event) => setText(event.target.value)} />
+        <p>{words.feedback.note}</p>
+        {state === "failed" && <p className="form-error" role="alert">{words.feedback.failed}</p>}
+        <div className="dialog__actions">
+          <button type="button" className="button" onClick={onClose}>{words.common.cancel}</button>
+          <button type="submit" className="button button--first" disabled={state === "saving"}>{words.feedback.save}</button>
+        </div>
+      </form>
+    </Dialog>
+  )
+}
