@@ -1,0 +1,1 @@
+var e=new Intl.DateTimeFormat(`en`,{dateStyle:`medium`}),t=t=>e.format(t);export{t};
