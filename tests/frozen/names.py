@@ -195,7 +195,7 @@ def request_roots() -> dict[str, dict[str, Struct]]:
     from pellucid.protocols.agui.request import Options
     from pellucid.protocols.ai_sdk import messages as ui
     from pellucid.protocols.ai_sdk.request import Body
-    from pellucid.protocols.chat.types import Ask, Change, SetFeedback, Share
+    from pellucid.protocols.chat.types import Ask, Change, SetFeedback, NewShare
     from pellucid.protocols.chat_completions.types import CreateChatCompletion
     from pellucid.protocols.messages import types as anthropic
     from pellucid.protocols.openresponses.types import CreateResponse
@@ -211,7 +211,7 @@ def request_roots() -> dict[str, dict[str, Struct]]:
         "chat_completions": {"create": CreateChatCompletion},
         "agui": {"run": RunAgentInput, "options": Options, "approval": Approval},
         "ai_sdk": {"ask": Body, **parts},
-        "chat": {"ask": Ask, "change": Change, "feedback": SetFeedback, "share": Share},
+        "chat": {"ask": Ask, "change": Change, "feedback": SetFeedback, "share": NewShare},
         "messages": {
             "create": anthropic.CreateMessage,
             "count": anthropic.CountTokens,

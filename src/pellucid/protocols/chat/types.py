@@ -285,7 +285,7 @@ class SetFeedback(msgspec.Struct, forbid_unknown_fields=True):
     comment: Annotated[str, Meta(max_length=MAX_COMMENT_CHARS)] = ""
 
 
-class Share(msgspec.Struct, forbid_unknown_fields=True):
+class NewShare(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /api/conversations/{id}/shares`."""
 
     view: View = "hidden"

@@ -268,7 +268,7 @@ TABLE = Table(
             "shareChat",
             "Make a link that shows the conversation up to now, read-only, to anyone who has it",
             response_body=response_types.Share,
-            request_body=t.Share,
+            request_body=t.NewShare,
             is_body_optional=True,
         ),
         Operation(

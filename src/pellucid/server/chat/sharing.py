@@ -23,7 +23,7 @@ from msgspec import UNSET
 from ...errors import RequestError
 from ...protocols.chat import Answer, Question, answer_id
 from ...protocols.chat.markdown import to_markdown
-from ...protocols.chat.types import Share
+from ...protocols.chat.types import NewShare
 from ...protocols.decoding import decode, invalid
 from ...runs import clock_ms
 from ...storage import ChatNotFound, StoredShare
@@ -68,7 +68,7 @@ class ShareHandlers:
                 "sharing_not_allowed",
             )
         body = await exchange.read_body(self._services.config.server)
-        request = decode(body, Share) if body else Share()
+        request = decode(body, NewShare) if body else NewShare()
         owner, id = exchange.principal.owner, chat_id_of(exchange)
         view = exchange.principal.policy.viewer.for_request(request.view).view
         chats = self._services.store.chats
