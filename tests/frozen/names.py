@@ -195,7 +195,7 @@ def request_roots() -> dict[str, dict[str, Struct]]:
     from pellucid.protocols.agui.request import Options
     from pellucid.protocols.ai_sdk import messages as ui
     from pellucid.protocols.ai_sdk.request import Body
-    from pellucid.protocols.chat.types import Ask, Change, SetFeedback, NewShare
+    from pellucid.protocols.chat.types import Ask, Change, NewShare, SetFeedback
     from pellucid.protocols.chat_completions.types import CreateChatCompletion
     from pellucid.protocols.messages import types as anthropic
     from pellucid.protocols.openresponses.types import CreateResponse

@@ -8,7 +8,7 @@
 // Items are changed in place; `rev` is incremented with each change, and renderers compare it. Feeding one by one or
 // all at once, from the beginning or from any state, gives the same result.
 import {
-  CANCEL, CONCLUSION, GATEWAY, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
+  CANCEL, CONCLUSION, GATEWAY, PROPOSAL, REJECT, REQUEST, RESPONSE, SHARE, START, WITHDRAW,
   compressedIds, confidenceOf, ownEntry, familyOf, isFailure, isRequestCancellation, textAt, uncertaintyOf, expectsResponse,
 } from "./envelope"
 import type { Envelope, Range } from "./envelope"
@@ -87,18 +87,18 @@ export interface Lane {
 }
 
 type ContextState = "unseen" | "implicit" | "open" | "stopped" | "closed"
-type Role = "start" | "step" | "conclusion" | "cancel" | "word"
+type Role = "start" | "step" | "conclusion" | "cancel" | "share" | "word"
 type Transition = "open" | "nest" | "imply" | "stay" | "conclude" | "cancel" | "close" | "none"
 
 const TRANSITIONS: Record<ContextState, Record<Role, Transition>> = {
-  unseen: { start: "open", step: "imply", conclusion: "imply", cancel: "none", word: "imply" },
-  implicit: { start: "open", step: "stay", conclusion: "conclude", cancel: "cancel", word: "stay" },
-  open: { start: "nest", step: "stay", conclusion: "conclude", cancel: "cancel", word: "stay" },
-  stopped: { start: "none", step: "none", conclusion: "close", cancel: "none", word: "none" },
-  closed: { start: "none", step: "none", conclusion: "none", cancel: "none", word: "none" },
+  unseen: { start: "open", step: "imply", conclusion: "imply", cancel: "none", share: "none", word: "imply" },
+  implicit: { start: "open", step: "stay", conclusion: "conclude", cancel: "cancel", share: "stay", word: "stay" },
+  open: { start: "nest", step: "stay", conclusion: "conclude", cancel: "cancel", share: "stay", word: "stay" },
+  stopped: { start: "none", step: "none", conclusion: "close", cancel: "none", share: "none", word: "none" },
+  closed: { start: "none", step: "none", conclusion: "none", cancel: "none", share: "none", word: "none" },
 }
 
-const ROLES: Record<string, Role> = { [START]: "start", [CONCLUSION]: "conclusion", [CANCEL]: "cancel" }
+const ROLES: Record<string, Role> = { [START]: "start", [CONCLUSION]: "conclusion", [CANCEL]: "cancel", [SHARE]: "share" }
 const ANSWERS = new Set(["chat", RESPONSE])
 const LINKED = new Set([...ANSWERS, PROPOSAL, REQUEST])
 const SEGMENT = /^[A-Za-z0-9_-][A-Za-z0-9_.:@+~=-]*$/
