@@ -26,7 +26,8 @@ UI = Path(__file__).parents[2] / "ui"
 SIZES: dict[str, ViewportSize] = {"phone": {"width": 390, "height": 844}, "desktop": {"width": 1440, "height": 900}}
 
 DATA = re.compile(
-    r"Pellucid|Anthropic|OpenAI(, Responses)?|vLLM|thinker|other|reasoner|claude|locked|weather|\b(city|Ur|sky|clear|degrees)\b|pellucid \w+ \w+"
+    r"Pellucid|Anthropic|OpenAI(, Responses)?|vLLM|"
+    r"thinker|other|reasoner|claude|locked|weather|\b(city|Ur|sky|clear|degrees)\b|pellucid \w+ \w+"
 )
 """Names, and what a person or a model wrote."""
 
