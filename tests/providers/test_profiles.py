@@ -109,7 +109,7 @@ def test_a_profile_may_have_exceptions_for_models() -> None:
         ({"extends": "deepsek"}, "profiles.mine.extends: there is no profile 'deepsek'; did you mean 'deepseek'?"),
         ({"extends": ["vllm"]}, "profiles.mine.extends: there is no profile ['vllm']; did you mean 'vllm'?"),
         ({"base_ulr": "x"}, "profiles.mine.base_ulr: there is no such key; did you mean 'base_url'?"),
-        ({"name": "x"}, "profiles.mine.name: there is no such key; there are: api_key_env, "),
+        ({"name": "x"}, "profiles.mine.name: there is no such key; there are: accepts, api_key_env, "),
         (
             {"merge": "sum"},
             "profiles.mine.merge: 'sum' is not right; it must be one of 'incremental', 'cumulative', 'detect'",

@@ -18,7 +18,8 @@ from .group import CommandRow, LazyGroup
 
 COMMANDS = {
     "serve": CommandRow(
-        "serve:serve", "Start the gateway. Without any configuration, it answers with a small model of its own."
+        "serve:serve",
+        "Start the gateway. Without any configuration, it answers with a small model of its own (the extra `local`).",
     ),
     "ask": CommandRow(
         "ask:ask", "Ask a model QUESTION (`-` reads it from standard input), and see it think before it answers."
