@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkstemp
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .errors import ConfigError
 
@@ -126,6 +126,44 @@ class SecretFile(NamedTuple):
         except OSError as error:
             message = f"{path}: {self.name} cannot be made: {error.strerror}; or set {self.env_variable}"
             raise ConfigError([message]) from None
+
+
+FileStamp: TypeAlias = tuple[int, int, int]
+
+
+def file_stamp(status: os.stat_result) -> FileStamp:
+    """Return what differs between two versions of a file that is replaced."""
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def stamp_of(path: Path) -> FileStamp:
+    """Return the stamp of the file that is at `path` now; a missing one has a stamp of its own."""
+    try:
+        return file_stamp(os.stat(path))
+    except OSError:
+        return (0, 0, 0)
+
+
+@contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file next to `path`. The system releases the lock when the process dies.
+
+    Raises:
+        OSError: The lock file cannot be opened.
+    """
+    fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(fd, msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 @contextmanager

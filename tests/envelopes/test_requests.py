@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.requests import UNTRUSTED_ANSWER, Requests, RequestState
+from pellucid.envelopes.requests import Requests, RequestState, is_trusted_response
 from tests.envelopes.life_kit import conversations, envelope_of
 
 LIST: dict[str, Any] = {"method": "tools/list"}
@@ -93,7 +93,8 @@ def test_a_flagged_answer_is_accepted_and_counts_for_nothing() -> None:
     forged = answer("d", result={"tools": [{"name": "search"}]})
     verdict = requests.check(forged, "flag")
     assert verdict.error is None
-    assert {flag.code for flag in verdict.flags} <= UNTRUSTED_ANSWER
+    assert not is_trusted_response(msgspec.structs.replace(forged, flags=verdict.flags))
+    assert is_trusted_response(forged)
     requests.apply(forged)
     assert not requests.state.tools
     assert send(requests, answer("b")) is None

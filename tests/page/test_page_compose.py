@@ -343,7 +343,7 @@ def test_keys_and_their_list(tab: Tab, model_script: ModelScript) -> None:
     tab.element("empty").wait_for()
 
 
-def test_a_rejected_file_says_why_and_is_kept_for_a_retry(
+def test_a_rejected_file_says_why_and_stays_for_a_retry(
     tab: Tab, model_script: ModelScript, page_server: PageServer
 ) -> None:
     tab.open()

@@ -163,7 +163,7 @@ def test_a_run_in_progress_ends_on_its_old_connection(upstream: Upstream, gatewa
 # --- the key ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_kept_replaced_and_removed_without_being_shown(upstream: Upstream, gateway: Served) -> None:
+def test_a_key_is_stored_replaced_and_removed_without_being_shown(upstream: Upstream, gateway: Served) -> None:
     name = upstream.plays(server_of(["m"]))
     url = f"{upstream.url}/{name}"
     first = connect(gateway, "mine", base_url=url, api_key=KEY, models=["m"]).json

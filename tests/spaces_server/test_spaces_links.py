@@ -112,7 +112,7 @@ def test_a_link_expires(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (reply.status, code(reply)) == (403, "link_expired")
 
 
-def test_a_name_in_the_space_is_not_given_again(gateway: Served) -> None:
+def test_a_name_is_used_once(gateway: Served) -> None:
     refused = make_link(gateway, "host", "talker")
     assert (refused.status, code(refused)) == (409, "name_taken")
     one, two = (make_link(gateway, "host", "twin").json["link"] for _ in range(2))
@@ -126,7 +126,7 @@ def test_a_link_that_cannot_be_is_refused(gateway: Served, body: Body) -> None:
     assert reply.status == 400, reply.body
 
 
-def test_reading_reasoning_is_given_where_it_takes_a_capability(gateway: Served) -> None:
+def test_a_link_grants_reading_of_reasoning_where_it_takes_a_capability(gateway: Served) -> None:
     made = make_link(gateway, "host", "reader", "guarded", rights=["read"])
     assert made.json["capabilities"] == ["reasoning/read"]
     refused = make_link(gateway, "recruiter", "reader", "guarded", rights=["read"])

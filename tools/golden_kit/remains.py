@@ -275,7 +275,7 @@ def _made_space(on: Setting, case: Case, left: dict[str, Any]) -> None:
         talk = Talk(case, on.gateway, {"Authorization": f"Bearer {token}"})
         for path in ("", "/envelopes", "/contexts", "/contexts/left-r", "/search?q=bob", "/export?format=jsonl"):
             talk("GET", f"/spaces/made{path}")
-        talk("POST", "/spaces/made/envelopes", {"id": "left-0", "kind": "chat", "payload": {"text": "Hello"}})
+        talk("POST", "/spaces/made/envelopes", {"id": "reopened-0", "kind": "chat", "payload": {"text": "Hello"}})
         talk("POST", "/spaces/made/envelopes", {"id": f"new-{name}", "kind": "chat", "payload": {"text": "Back again"}})
         url = f"ws://127.0.0.1:{on.gateway.port}/spaces/made/ws?after_seq=1"
         with connect(url, additional_headers={"Authorization": f"Bearer {token}"}, proxy=None) as connection:

@@ -25,7 +25,7 @@ from ..errors import ErrorInfo
 from ..unicode import truncate
 from . import kinds
 from .envelope import Envelope, Flag, refuse
-from .mcp import CALL_TOOL, LIST_TOOLS, tool_of
+from .mcp import LIST_TOOLS, tool_of
 
 AnswerMode: TypeAlias = Literal["strict", "flag"]
 
@@ -40,14 +40,17 @@ UNKNOWN_REQUEST, NOT_ADDRESSED, NOT_OFFERED, ANSWERED = (
 )
 """The codes of errors and flags."""
 
-UNTRUSTED_ANSWER = frozenset({NOT_ADDRESSED, NOT_OFFERED, ANSWERED})
-"""Flags of responses that a requester must not take for the answer."""
+_UNTRUSTED = frozenset({NOT_ADDRESSED, NOT_OFFERED, ANSWERED})
+
+
+def is_trusted_response(envelope: Envelope) -> bool:
+    """Return whether an envelope is a response that its requester may take for the answer: no flag says otherwise."""
+    return envelope.kind == kinds.RESPONSE and not any(flag.code in _UNTRUSTED for flag in envelope.flags)
 
 
 class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One request, and who has answered it."""
 
-    sender: str
     to: tuple[str, ...] = ()
     tool: str | None = None
     """The tool that it calls."""
@@ -124,13 +127,12 @@ class Requests:
     def apply(self, envelope: Envelope) -> None:
         """Apply an accepted envelope."""
         if envelope.kind == kinds.REQUEST:
-            method, tool = envelope.payload.get("method"), tool_of(envelope)
+            tool = tool_of(envelope)
             self.state.requests.pop(envelope.id, None)
             self.state.requests[envelope.id] = Request(
-                sender=envelope.sender,
                 to=envelope.recipients,
-                tool=tool[:MAX_NAME] if tool is not None and method == CALL_TOOL else None,
-                lists_tools=method == LIST_TOOLS,
+                tool=tool[:MAX_NAME] if tool is not None else None,
+                lists_tools=envelope.payload.get("method") == LIST_TOOLS,
             )
             if len(self.state.requests) > self._max_requests:
                 del self.state.requests[next(iter(self.state.requests))]

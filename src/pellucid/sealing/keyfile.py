@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from ..data_directory import SecretFile, replace_secret
+from ..data_directory import FileStamp, SecretFile, exclusive_lock, file_stamp, replace_secret, stamp_of
 from ..errors import ConfigError
 from ..telemetry import log
 from .keys import Keys
@@ -17,8 +15,6 @@ ENV = "PELLUCID_SEAL_KEYS"
 """The environment variable that may hold the keys, as the JSON of `Keys`."""
 
 _SECRET_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` creates them when it starts", ENV)
-
-_FileStamp = tuple[int, int, int]
 
 
 def env_keys() -> Keys | None:
@@ -70,7 +66,11 @@ def change_keys(path: str | Path, change: Callable[[Keys], Keys]) -> Keys:
         ConfigError: The file cannot be read or written.
     """
     path = Path(path).resolve()
-    with _exclusive_lock(path):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive_lock(path))
+        except OSError as error:
+            raise ConfigError([f"{path}: the seal keys cannot be changed: {error.strerror}"]) from None
         keys = change(read_keys(path))
         try:
             replace_secret(path, keys.to_json())
@@ -99,10 +99,7 @@ class KeyFile:
 
     def __call__(self) -> Keys:
         """Return the keys of the file, read again if it has changed."""
-        try:
-            stamp = _file_stamp(os.stat(self.path))
-        except OSError:
-            stamp = (0, 0, 0)  # a missing file differs from every other, so it is reported below
+        stamp = stamp_of(self.path)
         if stamp != self._stamp:
             try:
                 self._keys, self._stamp = _read(self.path)
@@ -112,31 +109,6 @@ class KeyFile:
         return self._keys
 
 
-def _read(path: Path) -> tuple[Keys, _FileStamp]:
+def _read(path: Path) -> tuple[Keys, FileStamp]:
     data, status = _SECRET_FILE.read(path)
-    return Keys.from_json(data, str(path)), _file_stamp(status)
-
-
-def _file_stamp(status: os.stat_result) -> _FileStamp:
-    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-@contextmanager
-def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file next to `path`. The system releases the lock when the process dies."""
-    try:
-        fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise ConfigError([f"{path}: the seal keys cannot be changed: {error.strerror}"]) from None
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(fd, msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    return Keys.from_json(data, str(path)), file_stamp(status)

@@ -13,13 +13,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -27,7 +24,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..data_directory import create_secret, read_secret, replace_secret
+from ..data_directory import FileStamp, create_secret, exclusive_lock, read_secret, replace_secret, stamp_of
 from ..egress import EgressError, EgressPolicy
 from ..errors import RequestError
 from ..local import LOCAL_PROVIDER
@@ -103,7 +100,7 @@ class ConnectionFile:
         self.policy = connection_policy(config)
         self._config = config
         self._profiles = config.all_profiles()
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: FileStamp | None = None
         self._current = ConnectionSet()
 
     @property
@@ -113,7 +110,7 @@ class ConnectionFile:
 
     def current(self) -> ConnectionSet:
         """Return the connections, read again if the file has changed. Never raises."""
-        stamp = _stamp_of(self.path)
+        stamp = stamp_of(self.path)
         if stamp != self._stamp:
             self._stamp = stamp
             self._current = self._read()
@@ -232,7 +229,7 @@ class ConnectionFile:
         """Read the file, change its connections, and replace it, while no other process does."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _exclusive_lock(self.path):
+            with exclusive_lock(self.path):
                 read = self._read()
                 if read.mistakes:
                     raise RequestError(
@@ -358,22 +355,3 @@ def _encode(connections: Mapping[str, Connection]) -> bytes:
         lines += [f"{field} = {json.dumps(value, ensure_ascii=False)}\n" for field, value in fields.items()]
         lines.append("\n")
     return "".join(lines).encode()
-
-
-def _stamp_of(path: Path) -> tuple[int, int, int]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-@contextmanager
-def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file next to `path`. The system releases the lock when the process dies."""
-    fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)

@@ -127,7 +127,7 @@ _set_feedback, _delete_feedback = for_each(has_rows(_SET_FEEDBACK)), for_each(ha
 _feedback_of_chat = read_rows(_FEEDBACK_OF_CHAT, _feedback_from_row)
 _all_feedback = read_rows(_ALL_FEEDBACK, _feedback_from_row)
 
-MAX_SHARES = 100
+MAX_LISTED_SHARES = 100
 """Maximum number of links that are listed for one chat."""
 
 
@@ -147,8 +147,8 @@ class Shares(StoreOperations):
 
     @return_if_unstorable(())
     async def list(self, owner: str, chat_id: str) -> tuple[StoredShare, ...]:
-        """Return the links of a chat, oldest first, at most `MAX_SHARES`."""
-        params = {**self._params(owner, ""), "for_chat": chat_id, "most": MAX_SHARES}
+        """Return the links of a chat, oldest first, at most `MAX_LISTED_SHARES`."""
+        params = {**self._params(owner, ""), "for_chat": chat_id, "most": MAX_LISTED_SHARES}
         return tuple(await self._database.read(_shares_of, params))
 
     @return_if_unstorable(False)

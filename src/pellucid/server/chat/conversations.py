@@ -105,7 +105,7 @@ class ConversationHandlers:
 
     async def get(self, exchange: Exchange) -> None:
         """Open a chat with the events of one branch: that of the query parameter `head`, or the current one."""
-        await exchange.send_json(await self.open(exchange, chat_id_of(exchange), exchange.query_param("head")))
+        await exchange.send_json(await self.open(exchange, exchange.path_params["id"], exchange.query_param("head")))
 
     async def open(self, exchange: Exchange, id: str, head: str | None = None) -> response_types.Opened:
         """Return a chat of the caller's owner with the events of one branch, as the caller may see them."""

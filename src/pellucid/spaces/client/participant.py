@@ -30,7 +30,7 @@ from typing import Any
 from ...envelopes import context as paths
 from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
-from ...envelopes.requests import UNTRUSTED_ANSWER
+from ...envelopes.requests import is_trusted_response
 from ...unicode import truncate
 from .base_participant import Answers, BaseParticipant, To, recipients, reply_recipients
 from .errors import CallFailed, Cancelled
@@ -118,10 +118,9 @@ class Participant(BaseParticipant):
 
         def is_response(envelope: Envelope) -> bool:
             return (
-                envelope.kind == kinds.RESPONSE
+                is_trusted_response(envelope)
                 and id in envelope.correlation_id
                 and (not responders or envelope.sender in responders)
-                and not any(flag.code in UNTRUSTED_ANSWER for flag in envelope.flags)
             )
 
         async with self.awaiting(is_response) as response:
@@ -259,9 +258,9 @@ class Participant(BaseParticipant):
         def is_outcome(envelope: Envelope) -> bool:
             if envelope.kind == kinds.REQUEST and id in envelope.correlation_id:
                 request_ids.add(envelope.id)
-            if envelope.kind == kinds.RESPONSE and not request_ids.isdisjoint(envelope.correlation_id):
-                return not any(flag.code in UNTRUSTED_ANSWER for flag in envelope.flags)
-            return envelope.kind == kinds.REJECT and id in envelope.correlation_id
+            return (is_trusted_response(envelope) and not request_ids.isdisjoint(envelope.correlation_id)) or (
+                envelope.kind == kinds.REJECT and id in envelope.correlation_id
+            )
 
         async with self.awaiting(is_outcome) as outcome:
             await self.propose(mcp.CALL_TOOL, mcp.call_params(tool, arguments), to=to, context=context, id=id)
