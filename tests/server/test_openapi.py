@@ -68,6 +68,8 @@ def api(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         # Requests connect models, which other gateways of the tests must not have.
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        # Generated requests guess the tokens of links, which is limited together with signing in.
+        patch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 1e6})
         with serve(config) as running:
             yield running
 
