@@ -101,6 +101,8 @@ lease_seconds = {LEASE}
 {f'url = "{relay}"' if relay else ""}
 [limits]
 retry_wait = 0.05
+[chat]
+title_model = "none"
 [providers.vllm]
 base_url = "{upstream.url}"
 """

@@ -25,10 +25,11 @@ from pellucid.events import (
 from pellucid.fold import fold
 from pellucid.parts import ToolCallPart
 from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
+from pellucid.runs.model_text import UsageCallback
 from pellucid.runs.run_log import events_of, unpack_log
 from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
-from pellucid.runs.summaries import SummaryStage, UsageCallback
+from pellucid.runs.summaries import SummaryStage
 from pellucid.storage import Store, open_store
 from tests.examples import many
 from tests.replicas.runs_kit import row_of

@@ -28,7 +28,8 @@ from pellucid.fold import fold
 from pellucid.models import ModelStream
 from pellucid.parts import Origin, ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
-from pellucid.runs.summaries import ModelSummaryWriter, SummaryStage, SummaryUsage, UsageCallback
+from pellucid.runs.model_text import TextUsage, UsageCallback
+from pellucid.runs.summaries import ModelSummaryWriter, SummaryStage
 from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly
@@ -263,9 +264,9 @@ USES: dict[str, tuple[Callable[[], ScriptedModel], list[tuple[Usage, int]]]] = {
 async def test_what_a_summary_uses_is_reported(case: str) -> None:
     """Also if it is cut off, by the deadline of the stage; not as part of the run's own usage."""
     make_model, reports = USES[case]
-    reported: list[SummaryUsage] = []
+    reported: list[TextUsage] = []
 
-    async def report(used: SummaryUsage) -> None:
+    async def report(used: TextUsage) -> None:
         reported.append(used)
 
     stage = SummaryStage(ModelSummaryWriter(make_model()), 0.05, report)
@@ -316,7 +317,7 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     """Neither slow nor failing accounting delays the end of a thought."""
     charge, charged = asyncio.Event(), 0
 
-    async def report(used: SummaryUsage) -> None:
+    async def report(used: TextUsage) -> None:
         nonlocal charged
         if fails:
             raise RuntimeError("the relay is away")

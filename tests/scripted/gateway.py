@@ -205,14 +205,19 @@ def serve(
     more: Iterable[ChatModel] = (),
     tracers: TracerProvider | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
+    *,
+    writes_titles: bool = False,
 ) -> Iterator[Served]:
     """Run the gateway on a free port in this process, until the end of the block; `wrap` may add middleware.
 
     Its timers are long (`with_long_timers`), and it sends no pings to WebSockets: if an upstream is closed, the test
-    caused it, however long the test waits.
+    caused it, however long the test waits. No model writes titles, unless `writes_titles`
+    is set or the configuration names one.
     """
     config = with_long_timers(check_config(config, {}) if isinstance(config, dict) else config)
     config = replace(config, server=replace(config.server, port=0))
+    if not writes_titles and config.chat.title_model is None:  # a title would take an answer that the test scripted
+        config = replace(config, chat=replace(config.chat, title_model="none"))
     if config.storage.url is None:
         config = replace(config, storage=replace(config.storage, url="sqlite://"))
     app = wrap(create_app(config, local, transport, more, tracers))

@@ -12,31 +12,14 @@ The stage exists only if summaries are wanted. Its tasks cost nothing for other 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
-from ..background_tasks import start_task
-from ..conversation import turn_lengths
 from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartStartEvent, RunEndEvent, SummaryEvent
 from ..models import ChatModel
-from ..models.deployments import DeployedModel
-from ..parts import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    Origin,
-    SystemPromptPart,
-    ThinkingPart,
-    ThinkingPartDelta,
-    Usage,
-    UserPromptPart,
-)
-from ..run import Minter
-from ..settings import ModelCall
-from ..telemetry import error_location, log
+from ..parts import ThinkingPart, ThinkingPartDelta
 from ..unicode import TextBuffer
-from .live_run import LiveRun
+from .model_text import UsageCallback, write_text
 from .source import Batch, clock_ms
 from .stages import Stage
 
@@ -53,21 +36,6 @@ INSTRUCTIONS = (
     "You are shown a stretch of a language model's private reasoning. Say in one or two plain sentences, in the first "
     "person, what it considers and decides. Do not quote it, do not answer the question, add nothing of your own."
 )
-
-
-class SummaryUsage(NamedTuple):
-    """What a model used to write one summary."""
-
-    origin: Origin
-    """The model that wrote it, or that was reading when the writing was cancelled."""
-    usage: Usage
-    """What its provider reported."""
-    read_characters: int
-    written_characters: int
-
-
-UsageCallback = Callable[[SummaryUsage], Coroutine[Any, Any, None]]
-"""Called after each summary, also one that failed or was cancelled; not if the model refused the call."""
 
 
 class SummaryWriter(Protocol):
@@ -94,37 +62,9 @@ class ModelSummaryWriter:
         self._max_tokens = max_tokens
 
     async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
-        messages: list[ModelMessage] = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
-        settings = {"thinking": False, "max_tokens": self._max_tokens, "temperature": 0.0}
-        call = ModelCall(self._model.name, messages, settings)  # type: ignore[arg-type]
-        model = self._model.for_request() if isinstance(self._model, DeployedModel) else self._model
-        run = LiveRun(model, call, Minter(b"summary"))
-        is_reading = True
-        try:
-            await run.open()
-            await run.deliver(_ignore)
-        except Exception as error:
-            is_reading = False
-            log.warning("a summary could not be written: %s", error_location(error))
-        finally:
-            with suppress(Exception):
-                run.cancel()
-            run.close()
-            response = next((response for response in run.run.messages if isinstance(response, ModelResponse)), None)
-            if response is not None:
-                is_reading = response.finish_reason != "error" or run.run.characters > 0
-            if on_usage is not None and is_reading:
-                origin, usage = (model.origin, Usage()) if response is None else (response.origin, response.usage)
-                used = SummaryUsage(origin or model.origin, usage, sum(turn_lengths(messages)), run.run.characters)
-                start_task(on_usage(used), "the tokens of a summary were not charged")
-        ended = run.ended
-        # A truncated summary is still useful; a failed one is not.
-        is_usable = ended is not None and ended.status in ("completed", "incomplete")
-        return ((response.text or "").strip() or None) if response is not None and is_usable else None
-
-
-def _ignore(batch: Batch) -> None:
-    """Ignore a batch: only the run's messages are used."""
+        return await write_text(
+            self._model, INSTRUCTIONS, text, max_tokens=self._max_tokens, purpose="a summary", on_usage=on_usage
+        )
 
 
 class SummaryStage(Stage):

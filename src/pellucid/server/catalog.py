@@ -183,6 +183,10 @@ class Catalog:
         """The agents that are served as models."""
         return [model for model in self._models.values() if isinstance(model, AgentModel)]
 
+    def has_provider(self, name: str) -> bool:
+        """Return whether a name is that of a provider: neither the embedded model nor a model that was made in code."""
+        return name in self._providers
+
     def provider_title(self, model: ChatModel) -> str | None:
         """Return the title of a model's provider; None for the embedded model, an agent, and several deployments."""
         provider = model.origin.provider

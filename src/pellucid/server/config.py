@@ -239,6 +239,12 @@ class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sharing: bool | None = None
     """Whether chats can be shared by links that need no key; by default only while no keys are required."""
+    title_model: str | None = None
+    """The public name of the model that writes the titles of chats; by default the one that answers, if it is a
+    provider's and can do without thinking.
+
+    `none`: a title is the beginning of the first question.
+    """
 
 
 class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Creation of what the configuration names: tools, MCP servers, the writer of summaries, seal keys.
+"""Creation of what the configuration names: tools, MCP servers, the writers of summaries and titles, seal keys.
 
 `config` checks whether the file is consistent. Whether the things that it names exist is known when they are created.
 `check_startup` creates all of them, reports every mistake, and discards the results. It does no more than the beginning
@@ -16,16 +16,19 @@ from pathlib import Path
 from ..errors import ConfigError, PellucidError
 from ..local.model_index import INSTALL_COMMAND, is_engine_installed
 from ..models import ChatModel
+from ..models.deployments import deployments_of
 from ..record import Recording, read_recording
 from ..relay import check_relay_url
 from ..runs.summaries import ModelSummaryWriter, SummaryWriter
 from ..sealing import KeyFile, Keys, env_keys, read_keys
+from ..settings import ModelCall
 from ..storage import check_store_url
 from ..tools import AnyTool, load_tools
 from ..tools.mcp import MCPServer
 from ..upstream import UpstreamClient
 from .access.jwt import check_jwks_file
 from .access.keys import check_pepper
+from .agent_model import AgentModel
 from .catalog import Catalog
 from .config import Config, LocalConfig, MCPConfig
 from .observability import create_tracer_provider, shut_down_tracer_provider
@@ -68,6 +71,39 @@ def create_summary_writer(config: Config, catalog: Catalog, local: ChatModel | N
         raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
 
 
+def find_title_writer(config: Config, catalog: Catalog, answering: str | None) -> tuple[str, ChatModel] | None:
+    """Return the model that writes the titles of chats, with its public name; None if none does.
+
+    By default, it is the model that answers, if it is one of a provider, and can do without thinking: the embedded
+    model would be busy for seconds, and an agent does more than write.
+
+    Args:
+        config: The configuration.
+        catalog: The models.
+        answering: The public name of the model that answers; None: only whether the configured one exists.
+
+    Raises:
+        ConfigError: There is no model of the configured name.
+    """
+    configured = config.chat.title_model
+    if configured == "none":
+        return None
+    if configured is not None:
+        try:
+            return catalog.find(configured)
+        except PellucidError as error:
+            raise ConfigError([f"chat.title_model: {error.info.message.removeprefix('model: ')}"]) from error
+    if answering is None:
+        return None
+    name, model = catalog.find(answering)
+    can_write = (
+        not isinstance(model, AgentModel)
+        and all(catalog.has_provider(one.model.origin.provider) for one in deployments_of(model))
+        and not model.warnings(ModelCall(name, [], {"thinking": False}))
+    )
+    return (name, model) if can_write else None
+
+
 def create_seal_key_source(config: Config) -> Callable[[], Keys]:
     """Return a function that returns the current seal keys. Raises `ConfigError`."""
     keys = env_keys()
@@ -99,10 +135,13 @@ def check_startup(config: Config, local: ChatModel | None) -> list[str]:
         except ConfigError as error:
             mistakes.extend(key_prefix + mistake for mistake in error.mistakes)
 
+    catalog = Catalog(config, UpstreamClient(config.limits), local)
     with collect_mistakes():
         _check_host(config.server.host)
     with collect_mistakes():
-        create_summary_writer(config, Catalog(config, UpstreamClient(config.limits), local), local)
+        create_summary_writer(config, catalog, local)
+    with collect_mistakes():
+        find_title_writer(config, catalog, None)
     with collect_mistakes():
         load_functions(config)
     for name, server in config.tools.mcp.items():

@@ -30,12 +30,13 @@ from ..protocols.chat import ANSWER_PREFIX
 from ..relay import MemoryRelay, Relay, open_relay
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
 from ..runs.detached_runs import BeginRow, DetachedRuns
+from ..runs.model_text import TextUsage, UsageCallback
 from ..runs.replay import FinishedLog, LiveLog
 from ..runs.run_log import unpack_log
 from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
-from ..runs.summaries import SummaryStage, SummaryUsage, SummaryWriter, UsageCallback
+from ..runs.summaries import SummaryStage, SummaryWriter
 from ..sealing import Keys, Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
@@ -465,11 +466,13 @@ class Services:
 
     def _summary_charge(self, principal: Principal) -> UsageCallback:
         """Return a function that charges the principal for summaries."""
+        return self.charge_for(principal, self.config.summaries.model or (self.local.name if self.local else ""))
 
-        name = self.config.summaries.model or (self.local.name if self.local is not None else "")
+    def charge_for(self, principal: Principal, model: str) -> UsageCallback:
+        """Return a function that charges the principal for texts which a model writes, by its public name."""
 
-        async def charge(used: SummaryUsage) -> None:
-            costs = self._cost_recorder(principal, name)
+        async def charge(used: TextUsage) -> None:
+            costs = self._cost_recorder(principal, model)
             costs.add(
                 used.origin,
                 used.usage,

@@ -242,8 +242,8 @@ def _read_chat(statement: Statement, params: Params) -> Operation[StoredChat | N
 @for_each
 def _update(params: Params) -> Operation[StoredChat | RequestError | None]:
     chat = yield from _read_chat(_LOCK, params)
-    if chat is None:
-        return None
+    if chat is None or params["expected_title"] not in (None, chat.title):
+        return chat
     title, head, instructions = params["title"], params["head"], params["instructions"]
     if head is not None:
         if not (yield Execute(_GET_HEAD, params)):
@@ -390,7 +390,14 @@ class Chats(StoreOperations):
         return await self._database.read(_get, self._params(owner, id))
 
     async def update(
-        self, owner: str, id: str, *, title: str | None = None, head: str | None = None, instructions: str | None = None
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str | None = None,
+        expected_title: str | None = None,
+        head: str | None = None,
+        instructions: str | None = None,
     ) -> StoredChat | None:
         """Change the title, the shown branch or the instructions of a chat. `updated_at` stays the same.
 
@@ -398,12 +405,13 @@ class Chats(StoreOperations):
             owner: Owner of the chat.
             id: Id of the chat.
             title: The new title; None: unchanged.
+            expected_title: A chat with another title is not changed; None: any is.
             head: A turn of the branch to show. The newest turn that follows it becomes the chat's head. None:
             unchanged.
             instructions: The new instructions, empty for none; None: unchanged.
 
         Returns:
-            The changed chat; None if it does not exist.
+            The chat as it is now; None if it does not exist.
 
         Raises:
             RequestError: If `head` is not a turn of this chat (code `not_a_turn`).
@@ -412,6 +420,7 @@ class Chats(StoreOperations):
             owner,
             id,
             title=None if title is None else search.replace_unstorable(title),
+            expected_title=expected_title,
             head=head,
             instructions=None if instructions is None else search.replace_unstorable(instructions),
         )

@@ -35,6 +35,7 @@ from ..stored_runs import find_row, make_row
 from .answers import ChatRunHeader, event_not_found, serve_answer
 from .attachments import check_media, encode_input, limits_for, with_stored_attachments
 from .conversations import title_of
+from .titles import title_stages
 
 
 def _instructions(chat: StoredChat) -> list[ModelMessage]:
@@ -52,6 +53,8 @@ class ChatPosition(NamedTuple):
     chat: StoredChat
     previous_id: str | None
     """The turn before it."""
+    is_new: bool = False
+    """Whether the chat begins with it."""
 
 
 class AskHandler:
@@ -90,7 +93,12 @@ class AskHandler:
         messages = join_messages(_instructions(position.chat), previous, [request.user_message])
         check_media(services, request, prepared.model_name, messages)
         call = await exchange.compute(prepared.model_call, messages)
-        run = await prepared.create_run(call, with_seals=False)
+        stages = (
+            title_stages(services, principal, position.chat, request.text, prepared.model_name)
+            if position.is_new
+            else []
+        )
+        run = await prepared.create_run(call, with_seals=False, stages=stages)
         prepared.add_warning_headers()
         header = self._make_header(exchange, prepared, request, position)
         row = self._make_row(exchange, mint(ANSWER_PREFIX), header, position, request)
@@ -131,7 +139,7 @@ class AskHandler:
                 expires_at=self._services.expires_at(exchange.principal),
                 instructions=request.instructions,
             )
-            return ChatPosition(new_chat, None)
+            return ChatPosition(new_chat, None, is_new=True)
         chat = await store.chats.get(owner, id)
         if chat is None or id.startswith(THREAD_PREFIX):
             raise ChatNotFound(id)
