@@ -19,8 +19,9 @@ import pytest
 from pellucid.data_directory import default_connections
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
+from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
-from pellucid.server.connections import ConnectionFile, connection_warnings
+from pellucid.server.connections import ConnectionFile
 from pellucid.upstream import UpstreamClient
 from tests.scripted import Call, Upstream, say
 from tests.scripted.gateway import Reply, Served, serve
@@ -277,14 +278,32 @@ def test_a_provider_that_serves_any_name_keeps_it(upstream: Upstream) -> None:
 
 
 def test_the_warnings_name_what_the_file_replaces(file: Path) -> None:
-    config = check_config({**NO_MODELS, "providers": {"vllm": {"models": ["m"]}}}, {})
+    config = check_config(
+        {**NO_MODELS, "providers": {"vllm": {"models": ["m"]}}, "models": {"gpt-*": {"provider": "vllm"}}}, {}
+    )
     plain = ConnectionFile(file, check_config(NO_MODELS, {}))
     for name in ("vllm", "mine"):
         plain.save(name, "ollama", None, None, ["m", "n"])
-    assert connection_warnings(config, plain.current().connections) == [
+    plain.save("other", "ollama", None, None, ["n", "gpt-5"])
+    catalog = Catalog(config, UpstreamClient(config.limits), connections=plain.current().connections)
+    assert catalog.connection_warnings() == [
         "connections.vllm: not used, as providers.vllm in the configuration file is",
-        "connections.mine: 'm' is a model of the configuration file; this one is mine:m",
+        "connections.mine: another model is served as 'm'; this one is mine:m",
+        "connections.other: another model is served as 'n'; this one is other:n",
+        "connections.other: another model is served as 'gpt-5'; this one is other:gpt-5",
     ]
+
+
+def test_no_variable_changes_where_a_connection_is(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOUSE_URL", "http://127.0.0.1:1/v1")
+    row = {
+        "extends": "vllm",
+        "base_url": f"{upstream.url}/{upstream.plays(server_of(['m']))}",
+        "base_url_env": ["HOUSE_URL"],
+    }
+    with serve({**NO_MODELS, "profiles": {"house": row}}) as gateway:
+        assert connect(gateway, "mine", profile="house", models=["m"]).status == 200
+        assert gateway.ask("m").status == 200
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

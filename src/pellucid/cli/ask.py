@@ -81,8 +81,13 @@ async def _models(config: Config) -> AsyncIterator[Catalog]:
         connections = ConnectionFile(default_connections(), config)
         connected = UpstreamClient(config.limits, policy=connections.policy)
         async with aclosing(connected):
-            catalog = Catalog(config, transport, embedded)
-            yield catalog.with_connections(connections.current().connections, connected)
+            yield Catalog(
+                config,
+                transport,
+                embedded,
+                connections=connections.current().connections,
+                connection_client=connected,
+            )
     finally:
         if embedded is not None:
             await embedded.stop()

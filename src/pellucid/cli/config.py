@@ -10,9 +10,9 @@ from ..data_directory import default_connections
 from ..errors import ConfigError
 from ..local.model_index import is_engine_installed
 from ..models.embedded import EmbeddedModel
-from ..server.catalog import NO_MODEL
+from ..server.catalog import NO_MODEL, Catalog
 from ..server.config import read_config
-from ..server.connections import ConnectionFile, connection_warnings
+from ..server.connections import ConnectionFile
 from ..server.factories import check_startup
 from ..upstream import UpstreamClient
 from .local import unfetched_engine
@@ -33,11 +33,9 @@ def check(file: Path) -> None:
     Models that were connected in the page are listed, with those that the file replaces.
     """
     checked_config = read_config(file)
-    local = (
-        EmbeddedModel(unfetched_engine(checked_config.local), UpstreamClient(checked_config.limits))
-        if checked_config.uses_local_model
-        else None
-    )
+    client = UpstreamClient(checked_config.limits)
+    uses_local = checked_config.uses_local_model
+    local = EmbeddedModel(unfetched_engine(checked_config.local), client) if uses_local else None
     if mistakes := check_startup(checked_config, local):
         raise ConfigError(mistakes)
     for warning in checked_config.warnings:
@@ -46,7 +44,8 @@ def check(file: Path) -> None:
     connected = connections.current()
     for problem in connected.mistakes:
         click.echo(f"warning: {connections.path}: {problem}", err=True)
-    for warning in connection_warnings(checked_config, connected.connections):
+    catalog = Catalog(checked_config, client, local, connections=connected.connections)
+    for warning in catalog.connection_warnings():
         click.echo(f"warning: {connections.path}: {warning}", err=True)
     providers = ", ".join(checked_config.providers) or "none"
     if checked_config.uses_local_model and not is_engine_installed():

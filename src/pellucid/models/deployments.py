@@ -385,6 +385,8 @@ class DeployedModel:
 
 def deployments_of(model: ChatModel) -> Sequence[Deployment]:
     """Return the deployments of a model: of one without several, itself."""
+    if isinstance(model, RequestModel):
+        model = model.model
     return model.deployments if isinstance(model, DeployedModel) else (Deployment(model.origin.deployment, model),)
 
 

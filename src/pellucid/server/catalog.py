@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping
-from copy import copy
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -49,7 +48,7 @@ from .config import (
     find_base_url,
     matches_model,
 )
-from .connections import Connection
+from .connections import Connection, is_model_name
 from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
@@ -65,13 +64,39 @@ MAX_SERVED_MODELS = 2000
 """How many models of one provider's list are named."""
 
 
+class CatalogState:
+    """What a catalog learns: the catalog that replaces it knows it, too."""
+
+    def __init__(self) -> None:
+        self.cooldowns = Cooldowns()
+        # A limit of a deployment protects its provider, and is no budget: an outage of the relay lifts it.
+        self.limiter = RateLimiter(MemoryRelay(), when_down="allow")
+        self.served: dict[str, tuple[float, list[ServedModel]]] = {}
+        """The models of each provider that lists none in the configuration, and when that is asked again."""
+        self.context_tokens: dict[str, int] = {}
+        """What these providers said of their models, by public name."""
+        self.asking = asyncio.Lock()
+
+    def share(self, relay: Relay) -> None:
+        """Share the cooldowns and the limits of deployments with other replicas from now on."""
+        self.cooldowns.share(relay)
+        self.limiter.share(relay)
+
+    async def aclose(self) -> None:
+        """Release what the limits hold."""
+        await self.limiter.aclose()
+
+
 class Catalog:
     """Finds the model for a public name.
 
     A name is resolved in this order: a configured model; a model that a provider lists; a configured name with `*`;
     `PROVIDER:MODEL`; and, if exactly one provider lists no models, any name as a model of that provider.
 
-    A catalog does not change: `with_connections` makes another one.
+    The configuration wins over connections: one with the name of a configured provider is not used, and a name that the
+    configuration serves is not given to another model. A model whose name is taken is `CONNECTION:MODEL`.
+
+    The models of a catalog do not change. When the connections change, another catalog takes over its `state`.
     """
 
     def __init__(
@@ -81,6 +106,10 @@ class Catalog:
         local: ChatModel | None = None,
         extra_models: Iterable[ChatModel] = (),
         on_failure: FailureObserver | None = None,
+        *,
+        connections: Mapping[str, Connection] | None = None,
+        connection_client: UpstreamClient | None = None,
+        state: CatalogState | None = None,
     ) -> None:
         """Create the catalog.
 
@@ -90,10 +119,16 @@ class Catalog:
             local: The embedded model.
             extra_models: Models that were passed in code. They override those of the configuration.
             on_failure: Is called with each failure of a deployment.
+            connections: The connections by name, which are those of providers.
+            connection_client: The client for requests to them.
+            state: That of the catalog before this one.
         """
+        connections = connections or {}
         self._upstream_client = upstream_client
-        self._connections: Mapping[str, Connection] = {}
-        self._connection_client = upstream_client
+        self._connections = {name: one for name, one in connections.items() if name not in config.providers}
+        self._unused = [name for name in connections if name in config.providers]
+        self._connection_client = connection_client or upstream_client
+        self.state = state = state or CatalogState()
         self._config = config
         self._profiles = config.all_profiles()
         self._providers = config.providers
@@ -103,9 +138,7 @@ class Catalog:
         self._media = MediaFetcher(EgressPolicy(config.egress.allow))
         self._models: dict[str, ChatModel] = {}
         self._open_models: dict[tuple[str, str, str], ChatModel] = {}
-        self.cooldowns = Cooldowns()
-        # A limit of a deployment protects its provider, and is no budget: an outage of the relay lifts it.
-        self._limiter = RateLimiter(MemoryRelay(), when_down="allow")
+        self.cooldowns, self._limiter = state.cooldowns, state.limiter
         self._on_failure = on_failure
         self._limits = config.limits
         self._local = local
@@ -131,52 +164,45 @@ class Catalog:
                 self._max_views_by_origin[origin_key] = stricter(
                     self._max_views[name], self._max_views_by_origin.get(origin_key, "raw")
                 )
-        self._served: dict[str, tuple[float, list[ServedModel]]] = {}
-        """The models of each provider that lists none here, and when that is asked again."""
-        self._asking = asyncio.Lock()
         self._unlisted_providers = [name for name, provider in config.providers.items() if provider.models is None]
         self.default_name = config.server.default_model
         self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
+        self._connect_models()
 
-    def with_connections(self, connections: Mapping[str, Connection], upstream_client: UpstreamClient) -> Catalog:
-        """Return a catalog that also has the models of these connections. It shares cooldowns and limits with this one.
-
-        The configuration wins: a connection with the name of one of its providers is left out, and a name that it
-        serves is not given to another model. A model whose name is taken is `CONNECTION:MODEL`.
-
-        Args:
-            connections: The connections by name, which are those of providers.
-            upstream_client: The client for requests to them.
-        """
-        catalog = copy(self)
-        catalog._connections = {name: one for name, one in connections.items() if name not in self._providers}
-        rows = {name: one.as_provider() for name, one in catalog._connections.items()}
-        catalog._config = replace(self._config, providers={**rows, **self._providers})
-        catalog._providers = catalog._config.providers
-        catalog._serves = catalog._config.serves
-        catalog._connection_client = upstream_client
-        catalog._open_models, catalog._token_prices = {}, {}
-        catalog._models = dict(self._models)
-        for provider, connection in catalog._connections.items():
+    def _connect_models(self) -> None:
+        """Add the models of the connections. The names that the configuration serves are not given to them."""
+        rows = {name: one.as_provider() for name, one in self._connections.items()}
+        taken = {
+            model
+            for connection in self._connections.values()
+            for model in connection.models
+            if self._resolve(model) is not None
+        }
+        self._config = replace(self._config, providers={**rows, **self._providers})
+        self._providers, self._serves = self._config.providers, self._config.serves
+        for provider, connection in self._connections.items():
             for model in connection.models:
-                is_taken = model in catalog._models or self._resolve(model) is not None
-                name = f"{provider}:{model}" if is_taken else model
-                if name not in catalog._models:
-                    catalog._models[name] = catalog._create_model(provider, model)
-        return catalog
+                name = f"{provider}:{model}" if model in taken or model in self._models else model
+                if name not in self._models:
+                    self._models[name] = self._create_model(provider, model)
+
+    def connection_warnings(self) -> list[str]:
+        """Return a line for each connection, or model of one, whose name means something else here."""
+        warnings = [
+            f"connections.{name}: not used, as providers.{name} in the configuration file is" for name in self._unused
+        ]
+        for provider, connection in self._connections.items():
+            names = self.names_of(provider)
+            warnings += [
+                f"connections.{provider}: another model is served as {model!r}; this one is {provider}:{model}"
+                for model in connection.models
+                if model not in names
+            ]
+        return warnings
 
     def with_media(self, model: ChatModel) -> ChatModel:
         """Return a model that was made in code, with the checks of the addresses that clients name."""
         return MediaModel(model, self._media)
-
-    def share(self, relay: Relay) -> None:
-        """Share the cooldowns and the limits of deployments with other replicas from now on."""
-        self.cooldowns.share(relay)
-        self._limiter.share(relay)
-
-    async def aclose(self) -> None:
-        """Release what the limits hold."""
-        await self._limiter.aclose()
 
     @property
     def agents(self) -> list[AgentModel]:
@@ -207,19 +233,20 @@ class Catalog:
 
         The providers are asked, and their answers are kept for `SERVED_SECONDS`. One that does not answer serves none.
         """
-        async with self._asking:
+        served = self.state.served
+        async with self.state.asking:
             now = time.monotonic()
-            stale = [name for name in self._unlisted_providers if self._served.get(name, (0.0,))[0] <= now]
+            stale = [name for name in self._unlisted_providers if served.get(name, (0.0,))[0] <= now]
             for name, models in zip(stale, await asyncio.gather(*map(self._ask_provider, stale)), strict=True):
-                self._served[name] = (now + (SERVED_SECONDS if models else RETRY_SECONDS), models)
+                served[name] = (now + (SERVED_SECONDS if models else RETRY_SECONDS), models)
         names = dict.fromkeys(self._models)
         for provider in self._unlisted_providers:
             prefix = "" if len(self._unlisted_providers) == 1 else f"{provider}:"
-            for model in self._served[provider][1]:
+            for model in served[provider][1]:
                 name = f"{prefix}{model.name}"
                 names[name] = None
                 if model.context_tokens is not None and name not in self._models:
-                    self._context_tokens[name] = model.context_tokens
+                    self.state.context_tokens[name] = model.context_tokens
         return list(names)
 
     async def _ask_provider(self, name: str) -> list[ServedModel]:
@@ -227,8 +254,7 @@ class Catalog:
             models = await self._connect(name, "").served_models()
         except (ModelError, RequestError):
             return []
-        usable = (model for model in models if len(model.name) < MAX_NAME_CHARACTERS and is_storable(model.name))
-        return list(islice(usable, MAX_SERVED_MODELS))
+        return list(islice((model for model in models if is_model_name(model.name)), MAX_SERVED_MODELS))
 
     def __contains__(self, name: object) -> bool:
         """Return whether the operator has named this model."""
@@ -319,7 +345,7 @@ class Catalog:
 
     def context_tokens(self, name: str) -> int | None:
         """Return the size of the model's context in tokens, if it is configured, or its provider has said it."""
-        return self._context_tokens.get(name)
+        return self._context_tokens.get(name) or self.state.context_tokens.get(name)
 
     def _configured_view(self, entry: ModelConfig) -> View:
         view = entry.view
@@ -484,14 +510,20 @@ class Catalog:
     ) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
         profile = self._profile_of(provider_name, model)
-        # A connection has the key that was entered for it, and no other: its address may be anywhere.
         connection = self._connections.get(provider_name)
+        if connection is None:
+            client = self._upstream_client
+            base_url = find_base_url(self._config, provider_name, profile, os.environ)
+            api_key = find_api_key(provider, profile)
+        else:  # no variable of the environment changes where its key is sent
+            client = self._connection_client
+            base_url, api_key = connection.base_url or profile.base_url, connection.api_key
         return Model(
             model,
             profile,
-            self._upstream_client if connection is None else self._connection_client,
-            base_url=find_base_url(self._config, provider_name, profile, os.environ),
-            api_key=find_api_key(provider, profile) if connection is None else connection.api_key,
+            client,
+            base_url=base_url,
+            api_key=api_key,
             account=provider.account,
             settings=settings,
             limits=limits or provider.limits,

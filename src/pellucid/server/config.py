@@ -384,7 +384,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         `openai` is the Responses API, as everywhere. Here it was Chat Completions, and it still is at an address that
         is not OpenAI's: servers there have Chat Completions, and often nothing else.
         """
-        row = self.providers[provider]
+        return self.profile_name_of(provider, self.providers[provider])
+
+    def profile_name_of(self, provider: str, row: ProviderConfig) -> str:
+        """Return the name of the profile that a provider of this name and these values has."""
         name = row.profile or provider
         older = self._older_meaning(name)
         return name if older is None or not _is_elsewhere(row, name) else older

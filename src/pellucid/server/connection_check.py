@@ -24,7 +24,6 @@ from ..parts import ModelRequest, UserPromptPart
 from ..providers.profile import Profile
 from ..settings import ModelCall
 from ..upstream import Limits, UpstreamClient
-from .agent_model import MAX_NAME_CHARACTERS
 from .catalog import MAX_SERVED_MODELS
 from .connections import Connection, egress_message, is_model_name
 
@@ -103,7 +102,7 @@ class _Check:
                     problem = first_problem or self._problem(error, None)
                     return CheckedConnection(ok=False, models=[], has_list=False, problem=problem)
                 continue
-            names = list(islice(filter(_is_usable, listed), MAX_SERVED_MODELS))
+            names = list(islice(filter(is_model_name, listed), MAX_SERVED_MODELS))
             if names:
                 other = url if url != self._url else UNSET
                 return CheckedConnection(ok=True, models=names, has_list=True, base_url=other)
@@ -199,10 +198,6 @@ class _Check:
 
 def _error_of(events: Iterable[ModelEvent]) -> ErrorInfo | None:
     return next((event.error for event in events if isinstance(event, ErrorEvent)), None)
-
-
-def _is_usable(name: str) -> bool:
-    return len(name) < MAX_NAME_CHARACTERS and "*" not in name and is_model_name(name)
 
 
 def _sentence(text: str) -> str:

@@ -122,7 +122,7 @@ class ConnectionHandlers:
 
     async def read(self, exchange: Exchange) -> None:
         self._check(exchange)
-        current = self._connections.current()
+        current = await self._services.refresh_connections()
         infos = [self._info(name, connection) for name, connection in current.connections.items()]
         taken = ["local", *self._services.config.providers]
         await exchange.send_json(Connections(infos, taken, [*current.mistakes], str(self._connections.path)))
@@ -130,7 +130,8 @@ class ConnectionHandlers:
     async def check(self, exchange: Exchange) -> None:
         self._check(exchange)
         body = decode(await exchange.read_body(self._services.config.server), ConnectionTestBody)
-        known = self._connections.current().connections.get(body.name) if body.name is not None else None
+        connected = (await self._services.refresh_connections()).connections
+        known = connected.get(body.name) if body.name is not None else None
         models = [] if body.model is None else [body.model]
         connection = self._connections.proposed(known, body.profile, body.base_url, body.api_key, models)
         self._connections.check(connection)
@@ -144,6 +145,7 @@ class ConnectionHandlers:
         connection = await asyncio.to_thread(
             self._connections.save, name, body.profile, body.base_url, body.api_key, body.models
         )
+        await self._services.refresh_connections()
         info = self._info(name, connection)
         host = urlsplit(info.base_url).netloc
         log.warning(
@@ -160,6 +162,7 @@ class ConnectionHandlers:
         self._check(exchange)
         name = exchange.path_params["name"]
         await asyncio.to_thread(self._connections.delete, name)
+        await self._services.refresh_connections()
         log.warning("%s deleted the connection %s", _who(exchange), name)
         await exchange.send_json(DeletedConnection(name))
 
@@ -169,9 +172,7 @@ class ConnectionHandlers:
 
     def _profile_of(self, connection: Connection) -> Profile:
         """Return the profile of a connection, as the catalog uses it."""
-        provider = connection.as_provider()
-        config = msgspec.structs.replace(self._services.config, providers={"": provider})
-        return self._connections.profiles[config.profile_name("")]
+        return self._connections.profiles[self._services.config.profile_name_of("", connection.as_provider())]
 
     def _info(self, name: str, connection: Connection) -> ConnectionInfo:
         profile = self._profile_of(connection)

@@ -3,7 +3,7 @@
 * The file contains keys, so only its owner may read it. It is replaced, never written in place, under a lock.
 * It is read again when it has changed, so a change reaches every process that shares the data folder.
 * The configuration file wins: a connection with the name of one of its providers is not used, and a model that the
-  configuration serves under a name keeps it (`Catalog.with_connections`).
+  configuration serves under a name keeps it (`Catalog`).
 * A file that cannot be read, or has mistakes, is never written to: who made it may want to mend it. Its rows without
   mistakes are used.
 * Its addresses come from people who use the page. So the egress policy decides about them, when they are saved and for
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -102,21 +103,28 @@ class ConnectionFile:
         self._profiles = config.all_profiles()
         self._stamp: FileStamp | None = None
         self._current = ConnectionSet()
+        self._reading = threading.Lock()
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
         """The profiles that a connection may have, by name."""
         return self._profiles
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether the file has changed since `current` read it."""
+        return stamp_of(self.path) != self._stamp
+
     def current(self) -> ConnectionSet:
-        """Return the connections, read again if the file has changed. Never raises."""
-        stamp = stamp_of(self.path)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._current = self._read()
-            for mistake in self._current.mistakes:
-                log.error("%s: %s", self.path, mistake)
-        return self._current
+        """Return the connections, read again if the file has changed. Never raises; may be called in any thread."""
+        with self._reading:
+            stamp = stamp_of(self.path)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._current = self._read()
+                for mistake in self._current.mistakes:
+                    log.error("%s: %s", self.path, mistake)
+            return self._current
 
     def is_replaced(self, name: str) -> bool:
         """Return whether the configuration file has a provider of this name, which is used instead."""
@@ -291,14 +299,15 @@ class ConnectionFile:
         mistakes += [
             ("models", f"{model[:80]!r} is not the name of a model")
             for model in connection.models
-            if not model or len(model) >= MAX_NAME_CHARACTERS or "*" in model or not is_model_name(model)
+            if not is_model_name(model)
         ]
         return mistakes
 
 
 def is_model_name(text: str) -> bool:
-    """Return whether a text can name a model."""
-    return text.isprintable() and text.strip() == text and is_storable(text)
+    """Return whether a text can name a model of a provider."""
+    is_short = 0 < len(text) < MAX_NAME_CHARACTERS
+    return is_short and "*" not in text and text.isprintable() and text.strip() == text and is_storable(text)
 
 
 def raise_first(mistakes: list[tuple[str, str]]) -> None:
@@ -326,24 +335,6 @@ def connection_policy(config: Config) -> EgressPolicy:
     """
     own = [] if config.access.requires_credentials else ["localhost", "127.0.0.0/8", "::1"]
     return EgressPolicy([*config.egress.allow, *own])
-
-
-def connection_warnings(config: Config, connections: Mapping[str, Connection]) -> list[str]:
-    """Return a line for each connection, or model of one, that the configuration file replaces."""
-    warnings = [
-        f"connections.{name}: not used, as providers.{name} in the configuration file is"
-        for name in connections
-        if name in config.providers
-    ]
-    served = {model: provider for provider, row in config.providers.items() for model in row.listed_models}
-    served |= {name: name for name in config.models}
-    warnings += [
-        f"connections.{name}: {model!r} is a model of the configuration file; this one is {name}:{model}"
-        for name, connection in connections.items()
-        for model in connection.models
-        if name not in config.providers and model in served
-    ]
-    return warnings
 
 
 def _encode(connections: Mapping[str, Connection]) -> bytes:

@@ -86,6 +86,7 @@ class MetaHandlers:
         return AnthropicModel(id=name, display_name=name, created_at=created_at)
 
     async def models(self, exchange: Exchange) -> None:
+        await self._services.refresh_connections()
         catalog = self._services.catalog
         names = visible_models(exchange.principal, await catalog.served_names())
         if exchange.recognised_protocol == "messages":

@@ -265,7 +265,7 @@ async def prepare(
     policy = exchange.principal.policy
     if requested_model is not None:
         policy.check_model(requested_model)
-    name, model = services.catalog.find(requested_model)
+    name, model = await services.find_model(requested_model)
     policy.check_model(name)
     exchange.telemetry.model = name
     if isinstance(model, DeployedModel):

@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from ..background_tasks import wait_for_tasks
 from ..data_directory import default_connections
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
-from ..errors import ErrorInfo, PellucidError
+from ..errors import ErrorInfo, PellucidError, RequestError
 from ..events import Mint
 from ..models import ChatModel
 from ..protocols.chat import ANSWER_PREFIX
@@ -52,9 +52,9 @@ from .access.budgets import Budgets
 from .access.guard import Guard
 from .access.policy import Principal
 from .agent_model import AgentClient, AgentModel, unsupported
-from .catalog import NO_MODEL, Catalog
+from .catalog import NO_MODEL, Catalog, CatalogState
 from .config import Config, RecordConfig
-from .connections import ConnectionFile, ConnectionSet
+from .connections import Connection, ConnectionFile, ConnectionSet
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
 from .feed import Feed, TurnEnded
 from .memory import MemoryMark, default_mark_bytes
@@ -88,6 +88,9 @@ def make_compressor(writer: SummaryWriter | None, on_usage: UsageCallback | None
 
 
 SWEEP_SECONDS = 60.0
+
+CONNECTION_CHECK_SECONDS = 1.0
+"""How often the file of connections is checked for changes."""
 
 RECORD_CHECK_SECONDS = 1.0
 """Interval of checks whether the record needs a checkpoint."""
@@ -155,19 +158,16 @@ class Services:
         self.config = config
         self.local = local
         self.upstream_client = upstream_client or UpstreamClient(config.limits)
-        self._configured_catalog = Catalog(
-            config,
-            self.upstream_client,
-            local,
-            extra_models,
-            on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
-        )
+        self._extra_models = list(extra_models)
         self.connections = ConnectionFile(default_connections(), config)
         """The models that were connected in the page."""
         self._connection_client = UpstreamClient(config.limits, policy=self.connections.policy)
         self._connection_set = ConnectionSet()
-        self._catalog = self._configured_catalog
-        self.summary_writer = create_summary_writer(config, self._configured_catalog, local)
+        self._refreshing = asyncio.Lock()
+        self._catalog_state = CatalogState()
+        self.catalog = self._create_catalog()
+        """The models now: another catalog after each change of the connections."""
+        self.summary_writer = create_summary_writer(config, self.catalog, local)
         self._functions = load_functions(config)
         self._mcp_servers = [create_mcp_server(name, server) for name, server in config.tools.mcp.items()]
         self.egress = EgressPolicy(config.egress.allow)
@@ -195,14 +195,44 @@ class Services:
         self.replica = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         """The name of this process among the replicas of the gateway."""
 
-    @property
-    def catalog(self) -> Catalog:
-        """The models now: a new catalog after each change of the connections."""
-        current = self.connections.current()
-        if current is not self._connection_set:
-            self._connection_set = current
-            self._catalog = self._configured_catalog.with_connections(current.connections, self._connection_client)
-        return self._catalog
+    def _create_catalog(self, connections: Mapping[str, Connection] | None = None) -> Catalog:
+        return Catalog(
+            self.config,
+            self.upstream_client,
+            self.local,
+            self._extra_models,
+            on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
+            connections=connections,
+            connection_client=self._connection_client,
+            state=self._catalog_state,
+        )
+
+    async def refresh_connections(self) -> ConnectionSet:
+        """Take over the connections as they are in their file now, and return them.
+
+        That is done every `CONNECTION_CHECK_SECONDS`, and when it may matter at once.
+        """
+        async with self._refreshing:
+            if self.connections.has_changed:
+                # Both take as long as there are models. Requests go on with the catalog as it was.
+                current = await asyncio.to_thread(self.connections.current)
+                self.catalog = await asyncio.to_thread(self._create_catalog, current.connections)
+                self._connection_set = current
+            return self._connection_set
+
+    async def find_model(self, name: str | None) -> tuple[str, ChatModel]:
+        """Return the public name and the model, which may have been connected in another process just now.
+
+        Raises:
+            RequestError: `model_not_found`.
+        """
+        try:
+            return self.catalog.find(name)
+        except RequestError:
+            if not self.connections.has_changed:
+                raise
+        await self.refresh_connections()
+        return self.catalog.find(name)
 
     # --- start and stop ----------------------------------------------------------------------------------------
 
@@ -236,8 +266,9 @@ class Services:
             exit_stack.push_async_callback(recorder.sign_remaining)
         self.relay = await open_relay(config.relay_url())
         exit_stack.push_async_callback(self.relay.aclose)
-        self._configured_catalog.share(self.relay)
-        exit_stack.push_async_callback(self._configured_catalog.aclose)
+        self._catalog_state.share(self.relay)
+        exit_stack.push_async_callback(self._catalog_state.aclose)
+        await self.refresh_connections()
         self.guard = Guard(
             config.access,
             self.store.keys,
@@ -292,6 +323,8 @@ class Services:
         )
         exit_stack.push_async_callback(self.spaces.aclose)
         await self.spaces.start()
+        following = asyncio.create_task(self._follow_connections())
+        exit_stack.callback(following.cancel)
         sweeper = asyncio.create_task(self._sweep())
         exit_stack.callback(sweeper.cancel)
         watching_memory = asyncio.create_task(self.memory.watch())
@@ -348,6 +381,15 @@ class Services:
                 log.warning("cannot delete expired data: %s", error.info.message)
             except Exception as error:
                 log.error("a fault while deleting expired data: %s", error_location(error))
+
+    async def _follow_connections(self) -> None:
+        """Take over the changes that other processes make to the connections, and people to their file."""
+        while True:
+            await asyncio.sleep(CONNECTION_CHECK_SECONDS)
+            try:
+                await self.refresh_connections()
+            except Exception as error:
+                log.error("a fault while reading the connections: %s", error_location(error))
 
     async def _check_memory(self) -> None:
         self.memory.check()

@@ -91,7 +91,7 @@ class AskHandler:
         previous = await self._load_messages(principal.owner, position)
         exchange.weight += count_parts(previous)
         messages = join_messages(_instructions(position.chat), previous, [request.user_message])
-        check_media(services, request, prepared.model_name, messages)
+        check_media(services, request, prepared.model_name, prepared.model, messages)
         call = await exchange.compute(prepared.model_call, messages)
         stages = (
             title_stages(services, principal, position.chat, request.text, prepared.model_name)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...models import ChatModel
 from ...offload import json_weight, offload
 from ...parts import ModelMessage, ModelRequest, UserPromptPart, messages_from_json
 from ...protocols.chat import (
@@ -96,19 +97,22 @@ async def load_attachment(services: Services, owner: str, id: str, param: str) -
 _MEDIA_NAMES = {"image": "images", "pdf": "PDF documents"}
 
 
-def check_media(services: Services, request: Request, name: str, messages: list[ModelMessage]) -> None:
+def check_media(
+    services: Services, request: Request, name: str, model: ChatModel, messages: list[ModelMessage]
+) -> None:
     """Check that a model takes what the conversation holds, as far as that is known.
 
     Args:
         services: The gateway's services.
         request: The question.
         name: The model's public name.
+        model: The model.
         messages: The conversation, with the question.
 
     Raises:
         RequestError: The model does not take an attachment of the question, or an earlier one.
     """
-    accepted = services.catalog.accepted_media(services.catalog.find(name)[1])
+    accepted = services.catalog.accepted_media(model)
     if accepted is None:
         return
     new = {medium_of(one.content) for one in request.attachments if not isinstance(one, str)}

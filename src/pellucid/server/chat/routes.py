@@ -53,6 +53,7 @@ class ModelsHandler:
         self._efforts: dict[str, tuple[ChatModel, list[Effort]]] = {}
 
     async def __call__(self, exchange: Exchange) -> None:
+        await self._services.refresh_connections()
         principal, catalog = exchange.principal, self._services.catalog
         viewer = exchange.viewer_for()
         default_name = self._find_default_name(catalog)
