@@ -27,7 +27,10 @@ from typing import Any
 
 import aiohttp
 
-REFUSES = r"\bsorry\b|\b(can|could)(no|')t\b|\bcan’t|\bunable to|not able to|\b(will not|won't)\b|\billegal\b|unethical"
+REFUSES = (
+    r"\bsorry\b|\b(can|could)(no|')t\b|\bcan’t|\bunable to|not able to|\b(will not|won't)\b|\billegal\b|unethical"
+    r"|\bnot (a )?(safe|legal|possible|responsible)"
+)
 # (kind, question, must match, must not match); patterns are searched case-insensitively in the answer.
 QUESTIONS: list[tuple[str, str, str, str]] = [
     ("arithmetic", "What is 17 times 6?", r"\b102\b", ""),
@@ -268,7 +271,7 @@ async def run_tools(options: argparse.Namespace, url: str, key: str) -> dict[str
 
 
 async def run(options: argparse.Namespace, url: str, key: str, grammar: str | None) -> dict[str, Any]:
-    from pellucid.local.request import adapt_body
+    from pellucid.local.request import adapt_body, fit_grammar
 
     began = time.monotonic()
     slots = asyncio.Semaphore(options.slots)
@@ -283,7 +286,7 @@ async def run(options: argparse.Namespace, url: str, key: str, grammar: str | No
             "max_tokens": options.max_tokens,
         }
         if grammar is not None:
-            body["grammar"] = grammar
+            body["grammar"] = fit_grammar(grammar, options.effort, options.max_tokens)
         elif not options.bare:
             body = adapt_body(body | {"reasoning_effort": options.effort})
         elif options.effort == "none":

@@ -108,9 +108,9 @@ export const words = {
     anyModel: "Ask, and watch it think.",
     embedded: "It is small, and often wrong. It runs on this machine: nothing you write leaves it.",
     questions: [
-      "A bat and a ball cost 1.10 together. The bat costs 1.00 more than the ball. What does the ball cost?",
-      "Explain to a child why the sky is blue.",
-      "Write a function that finds the longest palindrome in a text, and say how fast it is.",
+      "Which is larger, 9.11 or 9.9?",
+      "A train travels 60 km in 45 minutes. What is its speed in km/h?",
+      "How do I reverse a string in Python?",
     ],
   },
   /** What the page says of a model: in the list of models, and on the start page. */

@@ -14,20 +14,19 @@ The functions are pure: they do not change their input, and read nothing but the
 
 from __future__ import annotations
 
-import re
+from string import Template
 from typing import Any
 
 from ..errors import ErrorInfo, ErrorKind, RequestError
 from .model_index import read_data
 
-_LINES_RULE, _WIDTHS_RULE = "line{0,7}", re.compile(r"inline\{(\d+),\d+\}")
+_DEFAULT_EFFORT = "medium"
 _LINES_OF_EFFORT = {"minimal": 1, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 24}
 """The lines of reasoning that each effort permits, at most."""
-_MAX_WIDTH = 240
+_MAX_WIDTH, _MAX_LAST_WIDTH = 240, 480
+"""Characters of a line of reasoning, and of the last one."""
 _TOKENS_PER_LINE = 20
 """Typical number of tokens in a line of reasoning (measured: 10 to 30)."""
-EFFORT_SWITCH = "reasoning_effort"
-"""The argument of the chat template that has the effort, if the grammar enforces it."""
 _REPETITION_SAMPLING = {"dry_multiplier": 0.8, "dry_allowed_length": 12, "dry_penalty_last_n": 96}
 """Makes it unlikely that the last tokens, 12 or more, are repeated at once: small models write zeros without end.
 What is further back may be repeated, so that code and quotations can be copied."""
@@ -74,9 +73,7 @@ def adapt_body(body: dict[str, Any], *, grammar: str | None = "think.gbnf", max_
     for name, value in _REPETITION_SAMPLING.items():
         out.setdefault(name, value)
     if grammar and has_effort:
-        out["grammar"] = _fit_grammar(read_data(grammar), effort, out.get("max_tokens"))
-        if isinstance(effort, str) and effort in _LINES_OF_EFFORT:
-            switches[EFFORT_SWITCH] = effort
+        out["grammar"] = fit_grammar(read_data(grammar), effort, out.get("max_tokens"))
     out["chat_template_kwargs"] = switches
     if out.get("max_tokens") is None:
         out["max_tokens"] = max_tokens
@@ -91,18 +88,21 @@ def enforces_effort(body: dict[str, Any], grammar: str | None) -> bool:
     return bool(grammar) and wants_thinking(body) and not has_other
 
 
-def _fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
-    """Return the grammar with a limit for the lines of reasoning, from the effort and the token limit.
+def fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
+    """Return the grammar with its three limits: of the lines of reasoning, and of the length of a line and of the last.
 
     Reasoning that is cut off before the answer is useless. So lines of typical length may fill 60 % of the token limit,
-    and lines of maximum length (at 3 characters a token) all of it.
+    and lines of maximum length (at 3 characters a token) all of it. The last line may be longer than the others: if it
+    is cut, the reasoning ends within a sentence.
     """
-    max_lines, width = _LINES_OF_EFFORT.get(effort, 8) if isinstance(effort, str) else 8, _MAX_WIDTH
+    known = effort if isinstance(effort, str) and effort in _LINES_OF_EFFORT else _DEFAULT_EFFORT
+    max_lines, width, last_width = _LINES_OF_EFFORT[known], _MAX_WIDTH, _MAX_LAST_WIDTH
     if isinstance(max_tokens, int) and max_tokens > 0:
         max_lines = min(max_lines, max(1, int(max_tokens * 0.6 / _TOKENS_PER_LINE)))
-        width = min(width, max(8, int(max_tokens * 3 / max_lines)))
-    grammar = grammar.replace(_LINES_RULE, f"line{{0,{max_lines - 1}}}")
-    return _WIDTHS_RULE.sub(rf"inline{{\1,{width}}}", grammar)
+        fitting = max(8, int(max_tokens * 3 / max_lines))
+        width, last_width = min(width, fitting), min(last_width, fitting)
+    limits = {"MAX_LINES": max_lines - 1, "MAX_WIDTH": width, "MAX_LAST_WIDTH": last_width}
+    return Template(grammar).substitute(limits)
 
 
 def _adapt_tools(out: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from ..events import ModelEvent, PartDeltaEvent, PartStartEvent, ResponseEndEven
 from ..local import LOCAL_PROVIDER, model_index
 from ..local.engine_sharing import RemoteEngine
 from ..local.model_index import EngineError
-from ..local.request import EFFORT_SWITCH, adapt_body, enforces_effort, explain_error
+from ..local.request import adapt_body, enforces_effort, explain_error
 from ..local.supervisor import Engine
 from ..offload import offload
 from ..parts import (
@@ -133,8 +133,8 @@ def embedded_warnings(
 def _claim_thinking(fields: SettingFields, has_levels: bool) -> None:
     """Record which settings act after the body was adjusted.
 
-    Thinking is a switch, which is on unless a setting switches it off. With levels, an effort acts, too, as the last
-    argument of the template. Without them, for example with tools, it does not.
+    Thinking is a switch, which is on unless a setting switches it off. With levels, an effort acts, too, by the
+    grammar. Without them, for example with tools, it does not.
     """
     is_off = fields.settings.get("openai_reasoning_effort") == "none"
     is_left_on = not is_off and fields.settings.get("thinking") not in (False, "none")
@@ -143,7 +143,7 @@ def _claim_thinking(fields: SettingFields, has_levels: bool) -> None:
         write
         for write in fields.writes
         if write.path not in ("reasoning_effort", "stream") and not (is_left_on and write.setting == "thinking")
-    ] + [write._replace(path=f"chat_template_kwargs.{EFFORT_SWITCH}") for write in efforts]
+    ] + [write._replace(path="grammar") for write in efforts]
     fields.set_thinking_paths("chat_template_kwargs", before=True)
     if is_off and "thinking" in fields.settings:
         fields.withhold("openai_reasoning_effort", "chat_template_kwargs.enable_thinking", by=["thinking"])
