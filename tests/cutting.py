@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -29,20 +30,33 @@ class GrownPart(NamedTuple):
 _APPENDED = frozenset({"content_delta", "args_delta", "logprobs", "annotations"})
 
 
-def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
-    """Return positions at which to split a recorded body in two: more in the long circle.
+_APART = 1024
+"""The distance of positions that are tried together: several frames lie between two of them."""
+
+
+def cuts_to_try(data: bytes, *frame_ends: bytes, seed: str) -> Iterator[list[int]]:
+    """Yield positions at which to split a recorded body: those far from each other together, because each try decodes
+    the whole body.
+
+    The positions are all of a small body; of a large one, some around the ends of frames, and others: more in the long
+    circle.
 
     Args:
         data: the body.
         frame_ends: the bytes at the end of a frame; without any, all positions are equivalent.
         seed: the recording's name; the same positions are chosen each time.
-
-    Returns:
-        Every position of a small body; positions around the ends of frames, and others, of a large one.
     """
+    together: deque[list[int]] = deque()  # by their last position
+    for place in sorted(set(_places_to_cut(data, frame_ends, seed))):
+        places = together.popleft() if together and together[0][-1] + _APART <= place else []
+        together.append([*places, place])
+    yield from together
+
+
+def _places_to_cut(data: bytes, frame_ends: tuple[bytes, ...], seed: str) -> Iterable[int]:
     examples = by_circle(25, 200)
     if len(data) <= 45 * examples:
-        return list(range(len(data)))
+        return range(len(data))
     count = 25_000 * examples // len(data) + 10
     dice = random.Random(seed)
     ends = [at for at in range(len(data)) if data.startswith(frame_ends, at)] or range(len(data))

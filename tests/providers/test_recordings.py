@@ -20,7 +20,7 @@ from pellucid.providers.openai_chat import encode
 from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import cut, merged, places_to_cut
+from tests.cutting import cut, cuts_to_try, merged
 from tests.providers.wire_kit import ROWS, events_of
 from tests.recordings import recordings, recordings_root
 
@@ -209,7 +209,7 @@ def test_reasoning_is_sent_back_unchanged(provider: str) -> None:
 
 
 @each_provider
-def test_a_body_split_in_two_gives_the_same_events(provider: str) -> None:
+def test_a_body_split_anywhere_gives_the_same_events(provider: str) -> None:
     """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere."""
     with Cases() as case:
         for name in names(provider):
@@ -217,8 +217,8 @@ def test_a_body_split_in_two_gives_the_same_events(provider: str) -> None:
                 recording = load(name)
                 data, row = recording.body, recording.row
                 whole = merged(events_of(row, data))
-                for place in places_to_cut(data, b"\n\n", b"think>", b'"}', seed=name):
-                    assert merged(events_of(row, cut(data, [place]))) == whole, f"cut at {place}"
+                for places in cuts_to_try(data, b"\n\n", b"think>", b'"}', seed=name):
+                    assert merged(events_of(row, cut(data, places))) == whole, f"cut at {places}"
 
 
 @each_provider

@@ -20,7 +20,7 @@ from pellucid.providers.anthropic import encode
 from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import places_to_cut
+from tests.cutting import cuts_to_try
 from tests.providers_anthropic.anthropic_kit import ROWS, cut, events_of, merged, response_of
 from tests.recordings import recordings
 
@@ -163,15 +163,15 @@ def test_blocks_of_a_body_are_replayed_unchanged() -> None:
 # --- cuts of the bytes -------------------------------------------------------------------------------------------
 
 
-def test_any_cut_in_two_gives_the_same_events() -> None:
+def test_any_cut_gives_the_same_events() -> None:
     """Every cut of a small body; of a large one, those near frame boundaries and some others."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
                 data, row = recording.body, recording.row
                 whole = merged(events_of(data, row))
-                for place in places_to_cut(data, b"\n\n", b'"}', seed=recording.name):
-                    assert merged(events_of(cut(data, [place]), row)) == whole, f"cut at {place}"
+                for places in cuts_to_try(data, b"\n\n", b'"}', seed=recording.name):
+                    assert merged(events_of(cut(data, places), row)) == whole, f"cut at {places}"
 
 
 def test_any_number_of_cuts_gives_the_same_events() -> None:

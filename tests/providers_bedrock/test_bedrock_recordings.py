@@ -19,7 +19,7 @@ from pellucid.parts import ModelResponse
 from pellucid.providers.bedrock import encode, path
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import places_to_cut
+from tests.cutting import cuts_to_try
 from tests.providers_bedrock.bedrock_kit import cut, events_of, folded, merged, origin, row_of
 from tests.recordings import recordings
 
@@ -144,8 +144,8 @@ def test_any_cut_gives_the_same_events() -> None:
             with case(recording.name):
                 data, model = recording.body, recording.model
                 whole = merged(events_of(data, model))
-                for place in places_to_cut(data, seed=recording.name):
-                    assert merged(events_of(cut(data, [place]), model)) == whole, f"cut at {place}"
+                for places in cuts_to_try(data, seed=recording.name):
+                    assert merged(events_of(cut(data, places), model)) == whole, f"cut at {places}"
                 assert merged(events_of([data[at : at + 1] for at in range(len(data))], model)) == whole, "byte by byte"
                 dice = random.Random(recording.name)
                 for pieces in (3, 30, 300):

@@ -28,7 +28,7 @@ from pellucid.providers.openai_responses import encode
 from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import places_to_cut
+from tests.cutting import cuts_to_try
 from tests.providers_openai_responses.responses_kit import ROWS, cut, events_of, folded, origin
 from tests.providers_openai_responses.strict_upstream import deepseek_refusal, openai_refusal
 from tests.recordings import recordings
@@ -260,15 +260,15 @@ def _text(item: dict[str, Any]) -> str:
 # --- bytes split anywhere ----------------------------------------------------------------------------------------
 
 
-def test_a_body_split_in_two_gives_the_same_events() -> None:
+def test_a_body_split_anywhere_gives_the_same_events() -> None:
     """Every cut of a small body; of a large one those around the ends of frames, and some anywhere."""
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
                 data, row = recording.body, recording.row
                 whole = events_of(data, row)
-                for place in places_to_cut(data, b"\n\n", b"\ndata", b"}\n", seed=recording.name):
-                    assert events_of(cut(data, [place]), row) == whole, f"cut at {place}"
+                for places in cuts_to_try(data, b"\n\n", b"\ndata", b"}\n", seed=recording.name):
+                    assert events_of(cut(data, places), row) == whole, f"cut at {places}"
 
 
 def test_a_body_split_at_many_places_gives_the_same_events() -> None:
