@@ -39,27 +39,11 @@ _THINKING = (True, False, *EFFORTS)
 
 def trial_warnings(settings: ModelSettings, origin: Origin, row: Profile, send: Send) -> list[str]:
     """Return the sentences; none for a call that is refused as a whole, because sending it raises an error."""
-    trial = _Trial(origin, row, send)
-    call_settings = cast("Settings", settings)
-    if isinstance(trial.sent(call_settings), RequestError):
-        return []
-    warnings: list[str] = []
-    for name, value in call_settings.items():
-        check = (
-            _reason_for_thinking
-            if name == "thinking"
-            else _reason_for_number
-            if type(value) in (int, float)
-            else _reason_for_any
-        )
-        reason = check(trial, name, value, call_settings)
-        if reason is not None:
-            warnings.append(f"{name}: {reason}")
-    return warnings
+    return Trial(origin, row, send).warnings(settings)
 
 
-class _Trial:
-    """Encodes calls without sending them."""
+class Trial:
+    """Encodes calls of one model without sending them, each once."""
 
     def __init__(self, origin: Origin, row: Profile, send: Send) -> None:
         self.model_title = origin.model or row.title
@@ -69,6 +53,25 @@ class _Trial:
         self._calls = [
             ModelCall(origin.model, messages, tools=(_TOOL,)) for messages in (_FIRST_MESSAGES, _later_messages(origin))
         ]
+
+    def warnings(self, settings: ModelSettings) -> list[str]:
+        """Return the sentences for these settings, as `trial_warnings`."""
+        call_settings = cast("Settings", settings)
+        if isinstance(self.sent(call_settings), RequestError):
+            return []
+        warnings: list[str] = []
+        for name, value in call_settings.items():
+            check = (
+                _reason_for_thinking
+                if name == "thinking"
+                else _reason_for_number
+                if type(value) in (int, float)
+                else _reason_for_any
+            )
+            reason = check(self, name, value, call_settings)
+            if reason is not None:
+                warnings.append(f"{name}: {reason}")
+        return warnings
 
     def sent(self, settings: Settings) -> Any:
         """Return the requests at the start of a conversation and later in it, or the error."""
@@ -116,7 +119,7 @@ def _without_settings(settings: Settings, *names: str) -> Settings:
 # --- the sentence for one setting; None if it has an effect ---------------------------------------------------------
 
 
-def _reason_for_any(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
+def _reason_for_any(trial: Trial, name: str, value: Any, settings: Settings) -> str | None:
     rest = _without_settings(settings, name)
     if trial.differ(settings, rest):
         return None
@@ -129,7 +132,7 @@ def _reason_for_any(trial: _Trial, name: str, value: Any, settings: Settings) ->
     return _reason_without_effect(trial, name, settings)
 
 
-def _reason_for_number(trial: _Trial, name: str, value: float, settings: Settings) -> str | None:
+def _reason_for_number(trial: Trial, name: str, value: float, settings: Settings) -> str | None:
     rest = _without_settings(settings, name)
     half = value // 2 if type(value) is int else value / 2
     tried = [{**rest, name: other} for other in (value + 1, half)]
@@ -145,7 +148,7 @@ def _reason_for_number(trial: _Trial, name: str, value: float, settings: Setting
     return f"{value} is sent as {numbers[0]}, which is what {trial.model_title} takes"
 
 
-def _reason_for_thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
+def _reason_for_thinking(trial: Trial, name: str, value: Any, settings: Settings) -> str | None:
     rest = _without_settings(settings, name)
     sent = trial.sent_at_start(settings)
     has_effect = sent != trial.sent_at_start(rest)
@@ -178,7 +181,7 @@ def _reason_for_thinking(trial: _Trial, name: str, value: Any, settings: Setting
     return None
 
 
-def _reason_without_effect(trial: _Trial, name: str, settings: Settings, sentence: str = "") -> str:
+def _reason_without_effect(trial: Trial, name: str, settings: Settings, sentence: str = "") -> str:
     """Return why a setting has no effect: because of another setting, or in any case."""
     alone = {name: settings[name]}
     if trial.differ(alone, {}):
