@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -82,7 +83,7 @@ class Gateway:
         self._router = Router(
             [
                 *(route for group in endpoints for route in group.routes(services)),
-                *meta_routes.routes(services, self._advertised_routes, build_document(tables)),
+                *meta_routes.routes(services, self._advertised_routes, partial(build_document, tables)),
             ],
             redirect_slashes=False,
             lifespan=lifespan,

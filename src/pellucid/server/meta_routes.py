@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -63,14 +65,22 @@ class Index(msgspec.Struct):
 
 
 class MetaHandlers:
-    """Handlers of these routes. `document` is the response of `/openapi.json`."""
+    """Handlers of these routes. `build_document` returns the response of `/openapi.json`.
+
+    It is called for the first request, because it takes longer than the rest of the gateway's start.
+    """
 
     def __init__(
-        self, services: Services, advertised_routes: list[str], document: dict[str, Any], page: Page | None
+        self,
+        services: Services,
+        advertised_routes: list[str],
+        build_document: Callable[[], dict[str, Any]],
+        page: Page | None,
     ) -> None:
         self._services = services
         self._advertised_routes = [*advertised_routes, "GET /v1/models", "GET /openapi.json"]
-        self._document = document
+        self._build_document = build_document
+        self._document: dict[str, Any] | None = None
         self._page = page
 
     def _model_entry(self, name: str, catalog: Catalog) -> Model:
@@ -129,6 +139,8 @@ class MetaHandlers:
             await exchange.send_json(Status("ready"))
 
     async def openapi(self, exchange: Exchange) -> None:
+        if self._document is None:
+            self._document = await asyncio.to_thread(self._build_document)
         await exchange.send_json(self._document)
 
     async def metrics(self, exchange: Exchange) -> None:
@@ -221,7 +233,9 @@ TABLE = Table(
 )
 
 
-def routes(services: Services, advertised_routes: list[str], document: dict[str, Any]) -> list[BaseRoute]:
+def routes(
+    services: Services, advertised_routes: list[str], build_document: Callable[[], dict[str, Any]]
+) -> list[BaseRoute]:
     page = Page(built_files()) if services.config.server.page else None
     telemetry = services.config.telemetry
     operations = [row for row in TABLE.operations if row is not _METRICS]
@@ -229,7 +243,7 @@ def routes(services: Services, advertised_routes: list[str], document: dict[str,
         open_metrics = _METRICS._replace(security=(), is_operator_only=False)
         operations.append(open_metrics if telemetry.metrics_open else _METRICS)
     meta_routes = TABLE._replace(operations=operations).routes(
-        [MetaHandlers(services, advertised_routes, document, page)],
+        [MetaHandlers(services, advertised_routes, build_document, page)],
         endpoint_maker(openresponses.PROTOCOL, lambda: services.guard, "plain"),
     )
     return [*meta_routes, *(page.routes() if page is not None else [])]
