@@ -23,6 +23,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Tests also wait, for processes and timers: one worker more than there are processors.
 TEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Each worker has a range of files, so that what the tests of a file share is started once, and takes from others later.
+IN_PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
 
 # What the project uses its dependencies for.
 DEPENDENCY_TESTS := tests/test_dependencies.py tests/server/test_uvicorn_adapter.py tests/server/test_socket_wire.py \
@@ -32,28 +34,29 @@ DEPENDENCY_TESTS := tests/test_dependencies.py tests/server/test_uvicorn_adapter
 	tests/relay/test_logs.py tests/storage/test_storage_migrations.py tests/storage/test_storage_writing.py \
 	tests/tools/test_mcp.py tests/upstream/test_push.py
 
-.PHONY: run test test-all test-lowest test-newest lock coverage golden check format bench bench-peers clean page check-page
+.PHONY: run test test-all test-lowest test-newest lock coverage golden check format bench bench-peers clean page \
+	check-page check-style check-types check-layers check-unused check-names check-docs
 .DEFAULT_GOAL := run
 
 run: .venv/run
 	$(BIN)/pellucid serve
 
 test: .venv/dev
-	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS)
+	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 test-all: .venv/all
 	tests/needs.sh
-	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long
+	$(BIN)/python -m pytest $(IN_PARALLEL) --circle all --hypothesis-profile long
 
 # Old releases warn of what newer ones have changed.
 test-lowest: .venv/lowest/installed
-	.venv/lowest/bin/python -m pytest --numprocesses $(TEST_WORKERS) -p no:cacheprovider -W ignore $(DEPENDENCY_TESTS)
+	.venv/lowest/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider -W ignore $(DEPENDENCY_TESTS)
 
 test-newest:
 	rm -rf .venv/newest
 	$(PYTHON) -m venv .venv/newest
 	.venv/newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	.venv/newest/bin/python -m pytest --numprocesses $(TEST_WORKERS) -p no:cacheprovider $(DEPENDENCY_TESTS)
+	.venv/newest/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(DEPENDENCY_TESTS)
 
 # `local` is not here: its engine has one version, and a container with it needs weights, too.
 lock: .venv/created
@@ -70,7 +73,7 @@ coverage: .venv/all
 	tests/needs.sh
 	rm -rf .coverage
 	@status=0; \
-	$(BIN)/coverage run -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long || status=$$?; \
+	$(BIN)/coverage run -m pytest $(IN_PARALLEL) --circle all --hypothesis-profile long || status=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage json --quiet -o .coverage/report.json && \
 	$(BIN)/python tools/coverage_by_package.py .coverage/report.json; \
 	exit $$status
@@ -78,13 +81,29 @@ coverage: .venv/all
 golden: .venv/dev
 	$(BIN)/python tools/golden.py
 
-check: .venv/dev
+# The types take longest, and one processor: with `make -j2`, the other checks run at the same time.
+CHECKS := check-style check-types check-layers check-unused check-names check-docs
+check: $(CHECKS)
+$(CHECKS): .venv/dev
+check-docs: check-types  # whose cache it uses
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check-types:
 	$(BIN)/mypy
+
+check-layers:
 	$(BIN)/lint-imports
+
+check-unused:
 	$(BIN)/python tools/unused.py
+
+check-names:
 	$(BIN)/python tools/names.py
+
+check-docs:
 	$(BIN)/python tools/check_docs.py
 
 format: .venv/dev
