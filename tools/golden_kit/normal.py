@@ -14,6 +14,7 @@ import time
 import zlib
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 _DAY = 86_400
@@ -43,7 +44,7 @@ class Normaliser:
 
     def know(self, text: str) -> None:
         """Leave what this text has of ids and times as it is: it is the same in every run."""
-        self._known.update(match[0] for match in _VARYING.finditer(text))
+        self._known.update(_varying(text))
 
     def __call__(self, text: str) -> str:
         return _VARYING.sub(self._replace, text)
@@ -77,6 +78,11 @@ class Normaliser:
     def _days(self, seconds: float, unit: str) -> str | None:
         days = round((seconds - self._now) / _DAY)
         return None if abs(days) > _NEAR_DAYS else f"<now{f'{days:+} days' if days else ''}{unit}>"
+
+
+@lru_cache(256)  # the same responses are played in many cases
+def _varying(text: str) -> frozenset[str]:
+    return frozenset(match[0] for match in _VARYING.finditer(text))
 
 
 _RULES: dict[str, Callable[[Normaliser, re.Match[str]], str]] = {
