@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from collections.abc import Iterator
@@ -148,6 +149,59 @@ def test_a_link_shows_at_most_what_its_maker_the_question_and_the_model_allow(
         assert len(read(running, path).json["events"][1]["segments"]) == 2
     with serving(upstream, url, **models("hidden")) as running:
         assert segment_texts(read(running, path).json["events"][1]) == [("text", "It is 42. ")]
+
+
+def attach(name: str, data: bytes) -> dict[str, str]:
+    return {"name": name, "data": base64.b64encode(data).decode()}
+
+
+def test_a_link_serves_the_attachments_of_the_questions_that_it_shows_until_it_is_deleted(
+    gateway: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, png = ChatClient(gateway), b"\x89PNG\r\n\x1a\n" + b"picture"
+    name = upstream.plays(ANSWERS, ANSWERS, ANSWERS, ANSWERS, hangs)
+    first = client.ask(name, "One?", attachments=[attach("cat.png", png), attach("notes.md", b"# Notes")])
+    chat = first["conversation_id"]
+    path = share(client, chat, view="hidden")
+    files = [attach("later.png", png)]
+    later = client.ask(name, "Two?", conversation_id=chat, attachments=files)["id"]
+    client.ask(name, "Two, again?", replaces=later, attachments=files)
+    branch = share(client, chat)
+    other = client.ask(name, "Elsewhere?", attachments=files)["id"]
+
+    shown = [one for event in read(gateway, path).json["events"] for one in event.get("attachments", [])]
+    assert [one["name"] for one in shown] == ["cat.png", "notes.md"]
+    for one in shown:
+        own = client.send_request("GET", f"/api/attachments/{one['id']}")
+        with caplog.at_level(logging.DEBUG):
+            linked = read(gateway, one["url"])
+        assert (linked.status, linked.body) == (200, own.body)
+        same = ("content-type", "content-disposition", "content-security-policy", "x-content-type-options")
+        for header in (*same, "cross-origin-resource-policy", "referrer-policy", "cache-control"):
+            assert linked.headers[header] == own.headers[header]
+        assert linked.headers["x-robots-tag"] == "noindex"
+    gateway.idle()
+    assert path.rpartition("/")[2] not in caplog.text
+
+    def at(link: str, event_id: str, index: int = 0) -> Reply:
+        return read(gateway, f"{link}/attachments/{event_id.replace('evt_', 'att_')}_{index}")
+
+    assert at(branch, first["id"]).status == 200
+    for link, event_id in ((path, later), (branch, later), (branch, other), (path, "evt_none"), (path, chat)):
+        assert error_of(at(link, event_id), 404)[0] == "attachment_not_found"
+    assert error_of(at(path, first["id"], 2), 404)[0] == "attachment_not_found"
+    assert error_of(at("/api/shared/guess", first["id"]), 404)[0] == "share_not_found"
+    with client.begin(name, "Three?", conversation_id=chat, attachments=files) as stream:
+        stream.until("Hm.")
+        event_id, live = read_event_id(stream), share(client, chat)
+        assert error_of(at(live, event_id), 404)[0] == "attachment_not_found", "as its question is not shown yet"
+        client.cancel(event_id)
+        assert at(live, event_id).status == 200
+    shares = f"/api/conversations/{chat}/shares"
+    client.send_request("DELETE", f"{shares}/{client.send_request('GET', shares).json['data'][0]['id']}")
+    assert error_of(at(path, first["id"]), 404)[0] == "share_not_found"
+    client.delete(chat)
+    assert error_of(at(branch, first["id"]), 404)[0] == "share_not_found"
 
 
 # --- who may, and what ends a link ------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ EXEMPT: dict[str, str] = {
     "GET /api/conversations/{id}/shares": "as above",
     "DELETE /api/conversations/{id}/shares/{share_id}": "as above",
     "GET /api/shared/{token}": "as above",
+    "GET /api/shared/{token}/attachments/{attachment_id}": "as above",
     "PUT /api/chat/{event_id}/feedback": "as above",
     "GET /api/feedback": "as above",
     "serve": "every gateway of the comparison is one; it has no end of its own",

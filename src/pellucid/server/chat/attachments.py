@@ -1,11 +1,13 @@
-"""Attachments of questions: taken from earlier questions, checked for a model, and sent to their owner.
+"""Attachments of questions: taken from earlier questions, checked for a model, and sent to their readers.
 
-`GET /api/attachments/{id}` sends the content. It came from a client, so a browser must not run it: images are shown,
-everything else is downloaded, and nothing in it may run or load anything.
+`GET /api/attachments/{id}` sends the content to its owner; who has a link to a chat reads those that it shows
+(`sharing`). The content came from a client, so a browser must not run it: images are shown, everything else is
+downloaded, and nothing in it may run or load anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from urllib.parse import quote
 
 import msgspec
@@ -79,14 +81,31 @@ async def with_stored_attachments(services: Services, owner: str, request: Reque
     return request.with_attachments(attachments)
 
 
-async def load_attachment(services: Services, owner: str, id: str, param: str) -> Attachment:
-    """Return a stored attachment. Raises `RequestError` if it does not exist, or belongs to another owner."""
+async def load_attachment(
+    services: Services, owner: str, id: str, param: str, finished_turns: Container[str] | None = None
+) -> Attachment:
+    """Return a stored attachment.
+
+    Args:
+        services: The gateway's services.
+        owner: The owner of the attachment.
+        id: The attachment's id.
+        param: The parameter of the request that has the id.
+        finished_turns: The turns whose attachments may be read, when they have ended; None: those of all turns.
+
+    Raises:
+        RequestError: It does not exist, belongs to another owner, or may not be read; the message is the same.
+    """
     not_found = attachment_not_found(id, param)
     place = parse_attachment_id(id)
     if place is None:
         raise not_found
     event_id, index = place
+    if finished_turns is not None and event_id not in finished_turns:
+        raise not_found
     row = await find_row(services, owner, event_id, PROTOCOL, not_found)
+    if finished_turns is not None and not row.is_finished:
+        raise not_found
     messages = await offload(json_weight(row.messages), messages_from_json, row.messages)
     attachment = stored_attachment(decode_input(row.input).attachments, messages, index)
     if attachment is None:
@@ -148,16 +167,21 @@ class AttachmentHandler:
         attachment = await load_attachment(
             self._services, exchange.principal.owner, exchange.path_params["attachment_id"], "attachment_id"
         )
-        download = await offload(attachment.size // 256, download_of, attachment)
-        is_image = medium_of(attachment.content) == "image"
-        disposition = f"{'inline' if is_image else 'attachment'}; filename*=UTF-8''{quote(download.name, safe='')}"
-        exchange.response_headers += [
-            (b"content-disposition", disposition.encode()),
-            (b"content-security-policy", b"default-src 'none'; sandbox"),
-            (b"x-content-type-options", b"nosniff"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"cache-control", b"private, no-store"),
-        ]
-        text = "; charset=utf-8" if download.media_type.startswith("text/") else ""
-        await exchange.send_text(download.data, f"{download.media_type}{text}")
+        await send_attachment(exchange, attachment)
+
+
+async def send_attachment(exchange: Exchange, attachment: Attachment) -> None:
+    """Send the content of an attachment, so that a browser does not run it."""
+    download = await offload(attachment.size // 256, download_of, attachment)
+    is_image = medium_of(attachment.content) == "image"
+    disposition = f"{'inline' if is_image else 'attachment'}; filename*=UTF-8''{quote(download.name, safe='')}"
+    exchange.response_headers += [
+        (b"content-disposition", disposition.encode()),
+        (b"content-security-policy", b"default-src 'none'; sandbox"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cache-control", b"private, no-store"),
+    ]
+    text = "; charset=utf-8" if download.media_type.startswith("text/") else ""
+    await exchange.send_text(download.data, f"{download.media_type}{text}")

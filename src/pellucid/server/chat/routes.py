@@ -299,6 +299,15 @@ TABLE = Table(
         ),
         Operation(
             "GET",
+            f"{_SHARED}/{{token}}/attachments/{{attachment_id}}",
+            ShareHandlers.attachment,
+            "readSharedAttachment",
+            "The content of an attachment of a question that a link shows",
+            response_body={"*/*": {"schema": BINARY}},
+            security=(),
+        ),
+        Operation(
+            "GET",
             _FEED,
             ConversationHandlers.follow,
             "followChats",

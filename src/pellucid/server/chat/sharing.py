@@ -1,6 +1,7 @@
 """Links that share a chat with anyone who has them, read-only, and the export of a chat.
 
-* A link shows the branch up to one answer, as it was when the link was made; later turns are not in it.
+* A link shows the branch up to one answer, as it was when the link was made; later turns are not in it. It serves the
+  attachments of the questions that it shows, and no others.
 * A link shows a view that its maker may see, by default without any reasoning, and at most what the model's and each
   question's view allow when it is read. It shows no ids of the chat, no costs and no token counts.
 * The token of a link cannot be guessed, and is not stored. A link ends with its chat, when it expires or is deleted.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections.abc import Mapping
 from hashlib import sha256
 from unicodedata import category
 from urllib.parse import quote
@@ -26,7 +28,7 @@ from ...protocols.chat.markdown import to_markdown
 from ...protocols.chat.types import NewShare
 from ...protocols.decoding import decode, invalid
 from ...runs import clock_ms
-from ...storage import ChatNotFound, StoredShare
+from ...storage import ChatNotFound, StoredChat, StoredShare
 from ...view import Viewer, parse_view, stricter
 from ..access.errors import forbidden
 from ..exchange import Exchange
@@ -34,10 +36,14 @@ from ..services import Services
 from ..stored_runs import max_view_of
 from . import response_types
 from .answers import build_event, decode_header
+from .attachments import load_attachment, send_attachment
 from .conversations import ConversationHandlers, build_question_event, chat_id_of, head_not_found
 
 SHARED_PATH = "/shared"
 """The path of the page that shows what a link shares."""
+
+_LOGGED_PATH = f"/api{SHARED_PATH}/{{token}}"
+"""What logs contain of the path at which a link is read."""
 
 MAX_SHARES = 50
 """Maximum number of links to one chat."""
@@ -117,18 +123,12 @@ class ShareHandlers:
 
     async def read(self, exchange: Exchange) -> None:
         """Read what a link shares. The link is the only credential."""
-        exchange.telemetry.path = "/api/shared/{token}"  # the token is in no log
+        exchange.telemetry.path = _LOGGED_PATH
         exchange.response_headers += PRIVATE_HEADERS
-        throttle = self._services.guard.login_throttle
-        await throttle.take(exchange.scope, "to open a link")
-        share = await self._services.store.shares.by_token(_hash(exchange.path_params["token"]))
-        chat = await self._services.store.chats.get(share.owner, share.chat_id) if share is not None else None
-        if share is None or chat is None:
-            raise _not_found()
+        share, chat = await self._open(exchange)
         turns = await self._services.store.chats.turns(share.owner, share.chat_id, share.head)
         if turns is None:
             raise _not_found()
-        await throttle.refund(exchange.scope)
         exchange.viewer = Viewer(parse_view(share.view), counts=False)
         events: list[Question | Answer] = []
         for turn in turns:
@@ -137,13 +137,53 @@ class ShareHandlers:
             if turn.is_finished:
                 answer = await build_event(turn, header, exchange.viewer.limited_to(max_view))
                 answer.usage = answer.deployment = UNSET
-                events += [build_question_event(turn, header, []), answer]
+                question = build_question_event(turn, header, [])
+                for attachment in question.attachments or ():
+                    token = exchange.path_params["token"]
+                    attachment.url = f"/api{SHARED_PATH}/{token}/attachments/{attachment.id}"
+                events += [question, answer]
             await asyncio.sleep(0)
         await exchange.send_json(
             response_types.Shared(
                 title=chat.title, view=exchange.viewer.view, created_at=round(share.created_at * 1000), events=events
             )
         )
+
+    async def attachment(self, exchange: Exchange) -> None:
+        """Send the content of an attachment of a question that a link shows."""
+        exchange.telemetry.path = f"{_LOGGED_PATH}/attachments/{{attachment_id}}"
+        exchange.response_headers += [header for header in PRIVATE_HEADERS if header[0] == b"x-robots-tag"]
+        share, _ = await self._open(exchange)
+        siblings = await self._services.store.chats.siblings(share.owner, share.chat_id)
+        attachment = await load_attachment(
+            self._services,
+            share.owner,
+            exchange.path_params["attachment_id"],
+            "attachment_id",
+            finished_turns=_branch(siblings, share.head),
+        )
+        await send_attachment(exchange, attachment)
+
+    async def _open(self, exchange: Exchange) -> tuple[StoredShare, StoredChat]:
+        """Return the link whose token is in the path, and its chat. Failed attempts are limited."""
+        throttle = self._services.guard.login_throttle
+        await throttle.take(exchange.scope, "to open a link")
+        share = await self._services.store.shares.by_token(_hash(exchange.path_params["token"]))
+        chat = await self._services.store.chats.get(share.owner, share.chat_id) if share is not None else None
+        if share is None or chat is None:
+            raise _not_found()
+        await throttle.refund(exchange.scope)
+        return share, chat
+
+
+def _branch(siblings: Mapping[str | None, list[str]], head: str) -> set[str]:
+    """Return the ids of the turns up to `head`, of a chat's turns by their `previous_id`."""
+    previous = {id: previous_id for previous_id, ids in siblings.items() for id in ids}
+    branch, at = set[str](), head
+    while at in previous and at not in branch:
+        branch.add(at)
+        at = previous[at] or ""
+    return branch
 
 
 def _share(share: StoredShare) -> response_types.Share:
