@@ -157,6 +157,7 @@ def test_a_session_has_the_owner_of_its_key(keyed_gateway: Served, deployment: D
         assert principal.owner == owner
         assert key_id is None or principal.key_id == key_id
     assert home.state["name"] == "THE_KEY"
+    assert ("create_spaces" in acme.state, home.state["create_spaces"]) == (False, True)
 
 
 def test_revoking_a_key_ends_its_sessions(keyed_gateway: Served, deployment: Deployment) -> None:
@@ -193,7 +194,7 @@ def test_a_session_is_valid_at_every_replica_that_knows_its_key(
 
 def test_without_keys_no_sign_in_is_needed(open_gateway: Served) -> None:
     browser = Browser(open_gateway)
-    state = {"signed_in": False, "needed": False, "ways": []}
+    state = {"signed_in": False, "needed": False, "ways": [], "create_spaces": True}
     assert browser.state == state
     assert browser.fetch("POST", "/api/session", {"key": "anything"}).json == state
     assert browser.fetch("DELETE", "/api/session").json == state

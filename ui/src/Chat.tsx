@@ -54,6 +54,7 @@ const Conversation = lazy(loadConversation)
 interface Props {
   /** The drafts of the signed-in user. */
   drafts: Drafts
+  mayCreateSpaces: boolean
   owner?: SidebarProps["owner"]
   onSignedOut: () => void
 }
@@ -72,7 +73,7 @@ const newestAnswer = (store: Store, conversation: string) => threadOf(store, con
 /** The title of a chat until the gateway has sent one. */
 const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
-export function Chat({ drafts, owner, onSignedOut }: Props) {
+export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   const [store, dispatch] = useReducer(reduce, EMPTY)
   const [models, setModels] = useState<Models | null>(null)
   const [choices, choose] = useChoices()
@@ -412,7 +413,7 @@ export function Chat({ drafts, owner, onSignedOut }: Props) {
       <Shell
         title={title}
         actions={
-          id !== null && turns.length > 0 && (
+          mayCreateSpaces && id !== null && turns.length > 0 && (
             <button type="button" className="icon-button" data-testid="take-to-space" aria-label={words.chat.takeToSpace} title={words.chat.takeToSpace} disabled={busy} onClick={() => setTaking(true)}>
               <SpaceIcon />
             </button>

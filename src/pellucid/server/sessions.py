@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -40,6 +40,9 @@ class Session(msgspec.Struct):
     owner: Annotated[
         str | UnsetType, Meta(description="A mark of the owner, the same for all sign-ins of one owner.")
     ] = UNSET
+    create_spaces: Annotated[
+        Literal[True] | UnsetType, Meta(description="Whether the person may create spaces (`POST /api/spaces`).")
+    ] = UNSET
 
 
 class SignIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,14 +60,14 @@ class SessionHandlers:
         guard = self._services.guard
         if not await guard.requires_credential(exchange.scope):
             try:
-                await guard.admit(exchange.scope)
+                principal = await guard.admit(exchange.scope)
             except AccessError as error:
                 if error.info.kind != "unauthorized":
                     raise
                 # A client of another machine, and no keys exist: this person has no way to sign in.
                 await self._send_session(exchange, needed=True)
                 return
-            await self._send_session(exchange, needed=False)
+            await self._send_session(exchange, needed=False, principal=principal)
             return
         try:
             principal = await guard.admit(exchange.scope)
@@ -84,7 +87,7 @@ class SessionHandlers:
             await http.read_body(scope, exchange.receive, _MAX_BODY_BYTES, self._body_timeout_seconds), SignIn
         ).key
         if not needed:
-            await self._send_session(exchange, needed=False)
+            await self.read(exchange)
             return
         await guard.login_throttle.take(scope)
         principal, cookie_value = await guard.sign_in(key)
@@ -99,7 +102,10 @@ class SessionHandlers:
         needed = await self._services.guard.requires_credential(exchange.scope)
         exchange.response_headers.append(self._session_cookie("", secure=is_https(exchange.scope)))
         await self._services.guard.sign_out(exchange.scope)
-        await self._send_session(exchange, needed=needed)
+        if needed:
+            await self._send_session(exchange, needed=True)
+        else:
+            await self.read(exchange)
 
     # --- with a provider -----------------------------------------------------------------------------------------
 
@@ -149,11 +155,15 @@ class SessionHandlers:
     # --- helpers -------------------------------------------------------------------------------------------------
 
     async def _send_session(self, exchange: Exchange, *, needed: bool, principal: Principal | None = None) -> None:
-        name = principal.name if principal is not None else None
-        methods = await self._services.guard.sign_in_methods() if needed else []
+        session = Session(False, needed, await self._services.guard.sign_in_methods() if needed else [])
+        if principal is not None:
+            if needed:
+                session.signed_in, session.owner = True, _owner_mark(principal.owner)
+                session.name = principal.name or UNSET
+            if principal.policy.operator:
+                session.create_spaces = True
         exchange.response_headers.append((b"cache-control", b"no-store"))
-        owner = UNSET if principal is None else _owner_mark(principal.owner)
-        await exchange.send_json(Session(principal is not None, needed, methods, name or UNSET, owner))
+        await exchange.send_json(session)
 
     def _session_cookie(self, value: str, *, secure: bool) -> HTTPHeader:
         sessions = self._services.guard.browser_sessions

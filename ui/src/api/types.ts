@@ -300,6 +300,8 @@ export interface Session {
   name?: string
   /** A mark of the owner, for what the page keeps in the browser. */
   owner?: string
+  /** Whether this user may create spaces. */
+  create_spaces?: boolean
 }
 
 export interface ModelInfo {

@@ -1,8 +1,9 @@
-// The form with which the owner of a space enters it under a new name. Shown only if the space is the signed-in user's.
+// The form with which the owner of a space enters it under a new name. Shown only if the space is the signed-in user's,
+// and the user may.
 import { useEffect, useState } from "react"
 
 import { words } from "../words"
-import { enterSpace, ownSpaces } from "./owned"
+import { enterSpace, mayCreateSpaces, ownSpaces } from "./owned"
 import { useAction } from "./useAction"
 
 export function Enter({ space, onEntered }: { space: string; onEntered: (token: string) => void }) {
@@ -10,7 +11,9 @@ export function Enter({ space, onEntered }: { space: string; onEntered: (token: 
   const [name, setName] = useState("")
   const { busy, problem, run } = useAction(words.spaces.list.enterFailed)
   useEffect(() => {
-    ownSpaces().then((all) => setOwn(all.some((one) => one.name === space)), () => setOwn(false))
+    const own = ownSpaces().then((all) => all.some((one) => one.name === space), () => false)
+    // Who may create spaces may enter their own ones.
+    void Promise.all([own, mayCreateSpaces()]).then((both) => setOwn(both.every(Boolean)))
   }, [space])
   if (!isOwn) return null
   return (

@@ -9,7 +9,7 @@ import { plain } from "../text/visible"
 import { words } from "../words"
 import { JoinForm } from "./Join"
 import { NewSpaceDialog } from "./NewSpaceDialog"
-import { ownSpaces } from "./owned"
+import { mayCreateSpaces, ownSpaces } from "./owned"
 import type { SpaceRow } from "./owned"
 import { addressOf, forgetToken, knownSpaces } from "./tokens"
 
@@ -23,7 +23,9 @@ export function SpaceList({ onJoin }: Props) {
   const [known, setKnown] = useState(knownSpaces)
   const [problem, setProblem] = useState<string | null>(null)
   const [creating, setCreating] = useState(false)
+  const [mayCreate, setMayCreate] = useState<boolean | null>(null)
   useEffect(() => {
+    void mayCreateSpaces().then(setMayCreate)
     ownSpaces().then(setOwn, (error: unknown) => {
       setOwn([])
       // Without an account there are the spaces of this browser.
@@ -39,10 +41,11 @@ export function SpaceList({ onJoin }: Props) {
         <a className="space-list__home" href="/"><Mark /> {texts.toChats}</a>
         <ThemeToggle />
       </header>
-      <div className="space-list__inner">
+      {/* Not before all of it is known, so that nothing moves. */}
+      {mayCreate !== null && <div className="space-list__inner">
         <h1 className="sign-in__title">{words.spaces.title}</h1>
         <p className="sign-in__lead">{texts.lead}</p>
-        <button type="button" className="button button--first space-list__new" data-testid="new-space" onClick={() => setCreating(true)}><PlusIcon /> {texts.create}</button>
+        {mayCreate && <button type="button" className="button button--first space-list__new" data-testid="new-space" onClick={() => setCreating(true)}><PlusIcon /> {texts.create}</button>}
         <section aria-label={texts.yours} aria-busy={own === null}>
           <h2 className="space-list__heading">{texts.yours}</h2>
           {problem !== null && <p className="form-error" role="alert">{problem}</p>}
@@ -63,7 +66,7 @@ export function SpaceList({ onJoin }: Props) {
           <h2 className="space-list__heading">{texts.tokenTitle}</h2>
           <JoinForm space={null} problem={null} onJoin={onJoin} />
         </section>
-      </div>
+      </div>}
       {creating && <NewSpaceDialog onClose={() => setCreating(false)} />}
     </main>
   )

@@ -1,5 +1,5 @@
 // Requests that take no participant's token: the spaces of the signed-in user, and links.
-import { queryString, requestJson, withBody } from "../api/client"
+import { client, queryString, requestJson, withBody } from "../api/client"
 import type { View } from "../api/types"
 import { addressOf } from "./tokens"
 
@@ -28,6 +28,8 @@ export interface LinkRequest {
   rights: readonly Right[]
   expires_in_seconds: number
 }
+
+export const mayCreateSpaces = () => client.session().then(({ create_spaces }) => create_spaces ?? false, () => false)
 
 export const ownSpaces = () => requestJson<{ spaces: SpaceRow[] }>("/api/spaces").then(({ spaces }) => spaces)
 
