@@ -22,15 +22,11 @@ export function ErrorState({ title, message, busy = false, retry = words.common.
         <strong className="error-state__title">{title}</strong>
         {message && <p className="error-state__message" dir="auto">{visible(message)}</p>}
       </div>
-      {onOther && (
-        <button type="button" className="button error-state__retry" data-testid="retry-other" onClick={onOther}>
-          {other}
-        </button>
-      )}
-      {onRetry && (
-        <button type="button" className="button error-state__retry" data-testid="retry" disabled={busy} onClick={onRetry}>
-          {retry}
-        </button>
+      {(onOther ?? onRetry) && (
+        <div className="error-state__choices">
+          {onOther && <button type="button" className="button" data-testid="retry-other" onClick={onOther}>{other}</button>}
+          {onRetry && <button type="button" className="button" data-testid="retry" disabled={busy} onClick={onRetry}>{retry}</button>}
+        </div>
       )}
     </div>
   )

@@ -115,9 +115,11 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
         <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>{words.chat.askAgain}</button>
       )}
       {onAgain && <Suspense fallback={<span className="feedback" />}><Feedback event={event} /></Suspense>}
-      <span className="answer__model" title={plain(event.model)}>{plain(event.model)}</span>
-      {took && <span className="answer__took">{took}</span>}
-      {event.view && event.view !== "raw" && <ViewBadge view={event.view} />}
+      <span className="answer__facts">
+        <span className="answer__model" title={plain(event.model)}>{plain(event.model)}</span>
+        {took && <span className="answer__took">{took}</span>}
+        {event.view && event.view !== "raw" && <ViewBadge view={event.view} />}
+      </span>
     </>
   )
 }
