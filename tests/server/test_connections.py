@@ -19,13 +19,16 @@ import pytest
 from pellucid.data_directory import default_connections
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
+from pellucid.server.access.policy import Policy
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
 from pellucid.server.connections import ConnectionFile
 from pellucid.upstream import UpstreamClient
+from tests.chat_server.chat_server_kit import ChatClient, open_feed, parse_feed, read_feed_until
 from tests.scripted import Call, Upstream, say
 from tests.scripted.gateway import Reply, Served, serve
 from tests.scripted.upstream import Script
+from tests.server.state_kit import make_keys
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 KEY = "sk-canary-3f9a8d7e6c5b4a39-WXYZ"
@@ -141,6 +144,27 @@ def test_other_processes_of_the_machine_see_a_change_with_the_next_request(upstr
         assert model_names(other) == ["m"]
         call(other, "DELETE", "/api/connections/mine")
         assert model_names(one) == []
+
+
+def test_the_feeds_of_all_owners_say_that_the_models_changed(upstream: Upstream, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    operator_key, ann_key = make_keys(url, {"op": Policy(operator=True), "ann": Policy(models=["vllm:*"])}).values()
+    config = {**NO_MODELS, "storage": {"url": url}, "access": {"keys": True}, "egress": {"allow": ["127.0.0.1"]}}
+    with serve(config) as gateway:
+        ann, operator = ChatClient(gateway, ann_key), ChatClient(gateway, operator_key)
+        connection = {"profile": "openai-compat", "base_url": upstream.url, "models": ["secret-1"]}
+        with open_feed(ann) as one, open_feed(operator) as other:
+            assert operator.send_request("PUT", "/api/connections/secret", connection).status == 200
+            for feed in (one, other):
+                read_feed_until(feed, "models_changed")
+            assert operator.send_request("DELETE", "/api/connections/secret").status == 200
+            for feed in (one, other):
+                assert read_feed_until(feed, "models_changed", 2)[1:] == [{"type": "models_changed"}] * 2
+                assert b"secret" not in feed.seen
+            last_id, _ = parse_feed(one.seen)[-1]
+        assert operator.send_request("PUT", "/api/connections/secret", connection).status == 200
+        with open_feed(ann, **{"Last-Event-ID": last_id}) as again:
+            read_feed_until(again, "models_changed", 2)
 
 
 def test_a_run_in_progress_ends_on_its_old_connection(upstream: Upstream, gateway: Served) -> None:

@@ -214,6 +214,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
       dispatch({ type: "deleted", conversation_id: conversation })
       if (conversation === id) setFailure({ conversation, title: words.live.deleted, message: "", missing: true })
     },
+    onModels: () => void client.models().then(setModels, () => undefined),
     onSignedOut,
   })
 

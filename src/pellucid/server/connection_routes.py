@@ -24,6 +24,7 @@ from .access.config import is_loopback
 from .connection_check import CheckedConnection, check_connection
 from .connections import MAX_MODELS, Connection
 from .exchange import Exchange, endpoint_maker
+from .feed import ModelsChanged
 from .routing import Operation, Table, parameter
 from .services import Services
 
@@ -156,6 +157,7 @@ class ConnectionHandlers:
             host,
             len(info.models),
         )
+        self._services.feed.publish_to_all(ModelsChanged())
         await exchange.send_json(info)
 
     async def delete(self, exchange: Exchange) -> None:
@@ -164,6 +166,7 @@ class ConnectionHandlers:
         await asyncio.to_thread(self._connections.delete, name)
         await self._services.refresh_connections()
         log.warning("%s deleted the connection %s", _who(exchange), name)
+        self._services.feed.publish_to_all(ModelsChanged())
         await exchange.send_json(DeletedConnection(name))
 
     def _check(self, exchange: Exchange) -> None:

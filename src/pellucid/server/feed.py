@@ -1,7 +1,8 @@
-"""`GET /api/events`: which chats of an owner change, for windows that show them.
+"""`GET /api/events`: which chats of an owner change, and whether the models do, for windows that show them.
 
 * One feed serves a whole window: browsers open few connections to a server.
-* An event holds ids only. What changed is read by the other routes, in the reader's own view.
+* An event holds ids only. What changed is read by the other routes, in the reader's own view. That the models changed
+  is told to all owners, without names: each reader may see others.
 * Events are signals of the relay, so they come from every worker and replica. They are stored for an hour, and a feed
   that is opened again with `Last-Event-ID` gets those since. An event may arrive twice, because the clocks of two
   replicas differ; it never hides a change.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -32,6 +34,9 @@ MAX_FEEDS = 100
 
 CLOCK_TOLERANCE_MS = 5_000
 """How far the clocks of replicas may differ. A feed begins with the events of this time before it."""
+
+_NAME_OF_ALL = "feeds"
+"""The name of the signals to the feeds of all owners."""
 
 RETRY = b"retry: 1000\n\n"
 PING = b": ping\n\n"
@@ -69,12 +74,54 @@ class ConversationDeleted(_Event, tag="conversation_deleted", frozen=True, kw_on
     conversation_id: str
 
 
-Change: TypeAlias = TurnStarted | TurnEnded | ConversationChanged | ConversationDeleted
+class ModelsChanged(_Event, tag="models_changed", frozen=True):
+    """Models were connected or removed. `GET /api/models` has those that the reader may see."""
+
+
+Change: TypeAlias = TurnStarted | TurnEnded | ConversationChanged | ConversationDeleted | ModelsChanged
 FeedFrame = Annotated[FeedStarted | Change, Meta(description="An event of the feed.")]
 
 
+class _OpenFeed:
+    """A feed that is being served: what it listens to, and whether there may be something to write."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self.listeners = listeners
+        self.news = asyncio.Event()
+        self.news.set()
+        for listener in listeners:
+            listener.start(self.news.set)
+
+    def close(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+        self.news.set()
+
+    async def write_changes(self, writer: BodyWriter, since_ms: int, last_id: bytes) -> None:
+        """Write the messages until the feed is closed, and a comment whenever there is none for a while."""
+        while True:
+            try:
+                async with asyncio.timeout(PING_SECONDS):
+                    await self.news.wait()
+            except TimeoutError:
+                writer.write(PING)
+                continue
+            self.news.clear()
+            frames = []
+            for listener in self.listeners:
+                messages = listener.take()
+                if messages is None:
+                    return
+                parts = (message.partition(b" ") for message in messages)
+                frames += [
+                    _frame(id, data) for id, _, data in parts if (_time_of(id) or 0) >= since_ms and id != last_id
+                ]
+            if frames:
+                writer.write(b"".join(frames))
+
+
 class Feed:
-    """The changes of all chats, to this process and to all others.
+    """The changes of all chats and of the models, to this process and to all others.
 
     Args:
         relay: What the replicas share.
@@ -82,23 +129,30 @@ class Feed:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._listeners: set[Listener] = set()
+        self._open_feeds: set[_OpenFeed] = set()
         self._counts: Counter[str] = Counter()
         """The number of feeds that are open here, by owner."""
 
     def publish(self, owner: str, change: Change) -> None:
         """Announce a change to all feeds of the owner, without waiting."""
+        self._publish(_name(owner), change)
+
+    def publish_to_all(self, change: ModelsChanged) -> None:
+        """Announce a change to the feeds of all owners, without waiting."""
+        self._publish(_NAME_OF_ALL, change)
+
+    def _publish(self, name: str, change: Change) -> None:
         # The id begins with the time, by which a feed that is opened again finds what it missed.
         message = f"{clock_ms()}-{secrets.token_hex(4)} ".encode() + msgspec.json.encode(change)
-        start_task(self._relay.publish(_name(owner), message), "a change of a chat could not be announced")
+        start_task(self._relay.publish(name, message), "a change could not be announced")
 
     def end_all(self) -> None:
         """End all feeds that are open here."""
-        for listener in list(self._listeners):
-            listener.close()
+        for feed in list(self._open_feeds):
+            feed.close()
 
     async def serve(self, exchange: Exchange) -> None:
-        """Stream the changes of the caller's chats until the client leaves.
+        """Stream the changes of the caller's chats, and of the models, until the client leaves.
 
         Raises:
             PellucidError: The owner has too many feeds.
@@ -110,15 +164,15 @@ class Feed:
                 ErrorInfo("too_many_requests", message, code="too_many_feeds", retry_after=PING_SECONDS)
             )
         since_ms = (_time_of(last_id.encode()) or clock_ms()) - CLOCK_TOLERANCE_MS
-        listener = self._relay.subscribe(_name(owner))
+        feed = _OpenFeed([self._relay.subscribe(name) for name in (_name(owner), _NAME_OF_ALL)])
         self._counts[owner] += 1
-        self._listeners.add(listener)
+        self._open_feeds.add(feed)
         try:
             async with http.Client(exchange) as client:
                 writer = await exchange.stream()
                 try:
                     writer.write(RETRY + _frame(b"", msgspec.json.encode(FeedStarted())))
-                    await _write_changes(listener, writer, since_ms, last_id.encode())
+                    await feed.write_changes(writer, since_ms, last_id.encode())
                 except asyncio.CancelledError:
                     if client.has_left:
                         raise
@@ -129,29 +183,11 @@ class Feed:
                         await writer.end(b"")
                     writer.close()
         finally:
-            self._listeners.discard(listener)
-            listener.close()
+            self._open_feeds.discard(feed)
+            feed.close()
             self._counts[owner] -= 1
             if not self._counts[owner]:
                 del self._counts[owner]
-
-
-async def _write_changes(listener: Listener, writer: BodyWriter, since_ms: int, last_id: bytes) -> None:
-    """Write the messages of a listener until it is closed, and a comment whenever there is none for a while."""
-    while True:
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await listener.wait()
-        except TimeoutError:
-            writer.write(PING)
-            continue
-        messages = listener.take()
-        if messages is None:
-            return
-        parts = (message.partition(b" ") for message in messages)
-        frames = [_frame(id, data) for id, _, data in parts if (_time_of(id) or 0) >= since_ms and id != last_id]
-        if frames:
-            writer.write(b"".join(frames))
 
 
 def _frame(id: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-// The feed of changes of all chats (GET /api/events). One connection serves the window, and none while it is hidden:
+// The feed of changes of all chats, and of the models (GET /api/events). One connection serves the window, and none while it is hidden:
 // browsers open only six to a server. Every event holds ids alone.
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
@@ -10,6 +10,7 @@ export type FeedEvent =
   | { type: "feed_started" }
   | { type: "turn_started" | "turn_ended"; conversation_id: string; event_id: string }
   | { type: "conversation_changed" | "conversation_deleted"; conversation_id: string }
+  | { type: "models_changed" }
 
 /** How long a hidden window keeps its feed: who only looks away for a moment loads nothing again. */
 const HIDDEN_MS = 10_000

@@ -13,6 +13,7 @@ interface Handlers {
   onList: () => void
   onConversation: (id: string) => void
   onDeleted: (id: string) => void
+  onModels: () => void
   onSignedOut: () => void
 }
 
@@ -36,13 +37,14 @@ export function useFeed(handlers: Handlers): void {
     }
 
     const onEvent = (event: FeedEvent) => {
-      const { open, reading, has, onConversation, onDeleted } = latest.current
+      const { open, reading, has, onConversation, onDeleted, onModels } = latest.current
       switch (event.type) {
         case "feed_started": {
           const isFresh = isFirst && Date.now() - openedAt < FRESH_MS
           isFirst = false
           if (isFresh) return
           list()
+          onModels()
           if (open !== null && reading() === undefined) onConversation(open)
           return
         }
@@ -63,6 +65,9 @@ export function useFeed(handlers: Handlers): void {
         case "conversation_deleted":
           list()
           onDeleted(event.conversation_id)
+          return
+        case "models_changed":
+          onModels()
       }
     }
     let stop: (() => void) | null = () => undefined

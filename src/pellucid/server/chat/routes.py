@@ -311,7 +311,7 @@ TABLE = Table(
             _FEED,
             ConversationHandlers.follow,
             "followChats",
-            "Stream the changes of all conversations, as ids",
+            "Stream the changes of all conversations, as ids, and say when the models change",
             response_body=event_stream("ChatFeedFrame"),
             parameters=(parameter("Last-Event-ID", "header", "The id of the last event that the client has."),),
         ),
