@@ -8,7 +8,7 @@ import { KEYS, setSingleKeys, singleKeys } from "./shortcuts"
 import type { Action } from "./shortcuts"
 
 const { keys: names, actions } = words.shortcuts
-const FIXED: [string, string][] = [[names.enter, actions.send], [names.shiftEnter, actions.line], [names.escape, actions.stop]]
+const FIXED: [string, string][] = [[names.enter, actions.send], [names.shiftEnter, actions.line], [names.escape, actions.stop], [names.find, actions.find]]
 const SINGLE = Object.entries(KEYS).map(([key, action]): [string, string] => [key.toUpperCase(), actions[action satisfies Action]])
 
 const rows = (table: readonly [string, string][]) => (

@@ -7,7 +7,7 @@ import { textAt, textOf } from "./envelope"
 import type { Context } from "./fold"
 import { useNow, useRoom } from "./room"
 import { titleOf } from "./rows"
-import { Flags, isUnderWay, StatusMark, statusText, Confidence, contextDuration, ParticipantName } from "./badges"
+import { Audience, Flags, isUnderWay, StatusMark, statusText, Confidence, contextDuration, ParticipantName } from "./badges"
 import { fill } from "../text/fill"
 import { words } from "../words"
 
@@ -54,6 +54,7 @@ export function ContextHead({ context, open, owner }: Props) {
         {running && now === null ? <Seconds elapsed={{ done: 0, since: context.opened + skew }} minimum={0} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {running && expected !== undefined && <span>{fill(words.spaces.context.expected, { time: <span dir="auto">{plain(expected)}</span> })}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
+        <Audience ids={context.audience} />
         {context.count > 1 && <span>{words.spaces.context.steps(context.count - 1)}</span>}
         {context.waiting.size > 0 && <span className="context__waiting">{words.spaces.context.waiting(context.waiting.size)}</span>}
         {others.length > 0 && <span className="context__participants">{fill(words.spaces.context.with, { who: others.slice(0, 4).map((id) => <ParticipantName key={id} id={id} small />) })}</span>}
@@ -95,6 +96,7 @@ export function ContextLine({ context }: { context: Context }) {
         {running && now === null ? <Seconds elapsed={{ done: 0, since: context.opened + skew }} /> : <span className="seconds">{contextDuration(context, now ?? 0)}</span>}
         {context.confidence !== undefined && <Confidence confidence={context.confidence} range={context.uncertainty} />}
         {context.waiting.size > 0 && <span className="context__waiting">{words.spaces.context.waiting(context.waiting.size)}</span>}
+        <Audience ids={context.audience} />
       </span>
       <span className="context-line__text" dir="auto">{visible((context.conclusion ? textOf(context.conclusion) : "") || titleOf(context))}</span>
     </button>

@@ -4,6 +4,7 @@ import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, us
 import { SearchIcon } from "../shell/icons"
 import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain, visible } from "../text/visible"
+import { topicOf } from "./api"
 import { CANCEL, familyOf, INVITE, mayProbablySend, REQUEST, textOf } from "./envelope"
 import { Filters, ViewSwitch } from "./Filters"
 import type { Item, EnvelopeItem } from "./fold"
@@ -54,6 +55,13 @@ export function RoomView({ session, onLeave }: Props) {
   useEffect(() => {
     if (state.phase === "refused") onLeave(state.problem)
   }, [state.phase, state.problem, onLeave])
+
+  const [topic, setTopic] = useState("")
+  useEffect(() => {
+    const over = new AbortController()
+    void topicOf(session.space, session.token, over.signal).then((text) => !over.signal.aborted && setTopic(text))
+    return () => over.abort()
+  }, [session])
 
   const change = useCallback((next: Filter) => {
     setFilter((now) => {
@@ -137,7 +145,10 @@ export function RoomView({ session, onLeave }: Props) {
       <NowContext value={live ? null : fold.now}>
         <div className="room" data-testid="room" data-phase={state.phase} data-live={live}>
           <header className="room__top">
-            <h1 className="room__title" dir="auto">{plain(session.space)}</h1>
+            <div className="room__names">
+              <h1 className="room__title" dir="auto">{plain(session.space)}</h1>
+              {topic !== "" && <p className="room__topic" data-testid="topic" dir="auto" title={plain(topic)}>{plain(topic)}</p>}
+            </div>
             <ViewSwitch filter={filter} onFilter={change} />
             <div className="room__actions">
               <button type="button" className="icon-button" data-testid="open-search" aria-label={words.spaces.room.search} title={words.common.search} onClick={() => setSearching(true)}><SearchIcon /></button>

@@ -11,7 +11,7 @@ import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
 import { presenceLines } from "./presence"
 import {
-  argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, PRESENCE, PROPOSAL, reasonOf, REQUEST, RESPONSE, resultOf, isFailure,
+  argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, PRESENCE, PROPOSAL, reasonOf, REQUEST, RESPONSE, SHARE, resultOf, isFailure,
   textAt, textsAt, toolOf, uncertaintyOf, textOf,
 } from "./envelope"
 import type { Envelope } from "./envelope"
@@ -19,7 +19,7 @@ import { outcomeOf } from "./fold"
 import type { EnvelopeItem } from "./fold"
 import { useRoom } from "./room"
 import { discoveryKey, titleOf } from "./rows"
-import { Timestamp, Flags, Confidence, ParticipantName } from "./badges"
+import { Audience, Names, Timestamp, Flags, Confidence, ParticipantName } from "./badges"
 import { fill } from "../text/fill"
 import { words } from "../words"
 
@@ -36,11 +36,15 @@ export function Step({ item, owner, expanded }: { item: EnvelopeItem; owner: str
         </p>
       )}
       <Body item={item} quiet={item.context === null} />
+      {/* Where it is not that of the context, whose head shows it. */}
+      {envelope.audience.length > 0 && !sameNames(envelope.audience, item.context?.audience ?? []) && <p className="step__audience"><Audience ids={envelope.audience} /></p>}
       <Flags flags={flagsOf(item)} />
       {item.compresses > 0 && <CompressedThoughts item={item} expanded={expanded} />}
     </article>
   )
 }
+
+const sameNames = (some: readonly string[], others: readonly string[]) => some.length === others.length && some.every((one) => others.includes(one))
 
 /** The flags of the envelope and of its response. */
 const flagsOf = ({ envelope, response }: EnvelopeItem) => (response ? [...envelope.flags, ...response.flags] : envelope.flags)
@@ -54,6 +58,7 @@ function Body({ item, quiet }: { item: EnvelopeItem; quiet: boolean }) {
     case "reasoning/hypothesis": return <Hypothesis envelope={envelope} />
     case CONCLUSION: return <Conclusion envelope={envelope} />
     case CANCEL: return <Cancelled envelope={envelope} />
+    case SHARE: return <p className="notice" data-testid="shared">{fill(words.spaces.step.shared, { who: <Names ids={textsAt(envelope.payload, "participants")} /> })}</p>
     case REQUEST: return <Request item={item} />
     case PROPOSAL: return quiet ? <MessageLink item={item} /> : <Proposal item={item} />
     case RESPONSE: return <Response envelope={envelope} />

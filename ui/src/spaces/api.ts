@@ -42,6 +42,15 @@ const numberOrNull = (value: unknown) => (typeof value === "number" && Number.is
 
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
 
+/** What a space is about; empty if nobody said, or if it could not be read. */
+export const topicOf = (space: string, token: string, signal: AbortSignal): Promise<string> =>
+  requestJson<{ settings?: { topic?: unknown } }>(`/spaces/${encodeURIComponent(space)}`, {
+    headers: { accept: "application/json", authorization: `Bearer ${token}` },
+    credentials: "omit",
+    cache: "no-store",
+    signal,
+  }).then(({ settings }) => (typeof settings?.topic === "string" ? settings.topic : ""), () => "")
+
 export function historyOf(space: string, token: string): History {
   async function get(path: string, query: Record<string, string | number | undefined>, signal?: AbortSignal): Promise<Record<string, unknown>> {
     const body = await requestJson<unknown>(`/spaces/${encodeURIComponent(space)}${path}${queryString({ ...query, dialect: DIALECT })}`, {

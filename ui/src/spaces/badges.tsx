@@ -5,6 +5,7 @@ import { formatDuration } from "../chat/format"
 import type { Flag, Range } from "./envelope"
 import type { Context, Status } from "./fold"
 import { useRoom } from "./room"
+import { fill } from "../text/fill"
 import { formatClock, formatMoment } from "../text/formats"
 import { words } from "../words"
 
@@ -55,6 +56,14 @@ export function Confidence({ confidence, range }: { confidence: number; range?: 
     </span>
   )
 }
+
+/** Who alone may read this. */
+export function Audience({ ids }: { ids: readonly string[] }) {
+  if (ids.length === 0) return null
+  return <span className="audience" data-testid="audience">{fill(words.spaces.context.audience, { who: <Names ids={ids} /> })}</span>
+}
+
+export const Names = ({ ids }: { ids: readonly string[] }) => ids.map((id, index) => <span key={id}>{index > 0 && ", "}<bdi>{plain(id)}</bdi></span>)
 
 /** Remarks of the gateway about an accepted envelope. */
 export function Flags({ flags }: { flags: readonly Flag[] }) {

@@ -19,6 +19,8 @@ export interface Envelope {
   ts: number
   from: string
   to: readonly string[]
+  /** Who may read it, if its context is not for everyone; empty: everyone, or `to`. */
+  audience: readonly string[]
   kind: string
   correlation: readonly string[]
   context: string | null
@@ -71,6 +73,7 @@ export function readEnvelope(value: unknown): Envelope | null {
     ts: time(value["ts"]),
     from: typeof from === "string" ? from : GATEWAY,
     to: texts(value["to"]),
+    audience: texts(value["audience"]),
     kind: kind.replaceAll(".", "/"),
     correlation: texts(value["correlation_id"] ?? value["correlationId"]),
     context: typeof context === "string" && context !== "" ? context : null,

@@ -1,11 +1,11 @@
-// Flags of the gateway are shown with their reason as plain text.
+// What the gateway adds to envelopes is shown: flags with their reason as plain text, and who alone may read.
 import { afterEach, expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"
 import { ContextHead } from "./ContextHead"
 import type { Flag } from "./envelope"
 import { Fold } from "./fold"
-import type { EnvelopeItem } from "./fold"
+import type { Context, EnvelopeItem } from "./fold"
 import { ActionMessage, Message, Step } from "./Step"
 import { makeEnvelope } from "./testkit"
 
@@ -43,4 +43,23 @@ it("a thought, a message and a call show their flags, and those of the response"
   const context = fold.context("r")
   if (!context) throw new Error("it is not there")
   expect(marks(draw(<ContextHead context={context} open={false} owner="mara" />).box)[0]?.textContent).toContain("nothing is called 'x'")
+})
+
+it("a reasoning shows its readers, a thought those that it had before a share, and the share whom it adds", () => {
+  const [few, all] = [["ada", "mara"], ["ada", "mara", "<b>\u202eev"]]
+  const fold = Fold.of([
+    makeEnvelope({ seq: 1, id: "r", kind: "reasoning/start", to: ["ada"] }),
+    makeEnvelope({ seq: 2, kind: "reasoning/thought", context: "r", audience: few }),
+    makeEnvelope({ seq: 3, kind: "reasoning/share", context: "r", audience: all, payload: { participants: ["<b>\u202eev"] } }),
+    makeEnvelope({ seq: 4, kind: "reasoning/thought", context: "r", audience: all }),
+    makeEnvelope({ seq: 5, id: "open", kind: "reasoning/start" }),
+    makeEnvelope({ seq: 6, kind: "reasoning/thought", context: "open" }),
+  ])
+  const step = (seq: number) => draw(<Step item={itemAt(fold, seq)} owner="mara" expanded={false} />).box
+  const head = (name: string) => draw(<ContextHead context={fold.context(name) as Context} open owner="mara" />).box
+  const mark = (box: HTMLElement) => box.querySelector("[data-testid=audience]")?.textContent
+  expect(mark(head("r"))).toMatch(/^for ada, mara, <b>[^\u202e]*ev only$/)
+  expect([2, 3, 4, 6].map((seq) => mark(step(seq)))).toEqual(["for ada, mara only", undefined, undefined, undefined])
+  expect(step(3).textContent).toMatch(/^From here on, <b>[^\u202e]*ev can read this, too\.$/)
+  expect(mark(head("open"))).toBeUndefined()
 })

@@ -63,6 +63,8 @@ export interface Context {
   answeredAfterEnd: boolean
   ledTo: EnvelopeItem[]
   participants: string[]
+  /** Who may read it, by its newest envelope; empty: everyone. */
+  audience: readonly string[]
   confidence: number | undefined
   uncertainty: Range | undefined
   /** The number of envelopes in it and in its sub-contexts. */
@@ -276,6 +278,7 @@ export class Fold {
       answeredAfterEnd: false,
       ledTo: [],
       participants: [],
+      audience: [],
       confidence: undefined,
       uncertainty: undefined,
       count: 0,
@@ -338,6 +341,7 @@ export class Fold {
   /** Update a context with an envelope in it. */
   #recordActivity(context: Context, envelope: Envelope): void {
     if (envelope.kind === CONCLUSION) context.conclusion = envelope
+    if (envelope.audience.length > 0) context.audience = envelope.audience
     // A participant that only responded to a request did not take part in the reasoning.
     const contributes = envelope.kind !== RESPONSE && envelope.from !== GATEWAY
     if (contributes && !context.participants.includes(envelope.from)) context.participants.push(envelope.from)

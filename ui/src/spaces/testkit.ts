@@ -5,7 +5,7 @@ import type { Envelope, Payload } from "./envelope"
 import type { Fold, Item } from "./fold"
 
 export const makeEnvelope = (fields: Partial<Envelope>): Envelope => ({
-  seq: 1, id: `id-${fields.seq ?? 1}`, ts: (fields.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], erased: false, ...fields,
+  seq: 1, id: `id-${fields.seq ?? 1}`, ts: (fields.seq ?? 1) * 1000, from: "mara", to: [], audience: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], erased: false, ...fields,
 })
 
 const KINDS = [
