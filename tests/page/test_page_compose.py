@@ -33,7 +33,7 @@ def file(name: str, data: bytes, media_type: str) -> FilePayload:
     return {"name": name, "mimeType": media_type, "buffer": data}
 
 
-TRANSFER = """([kind, files]) => {
+TRANSFER = """([kind, files, target]) => {
   const transfer = new DataTransfer()
   for (const [name, type, data] of files) {
     transfer.items.add(new File([Uint8Array.from(atob(data), (one) => one.charCodeAt(0))], name, {type}))
@@ -42,7 +42,8 @@ TRANSFER = """([kind, files]) => {
   const fields = {bubbles: true, cancelable: true}
   if (kind === "paste") field.dispatchEvent(new ClipboardEvent("paste", {...fields, clipboardData: transfer}))
   else for (const name of ["dragover", "drop"]) {
-    document.body.dispatchEvent(new DragEvent(name, {...fields, dataTransfer: transfer}))
+    const at = target ? document.querySelector(`[data-testid=${target}]`) : document.body
+    at.dispatchEvent(new DragEvent(name, {...fields, dataTransfer: transfer}))
   }
 }"""
 
@@ -96,18 +97,96 @@ def test_files_are_dropped_pasted_picked_sent_and_shown(tabs: Tabs, model_script
         shot(tab, f"sent-{device}")
         page.goto(tab.url + f"/c/{tab.conversation}")
         shown.wait_for()
-    # Asked again and edited, the question keeps its files.
+    # Asked again, the question keeps its files; edited, it keeps those that are not removed, and gets others.
     tab.element("ask-again").click()
     model_script.answer("A dog.")
     tab.wait_finished()
     expect(shown.get_by_role("listitem")).to_have_count(2)
     tab.element("edit").click()
+    expect(files).to_have_count(2)
+    tab.element("edit-files").set_input_files([file("photo.svg", b"<svg/>", "image/svg+xml")])
+    expect(files.last).to_contain_text("Only PNG, JPEG, GIF and WebP images")
+    expect(tab.element("edit-send")).to_be_disabled()
+    shot(tab, f"edited-{device}")
+    page.get_by_role("button", name="Remove photo.svg").click()
+    expect(tab.element("edit-field")).to_be_focused()
+    page.get_by_role("button", name="Remove notes").click()
+    tab.page.evaluate(TRANSFER, ["drop", [["new.txt", "text/plain", base64.b64encode(b"New.").decode()]], "edit-field"])
+    expect(files).to_have_count(2)
+    expect(tab.element("attached")).to_have_count(1)  # the composer got none
     tab.element("edit-field").fill("And now?")
     tab.element("edit-send").click()
     model_script.answer("Both.")
     tab.wait_finished()
+    expect(shown.get_by_role("listitem")).to_have_text(["", "new.txt"])
     assert [len(body["messages"][-1]["content"]) for body in model_script.bodies] == [3, 3, 3]
     assert model_script.bodies[2]["messages"][-1]["content"][0] == image
+    assert "New." in model_script.bodies[2]["messages"][-1]["content"][1]["text"]
+
+
+PICTURES = """async () => {
+  const make = async (type, clear) => {
+    const canvas = new OffscreenCanvas(3000, 1000), context = canvas.getContext("2d")
+    context.fillStyle = "red"
+    context.fillRect(clear ? 1000 : 0, 0, 1500, 1000)
+    context.fillStyle = "blue"
+    context.fillRect(clear ? 2500 : 1500, 0, 1500, 1000)
+    const bytes = new Uint8Array(await (await canvas.convertToBlob({type})).arrayBuffer())
+    return btoa(bytes.reduce((text, one) => text + String.fromCharCode(one), ""))
+  }
+  return [await make("image/png", false), await make("image/png", true), await make("image/jpeg", false)]
+}"""
+LOOK = """async (urls) => Promise.all(urls.map(async (url) => {
+  const image = new Image()
+  image.src = url
+  await image.decode()
+  const {naturalWidth: width, naturalHeight: height} = image
+  const context = new OffscreenCanvas(width, height).getContext("2d")
+  context.drawImage(image, 0, 0)
+  const colour = (x, y) => {
+    const [red, , blue, alpha] = context.getImageData(x, y, 1, 1).data
+    return alpha < 9 ? "clear" : red > 200 ? "red" : blue > 200 ? "blue" : "other"
+  }
+  return [width, height, colour(5, 5), colour(width - 5, height - 5)]
+}))"""
+TURNED = b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+"""EXIF: the image is to be turned by 90 degrees."""
+
+
+def test_large_images_are_made_smaller_before_they_are_sent(tab: Tab, model_script: ModelScript) -> None:
+    tab.open()
+    opaque, clear, photo = map(base64.b64decode, tab.page.evaluate(PICTURES))
+    turned = photo[:2] + TURNED + photo[2:]
+    tab.element("file-input").set_input_files(
+        [
+            file("opaque.png", opaque, "image/png"),
+            file("clear.png", clear, "image/png"),
+            file("turned.jpg", turned, "image/jpeg"),
+            file("small.png", png(), "image/png"),
+        ]
+    )
+    files = tab.element("attached-file")
+    for number, size in ((0, "2048 × 683"), (2, "683 × 2048")):
+        expect(files.nth(number)).to_contain_text("made smaller")
+        expect(files.nth(number).get_by_title(size)).to_have_count(1)
+    expect(files.nth(3)).not_to_contain_text("made smaller")
+    shot(tab, "smaller")
+    model_script.answer("Colours.")
+    tab.ask("What is it?")
+    tab.wait_finished()
+    infos = tab.api(f"/api/conversations/{tab.conversation}")["events"][0]["attachments"]
+    assert [(one["name"], one["media_type"]) for one in infos] == [
+        ("opaque.jpg", "image/jpeg"),
+        ("clear.png", "image/png"),
+        ("turned.jpg", "image/jpeg"),
+        ("small.png", "image/png"),
+    ]
+    assert tab.page.evaluate(LOOK, [one["url"] for one in infos[:3]]) == [
+        [2048, 683, "red", "blue"],
+        [2048, 683, "clear", "blue"],
+        [683, 2048, "red", "blue"],
+    ]
+    assert infos[3]["size"] == len(png())
 
 
 def link_id(tab: Tab) -> str:

@@ -15,6 +15,7 @@ import { chosenModel, supportedChoices, useChoices } from "./choices"
 import { inputOf, joined } from "./compose/attached"
 import type { Attached, Composed, ShownFile } from "./compose/attached"
 import type { Drafts } from "./compose/drafts"
+import { AskingContext } from "./compose/useAttached"
 import { useToolChoice } from "./compose/toolChoice"
 import type { Actions } from "./compose/listenToKeys"
 import { ConflictContext } from "./live/conflict"
@@ -220,6 +221,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
 
   const chosen = models ? chosenModel(models.data, choices.model) : undefined
   const isAgent = chosen?.agent ?? false
+  const asking = useMemo(() => ({ limits: models?.attachments, model: chosen }), [models, chosen])
   // The gateway has the instructions of a chat that it knows; until then, this page has them.
   const [given, setGiven] = useState({ key: 0, text: "" })
   const stored = id === null ? undefined : store.conversations[id]
@@ -411,6 +413,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
     <BusContext value={bus}>
       <CurrencyContext value={models?.currency}>
       <ConflictContext value={conflict}>
+      <AskingContext value={asking}>
       <Shell
         title={title}
         actions={
@@ -511,7 +514,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
               key={turns[0]?.key}
               turns={turns}
               busy={busy}
-              onEdit={(turn, text) => ask(text, turn.question.files, turn.id ?? turn.pending?.body?.replaces)}
+              onEdit={(turn, text, files) => ask(text, files, turn.id ?? turn.pending?.body?.replaces)}
               onRetry={retry}
               onVersion={(answer) => void switchTo(answer)}
             />
@@ -537,6 +540,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
           />
         </Suspense>
       )}
+      </AskingContext>
       </ConflictContext>
       </CurrencyContext>
     </BusContext>

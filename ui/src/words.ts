@@ -217,6 +217,8 @@ export const words = {
     tooMany: (max: number) => `A question can have at most ${max} files. Please remove some.`,
     tooLarge: (size: string, max: string) => `It has ${size}; a file can have at most ${max}.`,
     tooLargeTogether: (size: string, max: string) => `The files have ${size} together; at most ${max} can be sent at once.`,
+    scaled: "made smaller",
+    pixels: (width: number, height: number) => `${width} × ${height}`,
     empty: "It is empty.",
     wrongType: "Only PNG, JPEG, GIF and WebP images, PDFs and text files can be attached.",
     unreadable: "It could not be read.",
@@ -314,6 +316,7 @@ export const words = {
     copyQuestion: "Copy the question",
     editField: "Edit your question",
     editHint: "Press Enter to ask again, Escape to cancel.",
+    addFiles: "Add files",
     askAgain: "Ask again",
   },
   live: {

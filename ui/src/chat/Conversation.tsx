@@ -1,6 +1,7 @@
 // A conversation: its questions and answers in a scroll box that follows its end.
 import { lazy, Suspense, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 
+import type { ShownFile } from "../compose/attached"
 import { DownIcon } from "../shell/icons"
 import { questionId } from "../stream/reducer"
 import { isLive } from "../stream/pendingAnswer"
@@ -18,7 +19,7 @@ interface Props {
   /** An answer is in progress on this page. */
   busy: boolean
   /** Without these, the conversation can only be read. */
-  onEdit?: (turn: Turn, text: string) => void
+  onEdit?: (turn: Turn, text: string, files: readonly ShownFile[]) => void
   onRetry?: (turn: Turn) => void
   onVersion?: (answerId: string) => void
 }
@@ -92,7 +93,7 @@ function TurnView({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
         files={question.files}
         {...(question.event?.versions && { versions: question.event.versions })}
         busy={busy}
-        {...(onEdit && { onEdit: (text: string) => onEdit(turn, text) })}
+        {...(onEdit && { onEdit: (text: string, files: readonly ShownFile[]) => onEdit(turn, text, files) })}
         {...(onVersion && { onVersion })}
       />
       <EventItemSequential eventId={id} event={answer} pending={pending} last={last} busy={busy} {...(!open && onRetry && { onRetry: () => onRetry(turn) })} />

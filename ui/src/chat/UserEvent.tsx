@@ -1,8 +1,11 @@
-// A question: its text, a form to edit it and ask again, and buttons to switch between versions.
-import { useEffect, useId, useRef, useState } from "react"
+// A question: its text and files, a form to edit them and ask again, and buttons to switch between versions.
+import { useContext, useEffect, useId, useRef, useState } from "react"
 
 import type { ShownFile } from "../compose/attached"
+import { pastedFiles } from "../compose/listenToFiles"
 import { QuestionFiles } from "../compose/QuestionFiles"
+import { AskingContext, attachedAgain, useAttached } from "../compose/useAttached"
+import { PlusIcon } from "../shell/icons"
 import { isSubmitKey } from "../shell/keyboard"
 import { CopyButton } from "../text/CopyButton"
 import { visible } from "../text/visible"
@@ -19,7 +22,7 @@ interface Props {
   version?: string
   /** An answer is in progress, so the question cannot be asked again. */
   busy: boolean
-  onEdit?: (text: string) => void
+  onEdit?: (text: string, files: readonly ShownFile[]) => void
   onVersion?: (answerId: string) => void
 }
 
@@ -34,20 +37,20 @@ export function UserEvent({ id, text, files = [], versions = [], version, busy, 
   const at = version === undefined ? -1 : versions.indexOf(version)
   return (
     <article className="question" data-testid="user-event" data-event-id={id} aria-label={words.chat.question}>
-      <QuestionFiles files={files} />
       {editing ? (
         <Edit
           text={text}
-          optional={files.length > 0}
+          before={files}
           busy={busy}
           onCancel={close}
-          onDone={(changed) => {
+          onDone={(changed, kept) => {
             setEditing(false)
-            onEdit?.(changed)
+            onEdit?.(changed, kept)
           }}
         />
       ) : (
         <>
+          <QuestionFiles files={files} />
           {text !== "" && <div className="question__text" dir="auto">{visible(text)}</div>}
           <div className="question__foot">
             {versions.length > 1 && at >= 0 && (
@@ -86,18 +89,22 @@ export function UserEvent({ id, text, files = [], versions = [], version, busy, 
 
 interface EditProps {
   text: string
-  /** The question has files, so it needs no text. */
-  optional: boolean
+  /** Its files. */
+  before: readonly ShownFile[]
   busy: boolean
   onCancel: () => void
-  onDone: (text: string) => void
+  onDone: (text: string, files: readonly ShownFile[]) => void
 }
 
-function Edit({ text, optional, busy, onCancel, onDone }: EditProps) {
+function Edit({ text, before, busy, onCancel, onDone }: EditProps) {
+  const asking = useContext(AskingContext)
   const [draft, setDraft] = useState(text)
+  const { files, attach, remove, isComplete, problems, list } = useAttached(() => attachedAgain(before), asking)
+  const picker = useRef<HTMLInputElement>(null)
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()
-  const ready = (optional || draft.trim() !== "") && !busy
+  const ready = (files.length > 0 || draft.trim() !== "") && isComplete && !busy
+  const done = () => ready && onDone(draft.trim(), files)
   useEffect(() => {
     field.current?.focus()
     field.current?.setSelectionRange(text.length, text.length)
@@ -107,9 +114,20 @@ function Edit({ text, optional, busy, onCancel, onDone }: EditProps) {
       className="question__edit"
       onSubmit={(event) => {
         event.preventDefault()
-        if (ready) onDone(draft.trim())
+        done()
+      }}
+      onDrop={(event) => {
+        if (event.dataTransfer.files.length === 0) return
+        event.preventDefault()
+        attach([...event.dataTransfer.files])
       }}
     >
+      {list && (
+        <list.AttachedFiles files={files} problems={list.problems} onRemove={(key) => {
+          remove(key)
+          field.current?.focus()
+        }} />
+      )}
       <textarea
         ref={field}
         className="question__field"
@@ -120,6 +138,12 @@ function Edit({ text, optional, busy, onCancel, onDone }: EditProps) {
         rows={Math.min(12, draft.split("\n").length + 1)}
         value={draft}
         onChange={(event) => setDraft(event.target.value)}
+        onPaste={(event) => {
+          const pasted = pastedFiles(event.clipboardData)
+          if (pasted.length === 0) return
+          event.preventDefault()
+          attach(pasted)
+        }}
         onKeyDown={(event) => {
           if (event.key === "Escape") {
             event.preventDefault()
@@ -127,14 +151,31 @@ function Edit({ text, optional, busy, onCancel, onDone }: EditProps) {
             onCancel()
           } else if (isSubmitKey(event)) {
             event.preventDefault()
-            if (ready) onDone(draft.trim())
+            done()
           }
         }}
       />
       <div className="question__buttons">
+        {asking.limits && (
+          <button type="button" className="icon-button question__attach" data-testid="edit-attach" aria-label={words.chat.addFiles} title={words.chat.addFiles} onClick={() => picker.current?.click()}>
+            <PlusIcon />
+          </button>
+        )}
         <button type="button" className="button" onClick={onCancel}>{words.common.cancel}</button>
-        <button type="submit" className="button button--first" data-testid="edit-send" disabled={!ready}>{words.chat.askAgain}</button>
+        <button type="submit" className="button button--first" data-testid="edit-send" title={problems?.each.find(Boolean) ?? problems?.total} disabled={!ready}>{words.chat.askAgain}</button>
       </div>
+      <input
+        ref={picker}
+        type="file"
+        multiple
+        hidden
+        data-testid="edit-files"
+        aria-label={words.chat.addFiles}
+        onChange={(event) => {
+          attach([...(event.target.files ?? [])])
+          event.target.value = ""
+        }}
+      />
       <span id={hint} className="visually-hidden">{words.chat.editHint}</span>
     </form>
   )

@@ -18,9 +18,14 @@ export interface Attached extends ShownFile {
   progress: number
   /** The content in base64, once it was read. */
   data?: string
+  /** The size in pixels to which it was scaled down. */
+  scaled?: { width: number; height: number }
   /** Why it cannot be sent. */
   problem?: string
 }
+
+/** Whether it is stored, or was read. */
+export const isReady = ({ id, data }: Attached) => id !== undefined || data !== undefined
 
 /** A question that is ready to be sent. */
 export interface Composed {

@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it } from "vitest"
+import { beforeEach, describe, expect, it, vi } from "vitest"
 import fc from "fast-check"
 
 import type { AttachmentLimits, ModelInfo } from "../api/types"
@@ -8,6 +8,8 @@ import type { Attached } from "./attached"
 import { mediaTypeOf, modelProblem, problemOf, sizeProblem, totalProblem } from "./check"
 import { Drafts } from "./drafts"
 import { readFile } from "./readFile"
+import { factorOf, isAnimated } from "./scale"
+import type { Scale } from "./scale"
 import { actionOf, setSingleKeys, singleKeys } from "./shortcuts"
 
 const bytes = (text: string) => Uint8Array.from(text, (one) => one.charCodeAt(0))
@@ -82,6 +84,38 @@ describe("a file", () => {
       readFile(new File([bytes("GIF89a\xff\x00")], "a.gif", { type: "image/gif" }), LIMITS, (change) => change.data !== undefined && done(change)),
     )
     expect(last).toEqual({ media_type: "image/gif", data: "R0lGODlh/wA=", progress: 1, url: "data:image/gif;base64,R0lGODlh/wA=" })
+  })
+
+  const read = (file: File, scale: Scale) =>
+    new Promise<Partial<Attached>>((done) => readFile(file, LIMITS, (change) => (change.data ?? change.problem) !== undefined && done(change), scale))
+  const png = (size: number, chunks = "") => new File([bytes(`\x89PNG\r\n\x1a\n${chunks}`.padEnd(size, "\0"))], "a.shot.png", { type: "image/png" })
+
+  it("that is an image is scaled if it is larger than models use, also if it would be too large otherwise", async () => {
+    const scale = vi.fn<Scale>(() => Promise.resolve({ bytes: bytes("\xff\xd8\xff"), media_type: "image/jpeg", width: 2048, height: 9 }))
+    const scaled = { name: "a.shot.jpg", size: 3, media_type: "image/jpeg", data: "/9j/", progress: 1, url: "data:image/jpeg;base64,/9j/", scaled: { width: 2048, height: 9 } }
+    expect(await read(png(40), scale)).toEqual(scaled)
+    expect(await read(png(4096), scale)).toEqual(scaled)
+    expect(scale.mock.calls.map(([{ media_type, max_bytes }]) => [media_type, max_bytes])).toEqual([["image/png", 2048], ["image/png", 2048]])
+  })
+
+  it("stays as it is if it is small, animated, cannot be scaled, or is of another type", async () => {
+    const none = vi.fn<Scale>(() => Promise.resolve(null))
+    const fails: Scale = () => Promise.reject(new Error("no"))
+    expect(await read(png(40), none)).not.toHaveProperty("scaled")
+    expect(await read(png(40), fails)).toMatchObject({ media_type: "image/png", progress: 1 })
+    expect(await read(png(4096), fails)).toEqual({ problem: words.attach.tooLarge("4 kB", "2 kB"), progress: 1 })
+    none.mockClear()
+    const gif = new File([bytes("GIF89a")], "a.gif", { type: "image/gif" })
+    const animations = [png(60, "\0\0\0\x08acTL"), new File([bytes("RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x02".padEnd(30, "\0"))], "a.webp", { type: "image/webp" })]
+    for (const file of [gif, ...animations, new File([bytes("text")], "a.txt", { type: "text/plain" })]) expect(await read(file, none)).not.toHaveProperty("problem")
+    expect(none).not.toHaveBeenCalled()
+  })
+
+  it("is scaled to at most 2048 pixels in each direction", () => {
+    expect([factorOf(100, 2048), factorOf(4096, 10), factorOf(10, 8192)]).toEqual([1, 0.5, 0.25])
+    fc.assert(fc.property(fc.uint8Array({ maxLength: 60 }), (rest) => {
+      for (const start of ["\x89PNG\r\n\x1a\n", "RIFF\0\0\0\0WEBPVP8X"]) expect(typeof isAnimated(new Uint8Array([...bytes(start), ...rest]), mediaTypeOf(bytes(start)) ?? "")).toBe("boolean")
+    }))
   })
 
   it("is sent with its content, or by its id", () => {

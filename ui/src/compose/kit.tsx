@@ -6,7 +6,7 @@ import type { AttachmentLimits, ModelInfo } from "../api/types"
 import { CloseIcon, FileIcon } from "../shell/icons"
 import { plain, visible } from "../text/visible"
 import { words } from "../words"
-import { isImage, sizeText } from "./attached"
+import { isImage, isReady, sizeText } from "./attached"
 import type { Attached } from "./attached"
 import { modelProblem, totalProblem } from "./check"
 
@@ -28,7 +28,7 @@ interface Props {
 
 export function AttachedFiles({ files, problems, onRemove }: Props) {
   const id = useId()
-  const ready = files.filter((file, index) => file.data !== undefined && problems.each[index] === undefined).length
+  const ready = files.filter((file, index) => isReady(file) && problems.each[index] === undefined).length
   return (
     <div className="attached" data-testid="attached">
       <ul className="attached__list" aria-label={words.compose.files}>
@@ -44,7 +44,7 @@ export function AttachedFiles({ files, problems, onRemove }: Props) {
                 ) : file.progress < 1 ? (
                   <progress className="attached__progress" value={file.progress} max={1} aria-label={words.attach.reading(plain(file.name))} />
                 ) : (
-                  <span className="attached__note">{sizeText(file.size)}</span>
+                  <span className="attached__note" title={file.scaled && words.attach.pixels(file.scaled.width, file.scaled.height)}>{sizeText(file.size)}{file.scaled && ` · ${words.attach.scaled}`}</span>
                 )}
               </span>
               <button

@@ -9,6 +9,9 @@ interface Listeners {
 
 const hasFiles = (event: DragEvent) => event.dataTransfer?.types.some((type) => type.toLowerCase() === "files") ?? false
 
+/** The files of a clipboard. Office programs put a picture next to the text that was copied: the text is meant. */
+export const pastedFiles = (data: DataTransfer | null): File[] => (data === null || data.getData("text/plain") !== "" ? [] : [...data.files])
+
 export function listenToFiles(field: HTMLElement, { onFiles, onDropping }: Listeners, signal: AbortSignal): void {
   if (signal.aborted) return
   // Without preventDefault, the browser would leave the page and open the file.
@@ -22,17 +25,17 @@ export function listenToFiles(field: HTMLElement, { onFiles, onDropping }: Liste
   }
   const drop = (event: DragEvent) => {
     onDropping(false)
-    if (!hasFiles(event)) return
+    // A form that is open may have taken them.
+    if (!hasFiles(event) || event.defaultPrevented) return
     event.preventDefault()
     onFiles([...(event.dataTransfer?.files ?? [])])
   }
   const paste = (event: ClipboardEvent) => {
-    const { files } = event.clipboardData ?? {}
-    // Office programs put a picture next to the text that was copied.
-    if (!files?.length || event.clipboardData?.getData("text/plain")) return
     if (event.target !== field && isTyping(event.target)) return
+    const files = pastedFiles(event.clipboardData)
+    if (files.length === 0) return
     event.preventDefault()
-    onFiles([...files])
+    onFiles(files)
   }
   addEventListener("dragover", over, { signal })
   addEventListener("dragleave", leave, { signal })

@@ -2,17 +2,13 @@
 // line; keys of an input method do neither.
 import { useCallback, useEffect, useId, useImperativeHandle, useLayoutEffect, useRef, useState } from "react"
 
-import type { Attached } from "../compose/attached"
-import { lazyModule } from "../text/lazyModule"
+import { useAttached } from "../compose/useAttached"
 import { words } from "../words"
 import { SendIcon, StopIcon } from "./icons"
 import { isSubmitKey } from "./keyboard"
 import type { ComposerProps } from "./props"
 
-const loadKit = () => import("../compose/kit")
-const useKit = lazyModule(loadKit)
 const DRAFT_MS = 300
-let count = 0
 
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
   return <Draft key={draftKey} {...props} />
@@ -20,12 +16,10 @@ export function Composer({ draftKey = "", ...props }: ComposerProps) {
 
 function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Omit<ComposerProps, "draftKey">) {
   const [text, setText] = useState(initial?.text ?? "")
-  const [files, setFiles] = useState<readonly Attached[]>(initial?.files ?? [])
+  const { files, attach, remove, clear, isComplete, problems, list } = useAttached(() => initial?.files ?? [], { limits, model })
   const field = useRef<HTMLTextAreaElement>(null)
   const picker = useRef<HTMLInputElement>(null)
   const hint = useId()
-  const kit = useKit(files.length > 0)
-  const problems = kit?.problemsOf(files, limits, model)
 
   useLayoutEffect(() => {
     // Not needed in browsers that size the field by its content.
@@ -59,20 +53,6 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
     }
   }, [])
 
-  const attach = useCallback(
-    (chosen: readonly File[]) => {
-      if (!limits || chosen.length === 0) return
-      const added = chosen.map((file): Attached => ({ key: `${++count}`, name: file.name, media_type: file.type, size: file.size, progress: 0 }))
-      setFiles((now) => [...now, ...added])
-      const change = (key: string, changes: Partial<Attached>) =>
-        setFiles((now) => now.map((one) => (one.key === key ? { ...one, ...changes } : one)))
-      loadKit().then(
-        ({ readFile }) => added.forEach(({ key }, index) => readFile(chosen[index] as File, limits, (changes) => change(key, changes))),
-        () => added.forEach(({ key }) => change(key, { problem: words.page.broken, progress: 1 })),
-      )
-    },
-    [limits],
-  )
   const pick = useCallback(() => picker.current?.click(), [])
   const [dropping, onDropping] = useState(false)
   useEffect(() => {
@@ -85,13 +65,12 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
   }, [attach])
   useImperativeHandle(ref, () => ({ pick, focus: () => field.current?.focus(), flush: () => store.current() }), [pick])
 
-  const isComplete = files.length === 0 || (problems !== undefined && !problems.any && files.every((file) => file.data !== undefined))
   const ready = (text.trim() !== "" || files.length > 0) && isComplete && !disabled
   const send = () => {
     if (!ready) return
     const question = { text: text.trim(), files }
     setText("")
-    setFiles([])
+    clear()
     onDraft?.({ text: "", files: [] })
     onSend(question)
   }
@@ -107,9 +86,9 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
         send()
       }}
     >
-      {files.length > 0 && kit && problems && (
-        <kit.AttachedFiles files={files} problems={problems} onRemove={(key) => {
-          setFiles((now) => now.filter((one) => one.key !== key))
+      {list && (
+        <list.AttachedFiles files={files} problems={list.problems} onRemove={(key) => {
+          remove(key)
           field.current?.focus()
         }} />
       )}
