@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import queue
 import re
 import shutil
@@ -12,6 +13,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, Request, expect, sync_playwright
@@ -332,6 +334,12 @@ class Tab:
 
 Tabs = Callable[..., Tab]
 """Factory of tabs: an optional proxy, an optional gateway, and arguments of Playwright's `new_context`."""
+
+
+def shot(tab: Tab, name: str) -> None:
+    """Take a picture, if a person wants to look at them."""
+    if folder := os.environ.get("PAGE_SHOTS"):
+        tab.page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 class TCPProxy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ import pytest
 from playwright.sync_api import FilePayload, expect
 
 from pellucid.server.access.policy import Policy
-from tests.page.page_kit import OTHER, ModelScript, PageServer, Tab, Tabs
+from tests.page.page_kit import OTHER, ModelScript, PageServer, Tab, Tabs, shot
 from tests.scripted import Upstream, say
 from tests.server.state_kit import make_keys, serving, url_of
 
@@ -50,12 +49,6 @@ TRANSFER = """([kind, files, target]) => {
 
 def transfer(tab: Tab, kind: str, *files: tuple[str, str, bytes]) -> None:
     tab.page.evaluate(TRANSFER, [kind, [[name, type, base64.b64encode(data).decode()] for name, type, data in files]])
-
-
-def shot(tab: Tab, name: str) -> None:
-    """Take a picture, if a person wants to look at them."""
-    if folder := os.environ.get("PAGE_SHOTS"):
-        tab.page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 @pytest.mark.parametrize("device", ["desktop", "phone"])

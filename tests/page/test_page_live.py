@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+
 from playwright.sync_api import expect
 
 from tests.page.page_kit import ModelScript, Tab, Tabs, TCPProxy
+
+DOT = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+"""An image of one pixel."""
 
 
 def test_a_second_window_sees_everything_as_it_happens(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
@@ -120,6 +125,7 @@ def test_a_network_that_died_silently_is_noticed_when_it_is_back(
 def test_a_chat_is_shared_read_only_exported_and_rated(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
     tab.open()
     model_script.answer("It is *42*.", "A thought.")
+    tab.element("file-input").set_input_files([{"name": "dot.gif", "mimeType": "image/gif", "buffer": DOT}])
     tab.ask("Why?")
     answer = tab.wait_finished()
     # Feedback: stored, seen again after a reload, with a comment, and taken back.
@@ -152,6 +158,8 @@ def test_a_chat_is_shared_read_only_exported_and_rated(tab: Tab, tabs: Tabs, mod
     other.page.goto(link)
     expect(other.element("answer-text")).to_have_text("It is 42.")
     expect(other.element("shared-note")).to_contain_text("shared this chat with you")
+    picture = other.element("question-files").get_by_role("img", name="dot.gif")
+    other.page.wait_for_function("one => one.complete && one.naturalWidth === 1", arg=picture.element_handle())
     for testid in ("composer", "edit", "ask-again", "feedback", "conversation-item"):
         expect(other.element(testid)).to_have_count(0)
     other.open_reasoning()

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import ViewportSize
+from playwright.sync_api import ViewportSize, expect
 
 from pellucid.server import page
 from pellucid.server.config import check_config
-from tests.page.page_kit import ModelScript, PageServer, ScriptedModels, Tab, Tabs
+from tests.node_packages import installed
+from tests.page.page_kit import ModelScript, PageServer, ScriptedModels, Tab, Tabs, shot
 from tests.page.page_space_kit import PARTICIPANTS, SPACE, ScriptedParticipants, join_space, play_review
 from tests.scripted import Upstream
 from tests.scripted.gateway import serve
@@ -152,6 +153,77 @@ def test_nothing_is_cut_and_everything_is_translated(tabs: Tabs, model_script: M
     tab.page.get_by_role("menuitem").last.click()
     tab.element("confirm-delete").wait_for()
     check_both("the dialog to delete a chat")
+
+
+AXE = "{resultTypes: ['violations']}"
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("direction", ["ltr", "rtl"])
+def test_dialogs_are_translated_fit_and_are_accessible(tabs: Tabs, model_script: ModelScript, direction: str) -> None:
+    axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    theme = "dark" if direction == "rtl" else "light"
+    tab = tabs(viewport=SIZES["desktop"], color_scheme=theme, bypass_csp=False, reduced_motion="reduce")
+    tab.page.add_init_script(f"globalThis.pseudoDirection = '{direction}'")
+    tab.open()
+    data = [one["title"] for one in tab.api("/api/providers")["data"]]
+    data += [text for one in tab.api("/api/tools")["data"] for text in (one["name"], one.get("description", ""))]
+    longest_first = sorted(filter(None, data), key=len, reverse=True)
+    names = re.compile("|".join([*map(re.escape, longest_first), DATA.pattern]))
+
+    def check(where: str, *sizes: str) -> None:
+        dialog = tab.page.get_by_role("dialog").last
+        dialog.wait_for()
+        for size in sizes or ("phone", "desktop"):
+            tab.page.set_viewport_size(SIZES[size])
+            shot(tab, f"{where}-{size}-{direction}")
+            check_screen(tab, f"{where}, {size}, {direction}", names)
+            box = dialog.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0, where
+            assert box["x"] + box["width"] <= SIZES[size]["width"], where
+            tab.page.evaluate(axe)
+            violations = tab.page.evaluate(f"() => axe.run(document, {AXE})")["violations"]
+            assert [(one["id"], [node["html"][:160] for node in one["nodes"]]) for one in violations] == [], where
+
+    def close() -> None:
+        tab.page.keyboard.press("Escape")
+        expect(tab.page.get_by_role("dialog")).to_have_count(0)
+
+    for entry in ("instructions", "tools", "help"):
+        tab.element("add").click()
+        tab.element(f"add-{entry}").click()
+        check(entry)
+        close()
+    tab.element("model-picker").click()
+    tab.element("connect-menu").click()
+    tab.element("provider").first.wait_for()
+    check("connect-choice")
+    for profile in ("openai", "ollama"):
+        tab.page.locator(f"[data-profile={profile}]").click()
+        tab.element("connect-test").wait_for()
+        tab.page.locator("summary").click()
+        check(f"connect-{profile}")
+        tab.page.locator(".dialog__actions .button").first.click()
+    close()
+
+    model_script.answer("= 2")
+    tab.ask("1 + 1?")
+    tab.wait_finished()
+    tab.element("feedback-down").click()
+    tab.element("feedback-comment").click()
+    check("comment")
+    close()
+    for size in ("desktop", "phone"):
+        tab.page.set_viewport_size(SIZES[size])
+        if size == "phone":
+            tab.element("menu").click()
+        tab.element("conversation-item").get_by_role("button").click()
+        tab.page.get_by_role("menuitem").nth(1).click()
+        tab.element("share-make").click()
+        tab.element("share-item").first.wait_for()
+        check("share", size)
+        close()
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])

@@ -18,7 +18,10 @@ KEY = "correct-horse-battery-staple-1234"
 
 @pytest.fixture(scope="module")
 def closed(page_server: PageServer, upstream: Upstream) -> Iterator[Served]:
-    config: dict[str, Any] = {**page_server.models.config(upstream), "access": {"key_env": "ENTRY"}}
+    config: dict[str, Any] = {
+        **page_server.models.config(upstream),
+        "access": {"key_env": "ENTRY", "key_policy": "all", "policies": {"all": {}}},
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENTRY", KEY)
         with serve(check_config(config, {"A_KEY": "k", "ENTRY": KEY})) as gateway:
@@ -69,6 +72,13 @@ def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, model_scrip
     outside.page.reload()
     outside.wait_finished()
     path = outside.page.url
+    # Who is no operator is not offered what would be refused.
+    expect(outside.element("take-to-space")).to_have_count(0)
+    outside.page.goto(f"{outside.url}/spaces")
+    outside.element("join-token").wait_for()
+    expect(outside.element("new-space")).to_have_count(0)
+    outside.page.goto(path)
+    outside.wait_finished()
     outside.element("sign-out").click()
     outside.element("sign-in").wait_for()
     assert "Noon." not in outside.page.content()

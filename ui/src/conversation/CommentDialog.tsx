@@ -2,6 +2,7 @@
 import { useState } from "react"
 
 import { Dialog } from "../shell/Dialog"
+import { directionOf } from "../text/direction"
 import { words } from "../words"
 
 interface Props {
@@ -24,7 +25,7 @@ export default function CommentDialog({ comment, onSave, onClose }: Props) {
         }}
       >
         <h2 className="dialog__title">{words.feedback.title}</h2>
-        <textarea className="share__field" data-testid="comment-field" aria-label={words.feedback.title} dir="auto" rows={4} maxLength={4000} value={text} onChange={(event) => setText(event.target.value)} />
+        <textarea className="share__field" data-testid="comment-field" aria-label={words.feedback.title} dir={directionOf(text)} rows={4} maxLength={4000} value={text} onChange={(event) => setText(event.target.value)} />
         <p>{words.feedback.note}</p>
         {state === "failed" && <p className="form-error" role="alert">{words.feedback.failed}</p>}
         <div className="dialog__actions">

@@ -2,6 +2,7 @@
 // and the user may.
 import { useEffect, useState } from "react"
 
+import { directionOf } from "../text/direction"
 import { words } from "../words"
 import { enterSpace, mayCreateSpaces, ownSpaces } from "./owned"
 import { useAction } from "./useAction"
@@ -21,7 +22,7 @@ export function Enter({ space, onEntered }: { space: string; onEntered: (token: 
       <h2 className="space-list__heading">{words.spaces.list.enterTitle}</h2>
       <label className="sign-in__label">
         {words.spaces.list.enterText}
-        <input className="sign-in__field" data-testid="enter-name" required maxLength={60} pattern="\S+" autoComplete="nickname" dir="auto" value={name} onChange={(event) => setName(event.target.value.replace(/\s+/g, "-"))} />
+        <input className="sign-in__field" data-testid="enter-name" required maxLength={60} pattern="\S+" autoComplete="nickname" dir={directionOf(name)} value={name} onChange={(event) => setName(event.target.value.replace(/\s+/g, "-"))} />
       </label>
       <button type="submit" className="button" data-testid="enter-send" disabled={busy}>{words.spaces.list.enter}</button>
       {problem !== null && <p className="form-error" role="alert">{problem}</p>}

@@ -4,6 +4,7 @@ import { useRef, useState } from "react"
 
 import { Dialog } from "../shell/Dialog"
 import { CopyButton } from "../text/CopyButton"
+import { directionOf } from "../text/direction"
 import { words } from "../words"
 import { mayProbablySend } from "./envelope"
 import { makeLink, RIGHTS } from "./owned"
@@ -48,7 +49,7 @@ export function InviteDialog({ space, token, capabilities, onClose }: Props) {
             <p>{texts.lead}</p>
             <label className="sign-in__label">
               {texts.who}
-              <input ref={field} className="sign-in__field space-form__text" data-testid="invite-name" required maxLength={60} pattern="\S+" autoComplete="off" dir="auto" value={participant} onChange={(event) => setParticipant(event.target.value.replace(/\s+/g, "-"))} />
+              <input ref={field} className="sign-in__field space-form__text" data-testid="invite-name" required maxLength={60} pattern="\S+" autoComplete="off" dir={directionOf(participant)} value={participant} onChange={(event) => setParticipant(event.target.value.replace(/\s+/g, "-"))} />
             </label>
             <fieldset className="space-form__rights">
               <legend>{texts.rights}</legend>

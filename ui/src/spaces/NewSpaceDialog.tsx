@@ -4,6 +4,7 @@ import { useState } from "react"
 
 import type { View } from "../api/types"
 import { Dialog } from "../shell/Dialog"
+import { directionOf } from "../text/direction"
 import { words } from "../words"
 import { createSpace } from "./owned"
 import { addressOf, storeToken } from "./tokens"
@@ -43,11 +44,11 @@ export function NewSpaceDialog({ chat, onClose }: Props) {
         </label>
         <label className="sign-in__label">
           {words.spaces.list.topic}
-          <input className="sign-in__field space-form__text" data-testid="space-topic" maxLength={300} autoComplete="off" dir="auto" value={topic} onChange={(event) => setTopic(event.target.value)} />
+          <input className="sign-in__field space-form__text" data-testid="space-topic" maxLength={300} autoComplete="off" dir={directionOf(topic)} value={topic} onChange={(event) => setTopic(event.target.value)} />
         </label>
         <label className="sign-in__label">
           {words.spaces.list.you}
-          <input className="sign-in__field space-form__text" data-testid="space-you" required maxLength={60} pattern="\S+" autoComplete="nickname" dir="auto" value={participant} onChange={(event) => setParticipant(event.target.value.replace(/\s+/g, "-"))} />
+          <input className="sign-in__field space-form__text" data-testid="space-you" required maxLength={60} pattern="\S+" autoComplete="nickname" dir={directionOf(participant)} value={participant} onChange={(event) => setParticipant(event.target.value.replace(/\s+/g, "-"))} />
         </label>
         {problem !== null && <p className="form-error" role="alert">{problem}</p>}
         <div className="dialog__actions">
