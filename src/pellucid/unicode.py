@@ -1,4 +1,5 @@
-"""Helpers for text: a buffer for streamed text, lone surrogates, truncation, hints for misspelled names, JSON depth.
+"""Helpers for text: a buffer for streamed text, lone surrogates, truncation, names of files, hints for misspelled
+names, JSON depth.
 
 `TextBuffer` collects the text of an answer: a list of its tokens would cost about fifty bytes of memory for each token,
 and adding to a string copies the string.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from io import StringIO
 from typing import Any, TypeVar
+from unicodedata import category
 
 import msgspec
 
@@ -24,6 +26,30 @@ MAX_QUOTED_CHARS = 80
 def truncate(value: Any) -> Any:
     """Shorten a sent value for an error message. Long text is cut; other values stay as they are."""
     return f"{value[:MAX_QUOTED_CHARS]}…" if isinstance(value, str) and len(value) > MAX_QUOTED_CHARS else value
+
+
+_NOT_IN_FILE_NAMES = re.compile(r'[\\/:*?"<>|\s]+')
+
+
+def clean_file_name(name: str, fallback: str, max_chars: int) -> str:
+    """Return a name of a file that is harmless where it is shown, sent and stored.
+
+    It is one line, without characters that are not visible or reverse the direction of others, and without those that
+    separate directories or have a meaning in a file system. It begins and ends with none of `.~-` and space.
+
+    Args:
+        name: The name, from any source.
+        fallback: The result if nothing is left.
+        max_chars: The maximum length. A longer name is cut in front of its extension.
+    """
+    visible = "".join(char for char in _NOT_IN_FILE_NAMES.sub(" ", name) if category(char)[0] != "C")
+    name = " ".join(visible.split()).replace(" .", ".").strip(" .~-") or fallback
+    if len(name) <= max_chars:
+        return name
+    stem, dot, extension = name.rpartition(".")
+    if not dot or len(extension) > 10:
+        return name[: max_chars - 1] + "…"
+    return f"{stem[: max_chars - len(extension) - 2]}…{dot}{extension}"
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:

@@ -329,7 +329,7 @@ def test_an_export_has_the_shown_branch_or_all_branches(gateway: Served, upstrea
         ('../../etc/passwd"; x=y', "etc passwd ; x=y.md"),
         ("Zoë 东京 \u202egnp.exe", "Zoë 东京 gnp.exe.md"),
         ("...", "chat.md"),
-        ("a" * 200, "a" * 80 + ".md"),
+        ("a" * 200, "a" * 79 + "….md"),
         ("new\tline %0d%0a", "new line %0d%0a.md"),
     ],
 )

@@ -10,7 +10,8 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +30,13 @@ _STREAM_HEADERS = [
     # Reverse proxies such as nginx would buffer the stream.
     (b"x-accel-buffering", b"no"),
 ]
+
+
+def content_disposition(kind: Literal["inline", "attachment"], file_name: str) -> tuple[bytes, bytes]:
+    """Return the header that says whether a browser shows a body, and under which name it is saved (RFC 6266)."""
+    plain = re.sub(r"[^A-Za-z0-9 ._()-]", "_", file_name)
+    encoded = quote(file_name, safe="", errors="replace")
+    return b"content-disposition", f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{encoded}".encode()
 
 
 class ClientGone(Exception):

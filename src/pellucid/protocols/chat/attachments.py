@@ -4,8 +4,7 @@
   first bytes, PDF documents too, and everything else must be text in UTF-8.
 * A text becomes text of the prompt, with its name, because every model reads text. Images and PDF documents become
   images and files, which the wires send in their own form.
-* Names come from other computers. They are shown and sent as one line without directories, and without characters that
-  are not visible or reverse the direction of others.
+* Names come from other computers. They are shown and sent without directories, and as `clean_file_name` returns them.
 * An attachment is stored once, in the messages of its turn. A question that is asked again names it by its id.
 """
 
@@ -15,11 +14,10 @@ import base64
 import binascii
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
-from unicodedata import category
 
 from ...errors import RequestError
 from ...parts import File, Image, ModelMessage, ModelRequest, Text, UserContent, UserPromptPart
-from ...unicode import truncate
+from ...unicode import clean_file_name, truncate
 from ..decoding import invalid
 from . import types as t
 
@@ -149,7 +147,7 @@ def _read(one: t.AttachmentInput, path: str, limits: Limits) -> Attachment | str
     if one.data is None:
         problem = "it is required: the content in base64, or instead of it the id of an earlier attachment"
         raise invalid(f"{path}.data", problem, "missing")
-    name = clean_name(one.name or "")
+    name = _clean_name(one.name or "")
     size = len(one.data) // 4 * 3 - one.data[-2:].count("=")
     if size > limits.max_file_bytes:
         raise invalid(
@@ -199,17 +197,9 @@ def _media_type_of(data: bytes) -> str | None:
     return None if "\0" in text else TEXT
 
 
-def clean_name(name: str) -> str:
-    """Return the name of a file as it is shown and sent: one line, without directories and invisible characters."""
-    name = name.replace("\\", "/").rpartition("/")[2]
-    shown = (" " if one.isspace() else one for one in name if one.isspace() or category(one)[0] != "C")
-    name = " ".join("".join(one for one in shown if one not in '"<>').split()).strip(". ") or "file"
-    if len(name) <= MAX_NAME_CHARACTERS:
-        return name
-    stem, dot, extension = name.rpartition(".")
-    if not dot or len(extension) > 10:
-        return name[: MAX_NAME_CHARACTERS - 1] + "…"
-    return f"{stem[: MAX_NAME_CHARACTERS - len(extension) - 2]}…{dot}{extension}"
+def _clean_name(name: str) -> str:
+    """Return the name of a file as it is shown and sent."""
+    return clean_file_name(name.replace("\\", "/").rpartition("/")[2], "file", MAX_NAME_CHARACTERS)
 
 
 # --- texts as parts of a prompt ------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ downloaded, and nothing in it may run or load anything.
 from __future__ import annotations
 
 from collections.abc import Container
-from urllib.parse import quote
 
 import msgspec
 
+from ...asgi import http
 from ...models import ChatModel
 from ...offload import json_weight, offload
 from ...parts import ModelMessage, ModelRequest, UserPromptPart, messages_from_json
@@ -174,9 +174,8 @@ async def send_attachment(exchange: Exchange, attachment: Attachment) -> None:
     """Send the content of an attachment, so that a browser does not run it."""
     download = await offload(attachment.size // 256, download_of, attachment)
     is_image = medium_of(attachment.content) == "image"
-    disposition = f"{'inline' if is_image else 'attachment'}; filename*=UTF-8''{quote(download.name, safe='')}"
     exchange.response_headers += [
-        (b"content-disposition", disposition.encode()),
+        http.content_disposition("inline" if is_image else "attachment", download.name),
         (b"content-security-policy", b"default-src 'none'; sandbox"),
         (b"x-content-type-options", b"nosniff"),
         (b"cross-origin-resource-policy", b"same-origin"),

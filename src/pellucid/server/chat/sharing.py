@@ -12,16 +12,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Mapping
 from hashlib import sha256
-from unicodedata import category
-from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET
 
+from ...asgi import http
 from ...errors import RequestError
 from ...protocols.chat import Answer, Question, answer_id
 from ...protocols.chat.markdown import to_markdown
@@ -29,6 +27,7 @@ from ...protocols.chat.types import NewShare
 from ...protocols.decoding import decode, invalid
 from ...runs import clock_ms
 from ...storage import ChatNotFound, StoredChat, StoredShare
+from ...unicode import clean_file_name
 from ...view import Viewer, parse_view, stricter
 from ..access.errors import forbidden
 from ..exchange import Exchange
@@ -239,7 +238,8 @@ class ExportHandler:
             versions = siblings.get(turn.previous_id, [])
             events.append((turn.previous_id, build_question_event(turn, header, versions), answer))
             await asyncio.sleep(0)
-        exchange.response_headers.append((b"content-disposition", _disposition(chat.title, format)))
+        name = f"{clean_file_name(chat.title, 'chat', _MAX_NAME_CHARACTERS)}.{_EXTENSIONS[format]}"
+        exchange.response_headers.append(http.content_disposition("attachment", name))
         exchange.response_headers.append((b"cache-control", b"no-store"))
         if format == "markdown":
             in_order = [event for _, question, answer in events for event in (question, answer)]
@@ -255,13 +255,3 @@ class ExportHandler:
 
 _EXTENSIONS = {"markdown": "md", "json": "json"}
 _MAX_NAME_CHARACTERS = 80
-
-
-def _disposition(title: str, format: str) -> bytes:
-    """Return the header that names the file (RFC 6266): the title, without what a file system could misread."""
-    visible = "".join(one for one in title if category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
-    name = re.sub(r'[\\/:*?"<>|]+', " ", visible)
-    name = " ".join(name.split())[:_MAX_NAME_CHARACTERS].strip(" .~-") or "chat"
-    name = f"{name}.{_EXTENSIONS[format]}"
-    plain = re.sub(r"[^A-Za-z0-9 ._()-]", "_", name)
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}".encode()
