@@ -57,11 +57,13 @@ export function RoomView({ session, onLeave }: Props) {
   }, [state.phase, state.problem, onLeave])
 
   const [topic, setTopic] = useState("")
+  const hasJoined = state.me !== null
   useEffect(() => {
+    if (!hasJoined) return
     const over = new AbortController()
     void topicOf(session.space, session.token, over.signal).then((text) => !over.signal.aborted && setTopic(text))
     return () => over.abort()
-  }, [session])
+  }, [session, hasJoined])
 
   const change = useCallback((next: Filter) => {
     setFilter((now) => {
