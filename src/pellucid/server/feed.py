@@ -1,8 +1,8 @@
 """`GET /api/events`: which chats of an owner change, and whether the models do, for windows that show them.
 
 * One feed serves a whole window: browsers open few connections to a server.
-* An event holds ids only. What changed is read by the other routes, in the reader's own view. That the models changed
-  is told to all owners, without names: each reader may see others.
+* An event holds ids only. What changed is read by the other routes, in the reader's own view. All owners get the event
+  that the models changed, without names: each reader may see others.
 * Events are signals of the relay, so they come from every worker and replica. They are stored for an hour, and a feed
   that is opened again with `Last-Event-ID` gets those since. An event may arrive twice, because the clocks of two
   replicas differ; it never hides a change.
