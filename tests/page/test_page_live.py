@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from playwright.sync_api import expect
+from playwright.sync_api import FilePayload, expect
 
 from tests.page.page_kit import ModelScript, Tab, Tabs, TCPProxy
 
@@ -125,7 +125,7 @@ def test_a_network_that_died_silently_is_noticed_when_it_is_back(
 def test_a_chat_is_shared_read_only_exported_and_rated(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
     tab.open()
     model_script.answer("It is *42*.", "A thought.")
-    tab.element("file-input").set_input_files([{"name": "dot.gif", "mimeType": "image/gif", "buffer": DOT}])
+    tab.element("file-input").set_input_files(FilePayload(name="dot.gif", mimeType="image/gif", buffer=DOT))
     tab.ask("Why?")
     answer = tab.wait_finished()
     # Feedback: stored, seen again after a reload, with a comment, and taken back.
