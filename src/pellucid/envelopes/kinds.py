@@ -48,6 +48,8 @@ GRANT_ACK = "capability/grant-ack"
 INVITE = "space/invite"
 INVITE_ACK = "space/invite-ack"
 KICK = "space/kick"
+RENEW = "space/renew"
+"""Renews what agents may say (see `talk`): in its context, or without one in the whole space."""
 WELCOME = "system/welcome"
 PRESENCE = "system/presence"
 ERROR = "system/error"
@@ -57,6 +59,9 @@ CONFIGURED = "system/configured"
 """What the configuration changed: configured participants, everyone's capabilities, templates. Only the gateway sees
 it.
 """
+
+LIMIT = "system/limit"
+"""A notice to all: agents have used what they may say (see `talk`)."""
 
 JOIN = "system/join"
 HEARTBEAT = "system/heartbeat"
@@ -137,6 +142,8 @@ class EnvelopeKind(NamedTuple):
     proposal_status: Literal["fulfilled", "rejected", "withdrawn"] | None = None
     """The status that it gives to a proposal to which it correlates."""
     label: Label = Label()
+    talk: Literal["turn", "thought"] | None = None
+    """How it counts towards the limits of agents' talk. None: it does not, and is never refused by them."""
 
 
 KINDS: Mapping[str, EnvelopeKind] = {
@@ -149,6 +156,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             input_field="text",
             link="answer",
             label=Label("", "", "text", nested_style="dim"),
+            talk="turn",
         ),
         EnvelopeKind(CHAT_ACK, p.Acknowledgement),
         EnvelopeKind(CHAT_CANCEL, p.Reason),
@@ -159,6 +167,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             visibility="reasoning",
             more_text_fields=("approach",),
             label=Label("╭", "dim", "opening", nested_bar=False),
+            talk="thought",
         ),
         EnvelopeKind(
             THOUGHT,
@@ -166,6 +175,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             act="step",
             visibility="reasoning",
             label=Label("│", "dim", "text", nested_bar=False),
+            talk="thought",
         ),
         EnvelopeKind(
             QUESTION,
@@ -174,6 +184,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             visibility="reasoning",
             text_fields=("message", "content", "questions"),
             label=Label("│ ?", "dim", "text", nested_bar=False),
+            talk="thought",
         ),
         EnvelopeKind(
             OBSERVATION,
@@ -182,6 +193,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             visibility="reasoning",
             more_text_fields=("details",),
             label=Label("│ ●", "dim", "severity", nested_bar=False),
+            talk="thought",
         ),
         EnvelopeKind(
             HYPOTHESIS,
@@ -191,6 +203,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             text_fields=("hypothesis", "message", "content"),
             more_text_fields=("evidence",),
             label=Label("│ ~", "dim", "confidence", nested_bar=False),
+            talk="thought",
         ),
         EnvelopeKind(
             CONCLUSION,
@@ -224,6 +237,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             link="call",
             proposal_status="fulfilled",
             label=Label("→", "", "call"),
+            talk="turn",
         ),
         EnvelopeKind(
             RESPONSE,
@@ -240,6 +254,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             unsearched_fields=_JSON_RPC,
             link="call",
             label=Label("⇢", "bold", "call", "proposes "),
+            talk="turn",
         ),
         EnvelopeKind(
             WITHDRAW,
@@ -264,6 +279,13 @@ KINDS: Mapping[str, EnvelopeKind] = {
         EnvelopeKind(INVITE_ACK, p.InviteAck, visibility="always"),
         EnvelopeKind(KICK, p.Kick, visibility="always"),
         EnvelopeKind(
+            RENEW,
+            p.Reason,
+            visibility="always",
+            input_field="reason",
+            label=Label("+", "dim italic", "nothing", "agents may go on"),
+        ),
+        EnvelopeKind(
             WELCOME,
             p.Welcome,
             visibility="always",
@@ -284,6 +306,13 @@ KINDS: Mapping[str, EnvelopeKind] = {
             label=Label("!", "red", "text", nested_bar=False),
         ),
         EnvelopeKind(GAP, visibility="always"),
+        EnvelopeKind(
+            LIMIT,
+            p.Limit,
+            visibility="always",
+            text_fields=("message",),
+            label=Label("!", "yellow", "text", nested_bar=False),
+        ),
         EnvelopeKind(CONFIGURED, visibility="always"),
     )
 }
@@ -291,7 +320,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
 _FAMILIES: Mapping[str, EnvelopeKind] = {
     row.name: row
     for row in (
-        EnvelopeKind("reasoning", act="step", visibility="reasoning"),
+        EnvelopeKind("reasoning", act="step", visibility="reasoning", talk="thought"),
         EnvelopeKind("mcp", visibility="always", unsearched_fields=_JSON_RPC),
         EnvelopeKind("capability", visibility="always"),
         EnvelopeKind("space", visibility="always"),
@@ -299,7 +328,7 @@ _FAMILIES: Mapping[str, EnvelopeKind] = {
         EnvelopeKind("system", visibility="always"),
     )
 }
-_DEFAULT_KIND = EnvelopeKind("")
+_DEFAULT_KIND = EnvelopeKind("", talk="turn")
 
 STEP_KINDS = frozenset(row.name for row in KINDS.values() if row.act == "step")
 """The kinds that `reasoning/step` covers in a capability: they neither begin nor end a reasoning."""

@@ -195,6 +195,16 @@ class Kick(Payload, frozen=True):
     reason: str | None = None
 
 
+class Limit(Payload, frozen=True):
+    """The notice that a limit of agents' talk is reached."""
+
+    limit: str
+    """`turns`, `seconds` or `tokens`."""
+    allowed: float
+    used: float
+    message: str | None = None
+
+
 class Present(msgspec.Struct, frozen=True, omit_defaults=True):
     """A participant in the space, with its capabilities."""
 

@@ -356,6 +356,7 @@ class SessionRegistry:
                 space=self._configuration.name,
                 head=self.audience.delivered,
                 view=session.viewer.view,
+                **({"talk": counts} if (counts := state.talk_counts(self._now_ms())) else {}),
                 **unknown_position,
             )
         )

@@ -1,4 +1,5 @@
-"""The periodic work of a space: reading what other replicas wrote, ending silent contexts, and renewing presence.
+"""The periodic work of a space: reading what other replicas wrote, ending silent contexts, announcing that the time of
+agents' talk is over, and renewing presence.
 
 A notification from another replica may be lost, and changes of the configuration notify no replica. So the store is
 also read at intervals.
@@ -99,6 +100,7 @@ class Maintenance:
         while True:
             try:
                 self._cancel_due_contexts()
+                self._announce_talk_limits()
                 if monotonic() - self._last_renewal >= self._intervals.presence_seconds / RENEWALS_PER_PERIOD:
                     self._last_renewal = monotonic()
                     await self._renew_presence()
@@ -147,6 +149,10 @@ class Maintenance:
         for path, reason in self._writer.live.state.due(now):
             self._enqueue(_cancel(path, reason))
 
+    def _announce_talk_limits(self) -> None:
+        for path in self._writer.live.state.talk_due(round(self._clock() * 1000)):
+            self._enqueue(_talk_notice(path))
+
     def _enqueue(self, make: EnvelopeFactory) -> None:
         if len(self._writer.queue) < DEFER_ABOVE:
             # What is deferred now is found again at the next interval.
@@ -158,5 +164,12 @@ def _cancel(path: str, reason: str) -> EnvelopeFactory:
         if not any(due == path for due, _ in state.due(time_ms)):
             return None
         return Envelope(id=new_id(), ts=time_ms, sender=GATEWAY, kind=CANCEL, context=path, payload={"reason": reason})
+
+    return make
+
+
+def _talk_notice(path: str | None) -> EnvelopeFactory:
+    def make(state: SpaceState, time_ms: int) -> Envelope | None:
+        return state.talk_notice(path, time_ms)
 
     return make

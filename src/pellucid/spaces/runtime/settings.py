@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ...envelopes.capability import read_capabilities
 from ...envelopes.lifecycle import LifecycleSettings
 from ...envelopes.requests import AnswerMode
+from ...envelopes.talk import LIMIT_NAMES, TalkLimits
 from ...errors import RequestError
 from ...unicode import describe_validation_error, did_you_mean
 from .redaction import PatternRedactor, Redact
@@ -71,6 +72,19 @@ class Compress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Number of thoughts in one context after which the gateway summarises them."""
 
 
+class TalkSettings(TalkLimits, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How much agents may say before a person joins in (`envelopes.talk`): in the space, and in each context."""
+
+    context: TalkLimits = TalkLimits()
+    people: list[str] = []
+    """The participants who are people. Empty: everyone who has sent no reasoning and no response."""
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether there is no limit."""
+        return all(getattr(one, name) is None for one in (self, self.context) for name in LIMIT_NAMES)
+
+
 class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings of a space."""
 
@@ -94,6 +108,7 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The names of each template's steps, in order."""
     redact: list[Redact] = []
     limits: FloodLimits = FloodLimits()
+    talk: TalkSettings = TalkSettings()
     always: list[str | dict[str, Any]] = msgspec.field(default_factory=lambda: ["mcp/response"])
     """Capabilities of every participant."""
     compress: Compress | None = None
@@ -182,6 +197,11 @@ def check_settings(settings: SpaceSettings, location: str = "settings") -> None:
     for name in ("frame_bytes", "open_contexts", "outlet_bytes", "seats"):
         if getattr(limits, name) < 1:
             raise _invalid_settings(f"{location}.limits.{name}", "it must be 1 or more")
+    for where, talk in (("talk", settings.talk), ("talk.context", settings.talk.context)):
+        for name in LIMIT_NAMES:
+            allowed = getattr(talk, name)
+            if allowed is not None and not 0 < allowed < inf:
+                raise _invalid_settings(f"{location}.{where}.{name}", "it must be more than 0; without it: no limit")
     if settings.compress is not None and settings.compress.after < 2:
         raise _invalid_settings(f"{location}.compress.after", "it must be 2 or more")
 

@@ -10,6 +10,9 @@ context, and its audience; its effect on proposals and requests. A refused envel
 
 A `Note` is stored with each envelope: what the gateway found when it accepted it.
 
+What agents may say is limited (`talk`), after their capabilities: a participant without the right to speak learns that
+first.
+
 A chat whose recipients are all unknown in the space is refused, with MEW's code for it. Every member counts as known,
 present or not, also one who was invited. If only some recipients are unknown, they are flagged, and the others receive
 the chat. The same holds for those that a `reasoning/share` adds.
@@ -33,10 +36,12 @@ from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
+from ...envelopes.talk import LIMIT_NAMES, Talk, TalkLimits, TalkState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
 from ...unicode import did_you_mean, truncate
+from .ids import new_id
 from .settings import SpaceSettings
 
 MAX_SUGGESTIONS = 256
@@ -124,6 +129,8 @@ class ConfiguredAccess(msgspec.Struct, frozen=True, omit_defaults=True):
     participants: dict[str, tuple[str | dict[str, Any], ...] | None] = msgspec.field(default={}, name="doors")
     """Capabilities by participant. None: the participant is no longer configured."""
     templates: dict[str, tuple[str, ...]] | None = None
+    people: tuple[str, ...] | None = None
+    """The participants who are people, for the limits of agents' talk."""
 
 
 class StateDump(msgspec.Struct, omit_defaults=True):
@@ -138,6 +145,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
     present: dict[str, int]
     away: dict[str, int]
     requests: RequestState = msgspec.field(default_factory=RequestState)
+    talk: TalkState = msgspec.field(default_factory=TalkState)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -165,6 +173,7 @@ class SpaceState:
         self.lifecycle = Lifecycle(self._lifecycle_settings())
         self.proposals = Proposals()
         self.requests = Requests()
+        self.talk = Talk()
         self.present_since: dict[str, int] = {}
         """When each present participant joined, in milliseconds since 1970."""
         self._capability_cache: dict[str, tuple[dict[str, Any], ...]] = {}
@@ -208,6 +217,8 @@ class SpaceState:
         param = "payload.participants" if envelope.kind == kinds.SHARE else "to"
         if unknown and len(unknown) == len(_targets(envelope)):
             return Judgement(error=target_not_found(unknown, self.ledger.members, param))
+        if (error := self._talk_refusal(envelope, time_ms)) is not None:
+            return Judgement(error=error)
         verdict = self.lifecycle.feed(envelope, time_ms=time_ms, known_ids=known.ids, ended_paths=known.paths)
         if verdict.error is not None:
             if ledger_before is not None:
@@ -217,6 +228,7 @@ class SpaceState:
             envelope = replace(envelope, audience=verdict.audience)
         proposal_verdict = self.proposals.feed(envelope)
         self.requests.apply(envelope)
+        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._people, time_ms)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
         flags = [*verdict.flags, *proposal_verdict.flags, *response_verdict.flags]
         if unknown:
@@ -239,9 +251,10 @@ class SpaceState:
         if envelope.is_erased and (meaning := read_note(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
-        self.lifecycle.replay(envelope, time_ms=stored.at)
+        verdict = self.lifecycle.replay(envelope, time_ms=stored.at)
         self.proposals.replay(envelope)
         self.requests.apply(envelope)
+        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._people, stored.at)
         return (*changes, *self._fold(envelope, stored.at))
 
     def _fold(self, envelope: Envelope, time_ms: int) -> tuple[RightsChange, ...]:
@@ -296,6 +309,7 @@ class SpaceState:
             always=self.access.always if new.always is None else new.always,
             participants=dict(configured),
             templates=self.access.templates if new.templates is None else new.templates,
+            people=self.access.people if new.people is None else new.people,
         )
         self.lifecycle.settings = self._lifecycle_settings()
         return tuple(changes)
@@ -317,11 +331,66 @@ class SpaceState:
             always=None if wanted.always == have.always else wanted.always,
             participants=changed_participants,
             templates=None if wanted.templates == have.templates else wanted.templates,
+            people=None if wanted.people == self._people else wanted.people,
         )
         payload: dict[str, Any] = msgspec.to_builtins(changed)
         if not payload:
             self._matching_access = (have, wanted)
         return payload or None
+
+    # --- the limits of agents' talk
+
+    @property
+    def _people(self) -> tuple[str, ...]:
+        return self.access.people or ()
+
+    def _talk_limits(self, path: str | None) -> TalkLimits:
+        return self.settings.talk if path is None else self.settings.talk.context
+
+    def _talk_refusal(self, envelope: Envelope, time_ms: int) -> ErrorInfo | None:
+        talk = self.settings.talk
+        if talk.is_unlimited:
+            return None
+        path = None if envelope.context is None else self.lifecycle.contexts.resolve(envelope.context)
+        return self.talk.refusal(envelope, path, (talk, talk.context), self._people, time_ms)
+
+    def talk_notices(self, stored: StoredEnvelope) -> list[Envelope]:
+        """Return the notices that are due after an envelope (see `talk_notice`)."""
+        if self.settings.talk.is_unlimited:
+            return []
+        path = stored.place.path
+        notices = [self.talk_notice(one, stored.at) for one in ((None,) if path is None else (None, path))]
+        return [one for one in notices if one is not None]
+
+    def talk_notice(self, path: str | None, time_ms: int) -> Envelope | None:
+        """Return the notice, to all, that a limit of agents' talk is reached; None if it is not, or was announced.
+
+        Args:
+            path: A context. None: the space.
+            time_ms: The time, in milliseconds since 1970.
+        """
+        reached = self.talk.unannounced(path, self._talk_limits(path), time_ms)
+        if reached is None:
+            return None
+        return Envelope(
+            id=new_id(), ts=time_ms, sender=GATEWAY, kind=kinds.LIMIT, context=reached.context, payload=reached.payload
+        )
+
+    def talk_due(self, now: int) -> list[str | None]:
+        """Return the contexts, and None for the space, of which a reached limit was not announced yet."""
+        if self.settings.talk.is_unlimited:
+            return []
+        scopes = (None, *self.talk.state.contexts)
+        return [path for path in scopes if self.talk.unannounced(path, self._talk_limits(path), now)]
+
+    def talk_counts(self, now: int) -> dict[str, dict[str, float]]:
+        """Return what is used of each limit of the space, with what is allowed."""
+        limits, count = self._talk_limits(None), self.talk.state.space
+        return {
+            name: {"used": count.used(name, now), "allowed": allowed}
+            for name in LIMIT_NAMES
+            if (allowed := getattr(limits, name)) is not None
+        }
 
     # --- queries
 
@@ -379,6 +448,7 @@ class SpaceState:
                 present=self.present_since,
                 away=self.away_since,
                 requests=self.requests.state,
+                talk=self.talk.state,
             )
         )
 
@@ -397,6 +467,7 @@ class SpaceState:
         state.lifecycle = Lifecycle(state._lifecycle_settings(), saved.contexts)
         state.proposals = Proposals(saved.proposals)
         state.requests = Requests(saved.requests)
+        state.talk = Talk(saved.talk)
         state.present_since, state.away_since = saved.present, saved.away
         return state
 

@@ -217,6 +217,8 @@ class WriteBatch:
             self._results.append((request, result))
             if stored is not None:
                 new[key] = stored
+                for notice in self._state.talk_notices(stored):
+                    self._accept(notice, NameSet())
 
     def _accept(
         self, envelope: Envelope, known: NameSet, redacted: tuple[str, ...] = (), address: str = ""

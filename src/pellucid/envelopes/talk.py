@@ -1,0 +1,238 @@
+"""How much agents may say to each other before a person joins in: turns, time and tokens, of a space and of a context.
+
+    talk = Talk()
+    error = talk.refusal(envelope, path, limits, time_ms)     # before an envelope is accepted
+    talk.apply(envelope, path, verdict.ended, people, time_ms)                # every accepted envelope, in order
+
+The rules:
+
+1. Only what agents send counts. Where a space names its people, everyone else is an agent. Where it does not, a
+   participant is an agent as soon as it has sent reasoning or a response, which people do not do.
+2. A turn is an envelope to which others may react: a chat, a proposal, a call of a tool, an envelope of an unknown kind
+   (`EnvelopeKind.talk`). Thoughts are turns only within their context. All of them count with their tokens, an estimate
+   from their text; and the time runs from the first of them.
+3. Contexts count from the outermost one: what is nested in it counts for it.
+4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. Conclusions, cancels,
+   responses, withdrawals and rejections are never refused, so that what is open can end.
+5. A person's envelope of these kinds renews the counts of the space, and those of its context. `space/renew` renews
+   both everywhere, or those of its context alone.
+6. A notice of the gateway (`system/limit`) says that a limit is reached, once.
+
+The counts are the same under any limits. An erased envelope has no tokens when the log is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from ..errors import ErrorInfo
+from ..parts import estimated_tokens
+from . import context as paths
+from . import kinds, mcp
+from .envelope import GATEWAY, Envelope, refuse
+from .reasoning import EndedContext
+
+TALK_LIMIT = "talk_limit"
+"""The code of the error."""
+
+LimitName: TypeAlias = Literal["turns", "seconds", "tokens"]
+LIMIT_NAMES: tuple[LimitName, ...] = ("turns", "seconds", "tokens")
+
+MAX_CONTEXTS = 1_000
+MAX_AGENTS = 10_000
+
+
+class TalkLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The limits of a space, or of a context. None: no limit."""
+
+    turns: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+
+
+class TalkCount(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What agents have said in a space or context since it was last renewed."""
+
+    turns: int = 0
+    tokens: int = 0
+    since: int | None = None
+    """When the first of it was accepted, in milliseconds since 1970."""
+    notice: tuple[str, float] | None = None
+    """The limit, with its number, that the last notice named."""
+
+    def used(self, name: LimitName, time_ms: int) -> float:
+        """Return how much of a limit is used."""
+        if name == "seconds":
+            return 0 if self.since is None else max(0, time_ms - self.since) / 1000
+        return self.turns if name == "turns" else self.tokens
+
+
+class TalkState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The whole state of a `Talk`."""
+
+    space: TalkCount = msgspec.field(default_factory=TalkCount)
+    contexts: dict[str, TalkCount] = {}
+    """By the outermost context, the one that was used last at the end."""
+    agents: dict[str, bool] = {}
+    """Who has sent reasoning or a response."""
+
+
+class ReachedLimit(NamedTuple):
+    """A limit that is reached."""
+
+    name: LimitName
+    allowed: float
+    used: float
+    context: str | None
+    """The context. None: the space."""
+
+    @property
+    def message(self) -> str:
+        """The limit in words, and how it is renewed."""
+        unit = {"turns": "turns", "seconds": "s", "tokens": "tokens (estimated)"}[self.name]
+        what = "this space" if self.context is None else f"context {self.context!r}"
+        return (
+            f"agents have used their {self.allowed:g} {unit} in {what}: a person's message renews them, or a "
+            f"{kinds.RENEW}"
+        )
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The payload of the notice."""
+        return {"limit": self.name, "allowed": self.allowed, "used": self.used, "message": self.message}
+
+
+class Talk:
+    """The counts of one space. `state` can be stored and passed in again."""
+
+    def __init__(self, state: TalkState | None = None) -> None:
+        self.state = state if state is not None else TalkState()
+
+    def is_person(self, participant: str, people: Collection[str]) -> bool:
+        """Check whether a participant is a person (rule 1)."""
+        return participant in people if people else participant not in self.state.agents
+
+    def reached(self, path: str | None, limits: TalkLimits, time_ms: int) -> ReachedLimit | None:
+        """Return the limit that is reached, if any, of a context, or with None of the space."""
+        count = self.state.space if path is None else self.state.contexts.get(paths.root(path))
+        if count is None:
+            return None
+        for name in LIMIT_NAMES:
+            allowed = getattr(limits, name)
+            if allowed is not None and (used := count.used(name, time_ms)) >= allowed:
+                return ReachedLimit(name, allowed, used, None if path is None else paths.root(path))
+        return None
+
+    def unannounced(self, path: str | None, limits: TalkLimits, time_ms: int) -> ReachedLimit | None:
+        """Return the limit that is reached, if no notice has named it yet. Arguments are those of `reached`."""
+        if (reached := self.reached(path, limits, time_ms)) is None:
+            return None
+        count = self.state.space if path is None else self.state.contexts[paths.root(path)]
+        return None if count.notice == (reached.name, reached.allowed) else reached
+
+    def refusal(
+        self,
+        envelope: Envelope,
+        path: str | None,
+        limits: tuple[TalkLimits, TalkLimits],
+        people: Collection[str],
+        time_ms: int,
+    ) -> ErrorInfo | None:
+        """Return why an envelope is refused; None if it is not. Changes nothing.
+
+        Args:
+            envelope: The envelope.
+            path: Its context.
+            limits: The limits of the space, and of a context.
+            people: The people of the space, if it names them.
+            time_ms: The time, in milliseconds since 1970.
+        """
+        if not _is_talk(envelope) or self.is_person(envelope.sender, people):
+            return None
+        reached = self.reached(None, limits[0], time_ms)
+        if reached is None and path is not None:
+            reached = self.reached(path, limits[1], time_ms)
+        if reached is None:
+            return None
+        param = None if reached.context is None else "context"
+        return refuse(TALK_LIMIT, reached.message, param=param or "kind", kind="too_many_requests")
+
+    def apply(
+        self,
+        envelope: Envelope,
+        path: str | None,
+        ended: Iterable[EndedContext],
+        people: Collection[str],
+        time_ms: int,
+    ) -> None:
+        """Apply an accepted envelope.
+
+        Args:
+            envelope: The envelope.
+            path: Its context; for a start, the one that it opens.
+            ended: The contexts that it ended.
+            people: The people of the space, if it names them.
+            time_ms: When it was accepted, in milliseconds since 1970.
+        """
+        root = None if path is None else paths.root(path)
+        if envelope.sender == GATEWAY:
+            if envelope.kind == kinds.LIMIT:
+                self._note(root, envelope.payload)
+        elif envelope.kind == kinds.RENEW:
+            self._renew(root, everywhere=root is None)
+        else:
+            self._count(envelope, root, people, time_ms)
+        for one in ended:
+            self.state.contexts.pop(one.path, None)
+
+    def _count(self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int) -> None:
+        state = self.state
+        if envelope.kind == kinds.RESPONSE or kinds.kind_of(envelope.kind).act in ("start", "step", "conclusion"):
+            state.agents[envelope.sender] = True
+            if len(state.agents) > MAX_AGENTS:
+                del state.agents[next(iter(state.agents))]
+        if not _is_talk(envelope):
+            return
+        if self.is_person(envelope.sender, people):
+            state.space = TalkCount()
+            self._renew(root)
+            return
+        tokens = estimated_tokens(len(kinds.searched_text(envelope)))
+        is_turn = kinds.kind_of(envelope.kind).talk == "turn"
+        _add(state.space, tokens, is_turn, time_ms)
+        if root is not None:
+            count = state.contexts.pop(root, None) or TalkCount()
+            state.contexts[root] = count
+            _add(count, tokens, is_turn or kinds.kind_of(envelope.kind).act == "step", time_ms)
+            if len(state.contexts) > MAX_CONTEXTS:
+                del state.contexts[next(iter(state.contexts))]
+
+    def _renew(self, root: str | None, *, everywhere: bool = False) -> None:
+        if everywhere:
+            self.state.space = TalkCount()
+            self.state.contexts.clear()
+        elif root is not None:
+            self.state.contexts.pop(root, None)
+
+    def _note(self, root: str | None, payload: dict[str, Any]) -> None:
+        count = self.state.space if root is None else self.state.contexts.get(root)
+        name, allowed = payload.get("limit"), payload.get("allowed")
+        if count is not None and isinstance(name, str) and isinstance(allowed, int | float):
+            count.notice = (name, allowed)
+
+
+def _add(count: TalkCount, tokens: int, is_turn: bool, time_ms: int) -> None:
+    count.turns += is_turn
+    count.tokens += tokens
+    if count.since is None:
+        count.since = time_ms
+
+
+def _is_talk(envelope: Envelope) -> bool:
+    """Check whether an envelope counts (rule 2), if an agent sends it."""
+    if envelope.kind == kinds.REQUEST:
+        return envelope.payload.get("method") == mcp.CALL_TOOL
+    return kinds.kind_of(envelope.kind).talk is not None

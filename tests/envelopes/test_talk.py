@@ -1,0 +1,189 @@
+"""Limits of agents' talk: what counts, what is refused at a limit, what renews it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.envelopes import Envelope, kinds
+from pellucid.envelopes.envelope import GATEWAY
+from pellucid.envelopes.talk import Talk, TalkLimits, TalkState
+
+FREE = TalkLimits()
+PEOPLE = ("ada",)
+
+
+def envelope(kind: str, sender: str = "bot", context: str | None = None, **payload: Any) -> Envelope:
+    return Envelope(id="e", ts=0, sender=sender, kind=kind, context=context, payload=payload)
+
+
+def chat(text: str = "hello", sender: str = "bot", context: str | None = None) -> Envelope:
+    return envelope(kinds.CHAT, sender, context, text=text)
+
+
+def send(
+    talk: Talk,
+    one: Envelope,
+    space: TalkLimits = FREE,
+    context: TalkLimits = FREE,
+    people: tuple[str, ...] = PEOPLE,
+    at: int = 0,
+) -> bool:
+    """Send an envelope; return whether it is accepted."""
+    if talk.refusal(one, one.context, (space, context), people, at) is not None:
+        return False
+    talk.apply(one, one.context, (), people, at)
+    return True
+
+
+def test_agents_have_so_many_turns_until_a_person_writes() -> None:
+    talk, limits = Talk(), TalkLimits(turns=2)
+    assert [send(talk, chat(sender=one), limits) for one in ("bot", "bee", "bot")] == [True, True, False]
+    error = talk.refusal(chat(), None, (limits, FREE), PEOPLE, 0)
+    assert error is not None
+    assert (error.code, error.kind) == ("talk_limit", "too_many_requests")
+    assert "2 turns" in error.message
+    assert "space/renew" in error.message
+    assert send(talk, chat(sender="ada"), limits)
+    assert send(talk, chat(), limits)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (kinds.CONCLUSION, {}),
+        (kinds.CANCEL, {}),
+        (kinds.RESPONSE, {"result": {}}),
+        (kinds.WITHDRAW, {}),
+        (kinds.REJECT, {}),
+        (kinds.REQUEST, {"method": "tools/list"}),
+        (kinds.REQUEST, {"method": "notifications/cancelled"}),
+        (kinds.CHAT_ACK, {}),
+        ("participant/status", {}),
+    ],
+)
+def test_what_ends_or_answers_is_neither_counted_nor_refused(kind: str, payload: dict[str, Any]) -> None:
+    talk, limits = Talk(), TalkLimits(turns=1, tokens=1)
+    assert send(talk, envelope(kind, context="r", **payload), limits, limits)
+    assert talk.state.space.turns == talk.state.space.tokens == 0
+    assert send(talk, chat(), limits)
+    assert not send(talk, chat(), limits)
+    assert send(talk, envelope(kind, context="r", **payload), limits, limits)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (kinds.START, {}),
+        (kinds.THOUGHT, {}),
+        ("reasoning/guess", {}),
+        (kinds.PROPOSAL, {"method": "tools/call"}),
+        (kinds.REQUEST, {"method": "tools/call"}),
+        ("acme/ping", {}),
+        ("chat/shout", {}),
+    ],
+)
+def test_whatever_others_may_react_to_is_refused_at_the_limit(kind: str, payload: dict[str, Any]) -> None:
+    talk, limits = Talk(), TalkLimits(turns=1)
+    assert send(talk, chat(), limits)
+    assert not send(talk, envelope(kind, context="r", **payload), limits)
+
+
+def test_thoughts_are_turns_of_their_context_only_and_nested_ones_count_for_the_outermost() -> None:
+    talk, limits = Talk(), TalkLimits(turns=2)
+    thoughts = [envelope(kinds.THOUGHT, context=path, message="hm") for path in ("r", "r/s", "r", "q")]
+    assert [send(talk, one, limits, limits) for one in thoughts] == [True, True, False, True]
+    assert talk.state.space.turns == 0
+    assert send(talk, chat(), limits, limits)
+    # A person who writes in a context renews it, and an envelope of the context alone does not renew others.
+    assert send(talk, envelope(kinds.THOUGHT, context="q", message="hm"), limits, limits)
+    assert send(talk, chat(sender="ada", context="r"), limits, limits)
+    assert send(talk, thoughts[2], limits, limits)
+    assert not send(talk, thoughts[3], limits, limits)
+
+
+def test_tokens_are_estimated_from_the_text() -> None:
+    talk, limits = Talk(), TalkLimits(tokens=10)
+    assert send(talk, chat("x" * 36), limits)
+    assert talk.state.space.tokens == 9
+    assert send(talk, chat("x" * 400), limits)  # what is over the limit is the last
+    assert not send(talk, chat("x"), limits)
+
+
+def test_time_runs_from_the_first_envelope_of_an_agent() -> None:
+    talk, limits = Talk(), TalkLimits(seconds=60)
+    send(talk, chat(sender="ada"), limits, at=0)
+    assert send(talk, chat(), limits, at=500_000)
+    assert send(talk, chat(), limits, at=559_999)
+    assert not send(talk, chat(), limits, at=560_000)
+    assert send(talk, chat(sender="ada"), limits, at=560_000)
+    assert send(talk, chat(), limits, at=900_000)
+
+
+def test_a_renewal_is_for_the_space_or_for_one_context() -> None:
+    talk, limits = Talk(), TalkLimits(turns=1)
+    send(talk, chat(context="r"), limits, limits)
+    send(talk, envelope(kinds.RENEW, "ada", context="r"))
+    assert not send(talk, chat(), limits, limits)
+    assert "r" not in talk.state.contexts
+    send(talk, envelope(kinds.RENEW, "ada"))
+    assert send(talk, chat(context="q"), limits, limits)
+
+
+def test_a_notice_names_a_limit_once_until_the_limit_changes() -> None:
+    talk, limits = Talk(), TalkLimits(turns=1)
+    send(talk, chat(), limits)
+    reached = talk.unannounced(None, limits, 0)
+    assert reached is not None
+    assert (reached.name, reached.allowed, reached.used, reached.context) == ("turns", 1, 1, None)
+    talk.apply(envelope(kinds.LIMIT, GATEWAY, **reached.payload), None, (), PEOPLE, 0)
+    assert talk.unannounced(None, limits, 0) is None
+    assert not send(talk, chat(), limits)
+    raised = TalkLimits(turns=2)
+    assert send(talk, chat(), raised)
+    assert talk.unannounced(None, raised, 0) is not None
+
+
+def test_without_named_people_those_who_reason_or_answer_are_agents() -> None:
+    talk, limits = Talk(), TalkLimits(turns=1)
+    for one in [envelope(kinds.THOUGHT, "bot", "r", message="hm"), envelope(kinds.RESPONSE, "tools", result={})]:
+        send(talk, one, limits, people=())
+    # A person who cancels another's reasoning, or who has a tool called, remains a person.
+    send(talk, envelope(kinds.CANCEL, "ada", "r"), limits, people=())
+    assert send(talk, chat(sender="bot"), limits, people=())
+    assert not send(talk, chat(sender="tools"), limits, people=())
+    assert send(talk, chat(sender="ada"), limits, people=())
+    assert send(talk, chat(sender="tools"), limits, people=())
+
+
+_sent = st.lists(
+    st.builds(
+        envelope,
+        st.sampled_from([kinds.CHAT, kinds.THOUGHT, kinds.RENEW, kinds.RESPONSE, kinds.CONCLUSION]),
+        st.sampled_from(["ada", "bot", "bee"]),
+        st.sampled_from([None, "r", "r/s", "q"]),
+        text=st.text(max_size=40),
+    ),
+    max_size=40,
+)
+
+
+@given(_sent, st.integers(1, 5), st.sampled_from([(), PEOPLE]))
+def test_the_state_survives_json_and_accepted_envelopes_give_it_again(
+    sent: list[Envelope], turns: int, people: tuple[str, ...]
+) -> None:
+    limits = TalkLimits(turns=turns)
+    talk, accepted = Talk(), []
+    for at, one in enumerate(sent):
+        if send(talk, one, limits, limits, people, at):
+            accepted.append((at, one))
+        assert talk.state.space.turns <= turns
+        talk = Talk(msgspec.json.decode(msgspec.json.encode(talk.state), type=TalkState))
+    again = Talk()
+    for at, one in accepted:
+        assert send(again, one, FREE, FREE, people, at)  # other limits, the same counts
+    assert again.state == talk.state

@@ -1,0 +1,139 @@
+"""Limits of agents' talk in a space: the refusal, the notice to all, the counts in the welcome, restarts, replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from pellucid.errors import PellucidError
+from pellucid.relay import open_relay
+from pellucid.spaces.runtime.settings import read_settings
+from pellucid.spaces.runtime.space import Space
+from tests.spaces.space_kit import chat, frame, join_space, opened, opened_store, replica, whole_log
+from tests.spaces.test_space_replicas import two_replicas
+from tests.waiting import eventually
+
+AGENTS = ("bob", "cyd")
+PEOPLE = {"people": ["ada", "dee"]}
+
+
+async def post(space: Space, participant: str, data: bytes) -> str | None:
+    """Send an envelope; return the code of its error."""
+    try:
+        await space.post(participant, data)
+    except PellucidError as error:
+        return error.info.code
+    return None
+
+
+async def logged(space: Space, kind: str) -> list[dict[str, Any]]:
+    return [one.envelope.payload for one in await whole_log(space) if one.envelope.kind == kind]
+
+
+def test_two_agents_stop_at_the_limit_and_all_learn_of_it() -> None:
+    async def scene() -> None:
+        async with opened(settings={"talk": {"turns": 4, **PEOPLE}}) as (_, space, _):
+            _, sink = await join_space(space, "dee")
+            [welcome] = sink.of("system/welcome")
+            assert welcome["payload"]["talk"] == {"turns": {"used": 0, "allowed": 4}}
+            codes = [await post(space, AGENTS[n % 2], chat(f"and you? {n}")) for n in range(6)]
+            assert codes == [None] * 4 + ["talk_limit"] * 2
+            await eventually(lambda: sink.of("system/limit"))
+            [notice] = sink.of("system/limit")
+            assert {**notice["payload"], "message": ""} == {"limit": "turns", "allowed": 4, "used": 4, "message": ""}
+            assert "4 turns" in notice["payload"]["message"]
+            assert notice["seq"] == sink.of("chat")[-1]["seq"] + 1  # in the same commit
+            _, late = await join_space(space, "ada")
+            assert late.of("system/welcome")[0]["payload"]["talk"] == {"turns": {"used": 4, "allowed": 4}}
+            assert await post(space, "dee", chat("go on")) is None
+            assert await post(space, "bob", chat("thanks")) is None
+
+    asyncio.run(scene())
+
+
+def test_a_limit_of_a_context_stops_its_thoughts_and_not_its_end() -> None:
+    async def scene() -> None:
+        async with opened(settings={"talk": {"context": {"turns": 2}, **PEOPLE}}) as (_, space, _):
+            _, sink = await join_space(space, "dee")
+            await post(space, "bob", frame("reasoning/start", {"message": "hm"}, id="r", to=["cyd"]))
+            codes = [await post(space, "bob", frame("reasoning/thought", {"message": "hm"}, context="r")) for _ in "abc"]
+            assert codes == [None, None, "talk_limit"]
+            assert await post(space, "bob", frame("reasoning/conclusion", {"message": "so"}, context="r")) is None
+            assert await post(space, "bob", chat("so")) is None
+            await eventually(lambda: sink.of("chat"))
+            assert sink.of("system/limit") == []  # the context is for others
+            assert [one["limit"] for one in await logged(space, "system/limit")] == ["turns"]
+
+    asyncio.run(scene())
+
+
+def test_only_who_may_renew_renews() -> None:
+    async def scene() -> None:
+        async with opened(settings={"talk": {"turns": 1, **PEOPLE}}) as (_, space, _):
+            assert [await post(space, "bob", chat("hm")) for _ in "ab"] == [None, "talk_limit"]
+            assert await post(space, "bob", frame("space/renew")) == "capability_violation"
+            assert await post(space, "ada", frame("space/renew", {"reason": "go on"})) is None
+            assert [await post(space, "bob", chat("hm")) for _ in "ab"] == [None, "talk_limit"]
+
+    asyncio.run(scene())
+
+
+def test_the_end_of_the_time_is_announced_once_without_another_envelope() -> None:
+    now = 1_000_000.0
+
+    def clock() -> float:
+        return now
+
+    async def scene() -> None:
+        nonlocal now
+        async with opened(settings={"talk": {"seconds": 60, **PEOPLE}}, clock=clock) as (_, space, _):
+            _, sink = await join_space(space, "dee")
+            assert await post(space, "bob", chat("hm")) is None
+            now += 61
+            await eventually(lambda: sink.of("system/limit"))
+            assert await post(space, "bob", chat("hm")) == "talk_limit"
+            assert len(await logged(space, "system/limit")) == 1
+
+    asyncio.run(scene())
+
+
+def test_counts_survive_a_restart_and_new_settings_apply_to_them(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+
+    async def scene() -> None:
+        async with opened(url, {"talk": {"turns": 2, **PEOPLE}}) as (_, space, _):
+            assert await post(space, "bob", chat("one")) is None
+        async with opened_store(url) as store:
+            relay = await open_relay(None)
+            async with replica(store, relay) as spaces:
+                space = await spaces.space("room")
+                assert [await post(space, "cyd", chat("two")) for _ in "ab"] == [None, "talk_limit"]
+                row = await store.spaces.get("room")
+                assert row is not None
+                raised = read_settings({"talk": {"turns": 3, **PEOPLE}}).dump()
+                participants = await store.spaces.participants(row.owner, "room")
+                await store.spaces.put(replace(row, settings=raised), participants)
+                assert [await post(space, "cyd", chat("three")) for _ in "ab"] == [None, "talk_limit"]
+                assert [one["allowed"] for one in await logged(space, "system/limit")] == [2, 3]
+            await relay.aclose()
+
+    asyncio.run(scene())
+
+
+def test_replicas_count_together(tmp_path: Path) -> None:
+    settings = read_settings({"talk": {"turns": 10, **PEOPLE}})
+
+    async def scene() -> None:
+        async with two_replicas(tmp_path, None, settings) as setup:
+            one, two = [await spaces.space("room") for spaces in setup.replicas]
+            sends = [post(space, "bob", chat(f"{n}")) for n in range(10) for space in (one, two)]
+            codes = await asyncio.gather(*sends)
+            assert sorted(codes, key=str) == [None] * 10 + ["talk_limit"] * 10
+            assert len(await logged(one, "system/limit")) == 1
+            assert await post(two, "dee", chat("go on")) is None
+            assert await post(one, "bob", chat("thanks")) is None
+
+    asyncio.run(scene())
