@@ -59,7 +59,9 @@ def test_a_limit_of_a_context_stops_its_thoughts_and_not_its_end() -> None:
         async with opened(settings={"talk": {"context": {"turns": 2}, **PEOPLE}}) as (_, space, _):
             _, sink = await join_space(space, "dee")
             await post(space, "bob", frame("reasoning/start", {"message": "hm"}, id="r", to=["cyd"]))
-            codes = [await post(space, "bob", frame("reasoning/thought", {"message": "hm"}, context="r")) for _ in "abc"]
+            codes = [
+                await post(space, "bob", frame("reasoning/thought", {"message": "hm"}, context="r")) for _ in "abc"
+            ]
             assert codes == [None, None, "talk_limit"]
             assert await post(space, "bob", frame("reasoning/conclusion", {"message": "so"}, context="r")) is None
             assert await post(space, "bob", chat("so")) is None

@@ -28,6 +28,7 @@ from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..providers.profiles import telemetry_name
 from ..runs import DrivenRun
 from ..settings import ModelCall
+from ..spaces.runtime.webhooks import Webhook
 from ..telemetry import log, names, spans
 from ..telemetry.lines import LogLine, formatter, request_id
 from ..telemetry.names import OTHER, Metrics
@@ -83,6 +84,16 @@ class Telemetry:
             was_retried=failure.was_retried,
             concerns_health=failure.concerns_health,
         )
+
+    def on_deliveries(self, webhook: Webhook, outcome: str, count: int) -> None:
+        """Count deliveries of a webhook (see `webhooks.WebhookObserver`)."""
+        if self.metrics is not None:
+            self.metrics.webhook_deliveries(webhook.space, webhook.name, outcome).inc(count)
+
+    def on_backlog(self, webhook: Webhook, behind: int) -> None:
+        """Record the backlog of a webhook."""
+        if self.metrics is not None:
+            self.metrics.webhook_backlog(webhook.space, webhook.name).set(behind)
 
     def record_failure(
         self,

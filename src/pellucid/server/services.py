@@ -42,6 +42,7 @@ from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.maintenance import Intervals
 from ..spaces.runtime.space_manager import SpaceManager
+from ..spaces.runtime.webhooks import WebhookDeliveries, WebhookDelivery
 from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..storage.gateway_lock import gateway_lock
 from ..storage.store import sqlite_path
@@ -61,7 +62,7 @@ from .memory import MemoryMark, default_mark_bytes
 from .metering import CostRecorder, MeterStage
 from .observability import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
 from .readiness import NotReady, Readiness
-from .space_config import store_spaces
+from .space_config import read_webhooks, store_spaces
 from .status import GatewayState
 from .usage_writer import UsageWriter
 
@@ -325,6 +326,7 @@ class Services:
         await self.spaces.start()
         following = asyncio.create_task(self._follow_connections())
         exit_stack.callback(following.cancel)
+        await exit_stack.enter_async_context(WebhookDeliveries(self._webhook_deliveries()))
         sweeper = asyncio.create_task(self._sweep())
         exit_stack.callback(sweeper.cancel)
         watching_memory = asyncio.create_task(self.memory.watch())
@@ -334,6 +336,21 @@ class Services:
             exit_stack.callback(signing.cancel)
         if self.local is not None:
             await self.local.start()
+
+    def _webhook_deliveries(self) -> list[WebhookDelivery]:
+        """Return the deliveries of all webhooks. Raises `ConfigError`."""
+        return [
+            WebhookDelivery(
+                webhook,
+                self.store.spaces,
+                self.relay,
+                self.egress,
+                holder=self.replica,
+                lease_seconds=self.config.relay.lease_seconds,
+                observer=self.telemetry,
+            )
+            for webhook in read_webhooks(self.config.spaces, os.environ)
+        ]
 
     def begin_draining(self) -> None:
         """Let `/ready` fail from now on, so that load balancers send no more requests."""

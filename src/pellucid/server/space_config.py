@@ -1,4 +1,4 @@
-"""`[spaces.NAME]` in the configuration: the settings and the participants of a space.
+"""`[spaces.NAME]` in the configuration: the settings, the participants and the webhooks of a space.
 
     [spaces.review]
     reasoning = "strict"
@@ -7,9 +7,13 @@
     token_env = "ALICE_TOKEN"
     capabilities = ["chat", "mcp/*", "reasoning/*"]
 
-A space's settings, its owner and its participants are in one table. Tokens are in the environment or in files, never in
-the configuration. When the server starts, the configuration is written to the store. Participants that were invited or
-added in another way stay.
+    [spaces.review.webhooks.ops]
+    url = "https://ops.example/spaces"
+    secret_env = "OPS_SECRET"
+
+A space's settings, its owner, its participants and its webhooks are in one table. Tokens and secrets are in the
+environment or in files, never in the configuration. When the server starts, the configuration is written to the store.
+Participants that were invited or added in another way stay.
 """
 
 from __future__ import annotations
@@ -18,14 +22,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ..envelopes.capability import read_capabilities
 from ..envelopes.envelope import check_participant
+from ..envelopes.visibility import SpaceView
 from ..errors import ConfigError, RequestError
 from ..spaces.runtime.provisioning import declare_space
 from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
+from ..spaces.runtime.webhooks import Webhook, read_secret
 from ..storage import AlreadyStored, Store
 from ..telemetry import log
 from .access.config import OWNER_RULE, is_owner_name, is_secret_text
@@ -62,12 +69,29 @@ class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return list(DEFAULT_CAPABILITIES) if self.capabilities is None else self.capabilities
 
 
+class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A webhook: an address that receives what happens in the space."""
+
+    url: str
+    secret_env: str | None = None
+    """The environment variable that holds the secret of the signatures (`whsec_…`)."""
+    secret_file: str | None = None
+    """The file that holds the secret, instead."""
+    kinds: list[str] = msgspec.field(default_factory=lambda: ["*"])
+    """Kinds of envelopes, also with `*`."""
+    view: SpaceView = "main"
+    """What of reasoning is sent: `main`: nothing that is in a context."""
+    max_behind: int = 10_000
+    """Backlog, in envelopes of the space, above which the oldest are skipped."""
+
+
 class SpaceConfig(SpaceSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A space: its settings and its participants."""
 
     owner: str = "local"
     """The owner. Callers with a key of this owner see the space in the list of spaces."""
     participants: dict[str, ParticipantConfig] = msgspec.field(default_factory=dict)
+    webhooks: dict[str, WebhookConfig] = msgspec.field(default_factory=dict)
 
     @property
     def settings(self) -> SpaceSettings:
@@ -86,6 +110,8 @@ def check_spaces(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) 
         for id, participant in space.participants.items():
             mistakes += _participant_mistakes(id, participant, f"{location}.participants.{id}", environ)
         mistakes += _shared_token_mistakes(location, space, environ)
+        for id, webhook in space.webhooks.items():
+            mistakes += _webhook_mistakes(id, webhook, f"{location}.webhooks.{id}", environ)
     return mistakes
 
 
@@ -120,6 +146,64 @@ def _participant_mistakes(
     if participant.token_env is not None and not environ.get(participant.token_env, "").strip():
         mistakes.append(f"{location}.token_env: the environment has no {participant.token_env}")
     return mistakes
+
+
+def _webhook_mistakes(id: str, webhook: WebhookConfig, location: str, environ: Mapping[str, str]) -> list[str]:
+    mistakes = _mistakes_of(location, partial(check_name, id, location))
+    # The address is not quoted, because it may be a secret.
+    try:
+        parts = urlsplit(webhook.url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_url = False
+    if not is_url or "@" in parts.netloc or parts.fragment or " " in webhook.url or not webhook.url.isprintable():
+        mistakes.append(f"{location}.url: it is no http:// or https:// address without credentials and #")
+    if not webhook.kinds or not all(webhook.kinds):
+        mistakes.append(f'{location}.kinds: name kinds, like "chat" or "mcp/*", or leave it out for all')
+    if webhook.max_behind < 1:
+        mistakes.append(f"{location}.max_behind: it must be 1 or more")
+    if (webhook.secret_env is None) == (webhook.secret_file is None):
+        mistakes.append(f"{location}: needs a secret_env or a secret_file, and one of them only")
+    if webhook.secret_env is not None:
+        mistakes += [f"{location}.{mistake}" for mistake in _webhook_key(webhook, environ)[1]]
+    return mistakes
+
+
+def _webhook_key(webhook: WebhookConfig, environ: Mapping[str, str]) -> tuple[bytes, list[str]]:
+    """Return the key of a webhook, and the mistakes in it."""
+    text, mistake = _read_secret("secret", webhook.secret_env, webhook.secret_file, environ)
+    if mistake is not None:
+        return b"", [mistake]
+    try:
+        return read_secret(text), []
+    except ValueError as error:
+        return b"", [f"secret_{'file' if webhook.secret_env is None else 'env'}: {error}"]
+
+
+def read_webhooks(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> list[Webhook]:
+    """Return all webhooks. Raises `ConfigError` with every mistake in their secrets."""
+    mistakes: list[str] = []
+    webhooks: list[Webhook] = []
+    for name, space in spaces.items():
+        for id, webhook in space.webhooks.items():
+            key, wrong = _webhook_key(webhook, environ)
+            mistakes += [f"spaces.{name}.webhooks.{id}.{mistake}" for mistake in wrong]
+            webhooks.append(
+                Webhook(
+                    owner=space.owner,
+                    space=name,
+                    name=id,
+                    url=webhook.url,
+                    key=key,
+                    kinds=tuple(webhook.kinds),
+                    view=webhook.view,
+                    advisory=space.settings.advisory,
+                    max_behind=webhook.max_behind,
+                )
+            )
+    if mistakes:
+        raise ConfigError(mistakes)
+    return webhooks
 
 
 def _shared_token_mistakes(location: str, space: SpaceConfig, environ: Mapping[str, str]) -> list[str]:
@@ -159,19 +243,25 @@ def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -
 
 def _read_token(participant: ParticipantConfig, environ: Mapping[str, str]) -> tuple[str, str | None]:
     """Return the token, and the mistake in it, if any."""
-    if participant.token_env is not None:
-        text, key = environ.get(participant.token_env, ""), "token_env"
-    else:
-        key = "token_file"
-        try:
-            text = Path(participant.token_file or "").expanduser().read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            return "", f"{key}: {participant.token_file}: {reason}"
-    text = text.strip()
-    if not 0 < len(text) <= MAX_TOKEN_CHARACTERS or not is_secret_text(text):
+    text, mistake = _read_secret("token", participant.token_env, participant.token_file, environ)
+    if mistake is None and (not 0 < len(text) <= MAX_TOKEN_CHARACTERS or not is_secret_text(text)):
+        key = "token_file" if participant.token_env is None else "token_env"
         return "", f"{key}: a token is 1 to {MAX_TOKEN_CHARACTERS} ASCII characters without spaces"
-    return text, None
+    return text, mistake
+
+
+def _read_secret(
+    what: str, variable: str | None, file: str | None, environ: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """Return the text of a variable or a file, and why it could not be read, with its key (`{what}_file`)."""
+    if variable is not None:
+        text = environ.get(variable, "").strip()
+        return text, None if text else f"{what}_env: the environment has no {variable}"
+    try:
+        return Path(file or "").expanduser().read_text("utf-8").strip(), None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        return "", f"{what}_file: {file}: {reason}"
 
 
 async def store_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> None:

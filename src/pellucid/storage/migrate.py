@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .errors import StoreError
 
-HEAD_VERSION = "0009"
+HEAD_VERSION = "0011"
 """Version of the database schema that this Pellucid uses."""
 
 DIALECTS = ("sqlite", "postgresql")

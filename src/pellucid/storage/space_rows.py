@@ -7,6 +7,7 @@ The rules:
   for an older version gets a conflict when it appends (`appends`). The head of the log does not change.
 * Rows of the configuration and rows made by a command exist in parallel (`origin`): each origin changes only its own.
 * A token is found by its hash, and identifies one participant in a space.
+* Each webhook of a space has the number of the last envelope that it delivered. It never decreases.
 * A removed space is invisible at once, and its envelopes are deleted step by step. When that is done, the name can be
   used again.
 """
@@ -76,7 +77,7 @@ class StoredParticipant(msgspec.Struct, frozen=True, kw_only=True):
 
 # ---------------------------------------------------------------------------------------------- statements
 
-_S, _P, _N = tables.spaces, tables.participants, tables.states
+_S, _P, _N, _W = tables.spaces, tables.participants, tables.states, tables.webhooks
 _spaces = sa.select(*columns_of(StoredSpace, _S))
 _participants = sa.select(*columns_of(StoredParticipant, _P))
 
@@ -107,6 +108,16 @@ _INSERT_PARTICIPANTS = Statement(sa.insert(_P))
 _DELETE_PARTICIPANT = Statement(sa.delete(_P).where(_in_space, _P.c.id == ID))
 _DELETE_PARTICIPANTS = Statement(sa.delete(_P).where(_in_space))
 _DELETE_STATE = Statement(sa.delete(_N).where(_N.c.owner == OWNER, _N.c.space == NAME))
+_this_webhook = sa.and_(_W.c.owner == OWNER, _W.c.space == NAME, _W.c.name == ID)
+_WEBHOOK_POSITION = Statement(sa.select(_W.c.position).where(_this_webhook))
+_INSERT_WEBHOOK = Statement(sa.insert(_W))
+_MOVE_WEBHOOK = Statement(
+    sa.update(_W)
+    .where(_this_webhook, _W.c.position <= param("to_position", sa.BigInteger))
+    .values(position=param("to_position", sa.BigInteger))
+    .returning(_W.c.name)
+)
+_DELETE_WEBHOOKS = Statement(sa.delete(_W).where(_W.c.owner == OWNER, _W.c.space == NAME))
 _BY_TOKEN = Statement(
     _spaces.add_columns(*columns_of(StoredParticipant, _P))
     .join(_P, sa.and_(_P.c.owner == _S.c.owner, _P.c.space == _S.c.name))
@@ -229,7 +240,25 @@ def mark_removed(params: Params) -> Operation[bool]:
         return False
     yield Execute(_DELETE_PARTICIPANTS, params)
     yield Execute(_DELETE_STATE, params)
+    yield Execute(_DELETE_WEBHOOKS, params)
     return True
+
+
+@for_each
+def begin_webhook(params: Params) -> Operation[int | None]:
+    """Return the position of a webhook. A new one begins at the head of the space; None: there is no such space."""
+    rows = yield Execute(_LOCK, params)
+    if not rows:
+        return None
+    if positions := (yield Execute(_WEBHOOK_POSITION, params)):
+        return int(positions[0][0])
+    head = _space_from_row(rows[0]).head
+    row = {"owner": params["for_owner"], "space": params["for_name"], "name": params["for_id"], "position": head}
+    yield Execute(_INSERT_WEBHOOK, row)
+    return head
+
+
+move_webhook = for_each(has_rows(_MOVE_WEBHOOK))
 
 
 delete_row = for_each(has_rows(_DELETE))

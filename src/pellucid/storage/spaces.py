@@ -106,6 +106,24 @@ class Spaces(StoreOperations):
                 await self._finish_removal(owner, removed_name)
 
     @return_if_unstorable(None)
+    async def begin_webhook(self, owner: str, name: str, webhook: str) -> int | None:
+        """Return the number of the last envelope that a webhook of a space delivered.
+
+        A new one begins at the head of the space. None: the space does not exist.
+        """
+        return await self._database.write(space_rows.begin_webhook, {**space_params(owner, name), "for_id": webhook})
+
+    @return_if_unstorable(False)
+    async def move_webhook(self, owner: str, name: str, webhook: str, position: int) -> bool:
+        """Store what a webhook delivered.
+
+        Returns:
+            False if the space was removed since it began, or another process has delivered more.
+        """
+        params = {**space_params(owner, name), "for_id": webhook, "to_position": position}
+        return await self._database.write(space_rows.move_webhook, params)
+
+    @return_if_unstorable(None)
     async def head(self, owner: str, name: str) -> SpaceHead | None:
         """Return the end of a space's log, and its version; None if the space does not exist."""
         return await self._database.read(appends.get_head, space_params(owner, name))

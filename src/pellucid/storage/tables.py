@@ -212,6 +212,16 @@ states = sa.Table(
     sa.Column("state", sa.LargeBinary, nullable=False),
 )
 
+webhooks = sa.Table(
+    "space_webhooks",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("space", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),  # sequence number of the last envelope that was delivered
+    sqlite_with_rowid=False,
+)
+
 envelopes = sa.Table(
     "space_envelopes",
     metadata,

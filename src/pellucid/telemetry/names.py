@@ -151,6 +151,14 @@ class Metrics:
         self.tool_calls = self._counter("tool_calls", "Calls of the server's own tools.", ("tool", "outcome"))
         self.tool_seconds = self._histogram("tool_seconds", "Duration of calls of the server's own tools.", ("tool",))
 
+        webhook_labels = ("space", "webhook")
+        self.webhook_deliveries = self._counter(
+            "webhook_deliveries", "Deliveries of webhooks, by outcome.", (*webhook_labels, "outcome")
+        )
+        self.webhook_backlog = self._gauge(
+            "webhook_backlog", "Envelopes of a space that a webhook has not processed.", webhook_labels
+        )
+
     def count_unread_fields(self, provider: str, fields: Iterable[str]) -> None:
         """Count a turn for each field of its answer that is not read. The provider chose their names."""
         known = self._fields_of_provider.setdefault(provider, set())

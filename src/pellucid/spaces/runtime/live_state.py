@@ -193,7 +193,7 @@ class Configuration:
                 if one.origin != INVITED
             },
             templates={name: tuple(steps) for name, steps in self.settings.templates.items()},
-            people=tuple(self.settings.talk.people),
+            people=self.settings.talk.people,
         )
 
     def to_envelope(self, payload: dict[str, Any], time_ms: int) -> Envelope:

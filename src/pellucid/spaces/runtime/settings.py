@@ -76,7 +76,7 @@ class TalkSettings(TalkLimits, frozen=True, kw_only=True, forbid_unknown_fields=
     """How much agents may say before a person joins in (`envelopes.talk`): in the space, and in each context."""
 
     context: TalkLimits = TalkLimits()
-    people: list[str] = []
+    people: tuple[str, ...] = ()
     """The participants who are people. Empty: everyone who has sent no reasoning and no response."""
 
     @property

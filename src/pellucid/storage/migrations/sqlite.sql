@@ -342,3 +342,14 @@ CREATE TABLE feedback (
 CREATE INDEX feedback_in_order ON feedback (updated_at, response_id);
 
 UPDATE alembic_version SET version_num='0009' WHERE alembic_version.version_num = '0008';
+
+CREATE TABLE space_webhooks (
+    owner TEXT NOT NULL, 
+    space TEXT NOT NULL, 
+    name TEXT NOT NULL, 
+    position BIGINT NOT NULL, 
+    PRIMARY KEY (owner, space, name)
+)
+ WITHOUT ROWID;
+
+UPDATE alembic_version SET version_num='0011' WHERE alembic_version.version_num = '0009';
