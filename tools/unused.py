@@ -27,6 +27,7 @@ CALLED_FROM_OUTSIDE = {
     "the library's interface: models for tests": ("FunctionModel",),
     "the library's interface: `ModelMessagesTypeAdapter`": ("dump_json",),
     "the library's interface: a participant of a space": ("fulfil", "listening", "observation"),
+    "the library's interface: agents of other frameworks in a space": ("langgraph_agent", "pydantic_ai_agent"),
     "the library's interface: settings of each provider's models": (
         *("AnthropicModelSettings", "BedrockModelSettings", "CohereModelSettings", "GoogleModelSettings"),
         *("GroqModelSettings", "HuggingFaceModelSettings", "MistralModelSettings", "OllamaModelSettings"),

@@ -1,4 +1,4 @@
-"""Webhooks of a space: signed, in order, again after failures, by one replica, with nothing that is not for everyone."""
+"""Webhooks of a space: signed, in order, again after failures, by one replica, and only what is for everyone."""
 
 from __future__ import annotations
 
@@ -99,19 +99,20 @@ def test_failures_delay_and_do_not_reorder_or_lose() -> None:
     receiver = Receiver(lambda attempt: ways[attempt // 3 % 4] if attempt % 3 == 0 else 200)
 
     async def scene() -> None:
-        async with space_and_relay() as (space, store, relay):
-            async with delivering(store, relay, receiver.url, timeout_seconds=0.3) as counts:
-                for n in range(30):
-                    await space.post("bob", chat(f"{n}"))
-                await eventually(lambda: len(receiver.texts) == 30)
-                assert receiver.texts == [f"{n}" for n in range(30)]
-                assert len(receiver.accepted) == 30
-                assert receiver.wrong == []
-                # Whatever failed was sent again before the next one, with the same id.
-                assert list(dict.fromkeys(receiver.attempts)) == [id for id, _ in receiver.accepted]
-                assert counts.outcomes["delivered"] == 30
-                assert counts.outcomes["failed"] == len(receiver.attempts) - 30 > 0
-                await eventually(lambda: counts.behind == 0)
+        async with (
+            space_and_relay() as (space, store, relay),
+            delivering(store, relay, receiver.url, timeout_seconds=0.3) as counts,
+        ):
+            for n in range(30):
+                await space.post("bob", chat(f"{n}"))
+            await eventually(lambda: counts.outcomes["delivered"] == 30)
+            assert receiver.texts == [f"{n}" for n in range(30)]
+            assert len(receiver.accepted) == 30
+            assert receiver.wrong == []
+            # Whatever failed was sent again before the next one, with the same id.
+            assert list(dict.fromkeys(receiver.attempts)) == [id for id, _ in receiver.accepted]
+            assert counts.outcomes["failed"] == len(receiver.attempts) - 30 > 0
+            await eventually(lambda: counts.behind == 0)
 
     try:
         asyncio.run(scene())
@@ -147,6 +148,11 @@ def test_a_receiver_that_is_down_gets_everything_when_it_is_back() -> None:
 def test_only_what_is_for_everyone_is_sent_and_no_reasoning() -> None:
     receiver, full = Receiver(), Receiver()
 
+    hook_rows: list[tuple[str, str, dict[str, Any]]] = [
+        ("main", receiver.url, {}),
+        ("full", full.url, {"view": "full", "kinds": ("reasoning/*", "chat")}),
+    ]
+
     async def scene() -> None:
         async with space_and_relay() as (space, store, relay):
             hooks = [
@@ -159,10 +165,7 @@ def test_only_what_is_for_everyone_is_sent_and_no_reasoning() -> None:
                     lease_seconds=5,
                     observer=Counts(),
                 )
-                for name, url, options in [
-                    ("main", receiver.url, {}),
-                    ("full", full.url, {"view": "full", "kinds": ("reasoning/*", "chat")}),
-                ]
+                for name, url, options in hook_rows
             ]
             async with WebhookDeliveries(hooks):
                 await eventually(lambda: all(hook._saved_position for hook in hooks))

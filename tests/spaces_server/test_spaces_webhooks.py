@@ -49,16 +49,16 @@ def mistakes_of(hook: dict[str, Any], secret: str = SECRET) -> list[str]:
 )
 def test_a_wrong_webhook_is_refused_with_its_key(change: dict[str, Any], mistake: str) -> None:
     assert mistakes_of(HOOK) == []
-    [found] = mistakes_of({**HOOK, **change})
-    assert found.startswith(mistake)
-    assert "pass" not in found
-    assert "key=1" not in found
+    [message] = mistakes_of({**HOOK, **change})
+    assert message.startswith(mistake)
+    assert "pass" not in message
+    assert "key=1" not in message
 
 
 def test_a_wrong_secret_is_refused_and_not_shown() -> None:
-    [found] = mistakes_of(HOOK, "whsec_tooshort")
-    assert found.startswith("spaces.room.webhooks.ops.secret_env")
-    assert "tooshort" not in found
+    [message] = mistakes_of(HOOK, "whsec_tooshort")
+    assert message.startswith("spaces.room.webhooks.ops.secret_env")
+    assert "tooshort" not in message
 
 
 def test_a_gateway_delivers_and_counts(tmp_path: Path) -> None:
@@ -140,8 +140,7 @@ def test_nothing_is_lost_when_the_gateway_is_killed_while_it_delivers(
                         while not receiver.accepted:  # it has begun
                             ada.chat("warm-up")
                     delivered = len(receiver.texts)
-                    for n in range(20):
-                        sent.append(ada.chat(f"{round_number}-{n}")["payload"]["text"])
+                    sent += [ada.chat(f"{round_number}-{n}")["payload"]["text"] for n in range(20)]
                     wait_until(lambda: len(receiver.texts) > delivered + 3, "it delivers", 60)  # noqa: B023
                     for one in gateways:
                         one.kill()

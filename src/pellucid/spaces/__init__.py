@@ -2,7 +2,8 @@
 
     from pellucid.spaces import Participant
 
-`Participant` is a client of a space; `AgentInSpace` runs an `Agent` as a participant. Names are imported on first use,
+`Participant` is a client of a space; `AgentInSpace` runs an `Agent` as a participant, `FunctionInSpace` an agent of
+another framework (`adapters`). Names are imported on first use,
 because a participant needs neither the server's packages nor a database's.
 """
 
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .adapters.agent_function import FunctionInSpace as FunctionInSpace
+    from .adapters.agent_function import SpaceTurn as SpaceTurn
     from .agents.bridge import AgentInSpace as AgentInSpace
     from .agents.tool_server import ToolsInSpace as ToolsInSpace
     from .client.errors import CallFailed as CallFailed
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "adapters.agent_function": ("FunctionInSpace", "SpaceTurn"),
         "agents.bridge": ("AgentInSpace",),
         "agents.tool_server": ("ToolsInSpace",),
         "client.participant": ("Participant", "Thinking"),

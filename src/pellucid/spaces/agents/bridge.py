@@ -41,9 +41,10 @@ import asyncio
 import contextlib
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -120,7 +121,7 @@ class Narration:
                 case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
                     self._text += text
                 case PartStartEvent(part=ToolCallPart()):
-                    yield from self._flush_text()
+                    yield from self.flush_text()
                 case FunctionToolCallEvent(part=call) if call.tool_name not in self._external_tools:
                     yield _thought(f"Calling {call.tool_name}({_to_text(call.args)})")
                 case FunctionToolResultEvent(result=result) if result.tool_name not in self._external_tools:
@@ -137,7 +138,13 @@ class Narration:
             if text.strip():
                 yield _thought(text.strip())
 
-    def _flush_text(self) -> Iterator[NarratedEnvelope]:
+    @property
+    def text(self) -> str:
+        """The last text, which is the answer at the end of the run."""
+        return self._text
+
+    def flush_text(self) -> Iterator[NarratedEnvelope]:
+        """Yield the last text as a thought, because it was not the answer."""
         text, self._text = self._text.strip(), ""
         if text:
             yield _thought(text)
@@ -190,6 +197,10 @@ class AnswerPolicy:
         _remember(self._askers, envelope.id, envelope.sender)
         return True
 
+    def is_agent(self, participant: str) -> bool:
+        """Check whether a participant counts as an agent."""
+        return participant in self._agents
+
     def may_cancel(self, envelope: Envelope, question: str) -> bool:
         """Check whether the envelope comes from the sender of the question."""
         return self._askers.get(question) == envelope.sender
@@ -224,60 +235,46 @@ MAX_PENDING_QUESTIONS = 32
 """How many questions may wait. Further ones are not answered."""
 
 
-class AgentInSpace:
-    """One agent, as one participant. Used as `async with`."""
+class AnsweringParticipant(ABC):
+    """A participant that answers: each question is a run, in a context of its own. Used as `async with`.
+
+    What runs is `_run` of a subclass: an `Agent` (`AgentInSpace`), or an agent of another framework (`adapters`).
+
+    Args:
+        me: The participant.
+        answers: Ids of the participants who are answered, or a function that decides about each envelope. None: see
+            `AnswerPolicy`.
+        hears: How many of the latest chats are passed to the agent with a question.
+        at_once: Maximum number of concurrent runs. Further questions wait.
+    """
 
     def __init__(
         self,
-        agent: Agent[Any, Any],
         me: Participant,
         *,
         answers: Callable[[Envelope], bool] | Collection[str] | None = None,
-        tools: bool | Mapping[str, Collection[ToolDefinition]] = True,
         hears: int = 20,
         at_once: int = 1,
-        **options: Any,
     ) -> None:
-        """Create the participant of an agent.
-
-        Args:
-            agent: The agent.
-            me: The participant.
-            answers: Ids of the participants who are answered, or a function that decides about each envelope. None: see
-                `AnswerPolicy`.
-            tools: Whether the agent may use the tools of others; or definitions that do not have to be requested, by
-                participant.
-            hears: How many of the latest chats are passed to the agent with a question.
-            at_once: Maximum number of concurrent runs. Further questions wait.
-            options: Options of `Agent.iter`.
-        """
-        self._agent = agent
         self._me = me
         self._answer_policy = AnswerPolicy(answers)
-        self._remote_tools = (
-            RemoteTools(me, tools if isinstance(tools, Mapping) else None) if tools is not False else None
-        )
         self._recent_chats: deque[tuple[str, str]] = deque(maxlen=hears)
         self._run_slots = asyncio.Semaphore(at_once)
-        self._options = options
         self._tool_server = ToolsInSpace(me, ignore=self._is_approval)
         """Offers no tools, and answers requests for lists with an empty list."""
         self._pending_approvals: set[str] = set()
         """Ids of proposals for its own calls that wait for an approval."""
         self._stack = contextlib.AsyncExitStack()
         self._runs: dict[str, asyncio.Task[None]] = {}
-        self._list_requests: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> AgentInSpace:
+    async def __aenter__(self) -> Self:
         self._stack.enter_context(self._me.subscribe(self._on_envelope))
         await self._stack.enter_async_context(self._tool_server)
-        if self._remote_tools is not None:
-            await self._remote_tools.request_lists()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-        tasks = [*self._runs.values(), *self._list_requests]
+        tasks = [*self._runs.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -287,13 +284,20 @@ class AgentInSpace:
         while self._runs:
             await asyncio.wait(self._runs.values())
 
+    @abstractmethod
+    async def _run(self, prompt: str, question: Envelope, thought: Thinking | None, to: tuple[str, ...]) -> str:
+        """Answer a question.
+
+        Args:
+            prompt: The question, after the latest chats.
+            question: Its envelope.
+            thought: The context of the run. None: this participant may not reason.
+            to: The recipients of what is said about it. Empty: everyone.
+        """
+
     # --- receiving -----------------------------------------------------------------------------------------------
 
     def _on_envelope(self, envelope: Envelope) -> None:
-        if self._remote_tools is not None and (participants := self._remote_tools.on_envelope(envelope)):
-            request = asyncio.create_task(_request_lists(self._remote_tools, participants))
-            self._list_requests.add(request)
-            request.add_done_callback(self._list_requests.discard)
         if envelope.kind == kinds.CHAT_CANCEL:
             for id in envelope.correlation_id:
                 if (run := self._runs.get(id)) is not None and self._answer_policy.may_cancel(envelope, id):
@@ -338,14 +342,103 @@ class AgentInSpace:
         text = text_of(question)
         prompt = _prompt(self._me.id, question.sender, text, before)
         if not self._me.may(kinds.START, {}, to=to):
-            return _text_of((await self._run(prompt, None)).output), None
+            return await self._run(prompt, question, None, to), None
         goal = first_paragraph(text)
         async with self._me.reasoning(goal=goal or None, triggered_by=question.id, answers=question, to=to) as thought:
-            answer = _text_of((await self._run(prompt, thought)).output)
+            answer = await self._run(prompt, question, thought, to)
             await thought.conclude(first_paragraph(answer))
         return answer, thought.start
 
-    async def _run(self, prompt: str, thought: Thinking | None) -> AgentRunResult[Any]:
+    async def request_approval(
+        self, tool: str, arguments: Mapping[str, Any], thought: Thinking | None
+    ) -> Envelope | ToolDenied:
+        """Propose a call of an own tool and wait for the decision.
+
+        Returns:
+            The request that approves it, or why it was denied.
+        """
+        id = uuid.uuid4().hex
+
+        def is_it(envelope: Envelope) -> bool:
+            return envelope.kind in (kinds.REQUEST, kinds.REJECT) and id in envelope.correlation_id
+
+        params = mcp.call_params(tool, arguments)
+        context, to = (thought.path, thought.to) if thought else (None, ())
+        async with self._me.awaiting(is_it) as pending:
+            self._pending_approvals.add(id)
+            try:
+                await self._me.propose(mcp.CALL_TOOL, params, to=to, context=context, id=id)
+                decision = await pending
+            finally:
+                # Discarded in the next iteration of the loop: other callbacks receive the decision in this one.
+                asyncio.get_running_loop().call_soon(self._pending_approvals.discard, id)
+        if decision.kind == kinds.REQUEST:
+            return decision
+        reason = decision.payload.get("reason")
+        return ToolDenied(f"{decision.sender} rejected the call{f': {reason}' if isinstance(reason, str) else ''}.")
+
+    def _is_approval(self, envelope: Envelope) -> bool:
+        return not self._pending_approvals.isdisjoint(envelope.correlation_id)
+
+
+class AgentInSpace(AnsweringParticipant):
+    """One agent, as one participant. Used as `async with`."""
+
+    def __init__(
+        self,
+        agent: Agent[Any, Any],
+        me: Participant,
+        *,
+        answers: Callable[[Envelope], bool] | Collection[str] | None = None,
+        tools: bool | Mapping[str, Collection[ToolDefinition]] = True,
+        hears: int = 20,
+        at_once: int = 1,
+        **options: Any,
+    ) -> None:
+        """Create the participant of an agent.
+
+        Args:
+            agent: The agent.
+            me: The participant.
+            answers: Ids of the participants who are answered, or a function that decides about each envelope. None: see
+                `AnswerPolicy`.
+            tools: Whether the agent may use the tools of others; or definitions that do not have to be requested, by
+                participant.
+            hears: How many of the latest chats are passed to the agent with a question.
+            at_once: Maximum number of concurrent runs. Further questions wait.
+            options: Options of `Agent.iter`.
+        """
+        super().__init__(me, answers=answers, hears=hears, at_once=at_once)
+        self._agent = agent
+        self._remote_tools = (
+            RemoteTools(me, tools if isinstance(tools, Mapping) else None) if tools is not False else None
+        )
+        self._options = options
+        self._list_requests: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        if self._remote_tools is not None:
+            await self._remote_tools.request_lists()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await super().__aexit__(*error)
+        for task in self._list_requests:
+            task.cancel()
+        await asyncio.gather(*self._list_requests, return_exceptions=True)
+
+    def _on_envelope(self, envelope: Envelope) -> None:
+        if self._remote_tools is not None and (participants := self._remote_tools.on_envelope(envelope)):
+            request = asyncio.create_task(_request_lists(self._remote_tools, participants))
+            self._list_requests.add(request)
+            request.add_done_callback(self._list_requests.discard)
+        super()._on_envelope(envelope)
+
+    async def _run(self, prompt: str, question: Envelope, thought: Thinking | None, to: tuple[str, ...]) -> str:
+        return _text_of((await self._run_agent(prompt, thought)).output)
+
+    async def _run_agent(self, prompt: str, thought: Thinking | None) -> AgentRunResult[Any]:
         """Run the agent, over as many turns as calls of other participants' tools need."""
         tools: dict[str, RemoteTool] = {}
         if self._remote_tools is not None:
@@ -377,7 +470,8 @@ class AgentInSpace:
                     c.tool_call_id: group.create_task(self._call_remote(c, tools, thought)) for c in deferred.calls
                 }
                 approvals = {
-                    c.tool_call_id: group.create_task(self._request_approval(c, thought)) for c in deferred.approvals
+                    c.tool_call_id: group.create_task(self.request_approval(c.tool_name, decoded_arguments(c), thought))
+                    for c in deferred.approvals
                 }
             approval_requests = {
                 id: decision for id, task in approvals.items() if isinstance(decision := task.result(), Envelope)
@@ -396,35 +490,6 @@ class AgentInSpace:
         assert self._remote_tools is not None
         context, to = (thought.path, thought.to) if thought else (None, ())
         return await self._remote_tools.call(tools[call.tool_name], call, context, to)
-
-    async def _request_approval(self, call: ToolCallPart, thought: Thinking | None) -> Envelope | ToolDenied:
-        """Propose a call of an own tool and wait for the decision.
-
-        Returns:
-            The request that approves it, or why it was denied.
-        """
-        id = uuid.uuid4().hex
-
-        def is_it(envelope: Envelope) -> bool:
-            return envelope.kind in (kinds.REQUEST, kinds.REJECT) and id in envelope.correlation_id
-
-        params = mcp.call_params(call.tool_name, decoded_arguments(call))
-        context, to = (thought.path, thought.to) if thought else (None, ())
-        async with self._me.awaiting(is_it) as pending:
-            self._pending_approvals.add(id)
-            try:
-                await self._me.propose(mcp.CALL_TOOL, params, to=to, context=context, id=id)
-                decision = await pending
-            finally:
-                # Discarded in the next iteration of the loop: other callbacks receive the decision in this one.
-                asyncio.get_running_loop().call_soon(self._pending_approvals.discard, id)
-        if decision.kind == kinds.REQUEST:
-            return decision
-        reason = decision.payload.get("reason")
-        return ToolDenied(f"{decision.sender} rejected the call{f': {reason}' if isinstance(reason, str) else ''}.")
-
-    def _is_approval(self, envelope: Envelope) -> bool:
-        return not self._pending_approvals.isdisjoint(envelope.correlation_id)
 
     async def _respond_to_approvals(
         self, approval_requests: Mapping[str, Envelope], result: AgentRunResult[Any]
