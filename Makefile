@@ -66,7 +66,7 @@ lock: .venv/created
 		--no-annotate --no-header pyproject.toml --output-file requirements.lock
 	grep -E '^(hypothesis|openai|pytest|pytest-timeout|pytest-xdist)==' constraints.txt | \
 	$(BIN)/uv pip compile --quiet --upgrade --resolution lowest-direct --python-version 3.11 --python-platform linux \
-		--extra postgres --extra redis --extra mcp --extra otel --extra bedrock --extra pydantic-ai \
+		--extra postgres --extra redis --extra mcp --extra otel --extra bedrock --extra pydantic-ai --extra langgraph \
 		--no-annotate --no-header pyproject.toml - --output-file constraints-lowest.txt
 
 coverage: .venv/all

@@ -55,7 +55,7 @@ def test_the_locked_versions_are_those_of_the_tests() -> None:
 
 def test_the_lowest_declared_versions_are_those_of_the_tests() -> None:
     lowest = versions("constraints-lowest.txt")
-    for requirement in declared("pydantic-ai"):
+    for requirement in declared("pydantic-ai", "langgraph"):
         bounds = [Version(row.version) for row in requirement.specifier if row.operator == ">="]
         assert bounds == [Version(lowest[requirement.name])], requirement
 

@@ -31,6 +31,8 @@ ROLES = {
     "performance": "You review changes for performance alone. First call load_test, then judge by what it says.",
     "release": "You decide whether a change is deployed, from what the reviewers said. A critical finding forbids it.",
 }
+MAX_TOKENS = 400
+LIMIT_SECONDS = 280
 TALKS = ["chat", "mcp/*", "reasoning/*"]
 PARTICIPANTS = {**dict.fromkeys([*ROLES, "tools"], TALKS), "user": [*TALKS, "space/observe"]}
 
@@ -47,8 +49,10 @@ class WhenAllHaveSpoken:
         return was_waiting and not self.waiting
 
 
-async def review(url: str, tokens: dict[str, str], model, show, question: str = QUESTION) -> Envelope:
-    """Return the decision of `release`.
+async def review(
+    url: str, tokens: dict[str, str], model, show, question: str = QUESTION, limit_seconds: float = LIMIT_SECONDS
+) -> Envelope:
+    """Return the decision of `release`, or the user's message why there is none.
 
     Args:
         url: The URL of the space.
@@ -56,6 +60,7 @@ async def review(url: str, tokens: dict[str, str], model, show, question: str = 
         model: The model of all agents, or a model for each agent, by name.
         show: Gets each envelope.
         question: The user's question.
+        limit_seconds: How long the user waits for the decision.
     """
     models = model if isinstance(model, dict) else dict.fromkeys(ROLES, model)
 
@@ -65,17 +70,26 @@ async def review(url: str, tokens: dict[str, str], model, show, question: str = 
     async with contextlib.AsyncExitStack() as here:
         await here.enter_async_context(ToolsInSpace(await here.enter_async_context(be("tools")), TOOLS))
         for name, role in ROLES.items():
-            agent = Agent(models[name], name=name, instructions=f"{role} {BRIEF}", model_settings={"max_tokens": 700})
+            agent = Agent(
+                models[name], name=name, instructions=f"{role} {BRIEF}", model_settings={"max_tokens": MAX_TOKENS}
+            )
             me = await here.enter_async_context(be(name))
             answers = WhenAllHaveSpoken("security", "performance") if name == "release" else ["user"]
             await here.enter_async_context(AgentInSpace(agent, me, answers=answers, tools=name != "release"))
         user = await here.enter_async_context(be("user"))
-        await user.say(question)
-        async for envelope in user:
-            show(envelope)
-            if envelope.kind == "chat" and envelope.sender == "release":
-                return envelope
-    raise RuntimeError("the space was closed before the decision")
+        sent = await user.say(question)
+        missing = dict.fromkeys(ROLES)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_seconds):
+                async for envelope in user:
+                    show(envelope)
+                    if envelope.kind == "chat" and envelope.sender in missing:
+                        del missing[envelope.sender]
+                    if envelope.kind == "chat" and envelope.sender == "release":
+                        return envelope
+        # The agents stop when this block ends, and so does what they think.
+        reason = f"No decision: {', '.join(missing)} did not answer within {limit_seconds:g} s."
+        return await user.say(reason, answers=sent)
 
 
 @contextlib.asynccontextmanager
@@ -109,7 +123,7 @@ async def main(model: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with a_gateway(Path(folder)) as (url, tokens):
             decision = await review(url, tokens, infer_model(model), Transcript().show)
-    print(f"\nDecided: {text_of(decision)}")
+    print(f"\n{'Decided' if decision.sender == 'release' else 'Ended'}: {text_of(decision)}")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,33 @@ def test_presence_changes_of_one_participant_are_one_line(capsys: pytest.Capture
     ]
 
 
+def test_discovery_is_left_out_unless_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    def of(kind: str, id: str, about: tuple[str, ...] = (), **payload: Any) -> Envelope:
+        return Envelope(id=id, ts=0, sender="ada", kind=kind, correlation_id=about, payload=payload)
+
+    call = {"name": "look", "arguments": {}}
+    envelopes = [
+        of("mcp/response", "0", ("before",), result={"tools": []}),
+        of("mcp/request", "1", method="tools/list"),
+        of("mcp/response", "2", ("1",), result={"tools": [{"name": "look"}]}),
+        of("mcp/request", "3", method="resources/list"),
+        of("mcp/response", "4", ("3",), error={"code": -32601, "message": "no resources"}),
+        of("mcp/request", "5", method="notifications/tools/list_changed"),
+        of("mcp/request", "6", method="tools/call", params=call),
+        of("mcp/response", "7", ("6",), result={"content": [{"type": "text", "text": "nothing"}]}),
+    ]
+    for with_discovery, expected in ((False, ["→ look", "← nothing"]), (True, 8)):
+        with Transcript(with_discovery=with_discovery) as transcript:
+            for envelope in envelopes:
+                transcript.show(envelope)
+        lines = [" ".join(line.split()[1:]) for line in capsys.readouterr().out.splitlines()]
+        assert expected in (lines, len(lines))
+    with Transcript(as_json=True) as transcript:
+        for envelope in envelopes:
+            transcript.show(envelope)
+    assert len(capsys.readouterr().out.splitlines()) == len(envelopes)
+
+
 def test_presence_is_shown_after_a_delay_without_further_envelopes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from ..errors import PellucidError, RequestError
 from ..spaces.client.errors import SpaceClosed
 from ..spaces.client.participant import Participant
 from ..unicode import did_you_mean
-from .space_options import connection_options, json_option, last_option, open_reader, view_option
+from .space_options import connection_options, discovery_option, json_option, last_option, open_reader, view_option
 from .transcript import Transcript
 
 
@@ -97,15 +97,18 @@ TEXT                      send it to all            //TEXT   the same, if it beg
 @connection_options
 @view_option
 @last_option
+@discovery_option
 @json_option
-def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as_json: bool) -> None:
+def join(
+    url: str, token: str, space: str | None, view: SpaceView, last: int, with_discovery: bool, as_json: bool
+) -> None:
     """Join a space: see its envelopes, and send what you type. `/help` lists the commands."""
 
     async def run() -> None:
         async with Participant(url, token=token, space=space, view=view, history=last) as participant:
             await TerminalSession(participant, transcript).run()
 
-    with Transcript(as_json) as transcript:
+    with Transcript(as_json, with_discovery) as transcript:
         uvloop.run(run())
 
 

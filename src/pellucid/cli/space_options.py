@@ -69,6 +69,12 @@ last_option = click.option(
     metavar="N",
     help="How many of the last envelopes to show first.",
 )
+discovery_option = click.option(
+    "--discovery",
+    "with_discovery",
+    is_flag=True,
+    help="Also show requests that only ask what there is (tools/list …), and their responses.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each envelope as JSON, one a line.")
 
 

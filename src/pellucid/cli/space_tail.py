@@ -14,7 +14,7 @@ from ..envelopes.translate import read
 from ..envelopes.visibility import SpaceView
 from ..spaces.client.participant import Participant
 from ..spaces.client.remote import SpaceReader
-from .space_options import connection_options, json_option, last_option, open_reader, view_option
+from .space_options import connection_options, discovery_option, json_option, last_option, open_reader, view_option
 from .transcript import Transcript
 
 
@@ -27,6 +27,7 @@ from .transcript import Transcript
 @click.option("--before-seq", type=int, metavar="N", help="Only envelopes before this number.")
 @click.option("--since", metavar="TIME", help="Only envelopes since this time: 2026-01-31T12:00:00Z.")
 @click.option("--until", metavar="TIME", help="Only envelopes until this time.")
+@discovery_option
 @json_option
 def replay(
     url: str,
@@ -39,6 +40,7 @@ def replay(
     before_seq: int | None,
     since: str | None,
     until: str | None,
+    with_discovery: bool,
     as_json: bool,
 ) -> None:
     """Replay the history of a space."""
@@ -57,7 +59,7 @@ def replay(
             ):
                 transcript.show(read(line), is_replay=True)
 
-    with Transcript(as_json) as transcript:
+    with Transcript(as_json, with_discovery) as transcript:
         uvloop.run(play())
 
 
@@ -68,6 +70,7 @@ def replay(
 @click.option("--after-seq", type=int, metavar="N", help="All envelopes after this number, instead of the last ones.")
 @click.option("--before-seq", type=int, metavar="N", help="Only envelopes before this number, and no new ones.")
 @click.option("--follow/--no-follow", default=True, help="Whether to wait for new envelopes.")
+@discovery_option
 @json_option
 def tail(
     url: str,
@@ -78,6 +81,7 @@ def tail(
     after_seq: int | None,
     before_seq: int | None,
     follow: bool,
+    with_discovery: bool,
     as_json: bool,
 ) -> None:
     """Watch a space."""
@@ -107,5 +111,5 @@ def tail(
 
     if not follow and after_seq is None and not last:
         return
-    with Transcript(as_json) as transcript:
+    with Transcript(as_json, with_discovery) as transcript:
         uvloop.run(watch() if follow and before_seq is None else show_history())

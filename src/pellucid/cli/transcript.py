@@ -12,6 +12,8 @@ Presence events (a participant joined or left) are collected for a moment. Succe
 one line:
 
 alice left and came back, 3 times
+
+Requests that only ask what there is (`tools/list` …), and their responses, are left out, unless they are wanted.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from ..envelopes import context as paths
 from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
 from ..envelopes.kinds import text_of
-from ..envelopes.mcp import request_arguments, result_text, tool_of
+from ..envelopes.mcp import is_discovery, request_arguments, result_text, tool_of
 from ..envelopes.translate import encode
 from .options import strip_controls
 
@@ -66,6 +68,8 @@ def _describe_presence(events: Sequence[str]) -> str:
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta", "bright_green")
 _MAX_SHOWN_CHARACTERS = 2_000
 """Limit for the characters of a call's arguments or result that are shown. `--json` shows all."""
+_LISTED = ("tools", "prompts", "resources", "resourceTemplates", "roots")
+_MAX_DISCOVERY_IDS = 1_000
 GATHER_SECONDS = 1.0
 """Seconds for which presence events are collected, if no other envelope arrives."""
 
@@ -145,10 +149,15 @@ class Transcript:
 
     Args:
         as_json: Print each envelope as one line of JSON, for programs.
+        with_discovery: Whether requests that only ask what there is, and their responses, are printed. In JSON they
+            always are.
     """
 
-    def __init__(self, as_json: bool = False) -> None:
+    def __init__(self, as_json: bool = False, with_discovery: bool = False) -> None:
         self._as_json = as_json
+        self._with_discovery = with_discovery
+        self._discovery_ids: dict[str, None] = {}
+        """Ids of requests that were left out."""
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
         self._colours: dict[str, str] = {}
         self._presence_events: list[Envelope] = []
@@ -170,6 +179,8 @@ class Transcript:
         """
         if self._as_json:
             click.echo(encode(envelope, "mew/v0.4"))
+            return
+        if not self._with_discovery and self._is_discovery(envelope):
             return
         if envelope.kind == kinds.PRESENCE and not envelope.is_erased:
             self._presence_events.append(envelope)
@@ -197,6 +208,20 @@ class Transcript:
         if envelope.replayed and not is_replay:
             shown.stylize("dim")
         self._console.print(shown)
+
+    def _is_discovery(self, envelope: Envelope) -> bool:
+        """Check whether an envelope is a request that only asks what there is, or the response to one."""
+        if envelope.kind == kinds.REQUEST and is_discovery(envelope.payload.get("method")):
+            self._discovery_ids[envelope.id] = None
+            if len(self._discovery_ids) > _MAX_DISCOVERY_IDS:
+                del self._discovery_ids[next(iter(self._discovery_ids))]
+            return True
+        if envelope.kind != kinds.RESPONSE:
+            return False
+        # Of a response without its request, which came before the first envelope here, only a list is recognised.
+        result = envelope.payload.get("result")
+        is_list = isinstance(result, dict) and any(isinstance(result.get(name), list) for name in _LISTED)
+        return is_list or not self._discovery_ids.keys().isdisjoint(envelope.correlation_id)
 
     def print_notice(self, text: str) -> None:
         """Print a notice of the program itself. Nothing is printed if the output is JSON."""

@@ -5,6 +5,7 @@ A space does not look at anything else in them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,17 @@ LIST_TOOLS, CALL_TOOL = "tools/list", "tools/call"
 
 CANCELLED = "notifications/cancelled"
 """The sender does not wait any more for the response to the request to which this correlates."""
+
+
+_DISCOVERY = re.compile(
+    r"initialize|ping|completion/complete|(tools|prompts|resources|resources/templates|roots)/list"
+    r"|notifications/(initialized|\w+/list_changed)"
+)
+
+
+def is_discovery(method: Any) -> bool:
+    """Check whether a request of this method only asks what there is, or begins a session."""
+    return isinstance(method, str) and _DISCOVERY.fullmatch(method) is not None
 
 
 def call_params(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
