@@ -139,10 +139,11 @@ def test_discovery_is_left_out_unless_it_is_wanted(capsys: pytest.CaptureFixture
         of("mcp/request", "3", method="resources/list"),
         of("mcp/response", "4", ("3",), error={"code": -32601, "message": "no resources"}),
         of("mcp/request", "5", method="notifications/tools/list_changed"),
+        of("mcp/request", "8", ("3",), method="notifications/cancelled"),
         of("mcp/request", "6", method="tools/call", params=call),
         of("mcp/response", "7", ("6",), result={"content": [{"type": "text", "text": "nothing"}]}),
     ]
-    for with_discovery, expected in ((False, ["→ look", "← nothing"]), (True, 8)):
+    for with_discovery, expected in ((False, ["→ look", "← nothing"]), (True, len(envelopes))):
         with Transcript(with_discovery=with_discovery) as transcript:
             for envelope in envelopes:
                 transcript.show(envelope)

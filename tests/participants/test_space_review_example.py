@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pellucid.envelopes import Envelope, text_of
+from pellucid.messages import ModelMessage
+from pellucid.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
+from pellucid.spaces import Participant
 from tests.participants.agents_kit import agent_of, calling
 from tests.scripted import Upstream, say
 
@@ -79,3 +83,28 @@ async def test_three_agents_review_a_change(
     assert "security: Do not deploy. Critical vulnerabilities found." in prompt
     assert "Safe to deploy. Minimal impact on latency." in prompt
     assert not any(one.replayed for one in seen)
+
+
+async def test_a_review_without_a_decision_ends_with_the_reason(example: Any, tmp_path: Path) -> None:
+    released = asyncio.Event()
+
+    async def hang(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, DeltaThinkingPart]]:
+        yield {0: DeltaThinkingPart(content="Hm.\n\n")}
+        await released.wait()
+
+    seen: list[Envelope] = []
+    async with example.a_gateway(tmp_path) as (url, tokens):
+        model = FunctionModel(stream_function=hang)
+        reason = await example.review(url, tokens, model, seen.append, limit_seconds=3)
+        assert text_of(reason) == "No decision: security, performance, release did not answer within 3 s."
+        question = next(one for one in seen if one.sender == "user")
+        assert reason.correlation_id == (question.id,)
+        async with Participant(url, token=tokens["user"], after_seq=0) as user:
+            opened: set[str] = set()
+            async for envelope in user:
+                if envelope.kind == "reasoning/start":
+                    opened.add(envelope.id)
+                elif envelope.kind == "reasoning/cancel" and envelope.context is not None:
+                    opened.discard(envelope.context)
+                if envelope.seq > reason.seq and not opened:
+                    break

@@ -31,7 +31,7 @@ from ..envelopes import context as paths
 from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
 from ..envelopes.kinds import text_of
-from ..envelopes.mcp import is_discovery, request_arguments, result_text, tool_of
+from ..envelopes.mcp import CANCELLED, is_discovery, request_arguments, result_text, tool_of
 from ..envelopes.translate import encode
 from .options import strip_controls
 
@@ -210,18 +210,19 @@ class Transcript:
         self._console.print(shown)
 
     def _is_discovery(self, envelope: Envelope) -> bool:
-        """Check whether an envelope is a request that only asks what there is, or the response to one."""
+        """Check whether an envelope is a request that only asks what there is, or its response or its end."""
         if envelope.kind == kinds.REQUEST and is_discovery(envelope.payload.get("method")):
             self._discovery_ids[envelope.id] = None
             if len(self._discovery_ids) > _MAX_DISCOVERY_IDS:
                 del self._discovery_ids[next(iter(self._discovery_ids))]
             return True
+        is_about_one = not self._discovery_ids.keys().isdisjoint(envelope.correlation_id)
         if envelope.kind != kinds.RESPONSE:
-            return False
+            return is_about_one and envelope.payload.get("method") == CANCELLED
         # Of a response without its request, which came before the first envelope here, only a list is recognised.
         result = envelope.payload.get("result")
         is_list = isinstance(result, dict) and any(isinstance(result.get(name), list) for name in _LISTED)
-        return is_list or not self._discovery_ids.keys().isdisjoint(envelope.correlation_id)
+        return is_list or is_about_one
 
     def print_notice(self, text: str) -> None:
         """Print a notice of the program itself. Nothing is printed if the output is JSON."""

@@ -280,7 +280,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
         EnvelopeKind(KICK, p.Kick, visibility="always"),
         EnvelopeKind(
             RENEW,
-            p.Reason,
+            p.Renew,
             visibility="always",
             input_field="reason",
             label=Label("+", "dim italic", "nothing", "agents may go on"),

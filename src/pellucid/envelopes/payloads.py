@@ -195,6 +195,12 @@ class Kick(Payload, frozen=True):
     reason: str | None = None
 
 
+class Renew(Payload, frozen=True):
+    """Payload of `space/renew`."""
+
+    reason: str | None = None
+
+
 class Limit(Payload, frozen=True):
     """The notice that a limit of agents' talk is reached."""
 

@@ -190,13 +190,18 @@ class WebhookDelivery:
 
     async def run(self) -> None:
         """Deliver until cancelled, whenever this replica has the lease."""
+        outage: str | None = None  # why the store or the relay could not be used the last time
         while True:
             try:
                 token = await self._relay.claim(self._lease_name, self._holder, self._lease_seconds)
                 if token is not None:
                     await self._run_with_lease(token)
+                outage = None
             except PellucidError as error:
-                log.warning("%s waits: %s", self._label, error.info.code or error.info.kind)
+                code = error.info.code or error.info.kind
+                if code != outage:
+                    log.warning("%s waits: %s", self._label, code)
+                outage = code
             except Exception as error:
                 log.error("%s failed: %s", self._label, error_location(error))
             await asyncio.sleep(self._lease_seconds / RENEWALS_PER_LEASE)
