@@ -32,7 +32,7 @@ ROLES = {
     "release": "You decide whether a change is deployed, from what the reviewers said. A critical finding forbids it.",
 }
 MAX_TOKENS = 400
-LIMIT_SECONDS = 280
+LIMIT_SECONDS = 240
 TALKS = ["chat", "mcp/*", "reasoning/*"]
 PARTICIPANTS = {**dict.fromkeys([*ROLES, "tools"], TALKS), "user": [*TALKS, "space/observe"]}
 
