@@ -222,11 +222,11 @@ def test_a_backlog_is_bounded_and_its_loss_is_announced(caplog: pytest.LogCaptur
                 await eventually(lambda: "it skips" in caplog.text)
                 is_up.set()
                 await eventually(lambda: receiver.texts[-1:] == ["11"])
+            # What the receiver did not get is what the notice says: everything before the first that it got.
             [gap] = receiver.of("system.gap")
             missed = gap["payload"]["missed"]
-            assert missed == counts.outcomes["skipped"] >= 7 - 1
-            assert receiver.texts == [f"{n}" for n in range(12 - len(receiver.texts), 12)]
-            assert len(receiver.texts) >= 5
+            assert missed == counts.outcomes["skipped"] >= 1
+            assert receiver.texts == [f"{n}" for n in range(missed, 12)]
             assert gap["payload"]["before_seq"] == receiver.of("chat")[0]["seq"]
             assert "secret" not in caplog.text
 
