@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.capability import is_covered, read_capabilities, read_capability
-from pellucid.envelopes.patterns import allows, covers, read_pattern
+from pellucid.envelopes.capability import (
+    COVER_STEPS,
+    MAX_EXCEPTIONS,
+    is_covered,
+    read_capabilities,
+    read_capability,
+    subtract,
+)
+from pellucid.envelopes.patterns import allows, are_disjoint, covers, read_pattern
 from pellucid.envelopes.regex import StepBudget, StepBudgetExceeded
+from pellucid.errors import RequestError
 from tests.cases import Cases
 from tests.examples import many
 
@@ -176,3 +184,84 @@ def test_a_comparison_beyond_the_step_budget_is_not_covered() -> None:
     with pytest.raises(StepBudgetExceeded):
         covers(wide.payload or read_pattern({}, "x"), narrow.payload or read_pattern({}, "x"), StepBudget(100))
     assert not is_covered([wide], narrow, StepBudget(100))
+
+
+# --- exceptions
+
+
+@many
+@given(one=PATTERNS, other=PATTERNS, values=st.lists(VALUES, max_size=12))
+def test_disjoint_patterns_share_no_value(one: Any, other: Any, values: list[Any]) -> None:
+    first, second = read_pattern(one, "one"), read_pattern(other, "other")
+    if are_disjoint(first, second, _steps()):
+        assert are_disjoint(second, first, _steps())
+        for value in (*_WORDS, *values):
+            assert not (allows(first, value, _steps()) and allows(second, value, _steps())), value
+
+
+_PARTS = ["chat", "mcp/*", "mcp/request", "reasoning/*", "*", ["chat", "mcp/proposal"], "!chat", "/^mcp/"]
+_PAYLOADS: list[Any] = [
+    None,
+    {"method": "tools/*"},
+    {"method": "!tools/call"},
+    {"params": {"name": ["a", "b"]}},
+    {"n": 1},
+]
+_TARGETS: list[Any] = [None, "bob", ["bob", "cat"], "!bob"]
+_WRITTEN: list[dict[str, Any]] = [
+    {"kind": kind} | ({} if payload is None else {"payload": payload}) | ({} if to is None else {"to": to})
+    for kind in _PARTS
+    for payload in _PAYLOADS
+    for to in _TARGETS
+]
+_SENT = [
+    Envelope(id="e", ts=0, sender="ann", kind=kind, payload=payload, to=to)
+    for kind in ("chat", "mcp/request", "mcp/proposal", "reasoning/start", "x/y")
+    for payload in ({}, {"method": "tools/call"}, {"method": "tools/list", "params": {"name": "a"}}, {"n": 1}, {"n": 2})
+    for to in ((), ("bob",), ("cat",), ("bob", "cat"))
+]
+
+
+@given(written=st.sampled_from(_WRITTEN), removed=st.lists(st.sampled_from(_WRITTEN), min_size=1, max_size=3))
+def test_what_is_left_allows_exactly_the_rest(written: dict[str, Any], removed: list[dict[str, Any]]) -> None:
+    """And the capability covers what is left, while what is left covers nothing of what was removed."""
+    whole, gone = read_capability(written), read_capabilities(removed)
+    rest = subtract(whole, gone, StepBudget(COVER_STEPS))
+    again = rest and read_capability(rest.written)
+    assert again == rest
+    for envelope in _SENT:
+        allowed = [one.allows(envelope, StepBudget(10_000)) for one in (whole, *gone)]
+        left = again is not None and again.allows(envelope, StepBudget(10_000))
+        assert left == (allowed[0] and not any(allowed[1:])), envelope
+        for one in gone:
+            if again is not None and one.allows(envelope, StepBudget(10_000)) and allowed[0]:
+                assert not is_covered([again], one, StepBudget(COVER_STEPS))
+    if rest is not None:
+        assert is_covered([whole], rest, StepBudget(COVER_STEPS))
+
+
+@given(held=st.sampled_from(_WRITTEN), less=st.sampled_from(_WRITTEN), wanted=st.sampled_from(_WRITTEN))
+def test_a_capability_with_an_exception_covers_no_more_than_it_allows(
+    held: dict[str, Any], less: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    own, given_ = read_capability({**held, "except": [less]}), read_capability(wanted)
+    if is_covered([own], given_, StepBudget(COVER_STEPS)):
+        for envelope in _SENT:
+            if given_.allows(envelope, StepBudget(10_000)):
+                assert own.allows(envelope, StepBudget(10_000)), envelope
+
+
+@pytest.mark.parametrize(
+    ("written", "param"),
+    [
+        ({"kind": "*", "except": []}, "capability.except"),
+        ({"kind": "*", "except": "chat"}, "capability.except"),
+        ({"kind": "*", "except": ["chat"] * (MAX_EXCEPTIONS + 1)}, "capability.except"),
+        ({"kind": "*", "except": [{"kind": "mcp/*", "except": ["chat"]}]}, "capability.except[0].except"),
+        ({"kind": "*", "except": [{}]}, "capability.except[0]"),
+    ],
+)
+def test_invalid_exceptions_are_refused(written: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        read_capability(written)
+    assert (refused.value.info.code, refused.value.info.param) == ("invalid_capability", param)

@@ -14,6 +14,8 @@ from pellucid.envelopes.capability import Capability, read_capabilities
 from pellucid.envelopes.grants import (
     MAX_CAPABILITIES,
     MAX_GRANTS,
+    MAX_REVOKED,
+    ConfiguredRevoked,
     GrantAcknowledged,
     GrantAdded,
     GrantEnded,
@@ -102,6 +104,7 @@ def test_a_grant_beyond_the_rights_of_its_sender_is_refused() -> None:
     assert not is_allowed(ledger, "bob", "mcp/request", {"method": "resources/read"})
 
 
+EXCEPT = "payload.capabilities[0].except"
 REFUSED: list[tuple[Envelope, str, str]] = [
     (grant("admin", "admin", "chat"), "forbidden", "payload.recipient"),
     (grant("admin", "nobody", "chat"), "not_found", "payload.recipient"),
@@ -113,7 +116,9 @@ REFUSED: list[tuple[Envelope, str, str]] = [
     (revoke("admin", recipient="bob"), "invalid_request", "payload"),
     (revoke("admin", capabilities=["chat"]), "invalid_request", "payload.recipient"),
     (revoke("admin", recipient="bob", grant_id="g0"), "not_found", "payload"),
-    (revoke("admin", recipient="bob", capabilities=["chat"]), "not_found", "payload"),
+    (revoke("admin", recipient="bob", capabilities=["mcp/*"]), "not_found", "payload.capabilities"),
+    (revoke("admin", recipient="bob", capabilities=[{"kind": "*", "except": ["chat"]}]), "invalid_request", EXCEPT),
+    (revoke("admin", recipient="nobody", capabilities=["*"]), "not_found", "payload.capabilities"),
     (kick("admin", "admin"), "forbidden", "payload.participant_id"),
     (kick("admin", "nobody"), "not_found", "payload.participant_id"),
     (invite("admin", "system:gateway"), "invalid_request", "payload.participant_id"),
@@ -176,9 +181,13 @@ def test_revoking_by_capabilities_ends_all_that_they_cover() -> None:
     events_of(ledger.feed(grant("admin", "bob", call, "chat", id="g1")))
     events_of(ledger.feed(grant("admin", "bob", "mcp/*", id="g2")))
     tools = {"kind": "mcp/request", "payload": {"method": "tools/*"}}
-    (ended,) = events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=[tools])))
+    ended, reduced = events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=[tools])))
     assert (ended.grant_id, [one.written for one in ended.capabilities]) == ("g1", [call])
+    assert (reduced.grant_id, [one.written["kind"] for one in reduced.capabilities]) == ("g2", ["mcp/*"])
+    assert [one.written for one in ledger.grants["g2"].capabilities] == [{"kind": "mcp/*", "except": [tools]}]
     assert is_allowed(ledger, "bob", "chat")
+    assert is_allowed(ledger, "bob", "mcp/proposal", {"method": "tools/call"})
+    assert not is_allowed(ledger, "bob", "mcp/request", {"method": "tools/call"})
     assert refusal_of(ledger.feed(revoke("admin", recipient="bob", capabilities=[tools]))) == (
         "not_found",
         "payload.capabilities",
@@ -195,12 +204,99 @@ def test_only_the_granter_or_a_holder_of_the_rights_revokes() -> None:
     events_of(ledger.feed(revoke("admin", recipient="bob", grant_id="g1")))
 
 
-def test_configured_capabilities_cannot_be_revoked() -> None:
-    ledger = make_ledger(admin=["*"], bob=["chat"])
-    assert refusal_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["chat"])))[0] == "not_found"
-    assert is_allowed(ledger, "bob", "chat")
-    ledger.configure_participant("bob", ())
+def test_configured_capabilities_are_narrowed_until_their_configuration_changes() -> None:
+    ledger = make_ledger(admin=["*"], bob=["mcp/*", "chat"])
+    (change,) = events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["mcp/request", "chat"])))
+    assert isinstance(change, ConfiguredRevoked)
+    assert (change.recipient, change.by) == ("bob", "admin")
+    assert [one.capability.written for one in ledger.held("bob")] == [
+        {"kind": "mcp/*", "except": [{"kind": "mcp/request"}]}
+    ]
+    again = Ledger.load(ledger.dump())
+    for one in (ledger, again):
+        assert [is_allowed(one, "bob", kind) for kind in ("mcp/request", "mcp/proposal", "chat")] == [
+            False,
+            True,
+            False,
+        ]
+    ledger.configure_everyone(read_capabilities(["chat"]))
     assert not is_allowed(ledger, "bob", "chat")
+    events_of(ledger.feed(grant("admin", "bob", "mcp/request")))
+    assert is_allowed(ledger, "bob", "mcp/request")
+    ledger.configure_participant("bob", read_capabilities(["mcp/*"]))
+    assert is_allowed(ledger, "bob", "chat")
+
+
+REVOKERS = [
+    ("root", True),  # holds everything
+    ("mod", True),  # holds all rights over others that bob holds
+    ("peer", False),  # does not, although it holds what is taken
+    ("chatter", False),  # may not revoke
+]
+
+
+def test_who_may_revoke_configured_capabilities() -> None:
+    with Cases() as case:
+        for who, may in REVOKERS:
+            with case(who):
+                ledger = make_ledger(
+                    root=["*"],
+                    mod=["capability/revoke", "space/*"],
+                    peer=["capability/revoke", "mcp/request"],
+                    chatter=["chat"],
+                    bob=["mcp/*", "space/invite"],
+                )
+                ruling = ledger.feed(revoke(who, recipient="bob", capabilities=["mcp/request"]))
+                assert (ruling.refusal is None) == may, ruling
+                assert is_allowed(ledger, "bob", "mcp/request") != may
+
+
+def test_a_participant_renounces_and_nobody_takes_from_a_stronger_one() -> None:
+    ledger = make_ledger(root=["*"], mod=["capability/*", "chat"], bob=["capability/revoke", "chat"])
+    for one in ("*", "chat"):
+        assert refusal_of(ledger.feed(revoke("mod", recipient="root", capabilities=[one]))) == (
+            "forbidden",
+            "payload.recipient",
+        )
+    assert is_allowed(ledger, "root", "chat")
+    events_of(ledger.feed(revoke("bob", recipient="bob", capabilities=["*"])))
+    assert not ledger.held("bob")
+
+
+def test_what_was_taken_cannot_be_granted() -> None:
+    """Neither the taken capability nor a wider one; the rest can be."""
+    ledger = make_ledger(root=["*"], ann=["*"], bob=[])
+    events_of(ledger.feed(grant("ann", "bob", "mcp/request", "mcp/proposal", id="g1")))
+    taken = {"kind": "mcp/request", "payload": {"method": "tools/call"}}
+    _, ended = events_of(ledger.feed(revoke("root", recipient="ann", capabilities=[taken])))
+    assert (ended.grant_id, [one.written["kind"] for one in ended.capabilities]) == ("g1", ["mcp/request"])
+    for wide in ("*", "mcp/*", "mcp/request", taken, {"kind": ["chat", "mcp/request"]}):
+        assert refusal_of(ledger.feed(grant("ann", "bob", wide)))[0] == "escalation"
+    rest = {"kind": "mcp/request", "payload": {"method": "tools/list"}}
+    for narrow in ("chat", "reasoning/*", rest, {"kind": "mcp/*", "except": [taken]}):
+        events_of(ledger.feed(grant("ann", "bob", narrow)))
+
+
+def test_an_old_revocation_has_no_effect_that_its_sender_could_not_have() -> None:
+    """A log from before revocations reached the configuration: the grant still ends."""
+    ledger = make_ledger(root=["*"], ann=["capability/*", "chat"], bob=["*"])
+    events_of(ledger.feed(grant("root", "ann", "mcp/request", id="g0")))
+    events_of(ledger.feed(grant("ann", "bob", "mcp/request", id="g1")))
+    old = revoke("ann", recipient="bob", capabilities=["mcp/*"])
+    assert refusal_of(ledger.feed(old))[0] == "forbidden"
+    assert [type(one) for one in ledger.replay(old)] == [GrantEnded]
+    assert is_allowed(ledger, "bob", "mcp/request")
+
+
+def test_the_number_of_revoked_patterns_is_limited() -> None:
+    ledger = make_ledger(admin=["*"], bob=["*"])
+    for number in range(MAX_REVOKED):
+        events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=[f"mcp/a{number}"])))
+    assert refusal_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["chat"])))[0] == "too_many"
+    events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["mcp/*"])))
+    events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["chat"])))
+    assert not is_allowed(ledger, "bob", "chat")
+    assert is_allowed(Ledger.load(ledger.dump()), "bob", "reasoning/start")
 
 
 def test_a_chain_of_grants_ends_with_its_source() -> None:

@@ -207,3 +207,25 @@ def test_echoed_envelopes_survive_a_kill(
                 assert last["seq"] == max(seen.values())
         finally:
             gateway.close()
+
+
+def test_an_acknowledged_revocation_survives_a_kill(tmp_path: Path) -> None:
+    """The gateway is killed as soon as the sender has its echo."""
+    with on_sqlite(tmp_path) as (_, configs):
+        (gateway,) = started_gateways(*configs)
+        try:
+            with joined(gateway, "room", "a", close_timeout=0.1) as a:
+                payload = {"recipient": "b", "capabilities": ["chat", "capability/*"]}
+                assert a.say(kind="capability/revoke", payload=payload)["seq"]
+                gateway.kill()
+        finally:
+            gateway.close()
+        (gateway,) = started_gateways(*configs)
+        try:
+            with joined(gateway, "room", "b") as b:
+                assert b.refused(kind="chat", payload={"text": "x"})["code"] == "capability_violation"
+                wanted = {"recipient": "b", "capabilities": ["chat"]}
+                assert b.refused(kind="capability/grant", payload=wanted)["code"] == "capability_violation"
+                assert b.say(kind="mcp/request", payload={"method": "tools/list"})["seq"]
+        finally:
+            gateway.close()

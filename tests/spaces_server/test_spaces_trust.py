@@ -153,3 +153,51 @@ def test_who_was_added_to_a_context_receives_what_follows(trusting: Served) -> N
             assert texts == ["she knows tokens", "after", ""]
 
     asyncio.run(main())
+
+
+# --- revoking what the configuration gives
+
+
+def test_a_revocation_of_configured_capabilities_holds_and_is_seen(tmp_path: Path) -> None:
+    """By the participant and the others, at once, after a reconnect and after a restart; an edit ends it."""
+    store = {"storage": {"url": f"sqlite:///{tmp_path / 'revoked.db'}"}}
+    rights = {"root": ["*"], "ada": ["chat", "mcp/*"], "mod": ["capability/*", "chat"]}
+    room = {"participants": rights}
+    rest = [{"kind": "mcp/response"}, {"kind": "mcp/*", "except": [{"kind": "mcp/request"}]}]
+    with (
+        served(tmp_path, {"room": room}, **store) as gateway,
+        joined(gateway, "room", "root") as root,
+        joined(gateway, "room", "ada") as ada,
+        joined(gateway, "room", "mod") as mod,
+    ):
+        for envelope in (
+            {"kind": "capability/revoke", "payload": {"recipient": "root", "capabilities": ["*"]}},
+            {"kind": "capability/revoke", "payload": {"recipient": "root", "capabilities": ["chat"]}},
+            {"kind": "capability/grant", "payload": {"recipient": "ada", "capabilities": ["space/kick"]}},
+        ):
+            assert mod.refused(**envelope)["code"] in ("forbidden", "escalation")
+        assert ada.refused(kind="capability/revoke", payload={"recipient": "mod", "capabilities": ["chat"]})[
+            "code"
+        ] == ("capability_violation")
+        root.say(
+            kind="capability/revoke",
+            payload={"recipient": "ada", "capabilities": ["mcp/request", "chat"], "reason": "x"},
+        )
+        assert ada.until("system/welcome")["payload"]["you"]["capabilities"] == rest
+        assert mod.until("capability/revoke")["payload"]["recipient"] == "ada"
+        assert ada.refused(kind="chat", payload={"text": "x"})["your_capabilities"] == rest
+        with joined(gateway, "room", "ada") as again:
+            assert again.welcome["you"]["capabilities"] == rest
+            assert again.refused(kind="mcp/request", payload={"method": "x"})["code"] == "capability_violation"
+            assert again.say(kind="mcp/proposal", payload={"method": "x"})["kind"] == "mcp/proposal"
+        with joined(gateway, "room", "mod") as other:
+            (shown,) = [one for one in other.welcome["participants"] if one["id"] == "ada"]
+            assert shown["capabilities"] == rest
+    with served(tmp_path, {"room": room}, **store) as gateway, joined(gateway, "room", "ada") as ada:
+        assert ada.refused(kind="chat", payload={"text": "x"})["your_capabilities"] == rest
+        with joined(gateway, "room", "root") as root:
+            root.say(kind="capability/grant", payload={"recipient": "ada", "capabilities": ["chat"]})
+        assert ada.chat("granted again")["seq"]
+    edited = {"participants": {**rights, "ada": ["chat", "mcp/request"]}}
+    with served(tmp_path, {"room": edited}, **store) as gateway, joined(gateway, "room", "ada") as ada:
+        assert ada.say(kind="mcp/request", payload={"method": "x"})["kind"] == "mcp/request"

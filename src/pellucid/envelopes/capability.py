@@ -1,6 +1,7 @@
 """Capabilities: which envelopes their holder may send. And the decision whether a sender may send an envelope.
 
     {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_*"}}}
+    {"kind": "mcp/*", "except": ["mcp/request"]}
     "reasoning/*"
 
 The patterns are those of `patterns`. The rules:
@@ -11,6 +12,8 @@ The patterns are those of `patterns`. The rules:
   thought, question, observation or hypothesis, not a start or an end.
 * Without `payload`, any payload is allowed. With `to`, the envelope must be addressed, and every recipient must be
   allowed by `to`.
+* With `except`, a list of capabilities, it allows nothing that one of these allows. A revocation that takes a part of a
+  capability leaves such a rest (`subtract`).
 * An unknown key could be a condition, so a capability with one is refused.
 * Only the gateway sends `system/*`, whatever a participant holds.
 """
@@ -23,6 +26,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ..unicode import did_you_mean
 from .envelope import GATEWAY, Envelope
@@ -36,6 +40,7 @@ from .patterns import (
     TextPattern,
     ValuePattern,
     allows,
+    are_disjoint,
     covers,
     invalid_capability,
     is_regex,
@@ -47,7 +52,10 @@ from .regex import StepBudget, StepBudgetExceeded
 DECIDE_STEPS = 200_000
 COVER_STEPS = 200_000
 
-_KEYS = ("kind", "payload", "to")
+MAX_EXCEPTIONS = 32
+"""Maximum number of entries in an `except`."""
+
+_KEYS = ("kind", "payload", "to", "except")
 _ANNOTATION_KEYS = ("id", "name", "description", "reason")
 """Keys that may stand in a capability and have no effect."""
 
@@ -68,6 +76,8 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
     to: ValuePattern | None
     """None: any recipients, also none."""
     written: dict[str, Any]
+    exceptions: tuple[Capability, ...] = ()
+    """What it does not allow, although the rest of it would."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Capability) and self._canonical() == other._canonical()
@@ -90,7 +100,9 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
         to = self.to
         if to is not None and not (envelope.to and all(allows(to, target, steps) for target in envelope.to)):
             return False
-        return self.payload is None or allows(self.payload, envelope.payload, steps)
+        if not (self.payload is None or allows(self.payload, envelope.payload, steps)):
+            return False
+        return not any(one.allows(envelope, steps) for one in self.exceptions)
 
 
 EVERYTHING = Capability(kind=AnyText(), payload=None, to=None, written={"kind": "*"})
@@ -146,7 +158,19 @@ def read_capability(written: Any, location: str = "capability") -> Capability:
     if payload is not None and not isinstance(payload, ObjectPattern):
         raise invalid_capability(f"{location}.payload", "it must be an object; left out, it is any payload")
     to = _read_strings(written["to"], f"{location}.to", _read_name) if "to" in written else None
-    return Capability(_read_strings(written["kind"], f"{location}.kind", _read_kind), payload, to, dict(written))
+    kind = _read_strings(written["kind"], f"{location}.kind", _read_kind)
+    exceptions = _read_exceptions(written["except"], f"{location}.except") if "except" in written else ()
+    return Capability(kind, payload, to, dict(written), exceptions)
+
+
+def _read_exceptions(written: Any, location: str) -> tuple[Capability, ...]:
+    if not isinstance(written, list | tuple) or not 0 < len(written) <= MAX_EXCEPTIONS:
+        raise invalid_capability(location, f"it must be a list of 1 to {MAX_EXCEPTIONS} capabilities")
+    exceptions = read_capabilities(written, location)
+    for n, one in enumerate(exceptions):
+        if one.exceptions:
+            raise invalid_capability(f"{location}[{n}].except", "an exception has no exceptions")
+    return exceptions
 
 
 def read_capabilities(written: Iterable[Any], location: str = "capabilities") -> tuple[Capability, ...]:
@@ -221,10 +245,56 @@ def is_covered(holdings: Iterable[Capability], capability: Capability, steps: St
     if capability in held:
         return True
     try:
-        kinds = tuple(one.kind for one in held if _covers_payload_and_recipients(one, capability, steps))
+        kinds = tuple(
+            one.kind
+            for one in held
+            if _covers_payload_and_recipients(one, capability, steps)
+            and all(_excludes(capability, exception, steps) for exception in one.exceptions)
+        )
         return covers(OneOf(kinds), capability.kind, steps)
     except StepBudgetExceeded:
         return False
+
+
+def subtract(capability: Capability, removed: Sequence[Capability], steps: StepBudget) -> Capability | None:
+    """Return a capability that allows what `capability` allows and none of `removed` allows.
+
+    Args:
+        capability: The capability.
+        removed: Capabilities without exceptions.
+        steps: Budget of the comparisons. What cannot be decided within it becomes an exception.
+
+    Returns:
+        The same object if none of it is removed; None if all of it is.
+    """
+    if is_covered(removed, replace(capability, exceptions=()), steps):
+        return None
+    added = tuple(one for one in removed if not _surely_excludes(capability, one, steps))
+    if not added:
+        return capability
+    exceptions = (*(one for one in capability.exceptions if not is_covered(added, one, steps)), *added)
+    written = {**capability.written, "except": [one.written for one in exceptions]}
+    return replace(capability, exceptions=exceptions, written=written)
+
+
+def _surely_excludes(capability: Capability, removed: Capability, steps: StepBudget) -> bool:
+    try:
+        return _excludes(capability, removed, steps)
+    except StepBudgetExceeded:
+        return False
+
+
+def _excludes(capability: Capability, removed: Capability, steps: StepBudget) -> bool:
+    """Check whether the capability allows nothing that `removed` allows. False also if that cannot be decided."""
+    return any(is_covered([one], removed, steps) for one in capability.exceptions) or (
+        are_disjoint(capability.kind, removed.kind, steps)
+        or _are_apart(capability.payload, removed.payload, steps)
+        or _are_apart(capability.to, removed.to, steps)
+    )
+
+
+def _are_apart(one: ValuePattern | None, other: ValuePattern | None, steps: StepBudget) -> bool:
+    return one is not None and other is not None and are_disjoint(one, other, steps)
 
 
 def _covers_payload_and_recipients(wide: Capability, narrow: Capability, steps: StepBudget) -> bool:

@@ -10,8 +10,14 @@ The rules. The first one is the reason for all others:
   depends on what its giver held *before* it. So no two grants support each other, and what has ended does not come
   back.
 * A participant cannot grant to itself, or to one who is not in the space.
-* The giver, the recipient, and everyone who could have given a grant may revoke it (they need `capability/revoke` like
-  anyone). Capabilities from the configuration are only removed by the configuration.
+* A revocation takes what it names: from a grant, or, if it names capabilities, from everything that the recipient holds
+  now. A capability of which it names a part allows the rest from then on (`except`). What is granted later is held
+  again.
+* The giver and the recipient of a grant may revoke it, and everyone who holds what is taken (they need
+  `capability/revoke` like anyone). Capabilities of the configuration may be revoked by the participant itself, and by
+  everyone who holds all its management rights. If the sender may not take everything that it names, nothing is taken.
+* Of the configuration and a revocation, the newer one counts: a revocation holds, also across restarts, until the
+  configuration of this participant is changed. A changed configuration of everyone (`configure_everyone`) ends none.
 * Only a participant who holds all management rights of another one (grant, revoke, invite, kick) may kick it, or let it
   in again. A kicked participant holds nothing, and the grants that depend on it end. An invitation lets it in again.
 * Leaving changes nothing: grants belong to the participant, not to a connection.
@@ -32,12 +38,14 @@ from . import payloads as p
 from .capability import (
     COVER_STEPS,
     EVERYTHING,
+    MAX_EXCEPTIONS,
     Capability,
     Decision,
     HeldCapability,
     decide,
     is_covered,
     read_capabilities,
+    subtract,
 )
 from .envelope import GATEWAY, Envelope, EnvelopeError, check_participant
 from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, decode_payload
@@ -73,6 +81,15 @@ class GrantEnded(msgspec.Struct, frozen=True):
     """`revoked`, `declined`, `kicked`, or `source_ended`: the giver no longer holds the capabilities."""
 
 
+class ConfiguredRevoked(msgspec.Struct, frozen=True):
+    """A participant holds less of what the configuration gives it."""
+
+    recipient: str
+    by: str
+    capabilities: tuple[Capability, ...]
+    """What was revoked."""
+
+
 class GrantAcknowledged(msgspec.Struct, frozen=True):
     """The recipient of a grant acknowledged it."""
 
@@ -96,7 +113,9 @@ class ParticipantKicked(msgspec.Struct, frozen=True):
     by: str
 
 
-RightsChange: TypeAlias = GrantAdded | GrantEnded | GrantAcknowledged | ParticipantInvited | ParticipantKicked
+RightsChange: TypeAlias = (
+    GrantAdded | GrantEnded | ConfiguredRevoked | GrantAcknowledged | ParticipantInvited | ParticipantKicked
+)
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -114,6 +133,8 @@ MAX_CAPABILITIES = 32
 """Maximum number of capabilities in one grant."""
 MAX_GRANTS = 100
 """Maximum number of grants that one participant has given, and that one holds."""
+MAX_REVOKED = MAX_EXCEPTIONS
+"""Maximum number of patterns that are revoked of one participant's configured capabilities."""
 SETTLE_STEPS = 400_000
 
 CONFIGURED_SOURCE = "door"
@@ -125,6 +146,8 @@ class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     always: tuple[dict[str, Any], ...] = ()
     configured: dict[str, tuple[dict[str, Any], ...]] = msgspec.field(default={}, name="doors")
+    revoked: dict[str, tuple[dict[str, Any], ...]] = {}
+    """What was revoked of the configured capabilities of a participant."""
     grants: tuple[tuple[str, str, str, tuple[dict[str, Any], ...], bool], ...] = ()
     """Id, giver, recipient, capabilities, and whether it was acknowledged; in the order in which they were given."""
     kicked: tuple[str, ...] = ()
@@ -140,6 +163,9 @@ class Ledger:
     def __init__(self, always: Iterable[Capability] = ()) -> None:
         self._for_everyone = tuple(HeldCapability(one, CONFIGURED_SOURCE) for one in always)
         self._configured: dict[str, tuple[HeldCapability, ...]] = {}
+        self._revoked: dict[str, tuple[Capability, ...]] = {}
+        self._reduced: dict[str, tuple[HeldCapability, ...]] = {}
+        """What the configuration gives to participants, without what was revoked. A cache."""
         self._grants: dict[str, Grant] = {}
         self._kicked: set[str] = set()
 
@@ -160,7 +186,22 @@ class Ledger:
             if grant.recipient == participant
             for one in grant.capabilities
         )
-        return (*self._for_everyone, *self._configured[participant], *granted)
+        return (*self._configured_for(participant), *granted)
+
+    def _configured_for(self, participant: str) -> tuple[HeldCapability, ...]:
+        """Return what the configuration gives to a participant, without what was revoked."""
+        configured = (*self._for_everyone, *self._configured[participant])
+        if participant not in self._revoked:
+            return configured
+        reduced = self._reduced.get(participant)
+        if reduced is None:
+            removed, steps = self._revoked[participant], StepBudget(COVER_STEPS)
+            reduced = self._reduced[participant] = tuple(
+                held._replace(capability=rest)
+                for held in configured
+                if (rest := subtract(held.capability, removed, steps)) is not None
+            )
+        return reduced
 
     def is_member(self, participant: str) -> bool:
         """Check whether a participant is configured or invited, and not kicked."""
@@ -190,18 +231,26 @@ class Ledger:
     # --- changes
 
     def configure_participant(self, participant: str, capabilities: Iterable[Capability]) -> tuple[RightsChange, ...]:
-        """Set the configured capabilities of a participant. Grants that depend on removed ones end."""
+        """Set the configured capabilities of a participant, and end what was revoked of the earlier ones.
+
+        Grants that depend on removed ones end.
+        """
         self._configured[participant] = tuple(HeldCapability(one, CONFIGURED_SOURCE) for one in capabilities)
+        self._revoked.pop(participant, None)
+        self._reduced.pop(participant, None)
         return tuple(self._end_unsupported({participant}))
 
     def remove_configured(self, participant: str) -> tuple[RightsChange, ...]:
         """Remove a participant from the configuration."""
         self._configured.pop(participant, None)
+        self._revoked.pop(participant, None)
+        self._reduced.pop(participant, None)
         return tuple(self._end_grants_of(participant, "source_ended"))
 
     def configure_everyone(self, capabilities: Iterable[Capability]) -> tuple[RightsChange, ...]:
         """Set the capabilities that every participant holds."""
         self._for_everyone = tuple(HeldCapability(one, CONFIGURED_SOURCE) for one in capabilities)
+        self._reduced.clear()
         return tuple(self._end_unsupported(set(self.members)))
 
     def replay(self, envelope: Envelope) -> tuple[RightsChange, ...]:
@@ -210,6 +259,8 @@ class Ledger:
         if handle is None:
             return ()
         try:
+            if envelope.kind == REVOKE:
+                return tuple(self._revoke(envelope, is_replayed=True))
             return tuple(handle(self, envelope))
         except RequestError:
             return ()
@@ -223,6 +274,7 @@ class Ledger:
             configured={
                 one: tuple(held.capability.written for held in holds) for one, holds in self._configured.items()
             },
+            revoked={one: tuple(removed.written for removed in several) for one, several in self._revoked.items()},
             grants=tuple(
                 (
                     one.id,
@@ -244,6 +296,7 @@ class Ledger:
             ledger._configured[one] = tuple(
                 HeldCapability(held, CONFIGURED_SOURCE) for held in read_capabilities(written)
             )
+        ledger._revoked = {one: read_capabilities(written) for one, written in state.revoked.items()}
         for id, by, recipient, capabilities, acknowledged in state.grants:
             ledger._grants[id] = Grant(id, by, recipient, read_capabilities(capabilities), acknowledged)
         ledger._kicked = set(state.kicked)
@@ -303,8 +356,8 @@ class Ledger:
             if count >= MAX_GRANTS and by != GATEWAY:
                 raise _refusal(f"{subject} {count} grants, the maximum; revoke some", location, "too_many")
 
-    def _revoke(self, envelope: Envelope) -> list[RightsChange]:
-        request = _decode(envelope, p.Revoke)
+    def _revoke(self, envelope: Envelope, *, is_replayed: bool = False) -> list[RightsChange]:
+        request, sender = _decode(envelope, p.Revoke), envelope.sender
         if request.grant_id is None and not request.capabilities:
             raise _refusal("`grant_id` or `capabilities` is required", "payload", "invalid_request")
         if request.grant_id is None and request.recipient is None:
@@ -314,42 +367,79 @@ class Ledger:
             for grant in self._grants.values()
             if request.grant_id in (None, grant.id) and request.recipient in (None, grant.recipient)
         ]
-        if not grants:
-            which = "nothing" if request.grant_id is None else f"no grant {request.grant_id!r}"
-            raise _refusal(f"{which} was granted to {request.recipient or 'anyone'!r}", "payload", "not_found")
-        wide = _read_limited(request.capabilities or (), "payload.capabilities")
-        revoked = {grant.id: self._revocable(grant, wide) for grant in grants}
-        if not any(revoked.values()):
+        if request.grant_id is not None and not grants:
             raise _refusal(
-                f"no capability granted to {request.recipient!r} is within these; revoke wider ones by `grant_id`",
-                "payload.capabilities",
-                "not_found",
+                f"no grant {request.grant_id!r} was given to {request.recipient or 'anyone'!r}", "payload", "not_found"
             )
-        for grant in grants:
-            if revoked[grant.id] and not self._may_revoke(envelope.sender, grant):
-                raise _refusal(f"{envelope.sender!r} neither gave grant {grant.id!r} nor could have", "payload")
-        ended = [self._end_grant(grant, revoked[grant.id], "revoked") for grant in grants if revoked[grant.id]]
-        return [*ended, *self._end_unsupported({grant.recipient for grant in grants})]
+        removed = _read_removed(request.capabilities or (), "payload.capabilities")
+        steps = StepBudget(SETTLE_STEPS)
+        reduced = {grant.id: _remaining(grant.capabilities, removed, steps) for grant in grants}
+        affected = [grant for grant in grants if reduced[grant.id] != grant.capabilities]
+        participant = request.recipient if request.grant_id is None else None
+        is_configured = participant is not None and self._is_reducible(participant, removed)
+        if not affected and not is_configured:
+            raise _refusal(f"{request.recipient!r} holds nothing of these", "payload.capabilities", "not_found")
+        if not is_replayed:
+            for grant in affected:
+                if not self._may_revoke(sender, grant, removed):
+                    raise _refusal(f"{sender!r} neither gave grant {grant.id!r} nor could have", "payload")
+        if participant is not None and is_configured and not self._may_reduce(sender, participant):
+            if not is_replayed:
+                raise _refusal(
+                    f"{participant!r} has rights to grant, revoke, invite or kick that {sender!r} has not",
+                    "payload.recipient",
+                )
+            is_configured = False
+        changes: list[RightsChange] = [self._end_grant(grant, reduced[grant.id], "revoked") for grant in affected]
+        if participant is not None and is_configured:
+            changes.append(self._reduce(sender, participant, removed))
+        lost = {grant.recipient for grant in affected} | ({participant} if participant is not None else set())
+        return [*changes, *self._end_unsupported(lost)]
 
-    def _revocable(self, grant: Grant, wide: tuple[Capability, ...]) -> tuple[Capability, ...]:
-        if not wide:
-            return grant.capabilities
-        steps = StepBudget(COVER_STEPS)
-        return tuple(one for one in grant.capabilities if is_covered(wide, one, steps))
+    def _is_reducible(self, participant: str, removed: tuple[Capability, ...]) -> bool:
+        """Check whether the configuration gives a member something of these capabilities."""
+        if not self.is_member(participant):
+            return False
+        capabilities = tuple(held.capability for held in self._configured_for(participant))
+        return _remaining(capabilities, removed, StepBudget(COVER_STEPS)) != capabilities
 
-    def _may_revoke(self, sender: str, grant: Grant) -> bool:
-        if sender in (GATEWAY, grant.by, grant.recipient):
+    def _may_revoke(self, sender: str, grant: Grant, removed: tuple[Capability, ...]) -> bool:
+        return sender in (GATEWAY, grant.by, grant.recipient) or self._holds(sender, grant.capabilities, removed)
+
+    def _may_reduce(self, sender: str, participant: str) -> bool:
+        return sender in (GATEWAY, participant) or self._outranks(sender, self.held(participant))
+
+    def _holds(self, sender: str, capabilities: Iterable[Capability], removed: tuple[Capability, ...]) -> bool:
+        """Check whether the sender holds all that is removed from the capabilities; all of them if it is empty."""
+        own, steps = [one.capability for one in self.held(sender)], StepBudget(COVER_STEPS)
+        if removed and all(is_covered(own, one, steps) for one in removed):
             return True
-        held = [one.capability for one in self.held(sender)]
+        return all(
+            is_covered(own, one, steps)
+            for one in capabilities
+            if not removed or subtract(one, removed, steps) is not one
+        )
+
+    def _reduce(self, sender: str, participant: str, removed: tuple[Capability, ...]) -> ConfiguredRevoked:
+        earlier = self._revoked.get(participant, ())
         steps = StepBudget(COVER_STEPS)
-        return all(is_covered(held, one, steps) for one in grant.capabilities)
+        several = (*(one for one in earlier if not is_covered(removed, one, steps)), *removed)
+        if len(several) > MAX_REVOKED:
+            raise _refusal(
+                f"{len(earlier)} patterns are revoked of {participant!r}, of at most {MAX_REVOKED}: revoke wider ones",
+                "payload.capabilities",
+                "too_many",
+            )
+        self._revoked[participant] = several
+        self._reduced.pop(participant, None)
+        return ConfiguredRevoked(participant, sender, removed)
 
     def _acknowledge(self, envelope: Envelope) -> list[RightsChange]:
         grant = self._acknowledged_by(envelope)
         if grant is None:
             raise _refusal("it correlates to no current grant of its sender", "correlation_id", "not_found")
         if envelope.payload.get("status") in ("declined", "rejected"):
-            return [self._end_grant(grant, grant.capabilities, "declined"), *self._end_unsupported({grant.recipient})]
+            return [self._end_grant(grant, (), "declined"), *self._end_unsupported({grant.recipient})]
         if not grant.acknowledged:
             self._grants[grant.id] = replace(grant, acknowledged=True)
         return [GrantAcknowledged(grant.id, envelope.sender)]
@@ -412,17 +502,18 @@ class Ledger:
     def _end_grants_of(self, participant: str, why: str) -> list[RightsChange]:
         received = [grant for grant in self._grants.values() if grant.recipient == participant]
         return [
-            *(self._end_grant(grant, grant.capabilities, why) for grant in received),
+            *(self._end_grant(grant, (), why) for grant in received),
             *self._end_unsupported({participant}),
         ]
 
-    def _end_grant(self, grant: Grant, capabilities: tuple[Capability, ...], why: str) -> GrantEnded:
-        remaining = tuple(one for one in grant.capabilities if one not in capabilities)
+    def _end_grant(self, grant: Grant, remaining: tuple[Capability, ...], why: str) -> GrantEnded:
+        """Leave these capabilities of a grant; without any, it ends."""
         if remaining:
             self._grants[grant.id] = replace(grant, capabilities=remaining)
         else:
             del self._grants[grant.id]
-        return GrantEnded(grant.id, grant.recipient, capabilities, why)
+        ended = tuple(one for one in grant.capabilities if one not in remaining)
+        return GrantEnded(grant.id, grant.recipient, ended, why)
 
     def _end_unsupported(self, lost: set[str]) -> list[RightsChange]:
         """End the grants of participants who lost capabilities and no longer hold what they gave.
@@ -432,13 +523,13 @@ class Ledger:
         """
         ended: list[RightsChange] = []
         steps = StepBudget(SETTLE_STEPS)
-        held = {one: [own.capability for own in (*self._for_everyone, *self._configured[one])] for one in self.members}
+        held = {one: [own.capability for own in self._configured_for(one)] for one in self.members}
         for grant in list(self._grants.values()):
             if grant.by in lost:
                 before = held.get(grant.by, [])
-                unsupported = tuple(one for one in grant.capabilities if not is_covered(before, one, steps))
-                if unsupported:
-                    ended.append(self._end_grant(grant, unsupported, "source_ended"))
+                supported = tuple(one for one in grant.capabilities if is_covered(before, one, steps))
+                if supported != grant.capabilities:
+                    ended.append(self._end_grant(grant, supported, "source_ended"))
                     lost = lost | {grant.recipient}
             remaining = self._grants.get(grant.id)
             if remaining is not None and grant.recipient in held:
@@ -470,6 +561,30 @@ def _read_limited(written: Sequence[p.WrittenCapability], location: str) -> tupl
     if len(written) > MAX_CAPABILITIES:
         raise _refusal(f"at most {MAX_CAPABILITIES} capabilities, not {len(written)}", location, "too_large")
     return read_capabilities(written, location)
+
+
+def _remaining(
+    capabilities: tuple[Capability, ...], removed: tuple[Capability, ...], steps: StepBudget
+) -> tuple[Capability, ...]:
+    """Return what is left of capabilities; nothing if `removed` is empty."""
+    if not removed:
+        return ()
+    rests = [subtract(one, removed, steps) for one in capabilities]
+    if any(one is not None and len(one.exceptions) > MAX_EXCEPTIONS for one in rests):
+        raise _refusal(
+            f"a capability has at most {MAX_EXCEPTIONS} exceptions: revoke wider ones",
+            "payload.capabilities",
+            "too_many",
+        )
+    return tuple(one for one in rests if one is not None)
+
+
+def _read_removed(written: Sequence[p.WrittenCapability], location: str) -> tuple[Capability, ...]:
+    removed = _read_limited(written, location)
+    for n, one in enumerate(removed):
+        if one.exceptions:
+            raise _refusal("a revocation has no exceptions", f"{location}[{n}].except", "invalid_request")
+    return removed
 
 
 def _refusal(message: str, param: str, code: str = "forbidden") -> RequestError:

@@ -14,7 +14,8 @@ A pattern allows some JSON values, and may be compared with another one: whether
 The rules:
 
 * What is absent is not allowed, not by a negation either. A text is only allowed as a string.
-* The work is bounded: `allows` and `covers` spend a `StepBudget` and raise `StepBudgetExceeded` when it is used up.
+* The work is bounded: `allows`, `covers` and `are_disjoint` spend a `StepBudget` and raise `StepBudgetExceeded` when it
+  is used up.
 * `covers(wide, narrow)` decides simply and never says yes where no is true, so that no participant grants more than it
   has. A text pattern covers itself, single texts that it allows, and, if its only wildcard is at its end, the globs
   under it. A negation covers a wider negation, and globs that begin differently. Objects are compared rule by rule.
@@ -334,6 +335,38 @@ def _disjoint(one: ValuePattern, other: ValuePattern) -> bool:
     if not (isinstance(one, RegexText) and isinstance(other, RegexText)) or one.prefix is None or other.prefix is None:
         return False
     return not (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix))
+
+
+def are_disjoint(one: ValuePattern, other: ValuePattern, steps: StepBudget) -> bool:
+    """Check whether no value is allowed by both patterns.
+
+    Returns:
+        False also if that cannot be decided.
+
+    Raises:
+        StepBudgetExceeded: If the budget is not enough.
+    """
+    steps.spend()
+    for first, second in ((one, other), (other, one)):
+        match first:
+            case OneOf(options):
+                return all(are_disjoint(option, second, steps) for option in options)
+            case Scalar(value, _) | ExactText(value):
+                return not allows(second, value, steps)
+    for first, second in ((one, other), (other, one)):
+        if isinstance(first, ObjectPattern) and not isinstance(second, ObjectPattern):
+            return True
+        if isinstance(first, Not) and covers(first.of, second, steps):
+            return True
+    if isinstance(one, ObjectPattern) and isinstance(other, ObjectPattern):
+        return any(
+            isinstance(rule.where, ExactKey)
+            and rule.where == second_rule.where
+            and are_disjoint(rule.pattern, second_rule.pattern, steps)
+            for rule in one.rules
+            for second_rule in other.rules
+        )
+    return _disjoint(one, other)
 
 
 def _implies(rule: FieldRule, narrow: ObjectPattern, steps: StepBudget) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, DialectName, Present, close_codes, gateway_messages
-from ...envelopes.grants import GrantAdded, GrantEnded, ParticipantKicked, RightsChange
+from ...envelopes.grants import ConfiguredRevoked, GrantAdded, GrantEnded, ParticipantKicked, RightsChange
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
 from ...envelopes.visibility import SpaceView, SpaceViewer, is_shown
 from ...errors import PellucidError
@@ -253,7 +253,7 @@ def effects_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[RightsC
                     effects.removed.setdefault(participant, number)
                 case GrantAdded(grant=grant):
                     effects.rights_changed.add(grant.recipient)
-                case GrantEnded(recipient=recipient):
+                case GrantEnded(recipient=recipient) | ConfiguredRevoked(recipient=recipient):
                     effects.rights_changed.add(recipient)
         if _is_gateway_kind(one, PRESENCE) and one.envelope.payload.get("event") == "leave":
             present = one.envelope.payload.get("participant")
