@@ -244,10 +244,10 @@ def test_what_is_left_allows_exactly_the_rest(written: dict[str, Any], removed: 
 def test_a_capability_with_an_exception_covers_no_more_than_it_allows(
     held: dict[str, Any], less: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
-    own, given_ = read_capability({**held, "except": [less]}), read_capability(wanted)
-    if is_covered([own], given_, StepBudget(COVER_STEPS)):
+    own, narrow = read_capability({**held, "except": [less]}), read_capability(wanted)
+    if is_covered([own], narrow, StepBudget(COVER_STEPS)):
         for envelope in _SENT:
-            if given_.allows(envelope, StepBudget(10_000)):
+            if narrow.allows(envelope, StepBudget(10_000)):
                 assert own.allows(envelope, StepBudget(10_000)), envelope
 
 

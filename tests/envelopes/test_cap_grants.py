@@ -251,7 +251,7 @@ def test_who_may_revoke_configured_capabilities() -> None:
                 assert is_allowed(ledger, "bob", "mcp/request") != may
 
 
-def test_a_participant_renounces_and_nobody_takes_from_a_stronger_one() -> None:
+def test_a_participant_renounces_and_cannot_take_from_a_stronger_one() -> None:
     ledger = make_ledger(root=["*"], mod=["capability/*", "chat"], bob=["capability/revoke", "chat"])
     for one in ("*", "chat"):
         assert refusal_of(ledger.feed(revoke("mod", recipient="root", capabilities=[one]))) == (

@@ -151,8 +151,15 @@ def test_a_join_frame_can_have_a_cursor_and_a_view(gateway: Served, room: str) -
         assert not [one for one in client.seen if one["kind"].startswith("reasoning.thought")]
 
 
-WRONG_JOINS = [
-    ('{"kind": "chat", "payload": {"text": "Hi"}}', 4401),
+WRONG_JOINS: list[tuple[str | bytes, int]] = [
+    ('{"kind": "chat", "payload": {"text": "Hi"}}', 4400),
+    ('{"kind": "reasoning/start", "token": "TOKEN"}', 4400),
+    ("{}", 4400),
+    ("", 4400),
+    ("#stream-1#data", 4400),
+    (b"\xff\xfe\x00", 4400),
+    (b'{"kind": "chat"}', 4400),
+    (b'{"type": "join", "space": "SPACE", "token": "no"}', 4401),
     ('{"type": "join"}', 4400),
     ('{"type": "join", "space": "SPACE"}', 4401),
     ('{"type": "join", "space": "SPACE", "token": 5}', 4400),
@@ -171,9 +178,11 @@ WRONG_JOINS = [
 def test_an_invalid_join_gets_an_error_and_a_close_code(gateway: Served, room: str) -> None:
     with Cases() as case:
         for frame, code in WRONG_JOINS:
-            with case(frame[:80]), connect_to(gateway, "/ws") as connection:
+            with case(repr(frame[:80])), connect_to(gateway, "/ws") as connection:
                 client = Client(connection)
-                client.raw(frame.replace("SPACE", room).replace("TOKEN", token(room, "agent")))
+                if isinstance(frame, str):
+                    frame = frame.replace("SPACE", room).replace("TOKEN", token(room, "agent"))
+                client.raw(frame)
                 assert client.closed() == code
                 [error] = client.seen
                 assert error["kind"] == "system/error"
@@ -192,10 +201,13 @@ def test_a_connection_without_a_join_is_closed(
 ) -> None:
     monkeypatch.setattr(door, "JOIN_SECONDS", 0.05)
     monkeypatch.setattr(door.SpaceSocket.__init__, "__defaults__", (0.05,))
-    with served(tmp_path, {"r": {"participants": ["a"]}}) as own, connect_to(own, "/ws?space=r") as connection:
-        client = Client(connection)
-        client.send(kind="system/heartbeat")
-        assert client.closed() == 4408
+    with served(tmp_path, {"r": {"participants": ["a"]}}) as own:
+        for frames in ([], [{"kind": "system/heartbeat"}]):
+            with connect_to(own, "/ws?space=r") as connection:
+                client = Client(connection)
+                for frame in frames:
+                    client.send(**frame)
+                assert client.closed() == 4408
 
 
 def test_a_second_join_is_ignored_and_one_as_another_participant_closes(gateway: Served, room: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from pellucid.envelopes import text_of
 from pellucid.spaces import Participant
@@ -201,3 +203,59 @@ def test_a_revocation_of_configured_capabilities_holds_and_is_seen(tmp_path: Pat
     edited = {"participants": {**rights, "ada": ["chat", "mcp/request"]}}
     with served(tmp_path, {"room": edited}, **store) as gateway, joined(gateway, "room", "ada") as ada:
         assert ada.say(kind="mcp/request", payload={"method": "x"})["kind"] == "mcp/request"
+
+
+# --- floods
+
+
+def test_every_refusal_of_a_flood_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """For the sender in its errors, for the operator in the log, without contents."""
+    limits = {
+        "chat": {"per_second": 0.001, "burst": 3},
+        "errors": {"per_second": 5, "burst": 4},
+        "patience": 1_000,
+    }
+    sent = 400
+    with (
+        served(tmp_path, {"flooded": {"participants": ["ada", "bob"], "limits": limits}}) as gateway,
+        joined(gateway, "flooded", "ada") as ada,
+        joined(gateway, "flooded", "bob") as bob,
+    ):
+        for number in range(sent):
+            ada.send(kind="chat", id=f"f-{number}", payload={"text": SECRET})
+        echoed = errors = refused = 0
+        while echoed + refused < sent:
+            one = ada.next()
+            echoed += one["kind"] == "chat"
+            if one["kind"] == "system/error":
+                errors += 1
+                refused += 1 + one["payload"].get("dropped", 0)
+        assert (echoed, refused) == (3, sent - 3)
+        assert errors < sent / 4
+        assert len([one for one in bob.sync() if one["kind"] == "chat" and one["from"] == "ada"]) == 3
+    lines = [one.getMessage() for one in caplog.records if "space_rate_limited" in one.getMessage()]
+    assert sum(int(line.rpartition("refused=")[2]) for line in lines) == sent - 3
+    assert all("participant=ada" in line and SECRET not in line for line in lines)
+
+
+def test_a_flooder_who_is_disconnected_has_all_counts(tmp_path: Path) -> None:
+    limits = {
+        "chat": {"per_second": 0.001, "burst": 1},
+        "errors": {"per_second": 0.001, "burst": 1},
+        "patience": 0.2,
+    }
+    with (
+        served(tmp_path, {"flooded": {"participants": ["ada"], "limits": limits}}) as gateway,
+        joined(gateway, "flooded", "ada") as ada,
+    ):
+        sent = 0
+        with suppress(ConnectionClosed):
+            while True:
+                ada.send(kind="chat", payload={"text": "x"})
+                sent += 1
+        assert ada.closed() == 1008
+        errors = [one["payload"] for one in ada.seen if one["kind"] == "system/error"]
+        # The first of one refusal; the last, before the close, of all others.
+        assert len(errors) == 2
+        counted = sum(1 + one.get("dropped", 0) for one in errors)
+        assert 1 < counted <= sent

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -176,12 +177,9 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
         parse_dialect(protocol)
     kind = normalize_kind(_required(_typed_field(str, frame, "kind"), "kind"))
     if is_from_participant and is_reserved(kind):
-        raise field_error(
-            "kind",
-            f"{kind!r} is reserved: only the gateway sends {RESERVED}/*",
-            "capability_violation",
-            kind="forbidden",
-        )
+        # MEW's words, which its scripts look for.
+        reason = f"{kind} is reserved for the gateway, like all of {RESERVED}/*"
+        raise field_error("kind", reason, "capability_violation", kind="forbidden")
     payload = _typed_field(dict, frame, "payload") or {}
     decode_payload(kind, payload)
     extra = {name: value for name, value in frame.items() if name not in _KNOWN_FIELDS and name not in _GATEWAY_FIELDS}
@@ -199,7 +197,7 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
         to=check_ids(frame.get("to"), "to"),
         kind=kind,
         correlation_id=_correlation(frame),
-        context=paths.parse(context) if isinstance(context, str) and context else None,
+        context=_context(kind, context, payload) if is_from_participant else _path(context),
         context_operation=context if isinstance(context, dict) else None,
         payload=_canonical_chat(payload) if kind == CHAT else payload,
         dialect=dialect or detect_dialect(frame) or DEFAULT_DIALECT,
@@ -209,6 +207,19 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
         flags=() if is_from_participant else _flags(frame.get("flags")),
         extra=extra,
     )
+
+
+def _path(context: Any) -> str | None:
+    return paths.parse(context) if isinstance(context, str) and context else None
+
+
+def _context(kind: str, context: Any, payload: Mapping[str, Any]) -> str | None:
+    """Return the context of an envelope from a participant. MEW's agents may write that of reasoning in the payload."""
+    inner = payload.get("context")
+    if context is None and kind.startswith("reasoning/") and isinstance(inner, str):
+        with suppress(EnvelopeError):
+            return _path(inner)
+    return _path(context)
 
 
 def _check_lookalikes(extra: Mapping[str, Any]) -> None:

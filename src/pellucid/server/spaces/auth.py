@@ -46,11 +46,17 @@ async def authenticate(
 ) -> AuthenticatedParticipant:
     """Return the participant with this token in the space with this name.
 
+    Args:
+        services: The gateway.
+        exchange: The request.
+        name: The name of the space. None: the token opens one space only.
+        token: The token.
+
     Raises:
         AccessError: Unauthorized or forbidden.
-        RequestError: No space is named.
+        RequestError: No space is named, and there is no token, or one that opens several.
     """
-    if name is None:
+    if name is None and not token:
         raise RequestError("space: its name is required, such as ?space=review", code="missing", param="space")
     if not token:
         raise unauthorized(

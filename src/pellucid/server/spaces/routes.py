@@ -61,6 +61,7 @@ _FILTERS = (
     parameter("context", "query", "Only in this context, and those inside it."),
 )
 _SPACE = {**parameter("space", "query", "The space's name."), "required": True}
+_SPACE_IF_SEVERAL = parameter("space", "query", "The space's name, if the token opens several.")
 _TEXT = parameter("q", "query", "The text, in any script.", Annotated[str, Meta(min_length=1)])
 
 
@@ -338,7 +339,7 @@ MEW = Table(
             "postMewMessage",
             "Post an envelope, as MEW's clients do",
             "SpacePosted",
-            [_SPACE],
+            [_SPACE_IF_SEVERAL],
             "SpaceEnvelope",
             error_statuses=_POST_ERROR_STATUSES,
         ),
@@ -349,7 +350,7 @@ MEW = Table(
             "listMewParticipants",
             "The members of a space, for MEW's clients",
             MewParticipants,
-            [_SPACE],
+            [_SPACE_IF_SEVERAL],
         ),
     ],
     error_body=MewError,

@@ -190,7 +190,6 @@ class SpaceConnection:
             raise EnvelopeError(
                 'the first frame must be a join: {"type": "join", "space": …, "token": …}; or send the token with the '
                 "upgrade, as Authorization: Bearer …",
-                kind="unauthorized",
                 code="join_required",
             )
         self._authenticated = await authenticate(
@@ -284,6 +283,7 @@ class ReplayConnection:
         self._range = replay_range
         self._dialect = dialect
         self._history = history_of(services, authenticated, view, None)
+        self._unreported_errors = 0
         self._task = asyncio.create_task(self._send_history())
 
     async def stop(self) -> None:
@@ -291,14 +291,21 @@ class ReplayConnection:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def reject_message(self) -> None:
-        """Answer a message with an error. A client that sends without reading does not get one each time."""
-        if self._outlet.buffered_bytes <= LOW_WATER_BYTES:
-            refusal = EnvelopeError(
-                "this socket replays the history, and accepts no messages; open one without `replay` to send messages",
-                kind="forbidden",
-                code="read_only",
-            )
-            self._send_error(refusal)
+        """Answer a message with an error.
+
+        A client that sends without reading does not get one each time; the next one says for how many others it stands.
+        """
+        if self._outlet.buffered_bytes > LOW_WATER_BYTES:
+            self._unreported_errors += 1
+            return
+        refusal = EnvelopeError(
+            "this socket replays the history, and accepts no messages; open one without `replay` to send messages",
+            kind="forbidden",
+            code="read_only",
+        )
+        more = {"dropped": self._unreported_errors} if self._unreported_errors else {}
+        self._unreported_errors = 0
+        self._send_error(refusal, **more)
 
     async def _send_history(self) -> None:
         try:
@@ -332,9 +339,9 @@ class ReplayConnection:
         self._send_error(failed)
         self._outlet.close(close_codes.INTERNAL_ERROR, (failed.info.code or failed.info.kind)[:120])
 
-    def _send_error(self, error: PellucidError) -> None:
+    def _send_error(self, error: PellucidError, **more: Any) -> None:
         space, participant = self._authenticated
-        self._send([gateway_messages.error(new_id(), space.now_ms(), participant, error)])
+        self._send([gateway_messages.error(new_id(), space.now_ms(), participant, error, **more)])
 
     def _send(self, envelopes: list[Envelope]) -> None:
         self._outlet.write([encode_frame(envelope, self._dialect) for envelope in envelopes])

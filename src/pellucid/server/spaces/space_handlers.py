@@ -1,7 +1,7 @@
 """Handlers of spaces over HTTP: the list of spaces, the members of a space, and posting an envelope.
 
-MEW's own paths are served, too: `POST /participants/{id}/messages?space=` and `GET /participants?space=`. Clients of
-MEW expect errors as `{"error": CODE, "message": …}`.
+MEW's own paths are served, too: `POST /participants/{id}/messages` and `GET /participants`. Without `?space=NAME`, the
+token decides. Clients of MEW expect errors as `{"error": CODE, "message": …}`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from ...envelopes import time_text, write
-from ...envelopes.envelope import Flag
+from ...envelopes.envelope import EnvelopeError, Flag
+from ...envelopes.kinds import is_reserved
 from ...envelopes.payloads import Present
-from ...errors import RequestError
+from ...errors import PellucidError, RequestError
 from ...protocols.errors import ErrorFormat
 from ...spaces.runtime.ids import TOKEN_PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings, read_settings
@@ -81,10 +83,13 @@ class MEWHandlers:
     """Handlers of MEW's paths."""
 
     def __init__(self, services: Services) -> None:
-        self._post = SpaceHandlers(services).post
+        self._space_handlers = SpaceHandlers(services)
 
     async def message(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """Post an envelope from the participant with this token."""
+        """Post an envelope from the participant with this token.
+
+        A refusal is sent to the participant's sockets, too, as MEW does: its clients post over HTTP and read there.
+        """
         sender = exchange.path_params["id"]
         if sender != authenticated.participant:
             raise forbidden(
@@ -92,7 +97,13 @@ class MEWHandlers:
                 "sender_mismatch",
                 "id",
             )
-        await self._post(exchange, authenticated)
+        try:
+            await self._space_handlers.post(exchange, authenticated, notify_sessions=True)
+        except EnvelopeError as error:
+            if is_reserved(error.attempted_kind or ""):
+                # MEW answers 400 to what nobody may send.
+                raise PellucidError(replace(error.info, kind="invalid_request")) from None
+            raise
 
     async def participants(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """List the members of the space, and whether they are present."""
@@ -144,7 +155,9 @@ class SpaceHandlers:
         you, members = space.presence_of(authenticated.participant), space.members()
         await send_uncached(exchange, Space(space.name, space.head, _visible_settings(space.settings), you, members))
 
-    async def post(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+    async def post(
+        self, exchange: Exchange, authenticated: AuthenticatedParticipant, *, notify_sessions: bool = False
+    ) -> None:
         """Post an envelope. The response is sent when it is stored."""
         body = await exchange.read_body(self._services.config.server)
         posted = await authenticated.space.post(
@@ -152,6 +165,7 @@ class SpaceHandlers:
             body,
             space_query.dialect_param(exchange),
             address=space_query.gateway_url(exchange),
+            notify_sessions=notify_sessions,
         )
         envelope, flags = posted.stored.envelope, posted.stored.with_flags.flags
         answer = SpacePosted(envelope.id, envelope.seq, "accepted", time_text(posted.stored.at), flags or UNSET)

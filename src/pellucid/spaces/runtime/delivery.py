@@ -290,6 +290,10 @@ class SessionRegistry:
     def all_sessions(self) -> list[Session]:
         return [session for own_sessions in self._by_participant.values() for session in own_sessions]
 
+    def of(self, participant: str) -> list[Session]:
+        """Return the sessions of a participant."""
+        return list(self._by_participant.get(participant, ()))
+
     def add(self, session: Session, after_seq: int | None, history: int) -> None:
         """Welcome a session and bring it up to date."""
         self._by_participant.setdefault(session.participant, {})[session] = None
@@ -325,14 +329,14 @@ class SessionRegistry:
             session.catch_up_task = self._spawn(self._resume_after_drain(session))
         is_member = self._live.state.ledger.is_member
         for participant in {*effects.removed, *(one for one in affected if not is_member(one))}:
-            for session in list(self._by_participant.get(participant, ())):
+            for session in self.of(participant):
                 session.close(close_codes.FORBIDDEN, "you are not in this space any more")
 
     def _update_rights(self, participants: Iterable[str]) -> None:
         """Apply changed rights of participants to their sessions, and send them a new welcome."""
         state = self._live.state
         for participant in participants:
-            for session in list(self._by_participant.get(participant, ())):
+            for session in self.of(participant):
                 viewer = state.viewer(participant, session.viewer.view)
                 if viewer != session.viewer:
                     session.viewer = viewer

@@ -11,6 +11,8 @@ limits hold for one replica: they protect it, and all readers, from floods. `now
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable
 from math import ceil
 from time import monotonic
@@ -22,6 +24,8 @@ from ...envelopes import Defaults, DialectName, Envelope, EnvelopeError, decode_
 from ...envelopes.frames import peek
 from ...envelopes.translate import detect_dialect
 from ...errors import ErrorInfo, PellucidError
+from ...telemetry import log
+from ...telemetry.lines import LogLine
 from .ids import new_id
 from .live_state import Configuration
 from .settings import FloodLimits, Rate
@@ -156,6 +160,39 @@ class FloodLimiters:
         }
 
 
+LOG_SECONDS = 10.0
+"""Seconds in which the refusals of a participant are gathered in one log line."""
+
+
+class RefusalLog:
+    """Counts what rate limits refuse, and logs the counts, without contents.
+
+    Args:
+        space: The name of the space.
+    """
+
+    def __init__(self, space: str) -> None:
+        self._space = space
+        self._counts: Counter[str] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def count(self, participant: str) -> None:
+        """Count one refusal."""
+        self._counts[participant] += 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOG_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Log what was counted."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for participant, count in self._counts.items():
+            fields = {"space": self._space, "participant": participant, "refused": count}
+            log.warning("%s", LogLine("space_rate_limited", fields))
+        self._counts.clear()
+
+
 MAX_CHARGED_UNREADABLE_BYTES = 1000
 """Maximum number of bytes that is charged for a frame that cannot be decoded."""
 
@@ -172,6 +209,7 @@ class Ingest:
         self._configuration = configuration
         self._clock = clock
         self._limiters = FloodLimiters(configuration.settings.limits)
+        self.refusals = RefusalLog(configuration.name)
 
     def reload_limits(self) -> None:
         """Apply the limits of the current settings."""
@@ -200,6 +238,21 @@ class Ingest:
             EnvelopeError: If the frame is not a valid envelope.
             RateLimited: If the rate limit is exceeded.
         """
+        try:
+            return self._process(participant, data, size, dialect, on_dialect, address)
+        except RateLimited:
+            self.refusals.count(participant)
+            raise
+
+    def _process(
+        self,
+        participant: str,
+        data: bytes | str | dict[str, Any],
+        size: int | None,
+        dialect: DialectName | None,
+        on_dialect: Callable[[DialectName], None] | None,
+        address: str,
+    ) -> WriteRequest:
         now = monotonic()
         limiter = self._limiters.get(participant, now)
         size = _size_of(data) if size is None else size

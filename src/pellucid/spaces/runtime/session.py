@@ -103,6 +103,8 @@ class Outlet(Protocol):
 
 MAX_PENDING = 128
 """Envelopes of one session that may wait to be judged before no more frames are read from it."""
+REPORT_SECONDS = 1.0
+"""Seconds until refusals without an error of their own are reported."""
 REFUSALS_PER_YIELD = 64
 """Refusals after which other tasks get to run."""
 
@@ -224,37 +226,51 @@ class Session:
             self.outlet.write([encode_frame(one, self.wire_dialect) for one in envelopes])
 
     def send_error(self, error: PellucidError, about: Envelope | None = None) -> None:
-        """Send an error, unless too many were sent."""
+        """Send an error about something that was refused, or count it, if too many were sent.
+
+        Every error stands for one refusal, and for as many more as it has `dropped`.
+        """
         if self.is_stopped:
             return
-        space = self._space
         if self._error_bucket.wait_seconds(1, monotonic()) > 0:
             self._unreported_errors += 1
-            if self._error_timer is None:
-                self._error_timer = asyncio.get_running_loop().call_later(1.0, self._report_dropped_errors)
+            self._schedule_report()
             return
         self._error_bucket.take(1)
         more: dict[str, Any] = {}
         if error.info.code == "capability_violation":
-            more["your_capabilities"] = list(space.capabilities(self.participant))
-        if self._unreported_errors:
-            more["dropped"], self._unreported_errors = self._unreported_errors, 0
-        self.write(gateway_messages.error(new_id(), space.now_ms(), self.participant, error, about, **more))
+            more["your_capabilities"] = list(self._space.capabilities(self.participant))
+        self._write_error(error, about, self._unreported_errors, more)
 
-    def _report_dropped_errors(self) -> None:
+    def _write_error(
+        self, error: PellucidError, about: Envelope | None, dropped: int, more: dict[str, Any] | None = None
+    ) -> None:
+        self._unreported_errors = 0
+        fields = {**(more or {}), **({"dropped": dropped} if dropped else {})}
+        self.write(gateway_messages.error(new_id(), self._space.now_ms(), self.participant, error, about, **fields))
+
+    def _schedule_report(self) -> None:
+        if self._error_timer is None:
+            self._error_timer = asyncio.get_running_loop().call_later(REPORT_SECONDS, self._report_if_allowed)
+
+    def _report_if_allowed(self) -> None:
         self._error_timer = None
-        if self._unreported_errors:
-            count = self._unreported_errors
-            self.send_error(
-                PellucidError(
-                    ErrorInfo(
-                        "too_many_requests",
-                        f"{count} more envelopes were refused, without an error for each",
-                        code="rate_limited",
-                        retry_after=1.0,
-                    )
-                )
+        if self._error_bucket.wait_seconds(1, monotonic()) > 0:
+            self._schedule_report()
+        else:
+            self._error_bucket.take(1)
+            self._report_unreported_errors()
+
+    def _report_unreported_errors(self) -> None:
+        """Send one error for all refusals that had none."""
+        if count := self._unreported_errors:
+            info = ErrorInfo(
+                "too_many_requests",
+                f"{count} envelopes were refused, without an error for each",
+                code="rate_limited",
+                retry_after=1.0,
             )
+            self._write_error(PellucidError(info), None, count - 1)
 
     def _on_result(self, envelope: Envelope | None, result: WriteResult) -> None:
         self._pending_count -= 1
@@ -275,6 +291,7 @@ class Session:
     def close(self, code: int, reason: str) -> None:
         """Close the connection, from the gateway's side. Its owner still calls `leave`."""
         if not self.is_stopped:
+            self._report_unreported_errors()
             self._space.remove(self)
             self.outlet.close(code, reason)
 

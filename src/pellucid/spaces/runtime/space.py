@@ -307,6 +307,7 @@ class Space:
         dialect: DialectName | None = None,
         *,
         address: str = "",
+        notify_sessions: bool = False,
     ) -> PostResult:
         """Send one envelope without a session. It is stored when this returns.
 
@@ -315,14 +316,23 @@ class Space:
             data: The envelope.
             dialect: Its dialect. None: detect it.
             address: Base URL under which the participant reached the gateway.
+            notify_sessions: Whether to send a refusal to the participant's sessions at this replica, too.
 
         Raises:
             PellucidError: If it is refused.
         """
         self.last_used = monotonic()
         self._check_membership(participant)
-        request = self._ingest.process(participant, data, None, dialect, address=address)
-        result = await submit(self.put, request)
+        envelope: Envelope | None = None
+        try:
+            request = self._ingest.process(participant, data, None, dialect, address=address)
+            envelope = request.envelope
+            result = await submit(self.put, request)
+        except PellucidError as error:
+            if notify_sessions:
+                for session in self.sessions.of(participant):
+                    session.send_error(error, envelope)
+            raise
         assert result.stored is not None
         return PostResult(result.stored, result.for_sender)
 
@@ -387,6 +397,7 @@ class Space:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*(self.leave(session) for session in sessions))
         self.is_closed = True
+        self._ingest.refusals.flush()
         self.writer.queue.close(_closed_error())
         for task in self._tasks:
             task.cancel()

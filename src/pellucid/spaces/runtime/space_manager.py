@@ -132,12 +132,17 @@ class SpaceManager:
             raise
         return space
 
-    async def admit(self, name: str, token: str) -> tuple[Space, str]:
+    async def admit(self, name: str | None, token: str) -> tuple[Space, str]:
         """Return the space, and the id of the participant that owns the token.
 
         The error for a wrong token is the same whether the space exists or not.
 
+        Args:
+            name: The name of the space. None: the one that the token opens.
+            token: The token.
+
         Raises:
+            RequestError: If no space is named, and the token opens several.
             PellucidError: `unauthorized` if the token is unknown; `forbidden` if it does not admit to this space.
             StoreError: If the store fails.
         """
@@ -146,6 +151,14 @@ class SpaceManager:
             raise PellucidError(
                 ErrorInfo("unauthorized", "this token is not known here", code="invalid_token", param="token")
             )
+        if name is None:
+            if len(matches) > 1:
+                raise RequestError(
+                    "space: this token opens several spaces: name one, such as ?space=review",
+                    code="missing",
+                    param="space",
+                )
+            name = matches[0][0].name
         participant = next((one.id for space, one in matches if space.name == name), None)
         if participant is None:
             raise RequestError(
