@@ -18,6 +18,7 @@ from pellucid.spaces.runtime.session import Session
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.space_manager import SpaceManager
+from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import Append, AppendConflict, Store, open_store
 from tests.service_postgres import PostgresServer
 from tests.service_postgres import postgres_server as postgres_server
@@ -322,5 +323,49 @@ def test_a_database_outage_loses_no_acknowledged_envelope(postgres_server: Postg
             for sink in (mine, theirs):
                 assert sorted({(one["seq"], one["payload"]["text"]) for one in sink.of("chat")}) == log
             assert {text for _, text in log} - {"lost"} == {"before", "bob's", "ada's"}
+
+    asyncio.run(scene())
+
+
+def test_frames_of_streams_reach_other_replicas_once_and_in_order(tmp_path: Path, relay_url: str | None) -> None:
+    async def scene() -> None:
+        async with two_replicas(tmp_path, relay_url) as setup:
+            first, second = [await replica.space("room") for replica in setup.replicas]
+            ada, own = await join_space(first, "ada")
+            _, reader = await join_space(second, "bob")
+            await ada.receive(frame("stream/request", {"direction": "upload"}, id="r"))
+            await eventually(lambda: own.of("stream/open"))
+            stream = own.of("stream/open")[0]["payload"]["stream_id"]
+            sent = [f"#{stream}#{number}".encode() for number in range(100)]
+            for data in sent:
+                await ada.receive(data.decode())
+
+            def frames(sink: Sink) -> list[bytes]:
+                return [one.text for one in sink.frames if one.text.startswith(b"#")]
+
+            await eventually(lambda: len(frames(reader)) >= len(sent))
+            assert frames(reader) == frames(own) == sent
+            await first.leave(ada)
+            await eventually(lambda: second._live.state.streams.state == {})
+            rows = [one.envelope.kind for one in await whole_log(second) if one.envelope.family == "stream"]
+            assert rows == ["stream/request", "stream/open", "stream/close"]
+
+    asyncio.run(scene())
+
+
+def test_open_streams_are_in_the_snapshot(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with two_replicas(tmp_path, None) as setup:
+            space = await setup.replicas[0].space("room")
+            ada, own = await join_space(space, "ada")
+            await ada.receive(
+                frame("stream/request", {"direction": "upload", "target": ["bob"]}, id="r", to=["gateway"])
+            )
+            await eventually(lambda: own.of("stream/open"))
+            state = space._live.state
+            again = SpaceState.load(state.settings, state.dump())
+            assert again.streams.state == state.streams.state
+            (stream,) = again.streams.state.values()
+            assert (stream.readers, stream.requested_to) == (("ada", "bob"), ("gateway",))
 
     asyncio.run(scene())

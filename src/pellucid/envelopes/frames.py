@@ -66,22 +66,12 @@ def _parse(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
         raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
     except ValueError:
         if data[:1] in ("#", b"#"):
-            raise _stream_error() from None
+            raise EnvelopeError(
+                "the frames of streams ('#stream#…') are accepted on sockets only",
+                kind="not_found",
+                code="stream_not_found",
+            ) from None
         raise EnvelopeError(f"the frame is not valid JSON: {strict}", code="invalid_json") from None
-
-
-def _stream_error() -> EnvelopeError:
-    """Build the error for MEW's stream frames, `#stream-1#…`.
-
-    They are not envelopes: they could not be stored, redacted, ordered, replayed, or hidden from participants who may
-    not read them. So none is carried.
-    """
-    return EnvelopeError(
-        "the data of streams ('#stream#…') is not supported, only envelopes are: send it in "
-        "reasoning/thought, chat or a kind of your own",
-        kind="not_found",
-        code="stream_not_found",
-    )
 
 
 def _reject_constant(word: str) -> NoReturn:

@@ -309,11 +309,15 @@ class MemoryRelay(Relay):
 
     # --- signals -----------------------------------------------------------------------------------------------
 
-    async def publish(self, name: str, message: bytes) -> None:
+    async def publish(
+        self, name: str, message: bytes, *, kept: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
+    ) -> None:
         now = self._expire_due()
         box = self._mailbox(name)
         box.messages.append(message)
-        self._set_expiry(self._boxes, name, box, now + SIGNAL_LIFE_SECONDS)
+        while len(box.messages) > kept:
+            box.messages.popleft()
+        self._set_expiry(self._boxes, name, box, now + seconds)
         for listener in box.listeners:
             listener.put([message], listener.position + 1)
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from math import ceil
 from typing import Any, NamedTuple
 
 from ..errors import PellucidError
@@ -184,10 +185,10 @@ class RedisRelay(Relay):
 
     # --- signals -----------------------------------------------------------------------------------------------
 
-    async def publish(self, name: str, message: bytes) -> None:
-        await self._connection.run_script(
-            scripts.PUBLISH, [self._key("box", name)], MAX_SIGNALS, int(SIGNAL_LIFE_SECONDS), message
-        )
+    async def publish(
+        self, name: str, message: bytes, *, kept: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
+    ) -> None:
+        await self._connection.run_script(scripts.PUBLISH, [self._key("box", name)], kept, ceil(seconds), message)
 
     def subscribe(self, name: str) -> Listener:
         return self._streams.follow(self._key("box", name), None, 0)

@@ -193,8 +193,17 @@ class Relay(ABC):
         """Return names with this prefix whose lease expired without being released, the earliest first."""
 
     @abstractmethod
-    async def publish(self, name: str, message: bytes) -> None:
-        """Publish a message to the subscribers of a name."""
+    async def publish(
+        self, name: str, message: bytes, *, kept: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
+    ) -> None:
+        """Publish a message to the subscribers of a name.
+
+        Args:
+            name: The name.
+            message: The message.
+            kept: How many of the newest messages to the name are kept for subscribers that read slowly or come later.
+            seconds: How long they are kept after the newest one.
+        """
 
     @abstractmethod
     def subscribe(self, name: str) -> Listener:

@@ -35,6 +35,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from ...envelopes import DEFAULT_DIALECT, DIALECTS, close_codes, kinds
 from ...envelopes.envelope import Envelope, EnvelopeError
 from ...envelopes.payloads import Presence, Present, Welcome
+from ...envelopes.streams import stream_id_of
 from ...envelopes.translate import read
 from ...envelopes.visibility import SpaceView
 from ...errors import PellucidError
@@ -444,6 +445,8 @@ class ParticipantConnection:
             self._first_welcome.set_result(None)
 
     def _read(self, data: str | bytes) -> Envelope | None:
+        if stream_id_of(data) is not None:
+            return None
         try:
             return read(data)
         except EnvelopeError as error:

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from ...envelopes import GATEWAY, DialectName, Present, close_codes, gateway_messages
 from ...envelopes.grants import ConfiguredRevoked, GrantAdded, GrantEnded, ParticipantKicked, RightsChange
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
+from ...envelopes.streams import Stream
 from ...envelopes.visibility import SpaceView, SpaceViewer, is_shown
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
@@ -315,6 +316,14 @@ class SessionRegistry:
         for session in self.all_sessions:
             session.close(code, reason)
 
+    def deliver_stream_frame(self, stream: Stream, frame: Frame, sender: str) -> None:
+        """Write a frame of a stream to its readers and its sender, except those that are not up to date or too slow."""
+        for session in self.all_sessions:
+            if session.group_key is None or session.outlet.buffered_bytes > self.audience.max_buffered_bytes:
+                continue
+            if session.participant == sender or stream.is_read_by(session.viewer):
+                session.outlet.write([frame])
+
     def deliver(self, stored: Sequence[StoredEnvelope], effects: Effects) -> None:
         """Deliver a commit, with its effects on rights and members."""
         affected = effects.rights_changed
@@ -346,6 +355,7 @@ class SessionRegistry:
 
     def _send_welcome(self, session: Session, after_seq: int | None = None) -> None:
         state = self._live.state
+        streams = [one for one in state.streams.state.values() if one.is_read_by(session.viewer)]
         unknown_position = (
             {} if after_seq is None or after_seq <= self.audience.delivered else {"unknown_after_seq": after_seq}
         )
@@ -361,6 +371,7 @@ class SessionRegistry:
                 head=self.audience.delivered,
                 view=session.viewer.view,
                 **({"talk": counts} if (counts := state.talk_counts(self._now_ms())) else {}),
+                active_streams=[one.describe() for one in streams],
                 **unknown_position,
             )
         )

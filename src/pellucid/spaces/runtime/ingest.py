@@ -31,7 +31,7 @@ from .live_state import Configuration
 from .settings import FloodLimits, Rate
 from .writer import WriteRequest
 
-FAMILIES = ("reasoning", "chat", "mcp")
+FAMILIES = ("reasoning", "chat", "mcp", "stream")
 OTHER = "other"
 
 QUIET_SECONDS = 2.0
@@ -197,6 +197,10 @@ MAX_CHARGED_UNREADABLE_BYTES = 1000
 """Maximum number of bytes that is charged for a frame that cannot be decoded."""
 
 
+MAX_STREAM_FRAME_BYTES = 16 * 1024
+"""Maximum size of a frame of a stream. Other replicas receive it through the relay."""
+
+
 class Ingest:
     """Decodes, limits and redacts the frames of a space.
 
@@ -214,6 +218,27 @@ class Ingest:
     def reload_limits(self) -> None:
         """Apply the limits of the current settings."""
         self._limiters.set_limits(self._configuration.settings.limits)
+
+    def charge_stream_frame(self, participant: str, data: bytes | str) -> None:
+        """Charge a frame of a stream.
+
+        Raises:
+            EnvelopeError: If it is too large.
+            RateLimited: If the rate limit is exceeded.
+        """
+        now, size = monotonic(), _size_of(data)
+        limiter = self._limiters.get(participant, now)
+        try:
+            if size > MAX_STREAM_FRAME_BYTES:
+                limiter.take("stream", MAX_CHARGED_UNREADABLE_BYTES, now)
+                message = (
+                    f"a frame of a stream has at most {MAX_STREAM_FRAME_BYTES} bytes, not {size}; send it in parts"
+                )
+                raise EnvelopeError(message, kind="too_large", code="too_large")
+            limiter.take("stream", size, now)
+        except RateLimited:
+            self.refusals.count(participant)
+            raise
 
     def process(
         self,

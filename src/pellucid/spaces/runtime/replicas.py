@@ -1,4 +1,4 @@
-"""What the replicas of a space share at the relay: who is present, and the writer lease.
+"""What the replicas of a space share at the relay: who is present, the frames of streams, and the writer lease.
 
 Presence: each replica counts the sessions of its participants, and all replicas share a set of entries at the relay. A
 join or leave is an envelope of the log. The first replica that finds that the log does not have it writes it, so it is
@@ -9,11 +9,12 @@ than a renewal takes has left. If the relay does not answer, nothing is known ab
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
 from ...envelopes import Envelope, Present, gateway_messages
+from ...errors import PellucidError
 from ...relay import Relay, RelayError
 from .ids import new_id
 from .state import EnvelopeFactory, SpaceState
@@ -133,6 +134,87 @@ class PresenceTracker:
             return gateway_messages.presence(new_id(), time_ms, "leave", Present(participant))
 
         return make
+
+
+class StreamRelay:
+    """Carries the frames of streams between the replicas of a space. They are not stored, and may be lost.
+
+    Each replica numbers its frames, so that one that the relay returns again is not delivered twice.
+
+    Args:
+        relay: The relay between replicas.
+        space: The name of the space.
+        replica_id: The id of this replica.
+        deliver: Delivers the frame of a sender here. It returns False if the stream is not known here.
+        catch_up: Reads what other replicas have written.
+    """
+
+    MAX_WAITING = 256
+    """Frames that wait for the relay; further ones do not reach other replicas."""
+    KEPT = 256
+    KEPT_SECONDS = 10.0
+    RETRY_SECONDS = 1.0
+
+    def __init__(
+        self,
+        relay: Relay,
+        space: str,
+        replica_id: str,
+        deliver: Callable[[str, bytes], bool],
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._relay = relay
+        self._channel = f"space-streams:{space}"
+        self._replica_id = replica_id
+        self._deliver = deliver
+        self._catch_up = catch_up
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue(self.MAX_WAITING)
+        self._count = 0
+        self._last_counts: dict[str, int] = {}
+
+    def publish(self, sender: str, frame: bytes) -> None:
+        """Send a frame to other replicas, soon."""
+        self._count += 1
+        head = f"{self._replica_id} {self._count} {sender}\n".encode()
+        with suppress(asyncio.QueueFull):
+            self._waiting.put_nowait(head + frame)
+
+    async def run(self) -> None:
+        """Carry frames, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._send())
+            group.create_task(self._listen())
+
+    async def _send(self) -> None:
+        while True:
+            message = await self._waiting.get()
+            with suppress(RelayError):
+                await self._relay.publish(self._channel, message, kept=self.KEPT, seconds=self.KEPT_SECONDS)
+
+    async def _listen(self) -> None:
+        while True:
+            listener = self._relay.subscribe(self._channel)
+            try:
+                while (messages := await listener.read()) is not None:
+                    for message in messages:
+                        await self._receive(message)
+            except RelayError:
+                pass
+            finally:
+                listener.close()
+            await asyncio.sleep(self.RETRY_SECONDS)
+
+    async def _receive(self, message: bytes) -> None:
+        head, _, frame = message.partition(b"\n")
+        replica_id, number, sender = head.decode(errors="replace").split(" ", 2)
+        if replica_id == self._replica_id or int(number) <= self._last_counts.get(replica_id, 0):
+            return
+        self._last_counts[replica_id] = int(number)
+        if not self._deliver(sender, frame):
+            # The stream may have been opened just now.
+            with suppress(PellucidError):
+                await self._catch_up()
+            self._deliver(sender, frame)
 
 
 CONTENTION_SECONDS = 3.0

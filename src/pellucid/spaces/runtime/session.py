@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, EnvelopeError, close_codes, encode, gateway_messages
 from ...envelopes.kinds import HEARTBEAT
+from ...envelopes.streams import StreamError, stream_id_of
 from ...envelopes.visibility import SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from .ids import new_id
@@ -106,7 +107,7 @@ MAX_PENDING = 128
 REPORT_SECONDS = 1.0
 """Seconds until refusals without an error of their own are reported."""
 REFUSALS_PER_YIELD = 64
-"""Refusals after which other tasks get to run."""
+"""Refusals, or frames of streams, after which other tasks get to run."""
 
 
 class SessionHost(Protocol):
@@ -125,6 +126,8 @@ class SessionHost(Protocol):
     def ingest(self, session: Session, data: bytes | str | dict[str, Any], size: int | None) -> WriteRequest: ...
 
     def put(self, request: WriteRequest) -> None: ...
+
+    def send_stream_frame(self, session: Session, stream_id: str, data: bytes | str) -> None: ...
 
     def regroup(self, session: Session) -> None: ...
 
@@ -174,6 +177,7 @@ class Session:
         self._unreported_errors = 0
         self._error_timer: asyncio.TimerHandle | None = None
         self._refusal_count = 0
+        self._stream_frame_count = 0
 
     async def receive(self, data: bytes | str | dict[str, Any], size: int | None = None) -> None:
         """Process one frame.
@@ -188,6 +192,12 @@ class Session:
             return
         space = self._space
         try:
+            if isinstance(data, bytes | str) and (stream_id := stream_id_of(data)) is not None:
+                space.send_stream_frame(self, stream_id, data)
+                self._stream_frame_count += 1
+                if self._stream_frame_count % REFUSALS_PER_YIELD == 0:
+                    await asyncio.sleep(0)
+                return
             request = space.ingest(self, data, size)
         except PellucidError as error:
             if isinstance(error, EnvelopeError) and _is_heartbeat(error):
@@ -240,6 +250,8 @@ class Session:
         more: dict[str, Any] = {}
         if error.info.code == "capability_violation":
             more["your_capabilities"] = list(self._space.capabilities(self.participant))
+        if isinstance(error, StreamError):
+            more["stream_id"] = error.stream_id
         self._write_error(error, about, self._unreported_errors, more)
 
     def _write_error(

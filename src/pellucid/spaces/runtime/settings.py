@@ -49,12 +49,15 @@ class FloodLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Messages of each family."""
     chat: Rate = Rate(per_second=20, burst=100)
     mcp: Rate = Rate(per_second=100, burst=500)
+    stream: Rate = Rate(per_second=200, burst=1000)
+    """Of streams, also each frame of data."""
     other: Rate = Rate(per_second=20, burst=100)
     bytes: Rate = Rate(per_second=1_000_000, burst=8_000_000)
     """Bytes of each family."""
     frame_bytes: int = 1 << 20
     """Maximum size of an envelope."""
     open_contexts: int = 64
+    open_streams: int = 16
     outlet_bytes: int = 4 << 20
     """Bytes that may wait for a slow reader before it gets a gap instead."""
     errors: Rate = Rate(per_second=10, burst=20)
@@ -188,13 +191,13 @@ def check_settings(settings: SpaceSettings, location: str = "settings") -> None:
                 f"{location}.{name}", f"it must be a number of seconds, from 0{_OR_NEVER.get(name, '')}"
             )
     limits = settings.limits
-    for name in ("reasoning", "chat", "mcp", "other", "bytes", "errors"):
+    for name in ("reasoning", "chat", "mcp", "stream", "other", "bytes", "errors"):
         rate: Rate = getattr(limits, name)
         if not (rate.per_second > 0 and rate.burst >= 1):
             raise _invalid_settings(
                 f"{location}.limits.{name}", "`per_second` must be more than 0, and `burst` 1 or more"
             )
-    for name in ("frame_bytes", "open_contexts", "outlet_bytes", "seats"):
+    for name in ("frame_bytes", "open_contexts", "open_streams", "outlet_bytes", "seats"):
         if getattr(limits, name) < 1:
             raise _invalid_settings(f"{location}.limits.{name}", "it must be 1 or more")
     for where, talk in (("talk", settings.talk), ("talk.context", settings.talk.context)):

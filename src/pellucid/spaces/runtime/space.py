@@ -19,6 +19,7 @@ import msgspec
 
 from ...envelopes import DialectName, Envelope, Present, close_codes
 from ...envelopes.grants import Ledger, ParticipantInvited, RightsChange
+from ...envelopes.streams import StreamError, stream_id_of
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
@@ -29,8 +30,8 @@ from .delivery import SessionRegistry, effects_of
 from .ingest import Ingest
 from .live_state import Configuration, LiveState
 from .maintenance import Intervals, Maintenance
-from .replicas import PresenceTracker, WriterLease
-from .session import Outlet, Session
+from .replicas import PresenceTracker, StreamRelay, WriterLease
+from .session import Frame, Outlet, Session
 from .settings import SpaceSettings
 from .state import EnvelopeFactory
 from .writer import Writer, WriteRequest, WriteResult, submit
@@ -118,7 +119,8 @@ class Space:
             if compressor is not None
             else None
         )
-        for work in (self.writer.run(), self._maintenance.run()):
+        self._stream_relay = StreamRelay(relay, self.name, replica_id, self._receive_stream_frame, self.catch_up)
+        for work in (self.writer.run(), self._maintenance.run(), self._stream_relay.run()):
             self.spawn(work).add_done_callback(self._on_task_done)
 
     # --- queries
@@ -292,6 +294,40 @@ class Space:
         return self._ingest.process(
             session.participant, data, size, session.dialect, session.set_dialect, session.address
         )
+
+    def send_stream_frame(self, session: Session, stream_id: str, data: bytes | str) -> None:
+        """Deliver a frame of a stream, here and at other replicas. It is not stored.
+
+        Args:
+            session: The session of its sender.
+            stream_id: The id of the stream.
+            data: The frame.
+
+        Raises:
+            PellucidError: If there is no such stream, the participant may not write to it, or a limit is exceeded.
+        """
+        self.last_used = monotonic()
+        self._ingest.charge_stream_frame(session.participant, data)
+        stream = self._live.state.streams.writable(stream_id, session.participant)
+        try:
+            text = data.encode() if isinstance(data, str) else data.decode().encode()
+        except UnicodeError:
+            raise StreamError(
+                "the frames of streams are UTF-8: encode other bytes, as base64",
+                "invalid_encoding",
+                stream_id,
+                "invalid_request",
+            ) from None
+        self.sessions.deliver_stream_frame(stream, Frame(text), session.participant)
+        self._stream_relay.publish(session.participant, text)
+
+    def _receive_stream_frame(self, sender: str, text: bytes) -> bool:
+        """Deliver a frame that another replica accepted, if its stream is known here."""
+        stream = self._live.state.streams.state.get(stream_id_of(text) or "")
+        if stream is None:
+            return False
+        self.sessions.deliver_stream_frame(stream, Frame(text), sender)
+        return True
 
     def put(self, request: WriteRequest) -> None:
         """Enqueue a request for the writer."""

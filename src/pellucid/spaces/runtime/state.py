@@ -1,4 +1,4 @@
-"""The state of a space: capabilities, presence, open contexts, proposals and requests.
+"""The state of a space: capabilities, presence, open contexts and streams, proposals and requests.
 
     outcome = state.judge(envelope, at, known)      # the next envelope: accepted, or the error
     changes = state.replay(stored)                  # an accepted one
@@ -36,6 +36,7 @@ from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
+from ...envelopes.streams import People, Stream, Streams, structure_of
 from ...envelopes.talk import LIMIT_NAMES, Talk, TalkLimits, TalkState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
@@ -146,6 +147,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
     away: dict[str, int]
     requests: RequestState = msgspec.field(default_factory=RequestState)
     talk: TalkState = msgspec.field(default_factory=TalkState)
+    streams: dict[str, Stream] = {}
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -174,6 +176,7 @@ class SpaceState:
         self.proposals = Proposals()
         self.requests = Requests()
         self.talk = Talk()
+        self.streams = Streams()
         self.present_since: dict[str, int] = {}
         """When each present participant joined, in milliseconds since 1970."""
         self._capability_cache: dict[str, tuple[dict[str, Any], ...]] = {}
@@ -219,6 +222,8 @@ class SpaceState:
             return Judgement(error=target_not_found(unknown, self.ledger.members, param))
         if (error := self._talk_refusal(envelope, time_ms)) is not None:
             return Judgement(error=error)
+        if envelope.family == "stream" and (error := self.streams.check(envelope, self._people())) is not None:
+            return Judgement(error=error)
         verdict = self.lifecycle.feed(envelope, time_ms=time_ms, known_ids=known.ids, ended_paths=known.paths)
         if verdict.error is not None:
             if ledger_before is not None:
@@ -228,7 +233,7 @@ class SpaceState:
             envelope = replace(envelope, audience=verdict.audience)
         proposal_verdict = self.proposals.feed(envelope)
         self.requests.apply(envelope)
-        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._people, time_ms)
+        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._named_people, time_ms)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
         flags = [*verdict.flags, *proposal_verdict.flags, *response_verdict.flags]
         if unknown:
@@ -254,12 +259,13 @@ class SpaceState:
         verdict = self.lifecycle.replay(envelope, time_ms=stored.at)
         self.proposals.replay(envelope)
         self.requests.apply(envelope)
-        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._people, stored.at)
+        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._named_people, stored.at)
         return (*changes, *self._fold(envelope, stored.at))
 
     def _fold(self, envelope: Envelope, time_ms: int) -> tuple[RightsChange, ...]:
         """Apply what concerns neither rights nor reasoning: presence and the configuration."""
         self.head, self.latest_at_ms = envelope.seq, time_ms
+        self.streams.apply(envelope, time_ms)
         if changes_rights(envelope.kind) or envelope.kind == kinds.CONFIGURED:
             self._capability_cache.clear()
         changes: tuple[RightsChange, ...] = ()
@@ -331,7 +337,7 @@ class SpaceState:
             always=None if wanted.always == have.always else wanted.always,
             participants=changed_participants,
             templates=None if wanted.templates == have.templates else wanted.templates,
-            people=None if wanted.people == self._people else wanted.people,
+            people=None if wanted.people == self._named_people else wanted.people,
         )
         payload: dict[str, Any] = msgspec.to_builtins(changed)
         if not payload:
@@ -341,7 +347,7 @@ class SpaceState:
     # --- the limits of agents' talk
 
     @property
-    def _people(self) -> tuple[str, ...]:
+    def _named_people(self) -> tuple[str, ...]:
         return self.access.people or ()
 
     def _talk_limits(self, path: str | None) -> TalkLimits:
@@ -352,7 +358,7 @@ class SpaceState:
         if talk.is_unlimited:
             return None
         path = None if envelope.context is None else self.lifecycle.contexts.resolve(envelope.context)
-        return self.talk.refusal(envelope, path, (talk, talk.context), self._people, time_ms)
+        return self.talk.refusal(envelope, path, (talk, talk.context), self._named_people, time_ms)
 
     def talk_notices(self, stored: StoredEnvelope) -> list[Envelope]:
         """Return the notices that are due after an envelope (see `talk_notice`)."""
@@ -391,6 +397,21 @@ class SpaceState:
             for name in LIMIT_NAMES
             if (allowed := getattr(limits, name)) is not None
         }
+
+    def stream_follow_ups(self, envelope: Envelope, changes: Sequence[RightsChange]) -> list[Envelope]:
+        """Return what the gateway has to send about streams after an accepted envelope."""
+        if not self.streams.state and envelope.family != "stream":
+            return []
+        rights_changed = bool(changes) or envelope.kind == kinds.CONFIGURED
+        return self.streams.follow_ups(envelope, self._people(), rights_changed=rights_changed)
+
+    def _people(self) -> People:
+        return People(
+            is_member=self.ledger.is_member,
+            is_present=self.present_since.__contains__,
+            may_send=lambda envelope: self.ledger.decide(envelope).allowed,
+            max_streams=self.settings.limits.open_streams,
+        )
 
     # --- queries
 
@@ -449,6 +470,7 @@ class SpaceState:
                 away=self.away_since,
                 requests=self.requests.state,
                 talk=self.talk.state,
+                streams=self.streams.state,
             )
         )
 
@@ -468,6 +490,7 @@ class SpaceState:
         state.proposals = Proposals(saved.proposals)
         state.requests = Requests(saved.requests)
         state.talk = Talk(saved.talk)
+        state.streams = Streams(saved.streams)
         state.present_since, state.away_since = saved.present, saved.away
         return state
 
@@ -481,4 +504,6 @@ needed any more.
 def _erasure_safe_payload(envelope: Envelope) -> dict[str, Any]:
     if envelope.sender != GATEWAY and not changes_rights(envelope.kind):
         return {}
+    if envelope.family == "stream":
+        return structure_of(envelope.payload)
     return {name: value for name, value in envelope.payload.items() if name not in _ANNOTATION_FIELDS}

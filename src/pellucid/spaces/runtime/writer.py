@@ -231,12 +231,18 @@ class WriteBatch:
         assert stored is not None
         self.stored.append(stored)
         self.changes.append(outcome.changes)
-        answers = tuple(
+        answers = [
             self._invite(change, stored, address)
             for change in outcome.changes
             if isinstance(change, ParticipantInvited)
-        )
-        return stored, WriteResult(stored, for_sender=answers)
+        ]
+        for follow_up in self._state.stream_follow_ups(stored.envelope, outcome.changes):
+            _, result = self._accept(replace(follow_up, id=new_id(), ts=self._at), known)
+            if result.error is not None:
+                answers.append(
+                    gateway_messages.error(new_id(), self._at, envelope.sender, result.error, stored.envelope)
+                )
+        return stored, WriteResult(stored, for_sender=tuple(answers))
 
     def _invite(self, change: ParticipantInvited, stored: StoredEnvelope, address: str) -> Envelope:
         """Add the invited participant to the batch.
