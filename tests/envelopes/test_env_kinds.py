@@ -157,7 +157,7 @@ def test_an_error_goes_to_its_sender_and_names_what_was_refused() -> None:
     assert (frame["to"], frame["correlationId"]) == (["agent"], "msg-7")
     assert frame["payload"] == {
         "error": "capability_violation",
-        "message": "kind: 'system/presence' is reserved: only the gateway sends system/*",
+        "message": "kind: system/presence is reserved for the gateway, like all of system/*",
         "code": "capability_violation",
         "param": "kind",
         "attempted_kind": "system/presence",

@@ -310,12 +310,12 @@ class MemoryRelay(Relay):
     # --- signals -----------------------------------------------------------------------------------------------
 
     async def publish(
-        self, name: str, message: bytes, *, kept: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
+        self, name: str, message: bytes, *, max_stored: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
     ) -> None:
         now = self._expire_due()
         box = self._mailbox(name)
         box.messages.append(message)
-        while len(box.messages) > kept:
+        while len(box.messages) > max_stored:
             box.messages.popleft()
         self._set_expiry(self._boxes, name, box, now + seconds)
         for listener in box.listeners:

@@ -186,9 +186,9 @@ class RedisRelay(Relay):
     # --- signals -----------------------------------------------------------------------------------------------
 
     async def publish(
-        self, name: str, message: bytes, *, kept: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
+        self, name: str, message: bytes, *, max_stored: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
     ) -> None:
-        await self._connection.run_script(scripts.PUBLISH, [self._key("box", name)], kept, ceil(seconds), message)
+        await self._connection.run_script(scripts.PUBLISH, [self._key("box", name)], max_stored, ceil(seconds), message)
 
     def subscribe(self, name: str) -> Listener:
         return self._streams.follow(self._key("box", name), None, 0)

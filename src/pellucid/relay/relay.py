@@ -194,15 +194,15 @@ class Relay(ABC):
 
     @abstractmethod
     async def publish(
-        self, name: str, message: bytes, *, kept: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
+        self, name: str, message: bytes, *, max_stored: int = MAX_SIGNALS, seconds: float = SIGNAL_LIFE_SECONDS
     ) -> None:
         """Publish a message to the subscribers of a name.
 
         Args:
             name: The name.
             message: The message.
-            kept: How many of the newest messages to the name are kept for subscribers that read slowly or come later.
-            seconds: How long they are kept after the newest one.
+            max_stored: How many of the newest messages to the name are stored for subscribers that read slowly or come later.
+            seconds: How long they are stored after the newest one.
         """
 
     @abstractmethod

@@ -101,7 +101,7 @@ class MEWHandlers:
             await self._space_handlers.post(exchange, authenticated, notify_sessions=True)
         except EnvelopeError as error:
             if is_reserved(error.attempted_kind or ""):
-                # MEW answers 400 to what nobody may send.
+                # MEW answers 400 to what only the gateway sends.
                 raise PellucidError(replace(error.info, kind="invalid_request")) from None
             raise
 

@@ -151,8 +151,8 @@ class StreamRelay:
 
     MAX_WAITING = 256
     """Frames that wait for the relay; further ones do not reach other replicas."""
-    KEPT = 256
-    KEPT_SECONDS = 10.0
+    MAX_STORED = 256
+    STORED_SECONDS = 10.0
     RETRY_SECONDS = 1.0
 
     def __init__(
@@ -189,7 +189,9 @@ class StreamRelay:
         while True:
             message = await self._waiting.get()
             with suppress(RelayError):
-                await self._relay.publish(self._channel, message, kept=self.KEPT, seconds=self.KEPT_SECONDS)
+                await self._relay.publish(
+                    self._channel, message, max_stored=self.MAX_STORED, seconds=self.STORED_SECONDS
+                )
 
     async def _listen(self) -> None:
         while True:
