@@ -129,19 +129,19 @@ def test_scenario_11_chat_controls(scenarios: Served, space: str, is_strict: boo
     """Its agent writes the context into the payload, and cancels a reasoning that it has concluded."""
     with mew(scenarios, space, "test-client") as client, mew(scenarios, space, "control-agent") as agent:
 
-        def tell(id: str, text: str) -> Body:
+        def chat_as_client(id: str, text: str) -> Body:
             body = {"id": id, "kind": "chat", "to": ["control-agent"], "payload": {"text": text}}
             assert post_mew(scenarios, space, "test-client", body).status == 200
             return agent.until("chat", id=id)
 
-        tell("ack", "ack")
+        chat_as_client("ack", "ack")
         agent.mew("chat/acknowledge", {"text": "Acknowledged."}, correlation_id=["ack"], to=["test-client"])
-        tell("cancel", "cancel ack")
+        chat_as_client("cancel", "cancel ack")
         agent.mew("chat/cancel", {"reason": "cancellation requested"}, correlation_id=["ack"], to=["test-client"])
         for kind in ("chat/acknowledge", "chat/cancel"):
             assert client.until(kind)["correlation_id"] == ["ack"]
 
-        tell("reason", "start_reasoning")
+        chat_as_client("reason", "start_reasoning")
         context = {"context": "reasoning-start-1"}
         agent.mew("reasoning/start", {**context, "hint": "Calculating detailed response"}, correlation_id=["reason"])
         agent.mew("reasoning/thought", {**context, "text": "Gathering supporting information"})
@@ -151,7 +151,7 @@ def test_scenario_11_chat_controls(scenarios: Served, space: str, is_strict: boo
         assert '"context": "reasoning-start-1"' in json.dumps(started)
         assert client.until("reasoning/conclusion")["context"] == "reasoning-start-1"
 
-        tell("stop", "cancel_reasoning")
+        chat_as_client("stop", "cancel_reasoning")
         late = agent.mew("reasoning/cancel", {**context, "reason": "User requested stop"}, correlation_id=["stop"])
         if is_strict:
             assert late["payload"]["code"] == "context_ended"

@@ -201,7 +201,7 @@ class Relay(ABC):
         Args:
             name: The name.
             message: The message.
-            max_stored: How many of the newest messages to the name are stored for subscribers that read slowly or come later.
+            max_stored: How many of the newest messages are stored, for subscribers that are slow or come later.
             seconds: How long they are stored after the newest one.
         """
 
