@@ -1,8 +1,8 @@
 """Streams: data that participants send outside of the order of a space, in frames that are no envelopes (MEW's).
 
-    error = streams.check(envelope, people)           # a `stream/*` of a participant: why it is refused
+    error = streams.check(envelope, membership)           # a `stream/*` of a participant: why it is refused
     streams.apply(envelope, time_ms)                  # every accepted envelope, in order
-    envelopes = streams.follow_ups(envelope, people)  # what the gateway sends because of it
+    envelopes = streams.follow_ups(envelope, membership)  # what the gateway sends because of it
 
 The rules:
 
@@ -86,7 +86,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
 
-class People(NamedTuple):
+class Membership(NamedTuple):
     """What streams need to know of the participants of a space."""
 
     is_member: Callable[[str], bool]
@@ -125,13 +125,13 @@ class Streams:
             )
         return stream
 
-    def check(self, envelope: Envelope, people: People) -> ErrorInfo | None:
+    def check(self, envelope: Envelope, membership: Membership) -> ErrorInfo | None:
         """Return why a `stream/*` of a participant is refused, or None."""
         sender, payload = envelope.sender, envelope.payload
         if sender == GATEWAY or envelope.family != "stream":
             return None
         if envelope.kind == kinds.STREAM_REQUEST:
-            return self._request_error(envelope, people)
+            return self._request_error(envelope, membership)
         if envelope.kind not in (kinds.STREAM_CLOSE, *_CONTROLS):
             return None
         stream = self._named(envelope)
@@ -151,12 +151,12 @@ class Streams:
             if name == stream.owner:
                 return refuse("invalid_operation", "the owner of a stream always writes", param=f"payload.{field}")
             return None
-        if not isinstance(name, str) or not people.is_member(name):
+        if not isinstance(name, str) or not membership.is_member(name):
             return refuse("participant_not_found", f"payload.{field}: not in this space", param=f"payload.{field}")
         if envelope.kind == kinds.STREAM_TRANSFER:
-            if self._is_full(name, people):
-                return _too_many(name, people.max_streams)
-            if not people.is_present(name) or not people.may_send(_request_of(stream, name)):
+            if self._is_full(name, membership):
+                return _too_many(name, membership.max_streams)
+            if not membership.is_present(name) or not membership.may_send(_request_of(stream, name)):
                 return refuse(
                     "invalid_operation",
                     f"payload.{field}: {name!r} is not connected, or may not open such a stream",
@@ -164,11 +164,11 @@ class Streams:
                 )
         return None
 
-    def _request_error(self, envelope: Envelope, people: People) -> ErrorInfo | None:
-        if not people.is_present(envelope.sender):
+    def _request_error(self, envelope: Envelope, membership: Membership) -> ErrorInfo | None:
+        if not membership.is_present(envelope.sender):
             return refuse("invalid_operation", "a stream needs a connection: join with a socket first", param="kind")
-        if self._is_full(envelope.sender, people):
-            return _too_many(envelope.sender, people.max_streams)
+        if self._is_full(envelope.sender, membership):
+            return _too_many(envelope.sender, membership.max_streams)
         if len(msgspec.json.encode(envelope.payload)) > MAX_DETAILS_BYTES:
             return refuse("too_large", f"payload: at most {MAX_DETAILS_BYTES} bytes of JSON", param="payload")
         target = envelope.payload.get("target")
@@ -176,14 +176,14 @@ class Streams:
             return None
         if not isinstance(target, list) or not 0 < len(target) <= MAX_TARGETS or not all(map(is_id, target)):
             return refuse("invalid_value", "payload.target: a list of participants", param="payload.target")
-        if unknown := [one for one in target if not people.is_member(one)]:
+        if unknown := [one for one in target if not membership.is_member(one)]:
             return refuse(
                 "participant_not_found", f"payload.target: {truncate(unknown[0])!r} is not here", param="payload.target"
             )
         return None
 
-    def _is_full(self, participant: str, people: People) -> bool:
-        return sum(one.owner == participant for one in self.state.values()) >= people.max_streams
+    def _is_full(self, participant: str, membership: Membership) -> bool:
+        return sum(one.owner == participant for one in self.state.values()) >= membership.max_streams
 
     def _named(self, envelope: Envelope) -> Stream | None:
         """Return the stream that an envelope names by its id, or by a correlation to its request or opening."""
@@ -230,7 +230,7 @@ class Streams:
                 readers = (*readers, owner)
             self.state[stream_id] = replace(known, owner=owner, writers=tuple(writers), readers=readers)
 
-    def follow_ups(self, envelope: Envelope, people: People, *, rights_changed: bool) -> list[Envelope]:
+    def follow_ups(self, envelope: Envelope, membership: Membership, *, rights_changed: bool) -> list[Envelope]:
         """Return the envelopes that the gateway sends after an accepted one. They still need an id and a time.
 
         Args:
@@ -240,25 +240,25 @@ class Streams:
         """
         if envelope.sender != GATEWAY:
             if envelope.kind == kinds.STREAM_REQUEST:
-                return [self._opening(envelope, people)]
+                return [self._opening(envelope, membership)]
             if envelope.kind in _CONTROLS and (stream := self._named(envelope)) is not None:
                 return [_announcement(stream, envelope)]
         left = _who_left(envelope)
         if not self.state or (left is None and not rights_changed):
             return []
-        return [*self._end_of(left, people, rights_changed)]
+        return [*self._end_of(left, membership, rights_changed)]
 
-    def _end_of(self, left: str | None, people: People, rights_changed: bool) -> Iterable[Envelope]:
+    def _end_of(self, left: str | None, membership: Membership, rights_changed: bool) -> Iterable[Envelope]:
         for stream in self.state.values():
             owner = stream.owner
             reason = "disconnected" if owner == left else ""
-            if rights_changed and not (people.is_member(owner) and people.may_send(_request_of(stream, owner))):
+            if rights_changed and not (membership.is_member(owner) and membership.may_send(_request_of(stream, owner))):
                 reason = "unauthorized"
             if reason:
                 payload = {"stream_id": stream.id, "reason": reason}
                 yield _from_gateway(kinds.STREAM_CLOSE, payload, stream.readers, stream.opening)
                 continue
-            gone = [one for one in stream.writers if one == left or not people.is_member(one)]
+            gone = [one for one in stream.writers if one == left or not membership.is_member(one)]
             for number, one in enumerate(gone):
                 writers = [other for other in stream.writers if other not in gone[: number + 1]]
                 yield _from_gateway(
@@ -267,9 +267,9 @@ class Streams:
                     stream.readers,
                 )
 
-    def _opening(self, request: Envelope, people: People) -> Envelope:
+    def _opening(self, request: Envelope, membership: Membership) -> Envelope:
         payload, owner = request.payload, request.sender
-        named = payload.get("target") or [one for one in request.to if people.is_member(one)]
+        named = payload.get("target") or [one for one in request.to if membership.is_member(one)]
         stream_id = f"stream-{request.seq}"
         described = {
             **payload,

@@ -36,7 +36,7 @@ from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
-from ...envelopes.streams import People, Stream, Streams, structure_of
+from ...envelopes.streams import Membership, Stream, Streams, structure_of
 from ...envelopes.talk import LIMIT_NAMES, Talk, TalkLimits, TalkState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
@@ -222,7 +222,7 @@ class SpaceState:
             return Judgement(error=target_not_found(unknown, self.ledger.members, param))
         if (error := self._talk_refusal(envelope, time_ms)) is not None:
             return Judgement(error=error)
-        if envelope.family == "stream" and (error := self.streams.check(envelope, self._people())) is not None:
+        if envelope.family == "stream" and (error := self.streams.check(envelope, self._membership())) is not None:
             return Judgement(error=error)
         verdict = self.lifecycle.feed(envelope, time_ms=time_ms, known_ids=known.ids, ended_paths=known.paths)
         if verdict.error is not None:
@@ -403,10 +403,10 @@ class SpaceState:
         if not self.streams.state and envelope.family != "stream":
             return []
         rights_changed = bool(changes) or envelope.kind == kinds.CONFIGURED
-        return self.streams.follow_ups(envelope, self._people(), rights_changed=rights_changed)
+        return self.streams.follow_ups(envelope, self._membership(), rights_changed=rights_changed)
 
-    def _people(self) -> People:
-        return People(
+    def _membership(self) -> Membership:
+        return Membership(
             is_member=self.ledger.is_member,
             is_present=self.present_since.__contains__,
             may_send=lambda envelope: self.ledger.decide(envelope).allowed,
