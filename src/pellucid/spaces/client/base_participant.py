@@ -19,8 +19,8 @@ from ...envelopes.envelope import Envelope
 from ...envelopes.payloads import Present
 from ...envelopes.visibility import SpaceView, space_view
 from ...errors import RequestError
-from .connection import ParticipantConnection
-from .remote import SpaceReader, parse_address
+from .connection import ParticipantConnection, RemoteTransport, Transport
+from .remote import HistoryReader, SpaceReader, parse_address
 from .subscribers import Inbox
 
 To: TypeAlias = str | Sequence[str]
@@ -78,14 +78,36 @@ class BaseParticipant:
         """
         if not token:
             raise RequestError("token: must not be empty", param="token")
+        transport = RemoteTransport(parse_address(url, space), token)
+        self._create(transport, space_view(view), after_seq, history, patience, max_frame)
+
+    @classmethod
+    def over(
+        cls, transport: Transport, *, view: SpaceView = "full", patience: float = 300.0, max_frame: int = 64 * 1024**2
+    ) -> Self:
+        """Create a participant that reaches its space in another way than by a URL.
+
+        Args:
+            transport: How it reaches the space.
+            view: As for `__init__`; so are the others.
+            patience: Seconds for which a lost connection is tried again.
+            max_frame: Maximum size of a frame in bytes.
+        """
+        self = cls.__new__(cls)
+        self._create(transport, space_view(view), None, 0, patience, max_frame)
+        return self
+
+    def _create(
+        self,
+        transport: Transport,
+        view: SpaceView,
+        after_seq: int | None,
+        history: int,
+        patience: float,
+        max_frame: int,
+    ) -> None:
         self._connection = ParticipantConnection(
-            parse_address(url, space),
-            token,
-            view=space_view(view),
-            after_seq=after_seq,
-            history=history,
-            patience_seconds=patience,
-            max_frame=max_frame,
+            transport, view=view, after_seq=after_seq, history=history, patience_seconds=patience, max_frame=max_frame
         )
         self._inbox = self._connection.subscribers.open_inbox()
 
@@ -101,6 +123,10 @@ class BaseParticipant:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the space. Idempotent."""
         await self._connection.close()
 
     @property
@@ -111,7 +137,7 @@ class BaseParticipant:
     @property
     def space(self) -> str:
         """Name of the space."""
-        return self._connection.address.space
+        return self._connection.transport.space
 
     @property
     def capabilities(self) -> tuple[Any, ...]:
@@ -139,9 +165,22 @@ class BaseParticipant:
         return self._connection.is_connected
 
     @property
-    def reader(self) -> SpaceReader:
-        """The history of the space, over HTTP."""
+    def is_closed(self) -> bool:
+        """Whether there will be no connection any more."""
+        return self._connection.is_closed
+
+    @property
+    def history(self) -> HistoryReader:
+        """The history of the space, however the participant reaches it."""
         return self._connection.reader
+
+    @property
+    def reader(self) -> SpaceReader:
+        """The history of the space, over HTTP. For a participant with a URL."""
+        reader = self._connection.reader
+        if not isinstance(reader, SpaceReader):
+            raise RuntimeError("this participant does not use HTTP: use `history`")
+        return reader
 
     @property
     def view(self) -> SpaceView:

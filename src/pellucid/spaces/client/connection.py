@@ -25,7 +25,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import structs
@@ -42,7 +43,7 @@ from ...errors import PellucidError
 from ...telemetry import error_location, log
 from .errors import Kicked, SpaceClosed
 from .outbox import Outbox
-from .remote import SpaceAddress, SpaceReader, error_from_response
+from .remote import HistoryReader, SpaceAddress, SpaceReader, error_from_response
 from .subscribers import Subscribers
 
 
@@ -119,6 +120,79 @@ _TRANSIENT_STATUSES = frozenset({408, 421, 425, 429})
 
 class ConnectionLost(Exception):
     """There is no connection, but there may be one later."""
+
+
+class Socket(Protocol):
+    """One connection to a space. What `websockets` raises when it is closed ends it."""
+
+    async def recv(self) -> str | bytes:
+        """Return the next frame."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[str | bytes]:
+        """Iterate over the frames, until the connection is closed."""
+        ...
+
+    async def send(self, message: bytes, *, text: bool | None = None) -> None:
+        """Send a frame."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
+
+    @property
+    def close_code(self) -> int | None:
+        """The close code; None while it is open."""
+        ...
+
+    @property
+    def close_reason(self) -> str | None:
+        """The reason of the close."""
+        ...
+
+
+class Transport(Protocol):
+    """How a participant reaches its space."""
+
+    @property
+    def space(self) -> str:
+        """Name of the space."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Where the space is, for messages."""
+        ...
+
+    @property
+    def reader(self) -> HistoryReader:
+        """The history of the space."""
+        ...
+
+    async def connect(self, *, view: SpaceView, resume: ResumePoint, max_frame: int) -> Socket:
+        """Open a connection.
+
+        Raises:
+            ConnectionLost: If it failed and may succeed later.
+            SpaceClosed: If it will not succeed.
+        """
+        ...
+
+
+class RemoteTransport:
+    """The WebSocket of a space, and its history over HTTP."""
+
+    def __init__(self, address: SpaceAddress, token: str) -> None:
+        self._address = address
+        self._token = token
+        self.space = address.space
+        self.location = address.socket()
+        self.reader = SpaceReader(address, token)
+
+    async def connect(self, *, view: SpaceView, resume: ResumePoint, max_frame: int) -> Socket:
+        """Open the WebSocket (see `Transport.connect`)."""
+        return await connect_socket(self._address, self._token, view=view, resume=resume, max_frame=max_frame)
 
 
 async def connect_socket(
@@ -218,8 +292,7 @@ class ParticipantConnection:
     """The connection of one participant, which reconnects.
 
     Args:
-        address: Where the space is.
-        token: The participant's token.
+        transport: How the space is reached.
         view: The participant's view.
         after_seq: The last envelope that the participant has.
         history: Without `after_seq`: how many of the latest envelopes come first.
@@ -229,8 +302,7 @@ class ParticipantConnection:
 
     def __init__(
         self,
-        address: SpaceAddress,
-        token: str,
+        transport: Transport,
         *,
         view: SpaceView,
         after_seq: int | None,
@@ -238,17 +310,16 @@ class ParticipantConnection:
         patience_seconds: float,
         max_frame: int,
     ) -> None:
-        self.address = address
+        self.transport = transport
         self.view = view
         self.deduplicator = Deduplicator(after_seq, history)
-        self.reader = SpaceReader(address, token)
+        self.reader = transport.reader
         self.roster = Roster()
         self.subscribers = Subscribers(self._fetch_missed)
-        self._token = token
         self._patience_seconds = patience_seconds
         self._max_frame = max_frame
         self._outbox = Outbox(patience_seconds)
-        self._socket: ClientConnection | None = None
+        self._socket: Socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_welcome: asyncio.Future[None] | None = None
         """Done when the first welcome arrived, or when it is known that none will."""
@@ -289,6 +360,11 @@ class ParticipantConnection:
     def is_connected(self) -> bool:
         """Whether the socket is open."""
         return self._socket is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there will be no connection any more."""
+        return self._end_error is not None or self._is_leaving
 
     async def set_view(self, view: SpaceView) -> None:
         """Reconnect with another view."""
@@ -345,10 +421,10 @@ class ParticipantConnection:
                 return error
             except ConnectionLost as error:
                 if self._first_welcome is None or not self._first_welcome.done():
-                    return SpaceClosed(f"{self.address.socket()}: {error}", code="unreachable")
+                    return SpaceClosed(f"{self.transport.location}: {error}", code="unreachable")
                 if loop.time() - since > self._patience_seconds:
                     return SpaceClosed(
-                        f"the connection to {self.address.socket()} was lost, and could not be opened again within "
+                        f"the connection to {self.transport.location} was lost, and could not be opened again within "
                         f"{self._patience_seconds:g} s: {error}",
                         code="lost",
                     )
@@ -363,8 +439,8 @@ class ParticipantConnection:
             ConnectionLost: If it was not accepted.
             SpaceClosed: If there will be no further one.
         """
-        socket = await connect_socket(
-            self.address, self._token, view=self.view, resume=self.deduplicator.resume, max_frame=self._max_frame
+        socket = await self.transport.connect(
+            view=self.view, resume=self.deduplicator.resume, max_frame=self._max_frame
         )
         sender: asyncio.Task[None] | None = None
         try:
@@ -406,7 +482,7 @@ class ParticipantConnection:
         elif (error := permanent_close_error(code, self._early_error or reason)) is not None:
             raise error
 
-    async def _send_all(self, socket: ClientConnection) -> None:
+    async def _send_all(self, socket: Socket) -> None:
         with contextlib.suppress(ConnectionClosed):
             while True:
                 await socket.send((await self._outbox.next()).data, text=True)
@@ -436,7 +512,7 @@ class ParticipantConnection:
         head = head if isinstance(head, int) and not isinstance(head, bool) else None
         self.roster.on_welcome(envelope, head or 0)
         if envelope.payload.get("unknown_after_seq") is not None:
-            log.warning("the space %s is not the same as before: it is read from its beginning", self.address.space)
+            log.warning("the space %s is not the same as before: it is read from its beginning", self.transport.space)
             self.deduplicator.restart(head or 0)
             self.subscribers.publish(envelope)
         else:

@@ -113,7 +113,6 @@ class Participant(BaseParticipant):
             SpaceClosed: If there is no connection and there will be none.
         """
         id, targets = uuid.uuid4().hex, recipients(to)
-        payload = {"jsonrpc": "2.0", "id": id, "method": method, "params": dict(params or {})}
         responders = recipients(of) or targets
 
         def is_response(envelope: Envelope) -> bool:
@@ -125,13 +124,32 @@ class Participant(BaseParticipant):
 
         async with self.awaiting(is_response) as response:
             try:
-                await self.send(kinds.REQUEST, payload, to=targets, answers=answers, context=context, id=id)
+                await self.send_request(method, params, to=targets, answers=answers, context=context, id=id)
                 return await response
             except asyncio.CancelledError:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(CANCEL_TIMEOUT_SECONDS):
                         await self.give_up(id, to=targets, context=context)
                 raise
+
+    async def send_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        to: To = (),
+        answers: Answers = (),
+        context: str | None = None,
+        id: str | None = None,
+    ) -> Envelope:
+        """Send an MCP request without waiting for its response. Arguments and errors are those of `request`.
+
+        Returns:
+            The stored request, to whose id the response correlates.
+        """
+        id = id or uuid.uuid4().hex
+        payload = {"jsonrpc": "2.0", "id": id, "method": method, "params": dict(params or {})}
+        return await self.send(kinds.REQUEST, payload, to=to, answers=answers, context=context, id=id)
 
     async def give_up(self, request: str, *, to: To = (), context: str | None = None) -> None:
         """Announce that the response to an own request is not needed any more, in MCP's way.
@@ -219,12 +237,11 @@ class Participant(BaseParticipant):
             to: Whose tool is called. Empty: anyone's.
         """
         params = proposal.payload.get("params")
-        targets = recipients(to)
         return await self.request(
             str(proposal.payload.get("method")),
             params if isinstance(params, dict) else {},
-            to=(*targets, proposal.sender) if targets and proposal.sender not in targets else targets,
-            of=targets,
+            to=fulfilment_recipients(proposal, to),
+            of=to,
             answers=proposal,
             context=proposal.context,
         )
@@ -275,6 +292,12 @@ class Participant(BaseParticipant):
             reason = settled.payload.get("reason")
             raise CallFailed(f"{settled.sender!r} rejected the call of {tool!r}", reason, code="rejected")
         return result_of(settled)
+
+
+def fulfilment_recipients(proposal: Envelope, to: To) -> tuple[str, ...]:
+    """Return the recipients of the request that fulfils a proposal: those whose tool is called, and its proposer."""
+    targets = recipients(to)
+    return (*targets, proposal.sender) if targets and proposal.sender not in targets else targets
 
 
 def result_of(response: Envelope) -> Any:

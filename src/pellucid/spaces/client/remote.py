@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import aiohttp
@@ -18,6 +18,7 @@ import msgspec
 
 from ...envelopes.envelope import Envelope, EnvelopeError
 from ...envelopes.translate import read
+from ...envelopes.visibility import SpaceView
 from ...errors import ERROR_KINDS, ErrorInfo, ErrorKind, PellucidError, RequestError
 
 _PLAIN_SCHEMES, _SECURE_SCHEMES = ("ws", "http"), ("wss", "https")
@@ -107,6 +108,36 @@ class RemotePage(msgspec.Struct, frozen=True):
     has_more: bool
     reached: int
     """Number up to which the page is complete."""
+    head: int
+    """Number of the newest envelope of the space."""
+
+
+class HistoryReader(Protocol):
+    """The history of a space, as one participant may read it."""
+
+    async def page(
+        self,
+        *,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        limit: int = PAGE_SIZE,
+        newest: bool = False,
+        **more: str | None,
+    ) -> RemotePage:
+        """Return envelopes between two numbers (see `SpaceReader.page`)."""
+        ...
+
+    async def contexts(self, *, view: SpaceView = "full", limit: int = 20) -> dict[str, Any]:
+        """Return the newest contexts of reasoning, one line each, as JSON."""
+        ...
+
+    async def context(self, path: str, *, view: SpaceView = "full") -> dict[str, Any]:
+        """Return a context of reasoning as a tree, as JSON."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release what it holds."""
+        ...
 
 
 class SpaceReader:
@@ -158,7 +189,24 @@ class SpaceReader:
         has_more = body.get("has_more") is True
         if not has_more and before_seq is not None:
             reached = max(reached, before_seq - 1)
-        return RemotePage(envelopes, has_more, reached)
+        head = body.get("head")
+        return RemotePage(envelopes, has_more, reached, head if isinstance(head, int) else reached)
+
+    async def contexts(self, *, view: SpaceView = "full", limit: int = 20) -> dict[str, Any]:
+        """Return the newest contexts of reasoning, one line each.
+
+        Raises:
+            PellucidError: If the gateway refuses or does not answer.
+        """
+        return await self.get("/contexts", view=view, limit=limit)
+
+    async def context(self, path: str, *, view: SpaceView = "full") -> dict[str, Any]:
+        """Return a context of reasoning as a tree.
+
+        Raises:
+            PellucidError: If the gateway refuses or does not answer, or there is no such context.
+        """
+        return await self.get(f"/contexts/{quote(path)}", view=view)
 
     async def post(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Send an envelope without a connection. Returns `{id, seq, status, timestamp}`.
