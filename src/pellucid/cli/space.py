@@ -29,6 +29,9 @@ COMMANDS = {
         "space_join:say",
         "Send TEXT to a space (`-` reads it from standard input), and print the id and the number of the envelope.",
     ),
+    "mcp": CommandRow(
+        "space_mcp:mcp", "Serve the space NAME as an MCP server over standard input and output, for an MCP client."
+    ),
     "replay": CommandRow("space_tail:replay", "Replay the history of a space."),
     "export": CommandRow(
         "space_export:export",

@@ -27,8 +27,13 @@ def _require_value(ctx: click.Context, param: click.Parameter, value: str | None
 
 def connection_options(command: F) -> F:
     """Add the options `url`, `token` and `space`."""
+    option = click.option("--space", metavar="NAME", help="The space, if the URL is that of the gateway.")
+    return address_options(option(command))
+
+
+def address_options(command: F) -> F:
+    """Add the options `url` and `token`."""
     for option in (
-        click.option("--space", metavar="NAME", help="The space, if the URL is that of the gateway."),
         click.option(
             "--token",
             envvar=TOKEN,
