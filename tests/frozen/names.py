@@ -111,7 +111,7 @@ def _metrics() -> Iterator[str]:
 
 def _attributes() -> Iterator[str]:
     """Yield the attributes of spans that one run does not show, without ASGI message types and file names."""
-    others = r"http\.(disconnect|response\.(start|body))|pellucid\.(frames|sqlite|toml)"
+    others = r"http\.(disconnect|request|response\.(start|body))|pellucid\.(frames|sqlite|toml)"
     candidates = {
         text for text in constants() if re.fullmatch(r"(gen_ai|pellucid|http|server|error)(\.[a-z_]+)+", text)
     }

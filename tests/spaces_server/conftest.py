@@ -10,7 +10,7 @@ import pytest
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import TALK_CAPABILITIES, Body, served
 
-ROOMS = 120
+ROOMS = 160
 WHO = {
     "human": ["*"],
     "agent": TALK_CAPABILITIES,

@@ -118,6 +118,16 @@ class LocalModelService(ChatModel, Protocol):
     def is_loading(self) -> bool: ...
 
 
+class Stoppable(Protocol):
+    """Something of an endpoint that lasts longer than a request."""
+
+    def begin_shutdown(self) -> None:
+        """Start nothing new, and end what waits."""
+
+    async def aclose(self) -> None:
+        """Release everything, while the store and the relay are still open."""
+
+
 class Services:
     """The services of one gateway.
 
@@ -192,6 +202,8 @@ class Services:
         """Whether `start` has ended."""
         self._closing_since: float | None = None
         self._exit_stack = AsyncExitStack()
+        self.stoppables: list[Stoppable] = []
+        """What ends with the server, in addition to the services."""
         self.started_at = int(time.time())
         self.replica = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         """The name of this process among the replicas of the gateway."""
@@ -327,6 +339,8 @@ class Services:
         following = asyncio.create_task(self._follow_connections())
         exit_stack.callback(following.cancel)
         await exit_stack.enter_async_context(WebhookDeliveries(self._webhook_deliveries()))
+        for stoppable in self.stoppables:
+            exit_stack.push_async_callback(stoppable.aclose)
         sweeper = asyncio.create_task(self._sweep())
         exit_stack.callback(sweeper.cancel)
         watching_memory = asyncio.create_task(self.memory.watch())
@@ -368,6 +382,8 @@ class Services:
         if self.local is not None:
             self.local.end_waits(STOPPING)
         self.feed.end_all()
+        for stoppable in self.stoppables:
+            stoppable.begin_shutdown()
 
     def stop_detached_runs(self) -> None:
         """Stop waiting for detached runs, and end them."""

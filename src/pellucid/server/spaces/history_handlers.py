@@ -6,7 +6,7 @@ requested dialect (`?dialect=`), by default MEW's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
@@ -154,7 +154,7 @@ class HistoryHandlers:
         path = path_of(exchange.path_params["path"], "path")
         tree = await self._history(exchange, authenticated).tree(path)
         if tree is None:
-            raise RequestError(f"there is no context {path!r} here", kind="not_found", code="context_unknown")
+            raise context_not_found(path)
         await _send(exchange, tree)
 
     async def patterns(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
@@ -208,14 +208,18 @@ def _filters(exchange: Exchange) -> EnvelopeFilter:
     """Return the filters: kinds (`kind=chat,reasoning/*`), sender (`from`) and context (`context`)."""
     within = exchange.query_param("context")
     return {
-        "kinds": tuple(_kind(name) for name in space_query.list_param(exchange, "kind")),
+        "kinds": kind_filter(space_query.list_param(exchange, "kind")),
         "sender": exchange.query_param("from"),
         "within": path_of(within) if within else None,
     }
 
 
+def kind_filter(names: Iterable[str]) -> tuple[str, ...]:
+    """Return kinds, and families of kinds (`reasoning/*`), in the normal form. Empty names are ignored."""
+    return tuple(_kind(name) for name in names if name)
+
+
 def _kind(name: str) -> str:
-    """Return a kind, or a family of kinds (`reasoning/*`), in the normal form."""
     if name.endswith(("/*", ".*")):
         return f"{normalize_kind(name[:-2])}/*"
     return normalize_kind(name)
@@ -235,6 +239,10 @@ def _limit(exchange: Exchange, default: int = DEFAULT_PAGE_SIZE) -> int:
 
 def _seq(exchange: Exchange) -> int:
     return parse_int(exchange.path_params["seq"], "seq", 1)
+
+
+def context_not_found(path: str) -> RequestError:
+    return RequestError(f"there is no context {path!r} here", kind="not_found", code="context_unknown")
 
 
 def _envelope_not_found(seq: int) -> RequestError:

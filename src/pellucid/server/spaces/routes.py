@@ -21,6 +21,7 @@ from ..services import Services
 from .auth import EndpointFactory, ParticipantHandler
 from .history_handlers import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
 from .links import Joined, JoinRequest, Link, LinkHandlers, NewLink
+from .mcp import SESSION_HEADER, MCPHandlers
 from .socket import SpaceSocket
 from .space_handlers import (
     MEW_ERROR_FORMAT,
@@ -179,8 +180,26 @@ def _amend(components: dict[str, Schema]) -> None:
         components[component]["properties"][name]["description"] = what
 
 
+_MCP_SESSION = parameter("Mcp-Session-Id", "header", f"The `{SESSION_HEADER}` of the response to `initialize`.")
+_JSON_RPC: Schema = {"$ref": "#/components/schemas/SpaceMcpMessage"}
+_MCP_ERROR: Schema = {
+    "description": "An error, of the gateway or of the MCP server",
+    "content": {"application/json": {"schema": {"anyOf": [{"$ref": "#/components/schemas/ErrorBody"}, _JSON_RPC]}}},
+}
+_MCP_MESSAGE: Schema = {
+    "description": "A message of JSON-RPC 2.0, as of the Model Context Protocol.",
+    "type": "object",
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "integer", "null"]},
+        "method": STRING,
+        "params": {"type": "object"},
+    },
+    "required": ["jsonrpc"],
+}
 _JOIN_PATH = "/spaces/{name}/join"
 _SPACES_PATH, _SPACE_PATH, _ENVELOPES_PATH = "/spaces", "/spaces/{name}", "/spaces/{name}/envelopes"
+_MCP_PATH = "/spaces/{name}/mcp"
 TABLE = Table(
     [
         Operation(
@@ -318,6 +337,40 @@ TABLE = Table(
             {NDJSON: str, "text/event-stream": str},
             _REPLAY,
         ),
+        Operation(
+            "POST",
+            _MCP_PATH,
+            MCPHandlers.post,
+            "postToSpaceMcpServer",
+            "The space as an MCP server (streamable HTTP): send a JSON-RPC message",
+            {"application/json": {"schema": _JSON_RPC}, "text/event-stream": {"schema": STRING}},
+            [_VIEW, _MCP_SESSION],
+            {"application/json": {"schema": _JSON_RPC}},
+            error_statuses=_POST_ERROR_STATUSES,
+            extra_responses={
+                202: {"description": "A notification or a response was accepted"},
+                **dict.fromkeys((400, 404, 406, 413, 415, 500), _MCP_ERROR),
+            },
+        ),
+        Operation(
+            "GET",
+            _MCP_PATH,
+            MCPHandlers.get,
+            "openSpaceMcpStream",
+            "The event stream of an MCP session, which holds the session open",
+            {"text/event-stream": {"schema": STRING}},
+            [_VIEW, _MCP_SESSION],
+        ),
+        Operation(
+            "DELETE",
+            _MCP_PATH,
+            MCPHandlers.delete,
+            "endSpaceMcpSession",
+            "End an MCP session: its participant leaves",
+            parameters=[_VIEW, _MCP_SESSION],
+            status=204,
+            description="The session was ended",
+        ),
     ],
     error_body="ErrorBody",
     error_statuses=_ERROR_STATUSES,
@@ -325,10 +378,10 @@ TABLE = Table(
     sockets=_SOCKETS,
     component_prefix="Space",
     component_names={"ContextTree": "SpaceTree", "Tree": "SpaceContext", "TreeStep": "SpaceStep"},
-    components={"Envelope": _envelope_schema()},
+    components={"Envelope": _envelope_schema(), "McpMessage": _MCP_MESSAGE},
     amend_components=_amend,
     security=_TOKEN,
-    advertised_routes=["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"],
+    advertised_routes=["GET /spaces/{name}/ws (WebSocket)", "POST /spaces/{name}/mcp", "GET /spaces"],
 )
 MEW = Table(
     [
@@ -364,7 +417,7 @@ MEW = Table(
 
 def routes(services: Services) -> list[BaseRoute]:
     endpoint_factory, space_handlers = EndpointFactory(services), SpaceHandlers(services)
-    link_handlers = LinkHandlers(services)
+    link_handlers, mcp_handlers = LinkHandlers(services), MCPHandlers(services)
     page = Page(built_files()) if services.config.server.page else None
 
     def make_endpoint(row: Operation, handler: ParticipantHandler) -> ASGIApp:
@@ -379,7 +432,7 @@ def routes(services: Services) -> list[BaseRoute]:
 
     return [
         *(WebSocketRoute(socket.path, SpaceSocket(services, socket.path)) for socket in _SOCKETS),
-        *TABLE.routes([space_handlers, HistoryHandlers(services), link_handlers], make_endpoint),
+        *TABLE.routes([space_handlers, HistoryHandlers(services), link_handlers, mcp_handlers], make_endpoint),
         *MEW.routes(
             [MEWHandlers(services)], lambda _, answer: endpoint_factory.for_participants(answer, MEW_ERROR_FORMAT)
         ),
