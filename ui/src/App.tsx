@@ -74,5 +74,5 @@ function ChatApp() {
       />
     )
   }
-  return <Chat drafts={drafts} mayCreateSpaces={session.create_spaces ?? false} onSignedOut={loadSession} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
+  return <Chat key={owner} drafts={drafts} mayCreateSpaces={session.create_spaces ?? false} onSignedOut={loadSession} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
 }

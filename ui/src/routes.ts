@@ -1,10 +1,9 @@
 // Routes of the page: `/` is a new chat, `/c/{id}` a conversation, `/shared/{token}` what a link shares, `/spaces/{name}`
 // a space.
-import { useSyncExternalStore } from "react"
-
 const CHANGED = "pellucid:address"
 
-function subscribe(listener: () => void) {
+/** Call back when the address has changed. Returns a function that ends this. */
+export function onNavigate(listener: () => void): () => void {
   addEventListener("popstate", listener)
   addEventListener(CHANGED, listener)
   return () => {
@@ -25,15 +24,14 @@ function capturedName(path: string, by: RegExp): string | null {
   }
 }
 
-const conversationIn = (path: string) => capturedName(path, CONVERSATION)
+/** The id of the conversation in the address; null: a new chat. */
+export const conversationId = (): string | null => capturedName(location.pathname, CONVERSATION)
 
 /** The name of the space in the path. null: a space page without a name; undefined: not a space page. */
 export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? capturedName(path, SPACE) : undefined)
 
 /** The token of a link that shares a chat; undefined: the address is none. */
 export const sharedTokenIn = (path: string): string | undefined => capturedName(path, /^\/shared\/([^/]+)\/?$/) ?? undefined
-
-export const useConversationId = () => useSyncExternalStore(subscribe, () => conversationIn(location.pathname))
 
 export function goTo(id: string | null): void {
   const path = id === null ? "/" : `/c/${encodeURIComponent(id)}`

@@ -42,10 +42,11 @@ export function useAttached(initial: () => readonly Attached[], { limits, model 
     },
     [limits],
   )
+  const add = useCallback((others: readonly Attached[]) => setFiles((now) => [...now, ...others]), [])
   const remove = (key: string) => setFiles((now) => now.filter((one) => one.key !== key))
   const clear = () => setFiles([])
   /** All can be sent. */
   const isComplete = files.length === 0 || (problems !== undefined && !problems.any && files.every(isReady))
   const list = files.length > 0 && kit && problems ? { AttachedFiles: kit.AttachedFiles, problems } : null
-  return { files, attach, remove, clear, isComplete, problems, list }
+  return { files, attach, add, remove, clear, isComplete, problems, list }
 }

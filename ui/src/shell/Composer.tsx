@@ -1,7 +1,9 @@
 // The input for questions: text, and files that are dropped, pasted or picked. Enter sends, Shift+Enter starts a new
 // line; keys of an input method do neither.
 import { useCallback, useEffect, useId, useImperativeHandle, useLayoutEffect, useRef, useState } from "react"
+import { flushSync } from "react-dom"
 
+import { joined } from "../compose/attached"
 import { useAttached } from "../compose/useAttached"
 import { words } from "../words"
 import { SendIcon, StopIcon } from "./icons"
@@ -10,13 +12,18 @@ import type { ComposerProps } from "./props"
 
 const DRAFT_MS = 300
 
+function focusEnd(field: HTMLTextAreaElement | null) {
+  field?.focus({ preventScroll: true })
+  field?.setSelectionRange(field.value.length, field.value.length)
+}
+
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
   return <Draft key={draftKey} {...props} />
 }
 
 function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Omit<ComposerProps, "draftKey">) {
   const [text, setText] = useState(initial?.text ?? "")
-  const { files, attach, remove, clear, isComplete, problems, list } = useAttached(() => initial?.files ?? [], { limits, model })
+  const { files, attach, add, remove, clear, isComplete, problems, list } = useAttached(() => initial?.files ?? [], { limits, model })
   const field = useRef<HTMLTextAreaElement>(null)
   const picker = useRef<HTMLInputElement>(null)
   const hint = useId()
@@ -30,9 +37,7 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
 
   useEffect(() => {
     // On a phone the on-screen keyboard would cover half of the page.
-    if (!window.matchMedia("(hover: hover)").matches || !field.current) return
-    field.current.focus({ preventScroll: true })
-    field.current.setSelectionRange(field.current.value.length, field.current.value.length)
+    if (window.matchMedia("(hover: hover)").matches) focusEnd(field.current)
   }, [])
 
   // The draft is stored after a pause, and when the field or the page goes away.
@@ -63,7 +68,21 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
     )
     return () => over.abort()
   }, [attach])
-  useImperativeHandle(ref, () => ({ pick, focus: () => field.current?.focus(), flush: () => store.current() }), [pick])
+  useImperativeHandle(
+    ref,
+    () => ({
+      pick,
+      focus: () => field.current?.focus(),
+      insert: (question) => {
+        flushSync(() => {
+          setText((now) => joined({ text: now, files: [] }, question).text)
+          add(question.files)
+        })
+        focusEnd(field.current)
+      },
+    }),
+    [pick, add],
+  )
 
   const ready = (text.trim() !== "" || files.length > 0) && isComplete && !disabled
   const send = () => {

@@ -7,6 +7,7 @@ import type { OpenConversation } from "../api/types"
 import { plans } from "../testing/plans"
 import { body, CHAT, cut, EVENT, joined, record } from "../testing/recorded"
 import type { Recorded } from "../testing/recorded"
+import { ChatStore } from "./reducer"
 import type { Action } from "./reducer"
 import { liveSteps, liveTexts, StreamingBus } from "./streamingBus"
 import { StreamingSessionManager } from "./StreamingSessionManager"
@@ -23,6 +24,7 @@ const settled = async (done: () => boolean) => vi.waitFor(() => expect(done()).t
 
 function setUp(client: Partial<Options["client"]>) {
   const bus = new StreamingBus(() => undefined)
+  const store = new ChatStore()
   const commits: Action[] = []
   const waits: number[] = []
   const signedOut = vi.fn()
@@ -35,6 +37,7 @@ function setUp(client: Partial<Options["client"]>) {
       ...client,
     },
     bus,
+    store,
     wait: (ms) => {
       waits.push(ms)
       return Promise.resolve(false)
@@ -43,14 +46,12 @@ function setUp(client: Partial<Options["client"]>) {
   })
   // The overlay just before the final event.
   const overlays: unknown[] = []
-  manager.connect({
-    commit: (action) => {
-      commits.push(action)
-      if (action.type === "final") overlays.push(overlay(bus, action.event.id))
-    },
-    onSignedOut: signedOut,
+  store.subscribe((action) => {
+    commits.push(action)
+    if (action.type === "final") overlays.push(overlay(bus, action.event.id))
   })
-  return { bus, manager, commits, overlays, waits, signedOut }
+  manager.connect({ onConversation: () => undefined, onSignedOut: signedOut })
+  return { bus, store, manager, commits, overlays, waits, signedOut }
 }
 
 function overlay(bus: StreamingBus, eventId: string) {
@@ -77,12 +78,13 @@ describe("the session", () => {
         bodies.push(body)
         return Promise.reject(new ApiError("the conversation has moved on", 409, "conversation_moved"))
       },
+      conversation: (id) => Promise.resolve({ ...moved, conversation: { ...moved.conversation, id } }),
     })
-    const moved: string[] = []
-    one.manager.connect({ commit: () => undefined, onMoved: async (id) => moved.push(id) > 1, newest: () => "evt_new" })
+    const { final } = record(PLAN)
+    const moved: OpenConversation = { conversation: { id: CHAT, title: "Rain", created_at: 1, updated_at: 1 }, events: [{ ...final, id: "evt_new" }], active: null }
     one.manager.ask({ text: "Why?", conversation_id: CHAT, follows: "evt_old" })
     await settled(() => one.manager.current()?.phase === "refused")
-    expect(moved).toEqual([CHAT])
+    await settled(() => one.commits.length === 1)
     expect(one.manager.current()?.conflict).toBe("moved")
     one.manager.retry()
     await settled(() => bodies.length === 2)
@@ -328,18 +330,18 @@ describe("the session", () => {
       ],
       active: null,
     }
-    const commits: Action[] = []
     const one = setUp({
       ask,
       conversation: () => (up ? Promise.resolve(loaded) : Promise.reject(new ApiError("away", 0))),
       read: () => Promise.resolve(stream(recorded.frames)),
     })
-    one.manager.connect({ commit: (action) => commits.push(action), has: () => has })
+    if (has) one.store.dispatch({ type: "opened", loaded })
+    one.commits.length = 0
     one.manager.ask({ text: "Why?", conversation_id: CHAT })
     await settled(() => one.manager.current()?.phase === "refused")
     up = true
     one.manager.retry()
-    await settled(() => commits.length === 1)
+    await settled(() => one.commits.length === 1)
     expect(ask).toHaveBeenCalledTimes(times)
   })
 

@@ -11,32 +11,25 @@ import { advance, isLive } from "./pendingAnswer"
 import type { AnswerEvent, Conflict, PendingAnswer } from "./pendingAnswer"
 import { answerFrames } from "./answerFrames"
 import type { ConnectionEvent } from "./answerFrames"
-import { answerId, questionId, questionText } from "./reducer"
-import type { Action, Question } from "./reducer"
+import { answerId, eventOf, newestAnswer, questionId, questionText } from "./reducer"
+import type { ChatStore, Question } from "./reducer"
 import type { StreamingBus } from "./streamingBus"
 import { words } from "../words"
 
 export interface Options {
   client: Pick<Client, "ask" | "read" | "cancel" | "conversation">
   bus: StreamingBus
+  store: ChatStore
   wait?: (ms: number, signal: AbortSignal) => Promise<boolean>
   now?: () => number
 }
 
 /** Callbacks into the page. */
 export interface Page {
-  /** Write to the store; the page is rendered when this returns. */
-  commit: (action: Action) => void
-  /** Whether the store has this event. */
-  has?: (eventId: string) => boolean
-  /** The last answer of the conversation, as the page shows it. */
-  newest?: (conversationId: string) => string | undefined
-  /** The conversation has changed: another client continued it. Returns whether an answer is in progress there. */
-  onMoved?: (conversationId: string) => Promise<boolean>
   /** A conversation got an answer, pending or final: lists should be loaded again. */
-  onConversation?: (conversationId: string) => void
+  onConversation: (conversationId: string) => void
   /** The user is not, or no longer, signed in. */
-  onSignedOut?: () => void
+  onSignedOut: () => void
 }
 
 /** The reader of one answer; it pauses while a retry is offered. */
@@ -111,7 +104,7 @@ export class StreamingSessionManager {
     } else if (pending.body) {
       const { follows: before, instructions, ...again } = pending.body
       const replaces = pending.event_id ?? again.replaces
-      const follows = pending.conversation_id === null ? before : this.page?.newest?.(pending.conversation_id)
+      const follows = pending.conversation_id === null ? before : newestAnswer(this.options.store.get(), pending.conversation_id)
       const body: AskBody = {
         ...again,
         // Instructions come with the first question of a chat only.
@@ -242,7 +235,7 @@ export class StreamingSessionManager {
         this.apply({ type: "lost" })
         return false
       case "refused":
-        this.handleRefused(event.failure)
+        this.handleRefused(event.failure, signal)
         return false
     }
   }
@@ -264,7 +257,7 @@ export class StreamingSessionManager {
     if (event.type === "message_started") {
       this.keys.set(questionId(event.event_id), pending.key)
       this.apply({ type: "started", event_id: event.event_id, conversation_id: event.conversation_id })
-      this.page?.onConversation?.(event.conversation_id)
+      this.page?.onConversation(event.conversation_id)
     } else this.apply({ type: "delta" })
     this.options.bus.push(event)
     return false
@@ -273,11 +266,11 @@ export class StreamingSessionManager {
   private finish(event: Extract<StreamEvent, { type: "message_final" }>["event"]) {
     const question = this.pending?.question
     if (this.pending) this.keys.set(questionId(event.id), this.pending.key)
-    this.page?.commit({ type: "final", event, ...(question && { question }) })
+    this.options.store.dispatch({ type: "final", event, ...(question && { question }) })
     this.reading = null
     this.set(null)
     this.options.bus.clear(event.id)
-    this.page?.onConversation?.(event.conversation_id)
+    this.page?.onConversation(event.conversation_id)
   }
 
   private async handleBroken(failure: unknown, fresh: boolean, signal: AbortSignal): Promise<void> {
@@ -286,7 +279,7 @@ export class StreamingSessionManager {
     if (pending.event_id === null) {
       const event_id = await this.findAccepted(pending, signal)
       if (signal.aborted) return
-      if (event_id === null) return this.handleRefused(failure)
+      if (event_id === null) return this.handleRefused(failure, signal)
       this.apply({ type: "located", event_id })
     } else {
       // The stream ended after the error without message_final: the answer could not be saved.
@@ -309,16 +302,27 @@ export class StreamingSessionManager {
     if (lastQuestion?.role !== "user" || questionText(lastQuestion) !== pending.question?.text) return null
     const answer = answerId(lastQuestion.id)
     // An answer that the page already has belongs to an earlier question with the same text.
-    return loaded.active === answer || this.page?.has?.(answer) === false ? answer : null
+    return loaded.active === answer || eventOf(this.options.store.get(), answer) === undefined ? answer : null
   }
 
-  private handleRefused(failure: unknown) {
-    if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
+  private handleRefused(failure: unknown, signal: AbortSignal) {
+    const error = failure instanceof ApiError ? failure : undefined
+    if (error?.status === 401) this.page?.onSignedOut()
     const conversationId = this.pending?.conversation_id
-    const conflict = failure instanceof ApiError ? CONFLICTS[failure.code ?? ""] : undefined
+    const conflict = CONFLICTS[error?.code ?? ""]
     this.apply({ type: "refused", ...(conflict && { conflict }), error: errorMessage(failure, words.gateway.lostBefore) })
-    if (failure instanceof ApiError && failure.status === 409 && conversationId) {
-      void this.page?.onMoved?.(conversationId).then((isBusy) => isBusy && this.apply({ type: "busy" }))
+    if (error?.status === 409 && conversationId) void this.loadNewer(conversationId, signal)
+  }
+
+  /** Load the turns of another client; the refused question is shown after them. */
+  private async loadNewer(conversationId: string, signal: AbortSignal): Promise<void> {
+    try {
+      const loaded = await this.options.client.conversation(conversationId, signal)
+      if (signal.aborted) return
+      this.options.store.dispatch({ type: "opened", loaded })
+      if (loaded.active !== null) this.apply({ type: "busy" })
+    } catch {
+      // The question stays refused; a retry reports why the conversation cannot be loaded.
     }
   }
 

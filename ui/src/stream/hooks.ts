@@ -1,6 +1,8 @@
-// Hooks for the streaming bus. Components are rendered at most once in an animation frame.
-import { createContext, useCallback, useContext, useSyncExternalStore } from "react"
+// Hooks for the store, and for the streaming bus, whose components are rendered at most once in an animation frame.
+import { createContext, startTransition, useCallback, useContext, useEffect, useState, useSyncExternalStore } from "react"
+import { flushSync } from "react-dom"
 
+import type { ChatStore, Store } from "./reducer"
 import { StreamingBus, topics } from "./streamingBus"
 import type { LiveMessage, LiveTool } from "./streamingBus"
 
@@ -30,4 +32,21 @@ export function useLiveText(eventId: string): LiveMessage | undefined {
 export function useLiveTool(eventId: string, callId: string): LiveTool | undefined {
   useTopic(topics.tool(eventId, callId))
   return useBus().message(eventId)?.tools.get(callId)
+}
+
+/** The state of the store. Not by useSyncExternalStore, which would render a long chat at once. */
+export function useStore(store: ChatStore): Store {
+  const [state, setState] = useState(store.get)
+  useEffect(() => {
+    setState(store.get())
+    return store.subscribe(({ type }) => {
+      const update = () => setState(store.get())
+      // A long chat is rendered in slices, so that the page can be used meanwhile.
+      if (type === "opened") startTransition(update)
+      // The final event is rendered before the overlay's buffers are cleared, so nothing flickers.
+      else if (type === "final") flushSync(update)
+      else update()
+    })
+  }, [store])
+  return state
 }

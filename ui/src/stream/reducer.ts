@@ -28,12 +28,36 @@ export interface Question {
 
 export const EMPTY: Store = { conversations: {}, events: {}, threads: {} }
 
+/** The store of one page. Its listeners get the action after the state has changed. */
+export class ChatStore {
+  private state = EMPTY
+  private readonly listeners = new Set<(action: Action) => void>()
+
+  readonly get = (): Store => this.state
+
+  readonly dispatch = (action: Action): void => {
+    this.state = reduce(this.state, action)
+    for (const listener of this.listeners) listener(action)
+  }
+
+  readonly subscribe = (listener: (action: Action) => void): (() => void) => {
+    this.listeners.add(listener)
+    return () => this.listeners.delete(listener)
+  }
+}
+
 export const questionId = (answerId: string) => answerId.replace(/^evt_/, "ask_")
 export const answerId = (id: string) => id.replace(/^ask_/, "evt_")
 
 /** The open branch of a conversation. The id comes from the address, so it may be `__proto__`. */
 export const threadOf = (store: Store, id: string): readonly string[] =>
   (Object.hasOwn(store.threads, id) && store.threads[id]) || []
+
+/** An event that the store has. */
+export const eventOf = (store: Store, id: string): ChatEvent | undefined => (Object.hasOwn(store.events, id) ? store.events[id] : undefined)
+
+/** The id of the last answer that is shown in a conversation. */
+export const newestAnswer = (store: Store, conversation: string) => threadOf(store, conversation).findLast((one) => one.startsWith("evt_"))
 
 export const questionText = (event: QuestionEvent) => event.segments.map((segment) => segment.text).join("\n\n")
 
