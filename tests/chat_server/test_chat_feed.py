@@ -47,6 +47,32 @@ def test_every_change_is_announced_by_ids_alone(gateway: Served, upstream: Upstr
     assert b"secret" not in data
 
 
+def test_a_window_knows_its_own_changes(gateway: Served, upstream: Upstream) -> None:
+    client, chats = ChatClient(gateway), []
+    with open_feed(client) as stream:
+        for name in ("window-1", "no window", "", "x" * 65, 'a"b'):
+            windowed = ChatClient(gateway)
+            windowed.headers["Pellucid-Window"] = name
+            first = windowed.ask(upstream.plays(ANSWERS), "Why?")
+            chat, event = first["conversation_id"], first["id"]
+            chats.append(chat)
+            windowed.send_request("PUT", f"/api/chat/{event}/feedback", {"rating": "up"})
+            windowed.change(chat, title="Rain")
+            windowed.delete(chat)
+        while ("conversation_deleted", chats[-1]) not in [
+            (event["type"], event.get("conversation_id")) for _, event in parse_feed(stream.seen)
+        ]:
+            stream.seen += stream.response.read1(65536)
+    seen = [event for _, event in parse_feed(stream.seen) if event.get("conversation_id") in chats]
+    changes = [(event["type"], event.get("window")) for event in seen]
+    kinds = ["turn_started", "conversation_changed", "conversation_changed", "conversation_deleted"]
+    made = [change for change in changes if change[0] != "turn_ended"]
+    # Other values are no names of windows.
+    assert made == [(kind, "window-1") for kind in kinds] + [(kind, None) for kind in kinds] * 4
+    # An answer ends by itself.
+    assert {window for kind, window in changes if kind == "turn_ended"} == {None}
+
+
 def test_a_feed_that_is_opened_again_has_what_happened_meanwhile(gateway: Served, upstream: Upstream) -> None:
     client = ChatClient(gateway)
     name = upstream.plays(ANSWERS, ANSWERS)

@@ -2,6 +2,7 @@ import { act } from "react"
 import { createRoot } from "react-dom/client"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 
+import { WINDOW } from "./api/client"
 import { Chat } from "./Chat"
 import { Drafts } from "./compose/drafts"
 import { goTo } from "./routes"
@@ -26,11 +27,15 @@ async function setUp() {
   const active: Record<string, string | null> = { chat_A: null, chat_B: null }
   const streams: Record<string, Writer> = {}
   const calls: string[] = []
+  const windows = new Set<string>()
   const gates: (() => void)[] = []
   let held = false
   const stream = (name: string) => new Response(new ReadableStream({ start: (one) => void (streams[name] = one) }))
   vi.stubGlobal("fetch", async (path: string, init?: RequestInit) => {
     calls.push(`${init?.method ?? "GET"} ${path}`)
+    const window = new Headers(init?.headers).get("pellucid-window")
+    if (window !== null) windows.add(window)
+    if (path.endsWith("/feedback")) return Response.json({})
     if (path === "/api/models") return Response.json(MODELS)
     if (path === "/api/events") return stream("feed")
     if (path.startsWith("/api/conversations?")) return Response.json({ data: [], has_more: false, last_id: null })
@@ -65,7 +70,7 @@ async function setUp() {
     await act(async () => field.form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true })))
   }
   return {
-    active, calls, element, settled, shows, write, send,
+    active, calls, windows, element, settled, shows, write, send,
     hold: () => void (held = true),
     release: () => act(async () => gates.splice(0).forEach((one) => one())),
     waiting: () => gates.length,
@@ -113,5 +118,19 @@ test("a follow-up is not sent to a chat that was deleted", async () => {
   expect(page.calls.filter((one) => one === "POST /api/chat")).toHaveLength(1)
   await act(async () => goTo(null))
   await page.settled(() => expect((page.element("composer") as HTMLTextAreaElement).value).toBe("follow-up"))
+  await page.close()
+})
+
+test("a change of this window does not come back as one of another", async () => {
+  const page = await setUp()
+  await page.settled(() => expect(page.element("feedback-up")).not.toBeNull())
+  const before = page.calls.length
+  await act(async () => page.element("feedback-up")?.click())
+  const change = { type: "conversation_changed", conversation_id: "chat_A" }
+  await page.write("feed", { ...change, window: WINDOW })
+  await page.write("feed", { ...change, window: "another" })
+  await page.settled(() => expect(page.calls.slice(before)).toContainEqual(expect.stringContaining("/api/conversations?")))
+  expect([...page.windows]).toEqual([WINDOW])
+  expect(page.calls.slice(before).filter((one) => one === "GET /api/conversations/chat_A")).toHaveLength(1)
   await page.close()
 })

@@ -13,13 +13,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from ..asgi import http
 from ..asgi.streaming import PING_SECONDS, BodyWriter
@@ -38,6 +39,11 @@ CLOCK_TOLERANCE_MS = 5_000
 _NAME_OF_ALL = "feeds"
 """The name of the signals to the feeds of all owners."""
 
+WINDOW_HEADER = "pellucid-window"
+"""The request header in which a window names itself, so that it knows its own changes in the feed again."""
+
+_WINDOW = re.compile(r"[0-9A-Za-z_-]{1,64}")
+
 RETRY = b"retry: 1000\n\n"
 PING = b": ping\n\n"
 
@@ -50,28 +56,30 @@ class FeedStarted(_Event, tag="feed_started", frozen=True):
     """The beginning of a feed. All later changes are in it."""
 
 
-class TurnStarted(_Event, tag="turn_started", frozen=True, kw_only=True):
+class _Change(_Event, frozen=True, kw_only=True):
+    conversation_id: str
+    window: str | UnsetType = UNSET
+    """The `Pellucid-Window` of the request that made the change."""
+
+
+class TurnStarted(_Change, tag="turn_started", frozen=True, kw_only=True):
     """A question was asked. Its answer can be read at `/api/chat/{event_id}`."""
 
-    conversation_id: str
     event_id: str
 
 
-class TurnEnded(_Event, tag="turn_ended", frozen=True, kw_only=True):
+class TurnEnded(_Change, tag="turn_ended", frozen=True, kw_only=True):
     """An answer ended, in any status, and is stored."""
 
-    conversation_id: str
     event_id: str
 
 
-class ConversationChanged(_Event, tag="conversation_changed", frozen=True, kw_only=True):
+class ConversationChanged(_Change, tag="conversation_changed", frozen=True, kw_only=True):
     """A chat has another title, another branch is shown, or an answer has other feedback."""
 
-    conversation_id: str
 
-
-class ConversationDeleted(_Event, tag="conversation_deleted", frozen=True, kw_only=True):
-    conversation_id: str
+class ConversationDeleted(_Change, tag="conversation_deleted", frozen=True, kw_only=True):
+    """A chat does not exist any more."""
 
 
 class ModelsChanged(_Event, tag="models_changed", frozen=True):
@@ -118,6 +126,12 @@ class _OpenFeed:
                 ]
             if frames:
                 writer.write(b"".join(frames))
+
+
+def window_of(exchange: Exchange) -> str | UnsetType:
+    """Return the name of the window that made a request, if it has one that can be one."""
+    name = exchange.request_header(WINDOW_HEADER)
+    return name if name is not None and _WINDOW.fullmatch(name) else UNSET
 
 
 class Feed:

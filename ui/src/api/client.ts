@@ -70,8 +70,17 @@ export async function requestJson<T>(path: string, init: RequestInit = {}): Prom
   }
 }
 
+/** The name of this window at the gateway. The feed names the window that made a change. */
+export const WINDOW = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("")
+
 export function withBody(method: string, body: unknown): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) }
+}
+
+/** A request that changes a conversation. */
+function change(method: string, body?: unknown): RequestInit {
+  const { headers, ...init } = body === undefined ? { method } : withBody(method, body)
+  return { ...init, headers: { ...headers, "pellucid-window": WINDOW } }
 }
 
 export function queryString(values: Record<string, string | number | undefined>): string {
@@ -113,9 +122,9 @@ export const client = {
   conversation: (id: string, signal?: AbortSignal) =>
     requestJson<OpenConversation>(`/api/conversations/${encoded(id)}`, { signal: signal ?? null }),
   tools: () => requestJson<{ data: ServerTool[] }>("/api/tools"),
-  change: (id: string, change: { title?: string; head?: string; instructions?: string }) =>
-    requestJson<ConversationInfo>(`/api/conversations/${encoded(id)}`, withBody("PATCH", change)),
-  remove: (id: string) => requestJson<{ id: string }>(`/api/conversations/${encoded(id)}`, { method: "DELETE" }),
+  change: (id: string, changes: { title?: string; head?: string; instructions?: string }) =>
+    requestJson<ConversationInfo>(`/api/conversations/${encoded(id)}`, change("PATCH", changes)),
+  remove: (id: string) => requestJson<{ id: string }>(`/api/conversations/${encoded(id)}`, change("DELETE")),
   /** The address of a chat as a file. */
   exportHref: (id: string, format: "markdown" | "json") => `/api/conversations/${encoded(id)}/export?format=${format}`,
   shares: (id: string) => requestJson<{ data: Share[]; allowed: boolean }>(`/api/conversations/${encoded(id)}/shares`),
@@ -125,13 +134,13 @@ export const client = {
     requestJson<{ id: string }>(`/api/conversations/${encoded(id)}/shares/${encoded(share)}`, { method: "DELETE" }),
   shared: (token: string) => requestJson<SharedChat>(`/api/shared/${encoded(token)}`),
   setFeedback: (eventId: string, feedback: Feedback | null) =>
-    requestJson<{ id: string }>(`/api/chat/${encoded(eventId)}/feedback`, withBody("PUT", feedback ?? { rating: null })),
+    requestJson<{ id: string }>(`/api/chat/${encoded(eventId)}/feedback`, change("PUT", feedback ?? { rating: null })),
   cancel: (eventId: string) =>
     requestJson<{ id: string; status: Status }>(`/api/chat/${encoded(eventId)}/cancel`, { method: "POST" }),
 
   /** Ask a question. The response is a stream of frames. */
   async ask(body: AskBody, signal: AbortSignal): Promise<OpenStream> {
-    const init = withBody("POST", body)
+    const init = change("POST", body)
     return toOpenStream(await request("/api/chat", { ...init, headers: { ...init.headers, ...STREAM }, signal }))
   },
 

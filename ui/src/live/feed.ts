@@ -1,5 +1,5 @@
-// The feed of changes of all chats, and of the models (GET /api/events). One connection serves the window, and none while it is hidden:
-// browsers open only six to a server. Every event holds ids alone.
+// The feed of changes of all chats, and of the models (GET /api/events). One connection serves the window, and none while
+// it is hidden: browsers open only six to a server. Every event holds ids alone.
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import { frames } from "../api/sse"
@@ -8,9 +8,15 @@ import { linkedAbort, onWake, SILENCE_MS, waitForWake } from "./wake"
 export type FeedEvent =
   /** The feed begins (again). Changes before it may have been missed. */
   | { type: "feed_started" }
-  | { type: "turn_started" | "turn_ended"; conversation_id: string; event_id: string }
-  | { type: "conversation_changed" | "conversation_deleted"; conversation_id: string }
+  | ({ type: "turn_started" | "turn_ended"; event_id: string } & Change)
+  | ({ type: "conversation_changed" | "conversation_deleted" } & Change)
   | { type: "models_changed" }
+
+interface Change {
+  conversation_id: string
+  /** The window that made the change. */
+  window?: string
+}
 
 /** How long a hidden window keeps its feed: who only looks away for a moment loads nothing again. */
 const HIDDEN_MS = 10_000

@@ -1,7 +1,7 @@
 // Follows the feed of changes, and tells the page what to load again.
 import { useEffect, useRef } from "react"
 
-import { client } from "../api/client"
+import { client, WINDOW } from "../api/client"
 import type { FeedEvent } from "./feed"
 
 interface Handlers {
@@ -37,6 +37,8 @@ export function useFeed(handlers: Handlers): void {
     }
 
     const onEvent = (event: FeedEvent) => {
+      // What this window changed it knows already.
+      if ("window" in event && event.window === WINDOW) return
       const { open, reading, has, onConversation, onDeleted, onModels } = latest.current
       switch (event.type) {
         case "feed_started": {
@@ -50,10 +52,8 @@ export function useFeed(handlers: Handlers): void {
         }
         case "turn_started":
         case "turn_ended": {
-          // A question of this page, or an answer that it reads itself.
-          const isOwn = has(event.event_id) || reading() === event.event_id
-          const mayBeOwn = event.type === "turn_started" && reading() === null
-          if (isOwn || mayBeOwn) return
+          // An answer that this page reads itself.
+          if (has(event.event_id) || reading() === event.event_id) return
           list()
           if (event.conversation_id === open) onConversation(open)
           return

@@ -23,7 +23,7 @@ from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
 from ...view import Redactor, Viewer
 from ..exchange import Exchange, parse_int
-from ..feed import ConversationChanged
+from ..feed import ConversationChanged, window_of
 from ..services import Services
 from ..stored_runs import find_row, max_view_of
 from .response_types import FeedbackSet, Status
@@ -135,7 +135,8 @@ class AnswerHandlers:
         is_set = await store.set(row.owner, row.id, request.rating, request.comment)
         if request.rating is not None and not is_set:  # it was deleted meanwhile
             raise event_not_found(row.id, "event_id")
-        self._services.feed.publish(row.owner, ConversationChanged(conversation_id=row.conversation_id or ""))
+        changed = ConversationChanged(conversation_id=row.conversation_id or "", window=window_of(exchange))
+        self._services.feed.publish(row.owner, changed)
         await exchange.send_json(FeedbackSet(row.id, request.rating, request.comment))
 
     async def no_stream(self, exchange: Exchange) -> None:

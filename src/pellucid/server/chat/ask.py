@@ -27,7 +27,7 @@ from ...storage.chats import THREAD_PREFIX
 from ...unicode import truncate
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
-from ..feed import TurnStarted
+from ..feed import TurnStarted, window_of
 from ..prepare import PreparedRequest, prepare
 from ..services import Services
 from ..stateless import StatelessHandler
@@ -108,7 +108,8 @@ class AskHandler:
             await services.store.chats.begin_turn(position.chat, row, fence, follows=request.follows)
 
         await services.start_detached(principal, row, run, begin)
-        services.feed.publish(principal.owner, TurnStarted(conversation_id=position.chat.id, event_id=row.id))
+        turn_started = TurnStarted(conversation_id=position.chat.id, event_id=row.id, window=window_of(exchange))
+        services.feed.publish(principal.owner, turn_started)
         await serve_answer(exchange, services.detached.follow(row), row.id, header)
 
     async def _choose_tools(self, exchange: Exchange, prepared: PreparedRequest, request: Request) -> None:

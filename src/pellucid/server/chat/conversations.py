@@ -28,7 +28,7 @@ from ...storage import ChatNotFound, StoredChat, StoredResponse
 from ...storage.chats import THREAD_PREFIX
 from ...view import stricter
 from ..exchange import VIEW_HEADER, Exchange
-from ..feed import ConversationChanged, ConversationDeleted
+from ..feed import ConversationChanged, ConversationDeleted, window_of
 from ..services import Services
 from ..stored_runs import max_view_of
 from . import response_types
@@ -150,7 +150,7 @@ class ConversationHandlers:
             raise
         if chat is None:
             raise ChatNotFound(id)
-        self._services.feed.publish(owner, ConversationChanged(conversation_id=id))
+        self._services.feed.publish(owner, ConversationChanged(conversation_id=id, window=window_of(exchange)))
         await exchange.send_json(response_types.conversation_of(chat))
 
     async def delete(self, exchange: Exchange) -> None:
@@ -159,7 +159,7 @@ class ConversationHandlers:
         turns = await self._services.store.chats.delete(owner, id)
         if turns is None:
             raise ChatNotFound(id)
-        self._services.feed.publish(owner, ConversationDeleted(conversation_id=id))
+        self._services.feed.publish(owner, ConversationDeleted(conversation_id=id, window=window_of(exchange)))
         # Running turns end after the deletion: no turn can begin in between, and their ends are not stored.
         await self._services.stop_deleted(turns)
         await exchange.send_json(response_types.Deleted(id))

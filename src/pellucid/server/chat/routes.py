@@ -131,6 +131,12 @@ class ModelsHandler:
         return known[1]
 
 
+_WINDOW = parameter(
+    "Pellucid-Window",
+    "header",
+    "A name of the window, of letters, digits, `_` and `-`. Its changes have it in the feed (`window`), so that it "
+    "knows them again.",
+)
 _ONE = parameter("id", "path", "The conversation's id.")
 _LAST = Annotated[int, Meta(ge=0, le=2**53)]
 _RESUME = (
@@ -168,6 +174,7 @@ TABLE = Table(
             "Ask a question; the response is the stream of its answer",
             response_body=_FRAMES,
             request_body=t.Ask,
+            parameters=(_WINDOW,),
             error_statuses=(*_ERRORS, 409, 502, 504),
         ),
         Operation(
@@ -195,6 +202,7 @@ TABLE = Table(
             "Say what you think of an answer",
             response_body=response_types.FeedbackSet,
             request_body=t.SetFeedback,
+            parameters=(_WINDOW,),
         ),
         Operation(
             "GET",
@@ -240,6 +248,7 @@ TABLE = Table(
             "Set its title or its instructions, or select another branch",
             response_body=response_types.Conversation,
             request_body=t.Change,
+            parameters=(_WINDOW,),
         ),
         Operation(
             "DELETE",
@@ -248,6 +257,7 @@ TABLE = Table(
             "deleteChat",
             "Delete it, with all its answers",
             response_body=response_types.Deleted,
+            parameters=(_WINDOW,),
         ),
         Operation(
             "GET",
