@@ -7,6 +7,7 @@ import "../styles/spaces/foot.css"
 import "../styles/spaces/small.css"
 import { useCallback, useEffect, useState } from "react"
 
+import { onWake } from "../live/wake"
 import { plain } from "../text/visible"
 import { Invitation, takeLink } from "./Invitation"
 import { Join } from "./Join"
@@ -39,14 +40,9 @@ export function Space({ name }: { name: string | null }) {
     const made = new SpaceSession({ space, token, open: () => openSocket(space) })
     setSession(made)
     made.start()
-    const look = () => {
-      if (document.visibilityState === "visible") made.reconnectNow()
-    }
-    addEventListener("online", made.reconnectNow)
-    document.addEventListener("visibilitychange", look)
+    const stopWaking = onWake((reason) => made.wake(reason))
     return () => {
-      removeEventListener("online", made.reconnectNow)
-      document.removeEventListener("visibilitychange", look)
+      stopWaking()
       made.leave()
       setSession(null)
     }

@@ -83,6 +83,8 @@ export interface Lane {
   items: Item[]
   /** The participant reasons or calls tools; it does not only send messages. */
   hasActivity: boolean
+  /** It has opened a context. */
+  hasReasoned: boolean
   open: Set<Context>
   waiting: Set<EnvelopeItem>
   rev: number
@@ -232,13 +234,14 @@ export class Fold {
       if (implicit.parent === null && implicit.owner !== start.from) {
         const lane = this.#lane(implicit.owner)
         lane.items = lane.items.filter((one) => one !== implicit)
+        lane.hasReasoned = lane.items.some((one) => one.type === "context")
         lane.open.delete(implicit)
         lane.rev++
         for (const one of implicit.waiting) lane.waiting.delete(one)
         const next = this.#lane(start.from)
         next.items.push(implicit)
         next.open.add(implicit)
-        next.hasActivity = true
+        next.hasActivity = next.hasReasoned = true
         next.rev++
         for (const one of implicit.waiting) next.waiting.add(one)
       }
@@ -300,7 +303,7 @@ export class Fold {
       const lane = this.#lane(by.from)
       lane.items.push(context)
       lane.open.add(context)
-      lane.hasActivity = true
+      lane.hasActivity = lane.hasReasoned = true
       lane.rev++
       this.main.push(context)
     }
@@ -371,7 +374,7 @@ export class Fold {
 
   #lane(id: string): Lane {
     let lane = this.lanes.get(id)
-    if (!lane) this.lanes.set(id, (lane = { id, items: [], hasActivity: false, open: new Set(), waiting: new Set(), rev: 0 }))
+    if (!lane) this.lanes.set(id, (lane = { id, items: [], hasActivity: false, hasReasoned: false, open: new Set(), waiting: new Set(), rev: 0 }))
     return lane
   }
 

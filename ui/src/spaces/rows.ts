@@ -4,6 +4,7 @@ import { mayShareLine, participantOf } from "./presence"
 import { CANCEL, CONCLUSION, REQUEST, ownEntry, familyOf, textAt, textOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import type { Context, Item, EnvelopeItem, Lane } from "./fold"
+import { words } from "../words"
 
 /** `full`: everything. `folded`: one or two lines for each context. `main`: only the conversation. */
 export type SpaceView = "full" | "folded" | "main"
@@ -134,9 +135,7 @@ function foldDiscovery(rows: Row[], filter: Filter, folds: Folds): Row[] {
 
 /** Lanes in an order that does not depend on what is loaded: by name; those without reasoning (people's) last. */
 export const orderedLanes = (lanes: Iterable<Lane>): Lane[] =>
-  [...lanes].toSorted((a, b) => Number(hasReasoned(b)) - Number(hasReasoned(a)) || a.id.localeCompare(b.id))
-
-const hasReasoned = (lane: Lane) => lane.items.some((item) => item.type === "context")
+  [...lanes].toSorted((a, b) => Number(b.hasReasoned) - Number(a.hasReasoned) || a.id.localeCompare(b.id))
 
 const NO_FOLDS: Folds = new Map()
 const MAX_MERGED_NOTICES = 100
@@ -199,7 +198,7 @@ export function placeOf(item: Item): { key: string; lane: string | null; within:
 
 /** The title of a context: the text of its start, or the last segment of its path. */
 export function titleOf(context: Context): string {
-  if (context.start?.erased) return "(erased)"
+  if (context.start?.erased) return words.spaces.step.erased
   const text = context.start ? textOf(context.start) || (textAt(context.start.payload, "goal") ?? "") : ""
   return text.split("\n", 1)[0]?.slice(0, 300) || context.path.slice(context.path.lastIndexOf("/") + 1)
 }

@@ -15,7 +15,7 @@ class Wire implements Socket {
   onclose: ((event: { code: number; reason: string }) => void) | null = null
   readonly sent: { [name: string]: unknown }[] = []
   send = (text: string) => void this.sent.push(JSON.parse(text) as { [name: string]: unknown })
-  close = () => undefined
+  close = vi.fn()
 
   deliver(envelope: Partial<Envelope> & { kind: string }): void {
     const { correlation, ...rest } = envelope
@@ -113,6 +113,48 @@ describe("a session", () => {
     )
   })
 
+  it("replaces a silent socket that misses something, and one that may be dead because the network was away", async () => {
+    const all = Array.from({ length: 9 }, (_, index) => makeEnvelope({ seq: index + 1 }))
+    const { session, wires } = startSession(all)
+    wires[0]?.welcome(9)
+    await settle()
+    // Nobody says anything: that is no reason.
+    await vi.advanceTimersByTimeAsync(120_000)
+    expect(wires).toHaveLength(1)
+    all.push(makeEnvelope({ seq: 10 }))
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(wires).toHaveLength(2)
+    // Until the new one has joined, others see the participant present by the old one.
+    expect(wires[0]?.close).not.toHaveBeenCalled()
+    wires[1]?.welcome(10)
+    expect(wires[1]?.sent).toMatchObject([{ type: "join", after_seq: 9 }])
+    expect(wires[0]?.close).toHaveBeenCalledOnce()
+    for (const one of all.slice(9)) wires[1]?.deliver(one)
+    await settle()
+    expect(session.snapshot()).toMatchObject({ phase: "open", head: 10 })
+    session.wake("visible")
+    await settle()
+    expect(wires).toHaveLength(2)
+    session.wake("online")
+    expect(wires).toHaveLength(3)
+    session.leave()
+    await vi.advanceTimersByTimeAsync(120_000)
+    expect(wires.map((wire) => wire.close.mock.calls.length)).toEqual([1, 1, 1])
+  })
+
+  it("replaces a socket that does not echo a message, and sends it again", async () => {
+    const { session, wires } = startSession()
+    wires[0]?.welcome(0)
+    session.sendMessage("Hello")
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(wires).toHaveLength(2)
+    wires[1]?.welcome(0)
+    const [first, again] = [wires[0]?.sent.at(-1), wires[1]?.sent.at(-1)]
+    expect(first).toMatchObject({ kind: "chat", payload: { text: "Hello" } })
+    expect(again).toEqual(first)
+    session.leave()
+  })
+
   it("reads the envelopes of a gap", async () => {
     const all = Array.from({ length: 30 }, (_, index) => makeEnvelope({ seq: index + 1 }))
     const { session, wire } = startSession(all)
@@ -138,7 +180,7 @@ describe("a session", () => {
     const after = [1, 2].map((seq) => makeEnvelope({ seq, id: `new-${seq}` }))
     stored.splice(0, stored.length, ...after)
     wires[0]?.onclose?.({ code: 1006, reason: "" })
-    session.reconnectNow()
+    session.wake("visible")
     const wire = wires.at(-1) as Wire
     wire.onopen?.(undefined as never)
     expect(wire.sent[0]).toMatchObject({ after_seq: 9 })
@@ -235,7 +277,7 @@ describe("sending", () => {
     const first = wire().sent.at(-1)
     wire().onclose?.({ code: 1006, reason: "" })
     expect(session.snapshot().phase).toBe("reconnecting")
-    session.reconnectNow()
+    session.wake("visible")
     wire().welcome(0)
     expect(wires).toHaveLength(2)
     expect(wire().sent.slice(1)).toEqual([first])

@@ -5,6 +5,8 @@
 //   read over HTTP. Both go into one log, so a gap that the gateway reports is filled the same way.
 // * A broken socket is opened again from the last number on. Messages that were sent but not echoed are sent again
 //   under the same id, which the gateway recognizes.
+// * A socket can be dead without a sign of it. It is replaced when the network is back, and when it has been silent
+//   although there is something that it should have delivered.
 // * Envelopes are folded in batches, a few times a second.
 import { ApiError } from "../api/client"
 import type { Json } from "../api/types"
@@ -18,6 +20,8 @@ import { Log, countUpTo } from "./log"
 import { seqAt, LIVE, advancePlayback, nextSeq } from "./playback"
 import type { Position, Speed } from "./playback"
 import { presenceChange } from "./presence"
+import { SILENCE_MS } from "../live/wake"
+import type { Wake } from "../live/wake"
 import { words } from "../words"
 
 /** The part of WebSocket that is used here. */
@@ -96,6 +100,11 @@ export class SpaceSession {
   #fold = new Fold()
   #past: { fold: Fold; log: Log } | null = null
   #socket: Socket | null = null
+  /** The socket before, while the new one joins: in between, others would see the participant leave. */
+  #replaced: Socket | null = null
+  /** When the socket last delivered something. */
+  #heardAt = 0
+  #silenceTimer: ReturnType<typeof setInterval> | undefined
   #frames: Envelope[] = []
   #flushTimer: ReturnType<typeof setTimeout> | undefined
   #reconnectTimer: ReturnType<typeof setTimeout> | undefined
@@ -130,16 +139,18 @@ export class SpaceSession {
 
   start(): void {
     this.#left = false
+    this.#silenceTimer = setInterval(() => void this.#replaceIfDead(), SILENCE_MS)
     this.#connect()
   }
 
   leave(): void {
     this.#left = true
-    for (const timer of [this.#flushTimer, this.#reconnectTimer, this.#ticker]) clearTimeout(timer)
+    for (const timer of [this.#flushTimer, this.#reconnectTimer, this.#ticker, this.#silenceTimer]) clearTimeout(timer)
     this.#generation++
     const socket = this.#socket
     this.#socket = null
     socket?.close()
+    this.#closeReplaced()
   }
 
   // --- the position in the history
@@ -318,7 +329,9 @@ export class SpaceSession {
       socket.send(JSON.stringify({ type: "join", space: this.space, token: this.#options.token, view: "full", dialect: DIALECT, ...after }))
     socket.onmessage = ({ data }) => {
       const envelope = typeof data === "string" ? readFrame(data) : null
-      if (envelope && this.#socket === socket) this.#receive(envelope)
+      if (this.#socket !== socket) return
+      this.#heardAt = Date.now()
+      if (envelope) this.#receive(envelope)
     }
     socket.onclose = ({ code, reason }) => {
       if (this.#socket !== socket) return
@@ -338,9 +351,40 @@ export class SpaceSession {
     }
   }
 
-  /** Reconnect now: the network is back, or the page became visible. */
-  readonly reconnectNow = () => {
-    if (!this.#left && !this.#socket && this.#state.phase !== "refused") this.#connect()
+  /** The network or the user is back. */
+  wake(reason: Wake): void {
+    if (this.#left || this.#state.phase === "refused") return
+    if (!this.#socket) this.#connect()
+    else if (reason === "online") this.#replace()
+    else void this.#replaceIfDead()
+  }
+
+  /** Replace a silent socket if it has not delivered an envelope that the history has, or the echo of a message. */
+  async #replaceIfDead(): Promise<void> {
+    const socket = this.#socket
+    const isSilent = () => socket !== null && socket === this.#socket && Date.now() - this.#heardAt >= SILENCE_MS
+    if (!isSilent() || this.#state.phase !== "open" || document.visibilityState === "hidden") return
+    const missesEnvelopes = async () => {
+      const { envelopes } = await this.#history.page({ after: this.#log.to, limit: 1 })
+      return envelopes.length > 0
+    }
+    const isDead = this.#sent.size > 0 || (await missesEnvelopes().catch(() => false))
+    if (isDead && isSilent()) this.#replace()
+  }
+
+  #replace(): void {
+    this.#closeReplaced()
+    this.#replaced = this.#socket
+    this.#socket = null
+    this.#flushNow()
+    this.#update({ phase: this.#joined ? "reconnecting" : "joining" })
+    this.#connect()
+  }
+
+  #closeReplaced(): void {
+    const socket = this.#replaced
+    this.#replaced = null
+    socket?.close()
   }
 
   #receive(envelope: Envelope): void {
@@ -357,6 +401,7 @@ export class SpaceSession {
     const participants = Array.isArray(payload["participants"]) ? payload["participants"] : []
     const head = payload["head"]
     const isNewConnection = this.#state.phase !== "open"
+    this.#closeReplaced()
     this.#joined = true
     this.#tries = 0
     const isReplaced = payload["unknown_after_seq"] !== undefined

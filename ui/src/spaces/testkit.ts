@@ -42,6 +42,6 @@ export const picture = (fold: Fold): unknown => ({
   at: fold.at,
   now: fold.now,
   main: fold.main.map(plainItem),
-  lanes: [...fold.lanes.values()].map((lane) => [lane.id, lane.hasActivity, lane.open.size, lane.waiting.size, lane.items.map(plainItem)]),
+  lanes: [...fold.lanes.values()].map((lane) => [lane.id, lane.hasActivity, lane.hasReasoned === lane.items.some((item) => item.type === "context"), lane.open.size, lane.waiting.size, lane.items.map(plainItem)]),
   present: [...fold.present],
 })
