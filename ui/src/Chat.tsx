@@ -9,10 +9,12 @@ import { answerText, CurrencyContext } from "./chat/format"
 import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
 import { chosenModel, supportedChoices, useChoices } from "./choices"
+import { AddMenu } from "./compose/AddMenu"
 import type { Composed } from "./compose/attached"
 import type { Drafts } from "./compose/drafts"
 import { AskingContext } from "./compose/useAttached"
 import { useToolChoice } from "./compose/toolChoice"
+import { listenToKeys } from "./compose/listenToKeys"
 import type { Actions } from "./compose/listenToKeys"
 import { ConflictContext } from "./live/conflict"
 import type { ConflictChoices } from "./live/conflict"
@@ -21,7 +23,7 @@ import { Composer } from "./shell/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
 import type { ComposerHandle, SidebarProps } from "./shell/props"
-import { PlusIcon, SpaceIcon } from "./shell/icons"
+import { SpaceIcon } from "./shell/icons"
 import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
 import { ChatController } from "./stream/ChatController"
@@ -34,7 +36,6 @@ import { plain } from "./text/visible"
 import { words } from "./words"
 
 const ConnectDialog = lazy(() => import("./connect/ConnectDialog").then(({ ConnectDialog }) => ({ default: ConnectDialog })))
-const AddMenu = lazy(() => import("./compose/AddMenu").then(({ AddMenu }) => ({ default: AddMenu })))
 const FollowUp = lazy(() => import("./compose/FollowUp").then(({ FollowUp }) => ({ default: FollowUp })))
 const Instructions = lazy(() => import("./compose/Instructions").then(({ Instructions }) => ({ default: Instructions })))
 const Tools = lazy(() => import("./compose/Tools").then(({ Tools }) => ({ default: Tools })))
@@ -185,7 +186,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   })
   useEffect(() => {
     const over = new AbortController()
-    void import("./compose/listenToKeys").then(({ listenToKeys }) => listenToKeys(actions, over.signal), () => undefined)
+    listenToKeys(actions, over.signal)
     return () => over.abort()
   }, [])
 
@@ -244,11 +245,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
               disabled={failure !== null || hasNoModel || tools.unknown}
               limits={models?.attachments}
               model={chosen}
-              menu={(pick) => (
-                <Suspense fallback={<span className="pick pick--add"><PlusIcon /></span>}>
-                  <AddMenu model={chosen} toolsOff={tools.off.length} onAttach={pick} onOpen={openDialog} />
-                </Suspense>
-              )}
+              menu={(pick) => <AddMenu model={chosen} toolsOff={tools.off.length} onAttach={pick} onOpen={openDialog} />}
               onSend={(question) => chat.send(question)}
               onStop={() => session.stop()}
             >

@@ -13,7 +13,6 @@ const hasFiles = (event: DragEvent) => event.dataTransfer?.types.some((type) => 
 export const pastedFiles = (data: DataTransfer | null): File[] => (data === null || data.getData("text/plain") !== "" ? [] : [...data.files])
 
 export function listenToFiles(field: HTMLElement, { onFiles, onDropping }: Listeners, signal: AbortSignal): void {
-  if (signal.aborted) return
   // Without preventDefault, the browser would leave the page and open the file.
   const over = (event: DragEvent) => {
     if (!hasFiles(event)) return

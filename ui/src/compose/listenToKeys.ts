@@ -26,5 +26,5 @@ export function listenToKeys(actions: { readonly current: Actions }, signal: Abo
     const perform = actions.current[action] ?? BY_BUTTON[action]
     perform?.()
   }
-  if (!signal.aborted) addEventListener("keydown", down, { signal })
+  addEventListener("keydown", down, { signal })
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "react"
 
 import { client, WINDOW } from "../api/client"
+import { followFeed } from "./feed"
 import type { FeedEvent } from "./feed"
 
 interface Handlers {
@@ -70,15 +71,10 @@ export function useFeed(handlers: Handlers): void {
           onModels()
       }
     }
-    let stop: (() => void) | null = () => undefined
-    // Not needed for the first view of the page.
-    void import("./feed").then(({ followFeed }) => {
-      if (stop !== null) stop = followFeed({ open: client.feed, onEvent, onSignedOut: () => latest.current.onSignedOut() })
-    }, () => undefined)
+    const stop = followFeed({ open: client.feed, onEvent, onSignedOut: () => latest.current.onSignedOut() })
     return () => {
       clearTimeout(listing)
-      stop?.()
-      stop = null
+      stop()
     }
   }, [])
 }

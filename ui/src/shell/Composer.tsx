@@ -4,6 +4,7 @@ import { useCallback, useEffect, useId, useImperativeHandle, useLayoutEffect, us
 import { flushSync } from "react-dom"
 
 import { joined } from "../compose/attached"
+import { listenToFiles } from "../compose/listenToFiles"
 import { useAttached } from "../compose/useAttached"
 import { words } from "../words"
 import { SendIcon, StopIcon } from "./icons"
@@ -62,10 +63,7 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
   const [dropping, onDropping] = useState(false)
   useEffect(() => {
     const over = new AbortController()
-    void import("../compose/listenToFiles").then(
-      ({ listenToFiles }) => field.current && listenToFiles(field.current, { onFiles: attach, onDropping }, over.signal),
-      () => undefined,
-    )
+    if (field.current) listenToFiles(field.current, { onFiles: attach, onDropping }, over.signal)
     return () => over.abort()
   }, [attach])
   useImperativeHandle(
