@@ -61,16 +61,18 @@ async function setUp() {
   await shows("answer chat_A")
   await settled(() => expect(streams.feed).toBeDefined())
   const write = (name: string, ...events: object[]) => act(async () => events.forEach((one) => streams[name]?.enqueue(frame(one))))
-  const send = async (text: string) => {
-    const field = element("composer") as HTMLTextAreaElement
-    await act(async () => {
-      Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value")?.set?.call(field, text)
-      field.dispatchEvent(new Event("input", { bubbles: true }))
+  const field = () => element("composer") as HTMLTextAreaElement
+  const type = (text: string) =>
+    act(async () => {
+      Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value")?.set?.call(field(), text)
+      field().dispatchEvent(new Event("input", { bubbles: true }))
     })
-    await act(async () => field.form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true })))
+  const send = async (text: string) => {
+    await type(text)
+    await act(async () => field().form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true })))
   }
   return {
-    active, calls, windows, element, settled, shows, write, send,
+    active, calls, windows, element, settled, shows, write, type, send,
     hold: () => void (held = true),
     release: () => act(async () => gates.splice(0).forEach((one) => one())),
     waiting: () => gates.length,
@@ -118,6 +120,21 @@ test("a follow-up is not sent to a chat that was deleted", async () => {
   expect(page.calls.filter((one) => one === "POST /api/chat")).toHaveLength(1)
   await act(async () => goTo(null))
   await page.settled(() => expect((page.element("composer") as HTMLTextAreaElement).value).toBe("follow-up"))
+  await page.close()
+})
+
+test("what is written and what waits in a chat is its draft when another one is shown", async () => {
+  const page = await setUp()
+  await page.send("one")
+  await page.write("/api/chat", { type: "message_started", conversation_id: "chat_A", event_id: "evt_2", created_at: 1 })
+  await page.send("waits")
+  await page.type("written")
+  await act(async () => goTo("chat_B"))
+  await page.shows("answer chat_B")
+  expect((page.element("composer") as HTMLTextAreaElement).value).toBe("")
+  await act(async () => goTo("chat_A"))
+  expect((page.element("composer") as HTMLTextAreaElement).value).toBe("written\n\nwaits")
+  expect(page.element("follow-up")).toBeNull()
   await page.close()
 })
 

@@ -96,12 +96,21 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   const isAgent = chosen?.agent ?? false
   const asking = useMemo(() => ({ limits: models?.attachments, model: chosen }), [models, chosen])
 
+  const composer = useRef<ComposerHandle>(null)
   const latest = useRef({ settings: () => ({}), onSignedOut })
   useEffect(() => {
     const settings = () => ({ ...supportedChoices(choices, models), ...(tools.names && !isAgent && { tools: tools.names }) })
     latest.current = { settings, onSignedOut }
   })
-  useEffect(() => chat.start({ settings: () => latest.current.settings(), onSignedOut: () => latest.current.onSignedOut() }), [chat])
+  useEffect(
+    () =>
+      chat.start({
+        settings: () => latest.current.settings(),
+        storeDraft: () => composer.current?.flush(),
+        onSignedOut: () => latest.current.onSignedOut(),
+      }),
+    [chat],
+  )
   // Other windows and other people may continue, change or delete conversations.
   useFeed({
     open: id,
@@ -126,7 +135,6 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   // The gateway has the instructions of a chat that it knows; until then, this page has them.
   const instructions = info ? info.instructions ?? "" : shown.instructions
 
-  const composer = useRef<ComposerHandle>(null)
   const onDraft = useCallback((draft: Composed) => drafts.keep(id, draft), [drafts, id])
   const initial = useMemo(() => drafts.of(id), [drafts, key])
   /** Put a question back into the field, after what is there. */

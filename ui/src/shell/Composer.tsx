@@ -42,9 +42,17 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
   }, [])
 
   // The draft is stored after a pause, and when the field or the page goes away.
+  const stored = useRef({ text, files, onDraft })
   const store = useRef(() => {})
   useLayoutEffect(() => {
-    store.current = () => onDraft?.({ text, files })
+    store.current = () => {
+      const { current } = stored
+      // Something else may have been added to the draft meanwhile.
+      const isSame = current.files === files || current.files.length + files.length === 0
+      if (current.text === text && isSame && current.onDraft === onDraft) return
+      stored.current = { text, files, onDraft }
+      onDraft?.({ text, files })
+    }
   })
   useEffect(() => {
     const timer = setTimeout(() => store.current(), DRAFT_MS)
@@ -71,6 +79,7 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
     () => ({
       pick,
       focus: () => field.current?.focus(),
+      flush: () => store.current(),
       insert: (question) => {
         flushSync(() => {
           setText((now) => joined({ text: now, files: [] }, question).text)
@@ -86,9 +95,11 @@ function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, 
   const send = () => {
     if (!ready) return
     const question = { text: text.trim(), files }
+    const empty = { text: "", files: [] }
     setText("")
     clear()
-    onDraft?.({ text: "", files: [] })
+    stored.current = { ...empty, onDraft }
+    onDraft?.(empty)
     onSend(question)
   }
   const sendName = busy ? words.compose.sendWhenReady : words.common.send

@@ -43,6 +43,8 @@ export interface ComposerHandle {
   focus: () => void
   /** Open the browser's dialog for files. */
   pick: () => void
+  /** Store the draft now. */
+  flush: () => void
   /** Add a question after what is written, and focus the field. */
   insert: (question: Composed) => void
 }

@@ -77,7 +77,7 @@ function setUp(path: string, ...chats: OpenConversation[]) {
     session,
     drafts: { add: (id, { text }) => void drafts.push([id, text]), keep: (id, { text }) => void drafts.push([id, text]) },
   })
-  stop = controller.start({ settings: () => ({ model: "m" }), onSignedOut: () => undefined })
+  stop = controller.start({ settings: () => ({ model: "m" }), storeDraft: () => void drafts.push([controller.current().id, "written"]), onSignedOut: () => undefined })
   return {
     gateway, store, session, controller, asked, reads, drafts, changes,
     refuse: (code: string | null) => void (refusal = code === null ? null : new ApiError("no", 409, code)),
@@ -183,12 +183,12 @@ test("with its chat, a follow-up becomes a draft; without it, it is deleted", as
   await settled(() => expect(one.controller.isBusy()).toBe(true))
   one.controller.send(question("later"))
   goTo("chat_B")
-  expect(one.drafts).toEqual([["chat_A", "later"]])
+  expect(one.drafts).toEqual([["chat_A", "written"], ["chat_A", "later"]])
   await settled(() => expect(one.controller.isBusy()).toBe(true))
   one.controller.send(question("never"))
   await one.controller.remove("chat_B")
   goTo(null)
-  expect(one.drafts).toEqual([["chat_A", "later"], ["chat_B", ""]])
+  expect(one.drafts.slice(2)).toEqual([["chat_B", ""]])
 })
 
 test("a question that another window overtook is sent as a branch of the answer that its reader knew", async () => {

@@ -62,6 +62,8 @@ export interface Options {
 export interface Page {
   /** The settings of the next question. */
   settings: () => Settings
+  /** Store what is written in the field as the draft of the chat. */
+  storeDraft: () => void
   onSignedOut: () => void
 }
 
@@ -339,7 +341,10 @@ export class ChatController {
 
   private keepFollowUp(): void {
     const { id, followUp } = this.state
-    if (followUp) this.options.drafts.add(id, followUp)
+    if (followUp === null) return
+    // The waiting question comes after it.
+    this.page?.storeDraft()
+    this.options.drafts.add(id, followUp)
   }
 
   private readonly onConversation = (id: string): void => {
