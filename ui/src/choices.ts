@@ -2,6 +2,7 @@
 import { useCallback, useState } from "react"
 
 import type { Effort, ModelInfo, Models, View } from "./api/types"
+import { browserStorage } from "./storage"
 
 export interface Choices {
   model?: string
@@ -12,12 +13,8 @@ export interface Choices {
 const STORAGE_KEY = "pellucid.choices"
 
 function readStored(): Choices {
-  try {
-    const read: unknown = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}")
-    return typeof read === "object" && read !== null ? (read as Choices) : {}
-  } catch {
-    return {}
-  }
+  const read = browserStorage.getJson(STORAGE_KEY)
+  return typeof read === "object" && read !== null ? (read as Choices) : {}
 }
 
 export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Choices[Name] | undefined }) => void] {
@@ -25,11 +22,7 @@ export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Cho
   const change = useCallback((changes: { [Name in keyof Choices]?: Choices[Name] | undefined }) => {
     setChoices((now) => {
       const next = Object.fromEntries(Object.entries({ ...now, ...changes }).filter(([, value]) => value !== undefined)) as Choices
-      try {
-        localStorage.setItem(STORAGE_KEY, JSON.stringify(next))
-      } catch {
-        // Without storage the choices last until the page is closed.
-      }
+      browserStorage.setJson(STORAGE_KEY, next)
       return next
     })
   }, [])

@@ -30,6 +30,9 @@ export const conversationId = (): string | null => capturedName(location.pathnam
 /** The name of the space in the path. null: a space page without a name; undefined: not a space page. */
 export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? capturedName(path, SPACE) : undefined)
 
+/** The address of a space, and the beginning of those of its requests. */
+export const spacePath = (space: string) => `/spaces/${encodeURIComponent(space)}`
+
 /** The token of a link that shares a chat; undefined: the address is none. */
 export const sharedTokenIn = (path: string): string | undefined => capturedName(path, /^\/shared\/([^/]+)\/?$/) ?? undefined
 

@@ -3,6 +3,7 @@ import fc from "fast-check"
 
 import type { AttachmentLimits, ModelInfo } from "../api/types"
 import { words } from "../words"
+import { BrowserStorage } from "../storage"
 import { inputOf, joined, sizeText, storedFiles } from "./attached"
 import type { Attached } from "./attached"
 import { mediaTypeOf, modelProblem, problemOf, sizeProblem, totalProblem } from "./check"
@@ -177,9 +178,11 @@ describe("drafts", () => {
   })
 
   it("live without a storage", () => {
-    const refuses = { getItem: () => { throw new Error("no") }, setItem: () => { throw new Error("no") }, removeItem: () => { throw new Error("no") } }
-    for (const storage of [undefined, refuses]) {
-      const drafts = new Drafts("ann", storage)
+    const refuse = () => {
+      throw new Error("no")
+    }
+    for (const open of [refuse, () => ({ getItem: refuse, setItem: refuse, removeItem: refuse }) as unknown as Storage]) {
+      const drafts = new Drafts("ann", new BrowserStorage(open))
       drafts.keep(null, { text: "x", files: [] })
       drafts.add(null, { text: "y", files: [] })
       drafts.close()

@@ -1,5 +1,7 @@
 // Questions that were written and not sent, for each chat: texts in the browser's storage, files only in this page.
 // They belong to one owner: those of another one are deleted unread, and signing out deletes all.
+import { browserStorage } from "../storage"
+import type { BrowserStorage } from "../storage"
 import { joined } from "./attached"
 import type { Attached, Composed } from "./attached"
 
@@ -19,7 +21,7 @@ export class Drafts {
 
   constructor(
     private readonly owner: string,
-    private readonly storage: Pick<Storage, "getItem" | "setItem" | "removeItem"> | undefined = safeStorage(),
+    private readonly storage: BrowserStorage = browserStorage,
   ) {
     // Another owner's are deleted now, and not only when this one writes.
     this.write(this.read())
@@ -50,30 +52,17 @@ export class Drafts {
   close(): void {
     this.closed = true
     this.files.clear()
-    try {
-      this.storage?.removeItem(STORAGE_KEY)
-    } catch {
-      // There is nothing to delete.
-    }
+    this.storage.set(STORAGE_KEY, null)
   }
 
   private read(): [string, string][] {
-    try {
-      const stored = JSON.parse(this.storage?.getItem(STORAGE_KEY) ?? "null") as Stored | null
-      if (stored?.owner !== this.owner || !Array.isArray(stored.texts)) return []
-      return stored.texts.filter((one) => Array.isArray(one) && typeof one[0] === "string" && typeof one[1] === "string")
-    } catch {
-      return []
-    }
+    const stored = this.storage.getJson(STORAGE_KEY) as Stored | null
+    if (stored?.owner !== this.owner || !Array.isArray(stored.texts)) return []
+    return stored.texts.filter((one) => Array.isArray(one) && typeof one[0] === "string" && typeof one[1] === "string")
   }
 
   private write(texts: [string, string][]): void {
-    try {
-      if (texts.length === 0) this.storage?.removeItem(STORAGE_KEY)
-      else this.storage?.setItem(STORAGE_KEY, JSON.stringify({ owner: this.owner, texts } satisfies Stored))
-    } catch {
-      // Without storage, a draft lasts as long as its field.
-    }
+    this.storage.set(STORAGE_KEY, texts.length === 0 ? null : JSON.stringify({ owner: this.owner, texts } satisfies Stored))
   }
 }
 
@@ -85,12 +74,4 @@ function bounded(texts: [string, string][]): [string, string][] {
     .slice(0, MAX_DRAFTS)
     .filter(([, text]) => (left -= text.length) >= 0)
     .toReversed()
-}
-
-function safeStorage(): Storage | undefined {
-  try {
-    return localStorage
-  } catch {
-    return undefined
-  }
 }

@@ -2,6 +2,8 @@
 // switched off. No key of a browser is used: "/" and "'" search in Firefox, and keys with Control or Alt are theirs, those
 // of the system, or characters of some keyboard.
 
+import { browserStorage } from "../storage"
+
 export type Action = "write" | "new" | "search" | "attach" | "reasoning" | "copy" | "instructions" | "tools" | "help"
 
 export const KEYS: Readonly<Record<string, Action>> = {
@@ -32,19 +34,6 @@ export function actionOf(event: Key, singleKeys: boolean): Action | undefined {
 
 const STORAGE_KEY = "pellucid.single-keys"
 
-export function singleKeys(): boolean {
-  try {
-    return localStorage.getItem(STORAGE_KEY) !== "off"
-  } catch {
-    return true
-  }
-}
+export const singleKeys = (): boolean => browserStorage.get(STORAGE_KEY) !== "off"
 
-export function setSingleKeys(on: boolean): void {
-  try {
-    if (on) localStorage.removeItem(STORAGE_KEY)
-    else localStorage.setItem(STORAGE_KEY, "off")
-  } catch {
-    // Without storage they stay on.
-  }
-}
+export const setSingleKeys = (on: boolean): void => browserStorage.set(STORAGE_KEY, on ? null : "off")

@@ -3,16 +3,13 @@ import { useCallback, useEffect, useState } from "react"
 
 import { client } from "../api/client"
 import type { ServerTool } from "../api/types"
+import { browserStorage } from "../storage"
 
 const STORAGE_KEY = "pellucid.tools-off"
 
 function readStored(): readonly string[] {
-  try {
-    const read: unknown = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]")
-    return Array.isArray(read) ? read.filter((one) => typeof one === "string") : []
-  } catch {
-    return []
-  }
+  const read = browserStorage.getJson(STORAGE_KEY)
+  return Array.isArray(read) ? read.filter((one) => typeof one === "string") : []
 }
 
 export interface ToolChoice {
@@ -43,12 +40,7 @@ export function useToolChoice(): ToolChoice {
   const change = useCallback((names: readonly string[], on: boolean) => {
     setOff((now) => {
       const next = now.filter((one) => !names.includes(one)).concat(on ? [] : names)
-      try {
-        if (next.length === 0) localStorage.removeItem(STORAGE_KEY)
-        else localStorage.setItem(STORAGE_KEY, JSON.stringify(next))
-      } catch {
-        // Without storage the choice lasts until the page is closed.
-      }
+      browserStorage.set(STORAGE_KEY, next.length === 0 ? null : JSON.stringify(next))
       return next
     })
   }, [])

@@ -2,6 +2,8 @@
 // small script that is loaded before the page's own (public/assets/theme-1.js) sets it before the first paint.
 import { useSyncExternalStore } from "react"
 
+import { browserStorage } from "../storage"
+
 export type Theme = "system" | "light" | "dark"
 
 const KEY = "pellucid-theme"
@@ -16,12 +18,7 @@ function current(): Theme {
 export function setTheme(theme: Theme): void {
   if (theme === "system") delete document.documentElement.dataset.theme
   else document.documentElement.dataset.theme = theme
-  try {
-    if (theme === "system") localStorage.removeItem(KEY)
-    else localStorage.setItem(KEY, theme)
-  } catch {
-    // Without storage the theme lasts until the page is closed.
-  }
+  browserStorage.set(KEY, theme === "system" ? null : theme)
   for (const listener of listeners) listener()
 }
 

@@ -5,11 +5,11 @@ import { useRef, useState } from "react"
 import { Dialog } from "../shell/Dialog"
 import { CopyButton } from "../text/CopyButton"
 import { directionOf } from "../text/direction"
+import { spacePath } from "../routes"
 import { words } from "../words"
 import { mayProbablySend } from "./envelope"
 import { makeLink, RIGHTS } from "./owned"
 import type { Right } from "./owned"
-import { addressOf } from "./tokens"
 import { useAction } from "./useAction"
 
 interface Props {
@@ -38,7 +38,7 @@ export function InviteDialog({ space, token, capabilities, onClose }: Props) {
   const make = () =>
     run(async () => {
       const secret = await makeLink(space, token, { participant, rights: given, expires_in_seconds: ENDS[until] })
-      setLink(`${location.origin}${addressOf(space)}#join=${encodeURIComponent(secret)}`)
+      setLink(`${location.origin}${spacePath(space)}#join=${encodeURIComponent(secret)}`)
     })
   return (
     <Dialog className="dialog" label={texts.dialog} onClose={onClose}>

@@ -5,9 +5,10 @@ import { useState } from "react"
 import type { View } from "../api/types"
 import { Dialog } from "../shell/Dialog"
 import { directionOf } from "../text/direction"
+import { spacePath } from "../routes"
 import { words } from "../words"
 import { createSpace } from "./owned"
-import { addressOf, storeToken } from "./tokens"
+import { storeToken } from "./tokens"
 import { useAction } from "./useAction"
 
 interface Props {
@@ -31,7 +32,7 @@ export function NewSpaceDialog({ chat, onClose }: Props) {
     run(async () => {
       const made = await createSpace({ name, participant, topic: topic.trim().slice(0, 300), ...(chat && { conversation_id: chat.id }) }, chat?.view)
       storeToken(name, made.token, "browser")
-      location.assign(addressOf(name))
+      location.assign(spacePath(name))
     })
   return (
     <Dialog className="dialog" label={title} onClose={onClose}>

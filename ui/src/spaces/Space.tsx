@@ -8,6 +8,7 @@ import "../styles/spaces/small.css"
 import { useCallback, useEffect, useState } from "react"
 
 import { onWake } from "../live/wake"
+import { spacePath } from "../routes"
 import { plain } from "../text/visible"
 import { Invitation, takeLink } from "./Invitation"
 import { Join } from "./Join"
@@ -15,11 +16,11 @@ import { RoomView } from "./RoomView"
 import { SpaceList } from "./SpaceList"
 import { SpaceSession } from "./session"
 import type { Socket } from "./session"
-import { addressOf, forgetToken, storedToken, storeToken } from "./tokens"
+import { forgetToken, storedToken, storeToken } from "./tokens"
 import { words } from "../words"
 
 function openSocket(space: string): Socket {
-  const url = new URL(`/spaces/${encodeURIComponent(space)}/ws`, location.href)
+  const url = new URL(`${spacePath(space)}/ws`, location.href)
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:"
   return new WebSocket(url) as unknown as Socket
 }
@@ -58,7 +59,7 @@ export function Space({ name }: { name: string | null }) {
 
   const enter = (chosen: string, given: string, keep: "tab" | "browser") => {
     storeToken(chosen, given, keep)
-    if (chosen !== name) history.replaceState(null, "", addressOf(chosen))
+    if (chosen !== name) history.replaceState(null, "", spacePath(chosen))
     setProblem(null)
     setLink(null)
     setSpace(chosen)

@@ -6,12 +6,13 @@ import { ApiError, errorMessage } from "../api/client"
 import { Mark, PlusIcon } from "../shell/icons"
 import { ThemeToggle } from "../shell/ThemeToggle"
 import { plain } from "../text/visible"
+import { spacePath } from "../routes"
 import { words } from "../words"
 import { JoinForm } from "./Join"
 import { NewSpaceDialog } from "./NewSpaceDialog"
 import { mayCreateSpaces, ownSpaces } from "./owned"
 import type { SpaceRow } from "./owned"
-import { addressOf, forgetToken, knownSpaces } from "./tokens"
+import { forgetToken, knownSpaces } from "./tokens"
 
 interface Props {
   onJoin: (space: string, token: string) => void
@@ -53,7 +54,7 @@ export function SpaceList({ onJoin }: Props) {
           <ul className="space-list__rows">
             {names.map((name) => (
               <li key={name} className="space-list__row" data-testid="space-row">
-                <a className="space-list__link" href={addressOf(name)}>
+                <a className="space-list__link" href={spacePath(name)}>
                   <bdi className="space-list__name">{plain(name)}</bdi>
                   {topics.get(name) && <span className="space-list__topic" dir="auto">{plain(topics.get(name) ?? "")}</span>}
                 </a>

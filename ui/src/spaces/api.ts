@@ -1,6 +1,7 @@
 // The history of a space over HTTP, read with the participant's token. Failures are ApiErrors whose messages can be
 // shown to users.
 import { queryString, requestJson } from "../api/client"
+import { spacePath } from "../routes"
 import { DIALECT, isObject, readEnvelope } from "./envelope"
 import type { Envelope } from "./envelope"
 
@@ -53,7 +54,7 @@ export const topicOf = (space: string, token: string, signal: AbortSignal): Prom
 
 export function historyOf(space: string, token: string): History {
   async function get(path: string, query: Record<string, string | number | undefined>, signal?: AbortSignal): Promise<Record<string, unknown>> {
-    const body = await requestJson<unknown>(`/spaces/${encodeURIComponent(space)}${path}${queryString({ ...query, dialect: DIALECT })}`, {
+    const body = await requestJson<unknown>(`${spacePath(space)}${path}${queryString({ ...query, dialect: DIALECT })}`, {
       headers: { accept: "application/json", authorization: `Bearer ${token}` },
       credentials: "omit",
       cache: "no-store",

@@ -1,7 +1,7 @@
 // Requests that take no participant's token: the spaces of the signed-in user, and links.
 import { client, queryString, requestJson, withBody } from "../api/client"
 import type { View } from "../api/types"
-import { addressOf } from "./tokens"
+import { spacePath } from "../routes"
 
 export interface SpaceRow {
   name: string
@@ -37,14 +37,14 @@ export const ownSpaces = () => requestJson<{ spaces: SpaceRow[] }>("/api/spaces"
 export const createSpace = (body: NewSpace, view?: View) => requestJson<Entered>(`/api/spaces${queryString({ view })}`, withBody("POST", body))
 
 export const enterSpace = (space: string, participant: string) =>
-  requestJson<Entered>(`/api${addressOf(space)}/participants`, withBody("POST", { participant }))
+  requestJson<Entered>(`/api${spacePath(space)}/participants`, withBody("POST", { participant }))
 
 /** Make a link; return what goes behind `#join=`. */
 export function makeLink(space: string, token: string, body: LinkRequest): Promise<string> {
   const init = withBody("POST", body)
   const headers = { ...init.headers, authorization: `Bearer ${token}` }
-  return requestJson<{ link: string }>(`${addressOf(space)}/links`, { ...init, headers, credentials: "omit" }).then(({ link }) => link)
+  return requestJson<{ link: string }>(`${spacePath(space)}/links`, { ...init, headers, credentials: "omit" }).then(({ link }) => link)
 }
 
 export const joinByLink = (space: string, link: string) =>
-  requestJson<Entered>(`${addressOf(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })
+  requestJson<Entered>(`${spacePath(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })

@@ -1,41 +1,21 @@
 // Tokens of participants in this browser. A token that was typed is kept in its tab. One that came with a link or with
 // a new space is kept until the user forgets it: it cannot be read again.
+import { browserStorage, tabStorage } from "../storage"
+
 const KEY = "pellucid.space."
+const STORAGES = { tab: tabStorage, browser: browserStorage }
+const all = Object.values(STORAGES)
 
-const stores = () => [sessionStorage, localStorage]
+export const storedToken = (space: string): string | null =>
+  all.map((storage) => storage.get(KEY + space)).find((token) => token !== null) ?? null
 
-export function storedToken(space: string): string | null {
-  try {
-    return stores().map((store) => store.getItem(KEY + space)).find((token) => token !== null) ?? null
-  } catch {
-    return null
-  }
-}
-
-export function storeToken(space: string, token: string, keep: "tab" | "browser"): void {
-  try {
-    (keep === "tab" ? sessionStorage : localStorage).setItem(KEY + space, token)
-  } catch {
-    // Without storage the user enters the token again after a reload.
-  }
-}
+export const storeToken = (space: string, token: string, keep: keyof typeof STORAGES): void => STORAGES[keep].set(KEY + space, token)
 
 /** Forget the token, or only one that was typed. */
 export function forgetToken(space: string, only?: "tab"): void {
-  try {
-    for (const store of only === "tab" ? [sessionStorage] : stores()) store.removeItem(KEY + space)
-  } catch {
-    // Nothing is stored.
-  }
+  for (const storage of only === "tab" ? [tabStorage] : all) storage.set(KEY + space, null)
 }
 
 /** The spaces that this browser can enter. */
-export function knownSpaces(): string[] {
-  try {
-    return stores().flatMap((store) => Object.keys(store)).filter((key) => key.startsWith(KEY)).map((key) => key.slice(KEY.length))
-  } catch {
-    return []
-  }
-}
-
-export const addressOf = (space: string) => `/spaces/${encodeURIComponent(space)}`
+export const knownSpaces = (): string[] =>
+  all.flatMap((storage) => storage.keys()).filter((key) => key.startsWith(KEY)).map((key) => key.slice(KEY.length))
