@@ -219,7 +219,7 @@ def test_limits_and_models_are_explained_before_anything_is_sent(tabs: Tabs, ups
         expect(tab.element("send")).to_be_enabled()
         tab.element("remove-file").last.click()
         tab.element("file-input").set_input_files([file("big.txt", b"x" * (10 * 1024 * 1024 + 1), "text/plain")])
-        expect(tab.element("attached-file").last).to_contain_text("a file can have at most 10 MB")
+        expect(tab.element("attached-file").last).to_contain_text("a file can have at most 10.5 MB")
         page.close()  # its feed would keep the gateway from its end
 
 

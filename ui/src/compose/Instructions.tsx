@@ -3,6 +3,7 @@ import "../styles/compose/dialogs.css"
 import { useEffect, useId, useRef, useState } from "react"
 
 import { Dialog } from "../shell/Dialog"
+import { useAction } from "../spaces/useAction"
 import { words } from "../words"
 
 interface Props {
@@ -17,7 +18,7 @@ interface Props {
 
 export function Instructions({ text, maxLength, agent, onSave, onClose }: Props) {
   const [written, setWritten] = useState(text)
-  const [state, setState] = useState<"" | "saving" | "failed">("")
+  const { busy, problem, run } = useAction(words.instructions.failed)
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()
   useEffect(() => field.current?.setSelectionRange(text.length, text.length), [text])
@@ -29,9 +30,7 @@ export function Instructions({ text, maxLength, agent, onSave, onClose }: Props)
         className="dialog__inner"
         onSubmit={(event) => {
           event.preventDefault()
-          if (left < 0 || state === "saving") return
-          setState("saving")
-          onSave(written.trim()).then(onClose, () => setState("failed"))
+          if (left >= 0 && !busy) run(() => onSave(written.trim()).then(onClose))
         }}
       >
         <h2 className="dialog__title">{words.instructions.title}</h2>
@@ -51,10 +50,10 @@ export function Instructions({ text, maxLength, agent, onSave, onClose }: Props)
           onChange={(event) => setWritten(event.target.value)}
         />
         <p id={hint} className="instructions__left" data-wrong={left < 0}>{left < 0 ? words.instructions.tooLong(-left) : words.instructions.left(left)}</p>
-        {state === "failed" && <p className="form-error" role="alert">{words.instructions.failed}</p>}
+        {problem !== null && <p className="form-error" role="alert">{problem}</p>}
         <div className="dialog__actions">
           <button type="button" className="button" onClick={onClose}>{words.common.cancel}</button>
-          <button type="submit" className="button button--first" data-testid="instructions-save" disabled={left < 0 || state === "saving"}>{words.instructions.save}</button>
+          <button type="submit" className="button button--first" data-testid="instructions-save" disabled={left < 0 || busy}>{words.instructions.save}</button>
         </div>
       </form>
     </Dialog>

@@ -1,5 +1,7 @@
 // A file of a question: one that is being read, one that is ready to be sent, or one that is stored with a question.
 import type { AttachmentInfo, AttachmentInput } from "../api/types"
+import { formatNumber } from "../text/formats"
+import { words } from "../words"
 
 /** What a question shows of a file. */
 export interface ShownFile {
@@ -41,9 +43,9 @@ export const joined = (first: Composed, second: Composed): Composed => ({
 
 export const isImage = (file: ShownFile) => file.media_type.startsWith("image/")
 
-/** The size for people, in the units of the gateway's limits. */
+/** The size for people, in decimal units. */
 export const sizeText = (size: number) =>
-  size >= 1 << 20 ? `${Number((size / (1 << 20)).toPrecision(3))} MB` : `${Math.max(1, Math.round(size / 1024))} kB`
+  size >= 1e6 ? words.attach.megabytes(formatNumber(Number((size / 1e6).toPrecision(3)))) : words.attach.kilobytes(formatNumber(Math.max(1, Math.round(size / 1e3))))
 
 export const inputOf = ({ id, name, media_type, data }: Attached | ShownFile & { data?: string }): AttachmentInput =>
   id !== undefined ? { id } : { name, media_type, ...(data !== undefined && { data }) }

@@ -75,7 +75,7 @@ describe("limits", () => {
   })
 
   it("are told in units of people", () => {
-    expect([1, 1500, 10 << 20, 1.5 * (1 << 20)].map(sizeText)).toEqual(["1 kB", "1 kB", "10 MB", "1.5 MB"])
+    expect([1, 1499, 999_499, 10 << 20, 1.5e6, 20e9].map(sizeText)).toEqual(["1 kB", "1 kB", "999 kB", "10.5 MB", "1.5 MB", "20,000 MB"])
   })
 })
 

@@ -1,10 +1,11 @@
 // The form of a connection: address, key, test, models, save.
 import { useEffect, useId, useRef, useState } from "react"
 
+import { useAction } from "../spaces/useAction"
 import { plain } from "../text/visible"
 import { words } from "../words"
 import { connections, sentence } from "./api"
-import type { Checked, ConnectionInfo, Provider } from "./api"
+import type { Checked, ConnectionInfo, Draft, Provider } from "./api"
 import { ModelChoice } from "./ModelChoice"
 
 interface Props {
@@ -22,6 +23,8 @@ interface Message {
   detail?: string
 }
 
+const keyOf = ({ base_url, api_key }: Draft) => JSON.stringify([base_url, api_key])
+
 /** The result of a test, for people. */
 function messageOf(checked: Checked, model: string | null): Message {
   const { problem } = checked
@@ -37,8 +40,11 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
   const [name, setName] = useState(proposedName)
   const [listed, setListed] = useState<string[] | null>(known ? known.models : null)
   const [chosen, setChosen] = useState<string[]>(known?.models ?? [])
-  const [busy, setBusy] = useState<"testing" | "saving" | null>(null)
+  const { busy, problem, run } = useAction(words.connect.testFailed, sentence)
+  const [isSaving, setSaving] = useState(false)
+  /** The last message, and the draft that it is about: with another address or key it is not true any more. */
   const [message, setMessage] = useState<Message | null>(null)
+  const [about, setAbout] = useState("")
   const first = useRef<HTMLInputElement>(null)
   const running = useRef<AbortController | null>(null)
   const ids = { key: useId(), address: useId(), name: useId(), message: useId() }
@@ -49,54 +55,49 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
     return () => running.current?.abort()
   }, [])
 
-  const draft = {
+  const draft: Draft = {
     profile: provider.profile,
     base_url: address.trim() || null,
     api_key: key !== "" ? key : known && !removesKey ? null : "",
   }
   const missing = address.trim() === ""
 
-  const test = async () => {
-    running.current?.abort()
+  const test = () => {
     const abort = (running.current = new AbortController())
-    setBusy("testing")
-    setMessage(null)
     const saved = known?.name ?? null
-    try {
+    setSaving(false)
+    setMessage(null)
+    setAbout(keyOf(draft))
+    run(async () => {
       let checked = await connections.test({ ...draft, model: null, name: saved }, abort.signal)
       let asked: string | null = null
       if (checked.ok) {
-        if (checked.base_url !== undefined) setAddress(checked.base_url)
+        const tested = { ...draft, base_url: checked.base_url ?? draft.base_url }
+        setAbout(keyOf(tested))
+        setAddress((now) => (now === address ? (tested.base_url ?? now) : now))
         const all = [...new Set([...chosen, ...checked.models])]
         setListed(all)
         const [only] = checked.models
         if (checked.models.length === 1 && chosen.length === 0 && only !== undefined) setChosen([only])
         if (chosen[0] !== undefined) {
           asked = chosen[0]
-          const base_url = checked.base_url ?? draft.base_url
-          checked = await connections.test({ ...draft, base_url, model: asked, name: saved }, abort.signal)
+          checked = await connections.test({ ...tested, model: asked, name: saved }, abort.signal)
         }
       } else {
         setListed((now) => now ?? [])
       }
       setMessage(messageOf(checked, asked))
-    } catch (error) {
-      if (abort.signal.aborted) return
-      setMessage({ bad: true, text: sentence(error, words.connect.testFailed) })
-    }
-    setBusy(null)
+    })
   }
 
-  const save = async () => {
-    setBusy("saving")
+  const save = () => {
+    setSaving(true)
     setMessage(null)
-    try {
-      onSaved(await connections.save(name.trim(), { ...draft, models: chosen }))
-    } catch (error) {
-      setMessage({ bad: true, text: sentence(error, words.connect.notSaved) })
-      setBusy(null)
-    }
+    setAbout(keyOf(draft))
+    run(async () => onSaved(await connections.save(name.trim(), { ...draft, models: chosen })), words.connect.notSaved)
   }
+
+  const shown: Message | null = about !== keyOf(draft) ? null : problem !== null ? { bad: true, text: problem } : message
 
   const addressField = (
     <label className="connect__label">
@@ -125,8 +126,7 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
       noValidate
       onSubmit={(event) => {
         event.preventDefault()
-        if (busy !== null || missing) return
-        void (canSave ? save() : test())
+        if (!busy && !missing) (canSave ? save : test)()
       }}
     >
       {showsAddress && addressField}
@@ -161,21 +161,21 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
           <span id={ids.name} className="connect__note">{words.connect.nameHint}</span>
         </label>
       </details>
-      {message && (
-        <div className={message.bad ? "form-error" : "connect__good"} role={message.bad ? "alert" : "status"} data-testid="connect-message" dir="auto">
-          {plain(message.text)}
-          {message.detail !== undefined && <p className="connect__detail">{words.connect.says(plain(message.detail))}</p>}
+      {shown && (
+        <div className={shown.bad ? "form-error" : "connect__good"} role={shown.bad ? "alert" : "status"} data-testid="connect-message" dir="auto">
+          {plain(shown.text)}
+          {shown.detail !== undefined && <p className="connect__detail">{words.connect.says(plain(shown.detail))}</p>}
         </div>
       )}
       {listed !== null && <ModelChoice listed={listed} chosen={chosen} onChange={setChosen} onAdd={(model) => setListed((now) => [...new Set([model, ...(now ?? [])])])} />}
       <div className="dialog__actions">
         <button type="button" className="button" onClick={onBack}>{words.connect.back}</button>
         {/* Enter does what is next: it tests, and saves once a model is chosen. */}
-        <button type={canSave ? "button" : "submit"} className={canSave ? "button" : "button button--first"} data-testid="connect-test" disabled={busy !== null || missing} {...(canSave && { onClick: () => void test() })}>
-          {busy === "testing" ? words.connect.testing : words.connect.test}
+        <button type={canSave ? "button" : "submit"} className={canSave ? "button" : "button button--first"} data-testid="connect-test" disabled={busy || missing} {...(canSave && { onClick: test })}>
+          {busy && !isSaving ? words.connect.testing : words.connect.test}
         </button>
-        <button type={canSave ? "submit" : "button"} className={canSave ? "button button--first" : "button"} data-testid="connect-save" disabled={busy !== null || !canSave}>
-          {busy === "saving" ? words.connect.saving : words.connect.save}
+        <button type={canSave ? "submit" : "button"} className={canSave ? "button button--first" : "button"} data-testid="connect-save" disabled={busy || !canSave}>
+          {busy && isSaving ? words.connect.saving : words.connect.save}
         </button>
       </div>
     </form>

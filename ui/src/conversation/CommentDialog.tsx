@@ -3,6 +3,7 @@ import { useState } from "react"
 
 import { Dialog } from "../shell/Dialog"
 import { directionOf } from "../text/direction"
+import { useAction } from "../spaces/useAction"
 import { words } from "../words"
 
 interface Props {
@@ -13,24 +14,23 @@ interface Props {
 
 export default function CommentDialog({ comment, onSave, onClose }: Props) {
   const [text, setText] = useState(comment)
-  const [state, setState] = useState<"writing" | "saving" | "failed">("writing")
+  const { busy, problem, run } = useAction(words.feedback.failed)
   return (
     <Dialog className="dialog" label={words.feedback.title} onClose={onClose}>
       <form
         className="dialog__inner"
         onSubmit={(event) => {
           event.preventDefault()
-          setState("saving")
-          onSave(text.trim()).then(onClose, () => setState("failed"))
+          run(() => onSave(text.trim()).then(onClose))
         }}
       >
         <h2 className="dialog__title">{words.feedback.title}</h2>
         <textarea className="share__field" data-testid="comment-field" aria-label={words.feedback.title} dir={directionOf(text)} rows={4} maxLength={4000} value={text} onChange={(event) => setText(event.target.value)} />
         <p>{words.feedback.note}</p>
-        {state === "failed" && <p className="form-error" role="alert">{words.feedback.failed}</p>}
+        {problem !== null && <p className="form-error" role="alert">{problem}</p>}
         <div className="dialog__actions">
           <button type="button" className="button" onClick={onClose}>{words.common.cancel}</button>
-          <button type="submit" className="button button--first" disabled={state === "saving"}>{words.feedback.save}</button>
+          <button type="submit" className="button button--first" disabled={busy}>{words.feedback.save}</button>
         </div>
       </form>
     </Dialog>

@@ -1,6 +1,5 @@
 // Confirmation before a chat is deleted.
-import { useState } from "react"
-
+import { useAction } from "../spaces/useAction"
 import { plain } from "../text/visible"
 import { Dialog } from "./Dialog"
 import { words } from "../words"
@@ -12,24 +11,21 @@ interface Props {
 }
 
 export function DeleteDialog({ title, onDelete, onClose }: Props) {
-  const [state, setState] = useState<"asking" | "deleting" | "failed">("asking")
+  const { busy, problem, run } = useAction(words.sidebar.deleteFailed)
   return (
     <Dialog className="dialog" label={words.sidebar.deleteTitle} onClose={onClose}>
       <div className="dialog__inner">
         <h2 className="dialog__title">{words.sidebar.deleteTitle}</h2>
         <p dir="auto">{words.sidebar.deleteText(plain(title) || words.common.untitled)}</p>
-        {state === "failed" && <p className="form-error" role="alert">{words.sidebar.deleteFailed}</p>}
+        {problem !== null && <p className="form-error" role="alert">{problem}</p>}
         <div className="dialog__actions">
           <button type="button" className="button" onClick={onClose}>{words.common.cancel}</button>
           <button
             type="button"
             className="button button--danger"
             data-testid="confirm-delete"
-            disabled={state === "deleting"}
-            onClick={() => {
-              setState("deleting")
-              onDelete().then(onClose, () => setState("failed"))
-            }}
+            disabled={busy}
+            onClick={() => run(() => onDelete().then(onClose))}
           >
             {words.sidebar.delete}
           </button>

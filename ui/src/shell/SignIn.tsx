@@ -1,7 +1,7 @@
 // Sign-in with an API key or through the operator's OpenID provider.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { errorMessage } from "../api/client"
+import { useAction } from "../spaces/useAction"
 import { Mark } from "./icons"
 import type { SignInProps } from "./props"
 import { ThemeToggle } from "./ThemeToggle"
@@ -10,8 +10,7 @@ import { words } from "../words"
 
 export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
   const [key, setKey] = useState("")
-  const [trying, setTrying] = useState(false)
-  const [failure, setFailure] = useState("")
+  const { busy, problem, run } = useAction(words.signIn.failed)
   const message = useId()
   const field = useRef<HTMLInputElement>(null)
   const alone = !ways.includes("oidc")
@@ -33,11 +32,7 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
             className="sign-in__form"
             onSubmit={(event) => {
               event.preventDefault()
-              setTrying(true)
-              setFailure("")
-              onKey(key.trim())
-                .catch((reason: unknown) => setFailure(errorMessage(reason, words.signIn.failed)))
-                .finally(() => setTrying(false))
+              run(() => onKey(key.trim()))
             }}
           >
             <label className="sign-in__label">
@@ -50,18 +45,18 @@ export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
                 autoComplete="current-password"
                 spellCheck={false}
                 required
-                aria-invalid={failure !== ""}
-                aria-describedby={failure ? message : undefined}
+                aria-invalid={problem !== null}
+                aria-describedby={problem !== null ? message : undefined}
                 value={key}
                 onChange={(event) => setKey(event.target.value)}
               />
             </label>
-            <button type="submit" className={ways.includes("oidc") ? "button" : "button button--first"} disabled={trying || key.trim() === ""}>
-              {trying ? words.signIn.signingIn : words.signIn.signIn}
+            <button type="submit" className={ways.includes("oidc") ? "button" : "button button--first"} disabled={busy || key.trim() === ""}>
+              {busy ? words.signIn.signingIn : words.signIn.signIn}
             </button>
           </form>
         )}
-        {failure && <p id={message} className="form-error" role="alert">{failure}</p>}
+        {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
         {ways.includes("key") && <p className="sign-in__note">{fill(words.signIn.note, { command: <code>pellucid keys create</code> })}</p>}
       </div>
     </main>

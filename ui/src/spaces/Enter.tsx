@@ -2,9 +2,9 @@
 // and the user may.
 import { useEffect, useState } from "react"
 
-import { directionOf } from "../text/direction"
 import { words } from "../words"
 import { enterSpace, mayCreateSpaces, ownSpaces } from "./owned"
+import { ParticipantField } from "./ParticipantField"
 import { useAction } from "./useAction"
 
 export function Enter({ space, onEntered }: { space: string; onEntered: (token: string) => void }) {
@@ -20,10 +20,7 @@ export function Enter({ space, onEntered }: { space: string; onEntered: (token: 
   return (
     <form className="sign-in__form" data-testid="enter-form" onSubmit={(event) => { event.preventDefault(); run(async () => onEntered((await enterSpace(space, name)).token)) }}>
       <h2 className="space-list__heading">{words.spaces.list.enterTitle}</h2>
-      <label className="sign-in__label">
-        {words.spaces.list.enterText}
-        <input className="sign-in__field" data-testid="enter-name" required maxLength={60} pattern="\S+" autoComplete="nickname" dir={directionOf(name)} value={name} onChange={(event) => setName(event.target.value.replace(/\s+/g, "-"))} />
-      </label>
+      <ParticipantField label={words.spaces.list.enterText} testId="enter-name" value={name} onChange={setName} />
       <button type="submit" className="button" data-testid="enter-send" disabled={busy}>{words.spaces.list.enter}</button>
       {problem !== null && <p className="form-error" role="alert">{problem}</p>}
     </form>

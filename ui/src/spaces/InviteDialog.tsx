@@ -4,12 +4,12 @@ import { useRef, useState } from "react"
 
 import { Dialog } from "../shell/Dialog"
 import { CopyButton } from "../text/CopyButton"
-import { directionOf } from "../text/direction"
 import { spacePath } from "../routes"
 import { words } from "../words"
 import { mayProbablySend } from "./envelope"
 import { makeLink, RIGHTS } from "./owned"
 import type { Right } from "./owned"
+import { ParticipantField } from "./ParticipantField"
 import { useAction } from "./useAction"
 
 interface Props {
@@ -47,10 +47,7 @@ export function InviteDialog({ space, token, capabilities, onClose }: Props) {
         {link === null ? (
           <>
             <p>{texts.lead}</p>
-            <label className="sign-in__label">
-              {texts.who}
-              <input ref={field} className="sign-in__field space-form__text" data-testid="invite-name" required maxLength={60} pattern="\S+" autoComplete="off" dir={directionOf(participant)} value={participant} onChange={(event) => setParticipant(event.target.value.replace(/\s+/g, "-"))} />
-            </label>
+            <ParticipantField ref={field} className="space-form__text" autoComplete="off" label={texts.who} testId="invite-name" value={participant} onChange={setParticipant} />
             <fieldset className="space-form__rights">
               <legend>{texts.rights}</legend>
               {RIGHTS.map((right) => (

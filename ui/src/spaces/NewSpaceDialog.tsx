@@ -9,6 +9,7 @@ import { spacePath } from "../routes"
 import { words } from "../words"
 import { createSpace } from "./owned"
 import { storeToken } from "./tokens"
+import { ParticipantField } from "./ParticipantField"
 import { useAction } from "./useAction"
 
 interface Props {
@@ -47,10 +48,7 @@ export function NewSpaceDialog({ chat, onClose }: Props) {
           {words.spaces.list.topic}
           <input className="sign-in__field space-form__text" data-testid="space-topic" maxLength={300} autoComplete="off" dir={directionOf(topic)} value={topic} onChange={(event) => setTopic(event.target.value)} />
         </label>
-        <label className="sign-in__label">
-          {words.spaces.list.you}
-          <input className="sign-in__field space-form__text" data-testid="space-you" required maxLength={60} pattern="\S+" autoComplete="nickname" dir={directionOf(participant)} value={participant} onChange={(event) => setParticipant(event.target.value.replace(/\s+/g, "-"))} />
-        </label>
+        <ParticipantField className="space-form__text" label={words.spaces.list.you} testId="space-you" value={participant} onChange={setParticipant} />
         {problem !== null && <p className="form-error" role="alert">{problem}</p>}
         <div className="dialog__actions">
           <button type="button" className="button" onClick={onClose}>{words.common.cancel}</button>

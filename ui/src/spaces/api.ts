@@ -45,7 +45,7 @@ const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
 
 /** What a space is about; empty if nobody said, or if it could not be read. */
 export const topicOf = (space: string, token: string, signal: AbortSignal): Promise<string> =>
-  requestJson<{ settings?: { topic?: unknown } }>(`/spaces/${encodeURIComponent(space)}`, {
+  requestJson<{ settings?: { topic?: unknown } }>(spacePath(space), {
     headers: { accept: "application/json", authorization: `Bearer ${token}` },
     credentials: "omit",
     cache: "no-store",
