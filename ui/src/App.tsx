@@ -6,7 +6,7 @@ import { client, errorMessage } from "./api/client"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
 import { Drafts } from "./compose/drafts"
-import { ErrorState } from "./chat/ErrorState"
+import { ErrorState } from "./primitives/ErrorState"
 import { SignIn } from "./shell/SignIn"
 import { words } from "./words"
 

@@ -2,7 +2,7 @@
 import { Component } from "react"
 import type { ReactNode } from "react"
 
-import { ErrorState } from "./chat/ErrorState"
+import { ErrorState } from "./primitives/ErrorState"
 import { words } from "./words"
 
 export class Boundary extends Component<{ children: ReactNode }, { failed: boolean }> {

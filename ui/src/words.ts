@@ -5,7 +5,7 @@
 // gateway are no words of the interface. The build puts each section into the chunks that use it: read words as
 // `words.section.name`.
 
-import { formatNumber, plural } from "./text/formats"
+import { formatNumber, plural } from "./formats"
 
 export const words = {
   /** The language of the words, for the document and for the formats of numbers and times. */

@@ -2,7 +2,7 @@
 import { lazy, Suspense, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 
 import type { ShownFile } from "../compose/attached"
-import { DownIcon } from "../shell/icons"
+import { DownIcon } from "../primitives/icons"
 import { questionId } from "../stream/reducer"
 import { isLive } from "../stream/pendingAnswer"
 import { EventItemSequential } from "./EventItemSequential"

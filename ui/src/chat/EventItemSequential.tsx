@@ -3,7 +3,7 @@
 import { lazy, Suspense, useRef } from "react"
 
 import type { Answer } from "../api/types"
-import { Conflict } from "../live/conflict"
+import { Conflict } from "./conflict"
 import { ViewBadge } from "../shell/Pickers"
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/pendingAnswer"
@@ -11,7 +11,7 @@ import type { PendingAnswer } from "../stream/pendingAnswer"
 import { CopyButton } from "../text/CopyButton"
 import { plain } from "../text/visible"
 import { AnswerText } from "./AnswerText"
-import { ErrorState } from "./ErrorState"
+import { ErrorState } from "../primitives/ErrorState"
 import { Sources } from "./Sources"
 import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
@@ -19,7 +19,7 @@ import { useReservedHeight } from "./useReservedHeight"
 import { answerText, contentOf, formatDuration } from "./format"
 import { words } from "../words"
 
-const Feedback = lazy(() => import("../conversation/Feedback").then(({ Feedback }) => ({ default: Feedback })))
+const Feedback = lazy(() => import("./Feedback").then(({ Feedback }) => ({ default: Feedback })))
 
 interface Props {
   /** Undefined until the gateway has assigned an id. */

@@ -5,7 +5,7 @@ import { flushSync } from "react-dom"
 
 import type { Answer } from "../api/types"
 import "../styles/chat/find.css"
-import { CloseIcon, DownIcon } from "../shell/icons"
+import { CloseIcon, DownIcon } from "../primitives/icons"
 import { hitsIn, MAX_HITS, rangesIn } from "./thoughtMatches"
 import type { Hit } from "./thoughtMatches"
 import type { Thoughts } from "./thoughts"

@@ -1,7 +1,7 @@
 // Formatting: durations, counts, values of tools, segments.
 import type { Answer, Json, ReasoningSegment, Segment, TextSegment, ToolSegment, ToolStatus } from "../api/types"
 import { createContext } from "react"
-import { formatCurrency } from "../text/formats"
+import { formatCurrency } from "../formats"
 import { words } from "../words"
 
 export type Step = ReasoningSegment | ToolSegment

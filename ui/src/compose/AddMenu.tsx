@@ -3,7 +3,7 @@ import * as Menu from "@radix-ui/react-dropdown-menu"
 import { useRef } from "react"
 
 import type { ModelInfo } from "../api/types"
-import { PlusIcon } from "../shell/icons"
+import { PlusIcon } from "../primitives/icons"
 import { plain } from "../text/visible"
 import { words } from "../words"
 

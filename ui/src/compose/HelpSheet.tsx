@@ -2,7 +2,7 @@
 import "../styles/compose/dialogs.css"
 import { useState } from "react"
 
-import { Dialog } from "../shell/Dialog"
+import { Dialog } from "../primitives/Dialog"
 import { words } from "../words"
 import { KEYS, setSingleKeys, singleKeys } from "./shortcuts"
 import type { Action } from "./shortcuts"

@@ -2,8 +2,8 @@
 import "../styles/compose/dialogs.css"
 import { useEffect, useId, useRef, useState } from "react"
 
-import { Dialog } from "../shell/Dialog"
-import { useAction } from "../spaces/useAction"
+import { Dialog } from "../primitives/Dialog"
+import { useAction } from "../primitives/useAction"
 import { words } from "../words"
 
 interface Props {

@@ -1,5 +1,5 @@
 // The files of a question: images as thumbnails of a fixed size, others by their names.
-import { FileIcon } from "../shell/icons"
+import { FileIcon } from "../primitives/icons"
 import { plain, visible } from "../text/visible"
 import { words } from "../words"
 import { isImage } from "./attached"

@@ -1,6 +1,6 @@
 // The server's tools as switches, those of an MCP server together.
 import "../styles/compose/dialogs.css"
-import { Dialog } from "../shell/Dialog"
+import { Dialog } from "../primitives/Dialog"
 import { visible } from "../text/visible"
 import { words } from "../words"
 import type { ServerTool } from "../api/types"

@@ -1,6 +1,6 @@
 // A file of a question: one that is being read, one that is ready to be sent, or one that is stored with a question.
 import type { AttachmentInfo, AttachmentInput } from "../api/types"
-import { formatNumber } from "../text/formats"
+import { formatNumber } from "../formats"
 import { words } from "../words"
 
 /** What a question shows of a file. */

@@ -8,7 +8,7 @@ import { words } from "../words"
 import { isReady } from "./attached"
 import type { Attached, ShownFile } from "./attached"
 
-const loadKit = () => import("./kit")
+const loadKit = () => import("./attachedFiles")
 const useKit = lazyModule(loadKit)
 let count = 0
 const newKey = () => `${++count}`

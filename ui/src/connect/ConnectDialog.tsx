@@ -3,8 +3,8 @@ import "./connect.css"
 
 import { useEffect, useState } from "react"
 
-import { CloseIcon } from "../shell/icons"
-import { Dialog } from "../shell/Dialog"
+import { CloseIcon } from "../primitives/icons"
+import { Dialog } from "../primitives/Dialog"
 import { plain } from "../text/visible"
 import { words } from "../words"
 import { connections, freeName, sentence } from "./api"

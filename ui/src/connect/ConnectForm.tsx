@@ -1,7 +1,7 @@
 // The form of a connection: address, key, test, models, save.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { useAction } from "../spaces/useAction"
+import { useAction } from "../primitives/useAction"
 import { plain } from "../text/visible"
 import { words } from "../words"
 import { connections, sentence } from "./api"

@@ -1,6 +1,6 @@
 // What the page says of a model: whose it is, and how large.
 import type { ModelInfo } from "../api/types"
-import { formatNumber } from "../text/formats"
+import { formatNumber } from "../formats"
 import { plain } from "../text/visible"
 import { words } from "../words"
 

@@ -3,7 +3,7 @@
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import { frames } from "../api/sse"
-import { linkedAbort, onWake, SILENCE_MS, waitForWake } from "./wake"
+import { linkedAbort, onWake, SILENCE_MS, waitForWake } from "../api/wake"
 
 export type FeedEvent =
   /** The feed begins (again). Changes before it may have been missed. */

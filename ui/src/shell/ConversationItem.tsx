@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "react"
 import { client } from "../api/client"
 import type { ConversationInfo } from "../api/types"
 import { plain } from "../text/visible"
-import { MoreIcon } from "./icons"
+import { MoreIcon } from "../primitives/icons"
 import { words } from "../words"
 
 interface Props {

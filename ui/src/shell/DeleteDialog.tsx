@@ -1,7 +1,7 @@
 // Confirmation before a chat is deleted.
-import { useAction } from "../spaces/useAction"
+import { useAction } from "../primitives/useAction"
 import { plain } from "../text/visible"
-import { Dialog } from "./Dialog"
+import { Dialog } from "../primitives/Dialog"
 import { words } from "../words"
 
 interface Props {

@@ -3,12 +3,12 @@ import * as Menu from "@radix-ui/react-dropdown-menu"
 import type { ReactNode } from "react"
 
 import type { Effort, View } from "../api/types"
-import { chosenModel } from "../choices"
+import { chosenModel } from "../compose/choices"
 import { modelNote } from "../connect/about"
 import { plain } from "../text/visible"
-import { CheckIcon, DownIcon, PlusIcon } from "./icons"
+import { CheckIcon, DownIcon, PlusIcon } from "../primitives/icons"
 import type { PickersProps, ViewBadgeProps } from "./props"
-import { EFFORTS, effectiveView, optionOf, VIEWS } from "./views"
+import { EFFORTS, effectiveView, optionOf, VIEWS } from "../primitives/views"
 import { words } from "../words"
 
 interface Choice {

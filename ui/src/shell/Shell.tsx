@@ -1,10 +1,10 @@
 // The page layout: the sidebar next to the chat, or as a drawer on narrow screens.
 import { useState } from "react"
 
-import { Dialog } from "./Dialog"
-import { CloseIcon, MenuIcon } from "./icons"
+import { Dialog } from "../primitives/Dialog"
+import { CloseIcon, MenuIcon } from "../primitives/icons"
 import type { ShellProps } from "./props"
-import { ThemeToggle } from "./ThemeToggle"
+import { ThemeToggle } from "../primitives/ThemeToggle"
 import { useNarrow } from "./useNarrow"
 import { words } from "../words"
 

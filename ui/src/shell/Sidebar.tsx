@@ -6,10 +6,10 @@ import { plain } from "../text/visible"
 import { ConversationItem } from "./ConversationItem"
 import { dayGroup } from "./dateGroups"
 import { DeleteDialog } from "./DeleteDialog"
-import { Mark, PlusIcon, SearchIcon } from "./icons"
+import { Mark, PlusIcon, SearchIcon } from "../primitives/icons"
 import type { SidebarProps } from "./props"
 import { useConversations } from "./useConversations"
-import { useDebounced } from "./useDebounced"
+import { useDebounced } from "../primitives/useDebounced"
 import { words } from "../words"
 
 const ShareDialog = lazy(() => import("../conversation/ShareDialog"))

@@ -1,10 +1,10 @@
 // Sign-in with an API key or through the operator's OpenID provider.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { useAction } from "../spaces/useAction"
-import { Mark } from "./icons"
+import { useAction } from "../primitives/useAction"
+import { Mark } from "../primitives/icons"
 import type { SignInProps } from "./props"
-import { ThemeToggle } from "./ThemeToggle"
+import { ThemeToggle } from "../primitives/ThemeToggle"
 import { fill } from "../text/fill"
 import { words } from "../words"
 

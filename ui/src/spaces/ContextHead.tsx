@@ -1,7 +1,7 @@
 // The head of a context: status, time, confidence, toggle; if folded, also its conclusion.
 import { Seconds } from "../chat/Seconds"
 import { useStopFollowing } from "../chat/followEnd"
-import { StopIcon } from "../shell/icons"
+import { StopIcon } from "../primitives/icons"
 import { plain, visible } from "../text/visible"
 import { textAt, textOf } from "./envelope"
 import type { Context } from "./fold"

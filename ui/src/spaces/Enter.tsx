@@ -5,7 +5,7 @@ import { useEffect, useState } from "react"
 import { words } from "../words"
 import { enterSpace, mayCreateSpaces, ownSpaces } from "./owned"
 import { ParticipantField } from "./ParticipantField"
-import { useAction } from "./useAction"
+import { useAction } from "../primitives/useAction"
 
 export function Enter({ space, onEntered }: { space: string; onEntered: (token: string) => void }) {
   const [isOwn, setOwn] = useState(false)

@@ -1,10 +1,10 @@
 // The page behind a link: joining exchanges the link for the participant's token.
-import { Mark } from "../shell/icons"
-import { ThemeToggle } from "../shell/ThemeToggle"
+import { Mark } from "../primitives/icons"
+import { ThemeToggle } from "../primitives/ThemeToggle"
 import { plain } from "../text/visible"
 import { words } from "../words"
 import { joinByLink } from "./owned"
-import { useAction } from "./useAction"
+import { useAction } from "../primitives/useAction"
 
 interface Props {
   space: string

@@ -2,7 +2,7 @@
 // server and no log gets it.
 import { useRef, useState } from "react"
 
-import { Dialog } from "../shell/Dialog"
+import { Dialog } from "../primitives/Dialog"
 import { CopyButton } from "../text/CopyButton"
 import { spacePath } from "../routes"
 import { words } from "../words"
@@ -10,7 +10,7 @@ import { mayProbablySend } from "./envelope"
 import { makeLink, RIGHTS } from "./owned"
 import type { Right } from "./owned"
 import { ParticipantField } from "./ParticipantField"
-import { useAction } from "./useAction"
+import { useAction } from "../primitives/useAction"
 
 interface Props {
   space: string

@@ -1,8 +1,8 @@
 // The form to join a space, by name and participant token. The token is kept in this tab and is not part of any URL.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { Mark } from "../shell/icons"
-import { ThemeToggle } from "../shell/ThemeToggle"
+import { Mark } from "../primitives/icons"
+import { ThemeToggle } from "../primitives/ThemeToggle"
 import { plain } from "../text/visible"
 import { fill } from "../text/fill"
 import { words } from "../words"

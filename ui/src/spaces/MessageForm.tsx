@@ -3,8 +3,8 @@
 import { useEffect, useId, useRef, useState } from "react"
 
 import { preview } from "../chat/format"
-import { CloseIcon, SendIcon } from "../shell/icons"
-import { isSubmitKey } from "../shell/keyboard"
+import { CloseIcon, SendIcon } from "../primitives/icons"
+import { isSubmitKey } from "../primitives/keyboard"
 import { plain, visible } from "../text/visible"
 import { textOf } from "./envelope"
 import type { EnvelopeItem } from "./fold"

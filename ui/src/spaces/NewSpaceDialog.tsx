@@ -3,14 +3,14 @@ import "../styles/spaces/list.css"
 import { useState } from "react"
 
 import type { View } from "../api/types"
-import { Dialog } from "../shell/Dialog"
+import { Dialog } from "../primitives/Dialog"
 import { directionOf } from "../text/direction"
 import { spacePath } from "../routes"
 import { words } from "../words"
 import { createSpace } from "./owned"
 import { storeToken } from "./tokens"
 import { ParticipantField } from "./ParticipantField"
-import { useAction } from "./useAction"
+import { useAction } from "../primitives/useAction"
 
 interface Props {
   /** The chat with which the space begins, and the view in which it is taken. */

@@ -1,8 +1,8 @@
 // The view of a space: the conversation, a lane for each agent, and the history at the bottom.
 import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react"
 
-import { SearchIcon } from "../shell/icons"
-import { ThemeToggle } from "../shell/ThemeToggle"
+import { SearchIcon } from "../primitives/icons"
+import { ThemeToggle } from "../primitives/ThemeToggle"
 import { plain, visible } from "../text/visible"
 import { topicOf } from "./api"
 import { CANCEL, familyOf, INVITE, mayProbablySend, REQUEST, textOf } from "./envelope"

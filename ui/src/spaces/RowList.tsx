@@ -4,7 +4,7 @@ import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from "rea
 import type { ReactNode, RefObject } from "react"
 
 import { StopFollowingContext, useFollowEnd } from "../chat/followEnd"
-import { DownIcon } from "../shell/icons"
+import { DownIcon } from "../primitives/icons"
 import type { Row } from "./rows"
 import { words } from "../words"
 

@@ -7,7 +7,7 @@ import "../styles/spaces/foot.css"
 import "../styles/spaces/small.css"
 import { useCallback, useEffect, useState } from "react"
 
-import { onWake } from "../live/wake"
+import { onWake } from "../api/wake"
 import { spacePath } from "../routes"
 import { plain } from "../text/visible"
 import { Invitation, takeLink } from "./Invitation"

@@ -1,12 +1,12 @@
 // Small elements of a space: participant, status, confidence, flags, time.
-import { CheckIcon, CloseIcon } from "../shell/icons"
+import { CheckIcon, CloseIcon } from "../primitives/icons"
 import { plain, visible } from "../text/visible"
 import { formatDuration } from "../chat/format"
 import type { Flag, Range } from "./envelope"
 import type { Context, Status } from "./fold"
 import { useRoom } from "./room"
 import { fill } from "../text/fill"
-import { formatClock, formatMoment } from "../text/formats"
+import { formatClock, formatMoment } from "../formats"
 import { words } from "../words"
 
 /** The first letter or digit of a name. */

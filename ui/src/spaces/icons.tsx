@@ -1,5 +1,5 @@
 // Icons that only a space uses.
-import { icon } from "../shell/icons"
+import { icon } from "../primitives/icons"
 
 export const PlayIcon = icon(<path d="M6.5 4.2v11.6a.6.6 0 0 0 .92.5l8.9-5.8a.6.6 0 0 0 0-1L7.42 3.7a.6.6 0 0 0-.92.5Z" />, true)
 export const PauseIcon = icon(<path d="M6 4h2.6v12H6zM11.4 4H14v12h-2.6z" />, true)

@@ -20,8 +20,8 @@ import { Log, countUpTo } from "./log"
 import { seqAt, LIVE, advancePlayback, nextSeq } from "./playback"
 import type { Position, Speed } from "./playback"
 import { presenceChange } from "./presence"
-import { SILENCE_MS } from "../live/wake"
-import type { Wake } from "../live/wake"
+import { SILENCE_MS } from "../api/wake"
+import type { Wake } from "../api/wake"
 import { words } from "../words"
 
 /** The part of WebSocket that is used here. */

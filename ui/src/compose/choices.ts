@@ -1,8 +1,8 @@
 // The settings for the next question (model, effort, view), stored in the browser.
 import { useCallback, useState } from "react"
 
-import type { Effort, ModelInfo, Models, View } from "./api/types"
-import { browserStorage } from "./storage"
+import type { Effort, ModelInfo, Models, View } from "../api/types"
+import { browserStorage } from "../storage"
 
 export interface Choices {
   model?: string

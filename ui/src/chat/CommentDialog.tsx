@@ -1,9 +1,9 @@
 // The comment on an answer.
 import { useState } from "react"
 
-import { Dialog } from "../shell/Dialog"
+import { Dialog } from "../primitives/Dialog"
 import { directionOf } from "../text/direction"
-import { useAction } from "../spaces/useAction"
+import { useAction } from "../primitives/useAction"
 import { words } from "../words"
 
 interface Props {

@@ -3,7 +3,7 @@ import { lazy, Suspense, useState } from "react"
 
 import { client } from "../api/client"
 import type { Answer, Feedback as Opinion } from "../api/types"
-import { icon } from "../shell/icons"
+import { icon } from "../primitives/icons"
 import { words } from "../words"
 
 const CommentDialog = lazy(() => import("./CommentDialog"))

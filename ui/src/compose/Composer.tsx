@@ -3,13 +3,13 @@
 import { useCallback, useEffect, useId, useImperativeHandle, useLayoutEffect, useRef, useState } from "react"
 import { flushSync } from "react-dom"
 
-import { joined } from "../compose/attached"
-import { listenToFiles } from "../compose/listenToFiles"
-import { useAttached } from "../compose/useAttached"
+import { joined } from "./attached"
+import { listenToFiles } from "./listenToFiles"
+import { useAttached } from "./useAttached"
 import { words } from "../words"
-import { SendIcon, StopIcon } from "./icons"
-import { isSubmitKey } from "./keyboard"
-import type { ComposerProps } from "./props"
+import { SendIcon, StopIcon } from "../primitives/icons"
+import { isSubmitKey } from "../primitives/keyboard"
+import type { ComposerProps } from "../shell/props"
 
 const DRAFT_MS = 300
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 
-import type { ModelInfo } from "./api/types"
+import type { ModelInfo } from "../api/types"
 import { chosenModel, supportedChoices } from "./choices"
 
 const model = (id: string, more: Partial<ModelInfo> = {}): ModelInfo => ({ id, efforts: ["low", "high"], view: "raw", ...more })

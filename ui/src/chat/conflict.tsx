@@ -2,7 +2,7 @@
 // never lost: it is sent, or goes back into the composer.
 import { createContext, useContext } from "react"
 
-import { ErrorState } from "../chat/ErrorState"
+import { ErrorState } from "../primitives/ErrorState"
 import type { PendingAnswer } from "../stream/pendingAnswer"
 import { words } from "../words"
 

@@ -3,7 +3,7 @@ import "../styles/compose/attached.css"
 import { useId } from "react"
 
 import type { AttachmentLimits, ModelInfo } from "../api/types"
-import { CloseIcon, FileIcon } from "../shell/icons"
+import { CloseIcon, FileIcon } from "../primitives/icons"
 import { plain, visible } from "../text/visible"
 import { words } from "../words"
 import { isImage, isReady, sizeText } from "./attached"
