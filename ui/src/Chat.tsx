@@ -20,9 +20,10 @@ import { ConflictContext } from "./chat/conflict"
 import type { ConflictChoices } from "./chat/conflict"
 import { useFeed } from "./live/useFeed"
 import { Composer } from "./compose/Composer"
+import type { ComposerHandle } from "./compose/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
-import type { ComposerHandle, SidebarProps } from "./shell/props"
+import type { SidebarProps } from "./shell/props"
 import { SpaceIcon } from "./primitives/icons"
 import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
@@ -246,7 +247,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
             )}
             <Composer
               ref={composer}
-              draftKey={`${key}`}
+              key={key}
               initial={initial}
               onDraft={onDraft}
               busy={busy}

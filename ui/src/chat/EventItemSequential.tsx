@@ -4,7 +4,7 @@ import { lazy, Suspense, useRef } from "react"
 
 import type { Answer } from "../api/types"
 import { Conflict } from "./conflict"
-import { ViewBadge } from "../shell/Pickers"
+import { ViewBadge } from "../primitives/ViewBadge"
 import { useLiveMessage } from "../stream/hooks"
 import { isLive } from "../stream/pendingAnswer"
 import type { PendingAnswer } from "../stream/pendingAnswer"

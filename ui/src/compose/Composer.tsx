@@ -1,15 +1,46 @@
 // The input for questions: text, and files that are dropped, pasted or picked. Enter sends, Shift+Enter starts a new
 // line; keys of an input method do neither.
 import { useCallback, useEffect, useId, useImperativeHandle, useLayoutEffect, useRef, useState } from "react"
+import type { ReactNode, Ref } from "react"
 import { flushSync } from "react-dom"
 
-import { joined } from "./attached"
-import { listenToFiles } from "./listenToFiles"
-import { useAttached } from "./useAttached"
-import { words } from "../words"
 import { SendIcon, StopIcon } from "../primitives/icons"
 import { isSubmitKey } from "../primitives/keyboard"
-import type { ComposerProps } from "../shell/props"
+import { joined } from "./attached"
+import type { Composed } from "./attached"
+import { listenToFiles } from "./listenToFiles"
+import { useAttached } from "./useAttached"
+import type { Asking } from "./useAttached"
+import { words } from "../words"
+
+export interface ComposerHandle {
+  focus: () => void
+  /** Open the browser's dialog for files. */
+  pick: () => void
+  /** Store the draft now. */
+  flush: () => void
+  /** Add a question after what is written, and focus the field. */
+  insert: (question: Composed) => void
+}
+
+/** A new `key` begins with another draft, and focuses the field. */
+interface Props extends Asking {
+  ref?: Ref<ComposerHandle>
+  /** What the field begins with. */
+  initial?: Composed
+  /** The question changed, or was sent. */
+  onDraft?: (draft: Composed) => void
+  /** The question is cleared from the field; if it is rejected, a retry is offered with the answer. */
+  onSend: (question: Composed) => void
+  onStop: () => void
+  /** An answer is in progress: a button stops it, and a question waits for its end. */
+  busy: boolean
+  /** The menu next to the pickers; it gets the function that opens the dialog for files. */
+  menu?: (pick: () => void) => ReactNode
+  disabled?: boolean
+  /** The pickers below the text. */
+  children?: ReactNode
+}
 
 const DRAFT_MS = 300
 
@@ -18,11 +49,7 @@ function focusEnd(field: HTMLTextAreaElement | null) {
   field?.setSelectionRange(field.value.length, field.value.length)
 }
 
-export function Composer({ draftKey = "", ...props }: ComposerProps) {
-  return <Draft key={draftKey} {...props} />
-}
-
-function Draft({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Omit<ComposerProps, "draftKey">) {
+export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Props) {
   const [text, setText] = useState(initial?.text ?? "")
   const { files, attach, add, remove, clear, isComplete, problems, list } = useAttached(() => initial?.files ?? [], { limits, model })
   const field = useRef<HTMLTextAreaElement>(null)

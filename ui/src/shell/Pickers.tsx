@@ -7,7 +7,7 @@ import { chosenModel } from "../compose/choices"
 import { modelNote } from "../connect/about"
 import { plain } from "../text/visible"
 import { CheckIcon, DownIcon, PlusIcon } from "../primitives/icons"
-import type { PickersProps, ViewBadgeProps } from "./props"
+import type { PickersProps } from "./props"
 import { EFFORTS, effectiveView, optionOf, VIEWS } from "../primitives/views"
 import { words } from "../words"
 
@@ -115,16 +115,5 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
         {effectiveName}
       </Pick>
     </>
-  )
-}
-
-/** The view of an answer, with its description as title. */
-export function ViewBadge({ view }: ViewBadgeProps) {
-  const option = optionOf(VIEWS, view)
-  return (
-    <span className="view-badge" data-view={view} title={option?.note}>
-      <span className="view-dot" data-view={view} />
-      {option?.name}
-    </span>
   )
 }

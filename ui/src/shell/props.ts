@@ -1,8 +1,7 @@
-// Props of the components in shell/: data and functions; the components fetch nothing themselves.
-import type { ReactNode, Ref } from "react"
+// Props of the components in shell/.
+import type { ReactNode } from "react"
 
-import type { AttachmentLimits, ConversationPage, Effort, ModelInfo, View } from "../api/types"
-import type { Composed } from "../compose/attached"
+import type { ConversationPage, Effort, ModelInfo, View } from "../api/types"
 
 /** Data source of the list of chats: functions of the API client. */
 export interface ConversationSource {
@@ -39,43 +38,6 @@ export interface ShellProps {
   children: ReactNode
 }
 
-export interface ComposerHandle {
-  focus: () => void
-  /** Open the browser's dialog for files. */
-  pick: () => void
-  /** Store the draft now. */
-  flush: () => void
-  /** Add a question after what is written, and focus the field. */
-  insert: (question: Composed) => void
-}
-
-export interface ComposerProps {
-  ref?: Ref<ComposerHandle>
-  /** What the field begins with. */
-  initial?: Composed
-  /** The question changed, or was sent. */
-  onDraft?: (draft: Composed) => void
-  /** The question is cleared from the field; if it is rejected, a retry is offered with the answer. */
-  onSend: (question: Composed) => void
-  onStop: () => void
-  /** An answer is in progress: a button stops it, and a question waits for its end. */
-  busy: boolean
-  /** Undefined while they are not known: nothing can be attached. */
-  limits?: AttachmentLimits | undefined
-  /** The model that will get the question. */
-  model?: ModelInfo | undefined
-  /** The menu next to the pickers; it gets the function that opens the dialog for files. */
-  menu?: (pick: () => void) => ReactNode
-  disabled?: boolean
-  /** The pickers below the text. */
-  children?: ReactNode
-  /**
-   * A new key resets the field and focuses it (another chat). It stays the same when a new chat gets its id, so that
-   * the draft is kept.
-   */
-  draftKey?: string
-}
-
 export interface PickersProps {
   models: readonly ModelInfo[]
   /** The views that this user may choose. */
@@ -89,10 +51,6 @@ export interface PickersProps {
   onView: (view: View | undefined) => void
   /** Absent if this user may not connect models. */
   onConnect?: () => void
-}
-
-export interface ViewBadgeProps {
-  view: View
 }
 
 export interface SignInProps {
