@@ -11,7 +11,7 @@ import { SignIn } from "./shell/SignIn"
 import { words } from "./words"
 
 const Space = lazy(() => import("./spaces/Space").then(({ Space }) => ({ default: Space })))
-const Shared = lazy(() => import("./conversation/Shared").then(({ Shared }) => ({ default: Shared })))
+const SharedChatPage = lazy(() => import("./conversation/SharedChatPage").then(({ SharedChatPage }) => ({ default: SharedChatPage })))
 
 export function App() {
   // A space needs only the participant's token, no sign-in.
@@ -20,7 +20,7 @@ export function App() {
   if (shared !== undefined) {
     return (
       <Suspense>
-        <Shared token={shared} />
+        <SharedChatPage token={shared} />
       </Suspense>
     )
   }

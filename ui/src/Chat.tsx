@@ -10,9 +10,9 @@ import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
 import { chosenModel, supportedChoices, useChoices } from "./compose/choices"
 import { AddMenu } from "./compose/AddMenu"
-import type { Composed } from "./compose/attached"
+import type { QuestionDraft } from "./compose/questionFile"
 import type { Drafts } from "./compose/drafts"
-import { AskingContext } from "./compose/useAttached"
+import { AskingContext } from "./compose/useQuestionFiles"
 import { useToolChoice } from "./compose/toolChoice"
 import { listenToKeys } from "./compose/listenToKeys"
 import type { Actions } from "./compose/listenToKeys"
@@ -136,10 +136,10 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   // The gateway has the instructions of a chat that it knows; until then, this page has them.
   const instructions = info ? info.instructions ?? "" : shown.instructions
 
-  const onDraft = useCallback((draft: Composed) => drafts.keep(id, draft), [drafts, id])
+  const onDraft = useCallback((draft: QuestionDraft) => drafts.keep(id, draft), [drafts, id])
   const initial = useMemo(() => drafts.of(id), [drafts, key])
   /** Put a question back into the field, after what is there. */
-  const giveBack = (question: Composed | null) => {
+  const giveBack = (question: QuestionDraft | null) => {
     if (question !== null) composer.current?.insert(question)
   }
   const conflict: ConflictChoices = {

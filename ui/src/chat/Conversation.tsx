@@ -1,7 +1,7 @@
 // A conversation: its questions and answers in a scroll box that follows its end.
 import { lazy, Suspense, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
 
-import type { ShownFile } from "../compose/attached"
+import type { ShownFile } from "../compose/questionFile"
 import { DownIcon } from "../primitives/icons"
 import { questionId } from "../stream/reducer"
 import { isLive } from "../stream/pendingAnswer"

@@ -1,10 +1,10 @@
 // A question: its text and files, a form to edit them and ask again, and buttons to switch between versions.
 import { useContext, useEffect, useId, useRef, useState } from "react"
 
-import type { ShownFile } from "../compose/attached"
+import type { ShownFile } from "../compose/questionFile"
 import { pastedFiles } from "../compose/listenToFiles"
 import { QuestionFiles } from "../compose/QuestionFiles"
-import { AskingContext, attachedAgain, useAttached } from "../compose/useAttached"
+import { AskingContext, filesToChange, useQuestionFiles } from "../compose/useQuestionFiles"
 import { PlusIcon } from "../primitives/icons"
 import { isSubmitKey } from "../primitives/keyboard"
 import { CopyButton } from "../text/CopyButton"
@@ -99,7 +99,7 @@ interface EditProps {
 function Edit({ text, before, busy, onCancel, onDone }: EditProps) {
   const asking = useContext(AskingContext)
   const [draft, setDraft] = useState(text)
-  const { files, attach, remove, isComplete, problems, list } = useAttached(() => attachedAgain(before), asking)
+  const { files, attach, remove, isComplete, problems, list } = useQuestionFiles(() => filesToChange(before), asking)
   const picker = useRef<HTMLInputElement>(null)
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()

@@ -1,6 +1,6 @@
 // The turns of a conversation, from the store and from the pending answer.
 import type { Answer, QuestionEvent } from "../api/types"
-import type { ShownFile } from "../compose/attached"
+import type { ShownFile } from "../compose/questionFile"
 import { answerId, threadBefore, questionText, threadOf } from "../stream/reducer"
 import type { Store } from "../stream/reducer"
 import type { PendingAnswer } from "../stream/pendingAnswer"

@@ -6,11 +6,11 @@ import { flushSync } from "react-dom"
 
 import { SendIcon, StopIcon } from "../primitives/icons"
 import { isSubmitKey } from "../primitives/keyboard"
-import { joined } from "./attached"
-import type { Composed } from "./attached"
+import { joinQuestions } from "./questionFile"
+import type { QuestionDraft } from "./questionFile"
 import { listenToFiles } from "./listenToFiles"
-import { useAttached } from "./useAttached"
-import type { Asking } from "./useAttached"
+import { useQuestionFiles } from "./useQuestionFiles"
+import type { Asking } from "./useQuestionFiles"
 import { words } from "../words"
 
 export interface ComposerHandle {
@@ -20,18 +20,18 @@ export interface ComposerHandle {
   /** Store the draft now. */
   flush: () => void
   /** Add a question after what is written, and focus the field. */
-  insert: (question: Composed) => void
+  insert: (question: QuestionDraft) => void
 }
 
 /** A new `key` begins with another draft, and focuses the field. */
 interface Props extends Asking {
   ref?: Ref<ComposerHandle>
   /** What the field begins with. */
-  initial?: Composed
+  initial?: QuestionDraft
   /** The question changed, or was sent. */
-  onDraft?: (draft: Composed) => void
+  onDraft?: (draft: QuestionDraft) => void
   /** The question is cleared from the field; if it is rejected, a retry is offered with the answer. */
-  onSend: (question: Composed) => void
+  onSend: (question: QuestionDraft) => void
   onStop: () => void
   /** An answer is in progress: a button stops it, and a question waits for its end. */
   busy: boolean
@@ -51,7 +51,7 @@ function focusEnd(field: HTMLTextAreaElement | null) {
 
 export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Props) {
   const [text, setText] = useState(initial?.text ?? "")
-  const { files, attach, add, remove, clear, isComplete, problems, list } = useAttached(() => initial?.files ?? [], { limits, model })
+  const { files, attach, add, remove, clear, isComplete, problems, list } = useQuestionFiles(() => initial?.files ?? [], { limits, model })
   const field = useRef<HTMLTextAreaElement>(null)
   const picker = useRef<HTMLInputElement>(null)
   const hint = useId()
@@ -109,7 +109,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
       flush: () => store.current(),
       insert: (question) => {
         flushSync(() => {
-          setText((now) => joined({ text: now, files: [] }, question).text)
+          setText((now) => joinQuestions({ text: now, files: [] }, question).text)
           add(question.files)
         })
         focusEnd(field.current)

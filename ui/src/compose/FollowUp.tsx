@@ -2,10 +2,10 @@
 import "../styles/compose/followUp.css"
 import { visible } from "../text/visible"
 import { words } from "../words"
-import type { Composed } from "./attached"
+import type { QuestionDraft } from "./questionFile"
 
 interface Props {
-  question: Composed
+  question: QuestionDraft
   /** The answer is in progress. */
   waiting: boolean
   onSend: () => void

@@ -2,8 +2,8 @@
 import { FileIcon } from "../primitives/icons"
 import { plain, visible } from "../text/visible"
 import { words } from "../words"
-import { isImage } from "./attached"
-import type { ShownFile } from "./attached"
+import { isImage } from "./questionFile"
+import type { ShownFile } from "./questionFile"
 
 export function QuestionFiles({ files }: { files: readonly ShownFile[] }) {
   if (files.length === 0) return null

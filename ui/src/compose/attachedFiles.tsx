@@ -6,14 +6,14 @@ import type { AttachmentLimits, ModelInfo } from "../api/types"
 import { CloseIcon, FileIcon } from "../primitives/icons"
 import { plain, visible } from "../text/visible"
 import { words } from "../words"
-import { isImage, isReady, sizeText } from "./attached"
-import type { Attached } from "./attached"
+import { isImage, isReady, sizeText } from "./questionFile"
+import type { QuestionFile } from "./questionFile"
 import { modelProblem, totalProblem } from "./check"
 
 export { readFile } from "./readFile"
 
 /** Why the files cannot be sent, if so: for each, and for all together. */
-export function problemsOf(files: readonly Attached[], limits: AttachmentLimits | undefined, model: ModelInfo | undefined) {
+export function problemsOf(files: readonly QuestionFile[], limits: AttachmentLimits | undefined, model: ModelInfo | undefined) {
   const name = plain(model?.id ?? "")
   const each = files.map((file) => file.problem ?? modelProblem(file, model, name))
   const total = limits && totalProblem(files, limits)
@@ -21,7 +21,7 @@ export function problemsOf(files: readonly Attached[], limits: AttachmentLimits 
 }
 
 interface Props {
-  files: readonly Attached[]
+  files: readonly QuestionFile[]
   problems: ReturnType<typeof problemsOf>
   onRemove: (key: string) => void
 }

@@ -1,8 +1,8 @@
 // What can be attached, by the limits of the gateway: the same rules, so that nothing is sent in vain.
 import type { AttachmentLimits, ModelInfo } from "../api/types"
 import { words } from "../words"
-import { isImage, sizeText } from "./attached"
-import type { Attached } from "./attached"
+import { isImage, sizeText } from "./questionFile"
+import type { QuestionFile } from "./questionFile"
 
 const PDF = "application/pdf"
 const starts = (bytes: Uint8Array, text: string, at = 0) =>
@@ -37,7 +37,7 @@ export const sizeProblem = (size: number, limits: AttachmentLimits): string | un
   size > limits.max_file_bytes ? words.attach.tooLarge(sizeText(size), sizeText(limits.max_file_bytes)) : undefined
 
 /** Why a model cannot get a file; undefined if it can, or if that is not known. */
-export function modelProblem(file: Attached, model: ModelInfo | undefined, name: string): string | undefined {
+export function modelProblem(file: QuestionFile, model: ModelInfo | undefined, name: string): string | undefined {
   if (!model?.accepts) return undefined
   if (isImage(file) && !model.accepts.includes("image")) return words.attach.noImages(name)
   if (file.media_type === PDF && !model.accepts.includes("pdf")) return words.attach.noPdf(name)
@@ -45,7 +45,7 @@ export function modelProblem(file: Attached, model: ModelInfo | undefined, name:
 }
 
 /** Why the files cannot be sent together. */
-export function totalProblem(files: readonly Attached[], limits: AttachmentLimits): string | undefined {
+export function totalProblem(files: readonly QuestionFile[], limits: AttachmentLimits): string | undefined {
   if (files.length > limits.max_files) return words.attach.tooMany(limits.max_files)
   const total = files.reduce((sum, { size }) => sum + size, 0)
   return total > limits.max_total_bytes ? words.attach.tooLargeTogether(sizeText(total), sizeText(limits.max_total_bytes)) : undefined

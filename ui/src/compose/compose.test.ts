@@ -4,8 +4,8 @@ import fc from "fast-check"
 import type { AttachmentLimits, ModelInfo } from "../api/types"
 import { words } from "../words"
 import { BrowserStorage } from "../storage"
-import { inputOf, joined, sizeText, storedFiles } from "./attached"
-import type { Attached } from "./attached"
+import { inputOf, joinQuestions, sizeText, storedFiles } from "./questionFile"
+import type { QuestionFile } from "./questionFile"
 import { mediaTypeOf, modelProblem, problemOf, sizeProblem, totalProblem } from "./check"
 import { Drafts } from "./drafts"
 import { readFile } from "./readFile"
@@ -15,7 +15,7 @@ import { actionOf, setSingleKeys, singleKeys } from "./shortcuts"
 
 const bytes = (text: string) => Uint8Array.from(text, (one) => one.charCodeAt(0))
 const LIMITS: AttachmentLimits = { max_files: 2, max_file_bytes: 2048, max_total_bytes: 3072, media_types: [] }
-const attached = (change: Partial<Attached> = {}): Attached => ({ key: "1", name: "a", media_type: "text/plain", size: 1, progress: 1, data: "QQ==", ...change })
+const attached = (change: Partial<QuestionFile> = {}): QuestionFile => ({ key: "1", name: "a", media_type: "text/plain", size: 1, progress: 1, data: "QQ==", ...change })
 
 describe("the type of a file", () => {
   it.each([
@@ -53,7 +53,7 @@ describe("limits", () => {
   it("are checked before a file is read", () => {
     expect(sizeProblem(2048, LIMITS)).toBeUndefined()
     expect(sizeProblem(2049, LIMITS)).toBe(words.attach.tooLarge("2 kB", "2 kB"))
-    const changes: Partial<Attached>[] = []
+    const changes: Partial<QuestionFile>[] = []
     readFile(new File([new Uint8Array(4096)], "big.bin"), LIMITS, (change) => changes.push(change))
     expect(changes).toEqual([{ problem: words.attach.tooLarge("4 kB", "2 kB"), progress: 1 }])
   })
@@ -81,14 +81,14 @@ describe("limits", () => {
 
 describe("a file", () => {
   it("is read as base64, with its type", async () => {
-    const last = await new Promise<Partial<Attached>>((done) =>
+    const last = await new Promise<Partial<QuestionFile>>((done) =>
       readFile(new File([bytes("GIF89a\xff\x00")], "a.gif", { type: "image/gif" }), LIMITS, (change) => change.data !== undefined && done(change)),
     )
     expect(last).toEqual({ media_type: "image/gif", data: "R0lGODlh/wA=", progress: 1, url: "data:image/gif;base64,R0lGODlh/wA=" })
   })
 
   const read = (file: File, scale: Scale) =>
-    new Promise<Partial<Attached>>((done) => readFile(file, LIMITS, (change) => (change.data ?? change.problem) !== undefined && done(change), scale))
+    new Promise<Partial<QuestionFile>>((done) => readFile(file, LIMITS, (change) => (change.data ?? change.problem) !== undefined && done(change), scale))
   const png = (size: number, chunks = "") => new File([bytes(`\x89PNG\r\n\x1a\n${chunks}`.padEnd(size, "\0"))], "a.shot.png", { type: "image/png" })
 
   it("that is an image is scaled if it is larger than models use, also if it would be too large otherwise", async () => {
@@ -127,8 +127,8 @@ describe("a file", () => {
 
   it("is joined with the files of another question", () => {
     const one = { text: "One", files: [attached()] }
-    expect(joined(one, { text: "Two", files: [] })).toEqual({ text: "One\n\nTwo", files: one.files })
-    expect(joined({ text: " ", files: [] }, one)).toEqual(one)
+    expect(joinQuestions(one, { text: "Two", files: [] })).toEqual({ text: "One\n\nTwo", files: one.files })
+    expect(joinQuestions({ text: " ", files: [] }, one)).toEqual(one)
   })
 })
 

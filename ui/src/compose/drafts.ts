@@ -2,8 +2,8 @@
 // They belong to one owner: those of another one are deleted unread, and signing out deletes all.
 import { browserStorage } from "../storage"
 import type { BrowserStorage } from "../storage"
-import { joined } from "./attached"
-import type { Attached, Composed } from "./attached"
+import { joinQuestions } from "./questionFile"
+import type { QuestionFile, QuestionDraft } from "./questionFile"
 
 const STORAGE_KEY = "pellucid.drafts"
 const MAX_DRAFTS = 30
@@ -16,7 +16,7 @@ interface Stored {
 }
 
 export class Drafts {
-  private readonly files = new Map<string, readonly Attached[]>()
+  private readonly files = new Map<string, readonly QuestionFile[]>()
   private closed = false
 
   constructor(
@@ -27,17 +27,17 @@ export class Drafts {
     this.write(this.read())
   }
 
-  of(chat: string | null): Composed {
+  of(chat: string | null): QuestionDraft {
     const id = chat ?? ""
     return { text: this.read().find(([one]) => one === id)?.[1] ?? "", files: this.files.get(id) ?? [] }
   }
 
   /** Add a question to what is written already. */
-  add(chat: string | null, question: Composed): void {
-    this.keep(chat, joined(this.of(chat), question))
+  add(chat: string | null, question: QuestionDraft): void {
+    this.keep(chat, joinQuestions(this.of(chat), question))
   }
 
-  keep(chat: string | null, { text, files }: Composed): void {
+  keep(chat: string | null, { text, files }: QuestionDraft): void {
     const id = chat ?? ""
     if (this.closed) return
     if (files.length > 0) this.files.set(id, files)
@@ -45,7 +45,7 @@ export class Drafts {
     const before = this.read()
     if ((before.find(([one]) => one === id)?.[1] ?? "") === text) return
     const rest = before.filter(([one]) => one !== id)
-    this.write(text.trim() === "" ? rest : bounded([...rest, [id, text]]))
+    this.write(text.trim() === "" ? rest : newestWithinBounds([...rest, [id, text]]))
   }
 
   /** Delete all; what a component writes afterwards is not stored. */
@@ -67,7 +67,7 @@ export class Drafts {
 }
 
 /** The newest drafts that fit; the last one only if it fits alone. */
-function bounded(texts: [string, string][]): [string, string][] {
+function newestWithinBounds(texts: [string, string][]): [string, string][] {
   let left = MAX_CHARACTERS
   return texts
     .toReversed()

@@ -2,7 +2,7 @@
 // than models use are scaled down first.
 import type { AttachmentLimits } from "../api/types"
 import { words } from "../words"
-import type { Attached } from "./attached"
+import type { QuestionFile } from "./questionFile"
 import { mediaTypeOf, problemOf, sizeProblem } from "./check"
 import { isAnimated, isScalable, MAX_SCALED_BYTES, scaleInWorker } from "./scale"
 import type { Scale } from "./scale"
@@ -16,7 +16,7 @@ function toBase64(bytes: Uint8Array): string {
 }
 
 /** Read a file, and report each change; the last change has its content, or the problem with it. */
-export function readFile(file: File, limits: AttachmentLimits, onChange: (change: Partial<Attached>) => void, scale: Scale = scaleInWorker): void {
+export function readFile(file: File, limits: AttachmentLimits, onChange: (change: Partial<QuestionFile>) => void, scale: Scale = scaleInWorker): void {
   const tooLarge = sizeProblem(file.size, limits)
   const mayShrink = isScalable(file.type) && file.size <= MAX_SCALED_BYTES
   if (tooLarge !== undefined && !mayShrink) return onChange({ problem: tooLarge, progress: 1 })

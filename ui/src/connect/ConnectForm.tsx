@@ -5,7 +5,7 @@ import { useAction } from "../primitives/useAction"
 import { plain } from "../text/visible"
 import { words } from "../words"
 import { connections, sentence } from "./api"
-import type { Checked, ConnectionInfo, Draft, Provider } from "./api"
+import type { ConnectionTest, ConnectionInfo, ConnectionDraft, Provider } from "./api"
 import { ModelChoice } from "./ModelChoice"
 
 interface Props {
@@ -23,10 +23,10 @@ interface Message {
   detail?: string
 }
 
-const keyOf = ({ base_url, api_key }: Draft) => JSON.stringify([base_url, api_key])
+const keyOf = ({ base_url, api_key }: ConnectionDraft) => JSON.stringify([base_url, api_key])
 
 /** The result of a test, for people. */
-function messageOf(checked: Checked, model: string | null): Message {
+function messageOf(checked: ConnectionTest, model: string | null): Message {
   const { problem } = checked
   if (problem) return { bad: true, text: problem.message, ...(problem.detail !== undefined && { detail: problem.detail }) }
   if (model !== null) return { bad: false, text: words.connect.answered(plain(model)) }
@@ -55,7 +55,7 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
     return () => running.current?.abort()
   }, [])
 
-  const draft: Draft = {
+  const draft: ConnectionDraft = {
     profile: provider.profile,
     base_url: address.trim() || null,
     api_key: key !== "" ? key : known && !removesKey ? null : "",

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react"
 
 import { plain } from "../text/visible"
 import { words } from "../words"
-import { found } from "./api"
+import { matchingProviders } from "./api"
 import type { Provider } from "./api"
 
 interface Props {
@@ -18,7 +18,7 @@ export function ProviderChoice({ providers, onChoose, onBack }: Props) {
   useEffect(() => {
     if (window.matchMedia("(hover: hover)").matches) field.current?.focus()
   }, [])
-  const rows = found(providers, query)
+  const rows = matchingProviders(providers, query)
   const groups = [
     { name: words.connect.common, rows: rows.filter(({ common, local }) => common && !local) },
     { name: words.connect.here, rows: rows.filter(({ common, local }) => common && local) },

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 
 import { ApiError } from "../api/client"
-import { found, freeName, sentence } from "./api"
+import { matchingProviders, freeName, sentence } from "./api"
 import type { Provider } from "./api"
 
 const provider = (profile: string, title: string, ...names: string[]): Provider => ({
@@ -21,7 +21,7 @@ test("a name is free, and that of the provider where possible", () => {
 
 test("providers are found by any of their names, in any case and order", () => {
   const rows = [provider("kimi", "Moonshot Kimi", "moonshotai"), provider("xai", "xAI", "grok"), provider("zai", "Z.ai GLM")]
-  const names = (query: string) => found(rows, query).map(({ profile }) => profile)
+  const names = (query: string) => matchingProviders(rows, query).map(({ profile }) => profile)
   expect(names("")).toEqual(["kimi", "xai", "zai"])
   expect(names("GROK")).toEqual(["xai"])
   expect(names("kimi moon")).toEqual(["kimi"])

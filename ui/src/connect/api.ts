@@ -32,7 +32,7 @@ export interface Connections {
   file: string
 }
 
-export interface Checked {
+export interface ConnectionTest {
   ok: boolean
   models: string[]
   has_list: boolean
@@ -40,7 +40,7 @@ export interface Checked {
   problem?: { code: string; message: string; detail?: string }
 }
 
-export interface Draft {
+export interface ConnectionDraft {
   profile: string
   base_url: string | null
   /** null: the stored key; empty: none. */
@@ -52,9 +52,9 @@ const pathOf = (name: string) => `/api/connections/${encodeURIComponent(name)}`
 export const connections = {
   list: () => requestJson<Connections>("/api/connections"),
   providers: () => requestJson<{ data: Provider[] }>("/api/providers").then(({ data }) => data),
-  test: (draft: Draft & { model: string | null; name: string | null }, signal: AbortSignal) =>
-    requestJson<Checked>("/api/providers/test", { ...withBody("POST", draft), signal }),
-  save: (name: string, draft: Draft & { models: string[] }) => requestJson<ConnectionInfo>(pathOf(name), withBody("PUT", draft)),
+  test: (draft: ConnectionDraft & { model: string | null; name: string | null }, signal: AbortSignal) =>
+    requestJson<ConnectionTest>("/api/providers/test", { ...withBody("POST", draft), signal }),
+  save: (name: string, draft: ConnectionDraft & { models: string[] }) => requestJson<ConnectionInfo>(pathOf(name), withBody("PUT", draft)),
   remove: (name: string) => requestJson<{ name: string }>(pathOf(name), { method: "DELETE" }),
 }
 
@@ -73,7 +73,7 @@ export function freeName(profile: string, taken: ReadonlySet<string>): string {
 }
 
 /** The providers that a search finds: all words are in its title or its names. */
-export function found(providers: readonly Provider[], query: string): Provider[] {
+export function matchingProviders(providers: readonly Provider[], query: string): Provider[] {
   const terms = query.toLowerCase().split(/\s+/).filter(Boolean)
   return providers.filter(({ title, profile, names }) => {
     const text = [title, profile, ...names].join(" ").toLowerCase()

@@ -8,7 +8,7 @@ export interface SpaceRow {
   topic?: string
 }
 
-export interface Entered {
+export interface ParticipantToken {
   participant: string
   token: string
 }
@@ -34,10 +34,10 @@ export const mayCreateSpaces = () => client.session().then(({ create_spaces }) =
 export const ownSpaces = () => requestJson<{ spaces: SpaceRow[] }>("/api/spaces").then(({ spaces }) => spaces)
 
 /** `view`: in which view the space begins with the chat, if with one. */
-export const createSpace = (body: NewSpace, view?: View) => requestJson<Entered>(`/api/spaces${queryString({ view })}`, withBody("POST", body))
+export const createSpace = (body: NewSpace, view?: View) => requestJson<ParticipantToken>(`/api/spaces${queryString({ view })}`, withBody("POST", body))
 
 export const enterSpace = (space: string, participant: string) =>
-  requestJson<Entered>(`/api${spacePath(space)}/participants`, withBody("POST", { participant }))
+  requestJson<ParticipantToken>(`/api${spacePath(space)}/participants`, withBody("POST", { participant }))
 
 /** Make a link; return what goes behind `#join=`. */
 export function makeLink(space: string, token: string, body: LinkRequest): Promise<string> {
@@ -47,4 +47,4 @@ export function makeLink(space: string, token: string, body: LinkRequest): Promi
 }
 
 export const joinByLink = (space: string, link: string) =>
-  requestJson<Entered>(`${spacePath(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })
+  requestJson<ParticipantToken>(`${spacePath(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })

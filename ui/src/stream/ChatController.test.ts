@@ -3,7 +3,7 @@ import { afterEach, expect, test, vi } from "vitest"
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import type { Answer, AskBody, OpenConversation } from "../api/types"
-import type { Composed } from "../compose/attached"
+import type { QuestionDraft } from "../compose/questionFile"
 import { goTo } from "../routes"
 import { ChatController } from "./ChatController"
 import { ChatStore, threadOf } from "./reducer"
@@ -99,7 +99,7 @@ function setUp(path: string, ...chats: OpenConversation[]) {
 
 const started = (event_id: string, conversation_id: string) => ({ type: "message_started", event_id, conversation_id, model: "m", created_at: 1, view: "raw" })
 const final = (event: Answer) => ({ type: "message_final", event })
-const question = (text: string): Composed => ({ text, files: [] })
+const question = (text: string): QuestionDraft => ({ text, files: [] })
 
 test("what was begun for a chat ends when another one is shown", async () => {
   const one = setUp("/c/chat_A", chat("chat_A", "evt_1"), chat("chat_B", "evt_2"))

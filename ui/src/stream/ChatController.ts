@@ -3,8 +3,8 @@
 import { ApiError, errorMessage } from "../api/client"
 import type { Client } from "../api/client"
 import type { AskBody, OpenConversation, Status } from "../api/types"
-import { inputOf, joined } from "../compose/attached"
-import type { Attached, Composed, ShownFile } from "../compose/attached"
+import { inputOf, joinQuestions } from "../compose/questionFile"
+import type { QuestionFile, QuestionDraft, ShownFile } from "../compose/questionFile"
 import type { Drafts } from "../compose/drafts"
 import { linkedAbort, onWake } from "../api/wake"
 import { conversationId, goTo, onNavigate } from "../routes"
@@ -23,7 +23,7 @@ export interface Failure {
 }
 
 /** A question that waits for the end of an answer. */
-export interface FollowUp extends Composed {
+export interface FollowUp extends QuestionDraft {
   /** The id of the answer; null until it has one. */
   after: string | null
 }
@@ -150,9 +150,9 @@ export class ChatController {
   }
 
   /** Ask, now or when the answer in progress is complete. */
-  send(question: Composed): void {
+  send(question: QuestionDraft): void {
     const { followUp } = this.state
-    if (this.isBusy()) this.wait(followUp ? joined(followUp, question) : question)
+    if (this.isBusy()) this.wait(followUp ? joinQuestions(followUp, question) : question)
     else this.ask(question.text, question.files)
   }
 
@@ -163,7 +163,7 @@ export class ChatController {
   }
 
   /** Return the follow-up, which waits no longer. */
-  takeFollowUp(): Composed | null {
+  takeFollowUp(): QuestionDraft | null {
     const { followUp } = this.state
     this.set({ followUp: null })
     return followUp
@@ -173,9 +173,9 @@ export class ChatController {
    * Give up a question that was refused because of another window, and show what that one did. Returns the question; null
    * if another chat is shown by then, and the question is a draft of its own chat.
    */
-  async withdraw({ conversation_id, question }: PendingAnswer): Promise<Composed | null> {
+  async withdraw({ conversation_id, question }: PendingAnswer): Promise<QuestionDraft | null> {
     const { signal } = this.shown
-    const withdrawn = { text: question?.text ?? "", files: (question?.files ?? []) as readonly Attached[] }
+    const withdrawn = { text: question?.text ?? "", files: (question?.files ?? []) as readonly QuestionFile[] }
     this.options.session.leave()
     await this.load()
     if (!signal.aborted) return withdrawn
@@ -335,7 +335,7 @@ export class ChatController {
     store.dispatch({ type: "deleted", conversation_id: id })
   }
 
-  private wait(question: Composed): void {
+  private wait(question: QuestionDraft): void {
     this.set({ followUp: { ...question, after: this.options.session.current()?.event_id ?? null } })
   }
 

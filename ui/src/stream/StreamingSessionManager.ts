@@ -4,7 +4,7 @@
 import { ApiError, errorMessage } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
-import type { ShownFile } from "../compose/attached"
+import type { ShownFile } from "../compose/questionFile"
 import { linkedAbort, SILENCE_MS, waitForWake } from "../api/wake"
 import type { Wake } from "../api/wake"
 import { advance, isLive } from "./pendingAnswer"

@@ -1,8 +1,8 @@
 // The store of conversations and events. Only loaded conversations and message_final write to it; answers in progress
 // are in the streaming bus.
 import type { Answer, ChatEvent, ConversationInfo, OpenConversation, QuestionEvent } from "../api/types"
-import { storedFiles } from "../compose/attached"
-import type { ShownFile } from "../compose/attached"
+import { storedFiles } from "../compose/questionFile"
+import type { ShownFile } from "../compose/questionFile"
 
 export interface Store {
   conversations: Readonly<Record<string, ConversationInfo>>

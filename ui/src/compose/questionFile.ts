@@ -14,7 +14,7 @@ export interface ShownFile {
   id?: string
 }
 
-export interface Attached extends ShownFile {
+export interface QuestionFile extends ShownFile {
   key: string
   /** The part that was read, from 0 to 1. */
   progress: number
@@ -27,16 +27,16 @@ export interface Attached extends ShownFile {
 }
 
 /** Whether it is stored, or was read. */
-export const isReady = ({ id, data }: Attached) => id !== undefined || data !== undefined
+export const isReady = ({ id, data }: QuestionFile) => id !== undefined || data !== undefined
 
 /** A question that is ready to be sent. */
-export interface Composed {
+export interface QuestionDraft {
   text: string
-  files: readonly Attached[]
+  files: readonly QuestionFile[]
 }
 
 /** Two questions as one. */
-export const joined = (first: Composed, second: Composed): Composed => ({
+export const joinQuestions = (first: QuestionDraft, second: QuestionDraft): QuestionDraft => ({
   text: [first.text, second.text].filter((text) => text.trim() !== "").join("\n\n"),
   files: [...first.files, ...second.files],
 })
@@ -47,7 +47,7 @@ export const isImage = (file: ShownFile) => file.media_type.startsWith("image/")
 export const sizeText = (size: number) =>
   size >= 1e6 ? words.attach.megabytes(formatNumber(Number((size / 1e6).toPrecision(3)))) : words.attach.kilobytes(formatNumber(Math.max(1, Math.round(size / 1e3))))
 
-export const inputOf = ({ id, name, media_type, data }: Attached | ShownFile & { data?: string }): AttachmentInput =>
+export const inputOf = ({ id, name, media_type, data }: QuestionFile | ShownFile & { data?: string }): AttachmentInput =>
   id !== undefined ? { id } : { name, media_type, ...(data !== undefined && { data }) }
 
 const ATTACHMENTS = "/api/attachments/"

@@ -15,7 +15,7 @@ import { formatDay } from "./days"
 
 const SHARED = "shared"
 
-export function Shared({ token }: { token: string }) {
+export function SharedChatPage({ token }: { token: string }) {
   const [chat, setChat] = useState<SharedChat | null>(null)
   const [failure, setFailure] = useState<{ message: string; final: boolean } | null>(null)
   const load = useCallback(() => {

@@ -5,8 +5,8 @@ import { createContext, useCallback, useState } from "react"
 import type { AttachmentLimits, ModelInfo } from "../api/types"
 import { lazyModule } from "../text/lazyModule"
 import { words } from "../words"
-import { isReady } from "./attached"
-import type { Attached, ShownFile } from "./attached"
+import { isReady } from "./questionFile"
+import type { QuestionFile, ShownFile } from "./questionFile"
 
 const loadKit = () => import("./attachedFiles")
 const useKit = lazyModule(loadKit)
@@ -22,18 +22,18 @@ export interface Asking {
 export const AskingContext = createContext<Asking>({})
 
 /** The files of a question that was asked, to be changed. */
-export const attachedAgain = (files: readonly ShownFile[]): Attached[] => files.map((file) => ({ ...file, key: newKey(), progress: 1 }))
+export const filesToChange = (files: readonly ShownFile[]): QuestionFile[] => files.map((file) => ({ ...file, key: newKey(), progress: 1 }))
 
-export function useAttached(initial: () => readonly Attached[], { limits, model }: Asking) {
+export function useQuestionFiles(initial: () => readonly QuestionFile[], { limits, model }: Asking) {
   const [files, setFiles] = useState(initial)
   const kit = useKit(files.length > 0)
   const problems = kit?.problemsOf(files, limits, model)
   const attach = useCallback(
     (chosen: readonly File[]) => {
       if (!limits || chosen.length === 0) return
-      const added = chosen.map((file): Attached => ({ key: newKey(), name: file.name, media_type: file.type, size: file.size, progress: 0 }))
+      const added = chosen.map((file): QuestionFile => ({ key: newKey(), name: file.name, media_type: file.type, size: file.size, progress: 0 }))
       setFiles((now) => [...now, ...added])
-      const change = (key: string, changes: Partial<Attached>) =>
+      const change = (key: string, changes: Partial<QuestionFile>) =>
         setFiles((now) => now.map((one) => (one.key === key ? { ...one, ...changes } : one)))
       loadKit().then(
         ({ readFile }) => added.forEach(({ key }, index) => readFile(chosen[index] as File, limits, (changes) => change(key, changes))),
@@ -42,7 +42,7 @@ export function useAttached(initial: () => readonly Attached[], { limits, model 
     },
     [limits],
   )
-  const add = useCallback((others: readonly Attached[]) => setFiles((now) => [...now, ...others]), [])
+  const add = useCallback((others: readonly QuestionFile[]) => setFiles((now) => [...now, ...others]), [])
   const remove = (key: string) => setFiles((now) => now.filter((one) => one.key !== key))
   const clear = () => setFiles([])
   /** All can be sent. */
