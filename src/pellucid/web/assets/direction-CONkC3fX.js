@@ -1,0 +1,1 @@
+var e=e=>e===``?void 0:`auto`;export{e as t};
