@@ -10,11 +10,23 @@ export function onWake(listener: (reason: Wake) => void): () => void {
     if (document.visibilityState === "visible") listener("visible")
   }
   addEventListener("online", online)
+  // A page that returns from the back/forward cache.
+  addEventListener("pageshow", visible)
   document.addEventListener("visibilitychange", visible)
   return () => {
     removeEventListener("online", online)
+    removeEventListener("pageshow", visible)
     document.removeEventListener("visibilitychange", visible)
   }
+}
+
+/**
+ * Call back when the page is left. It may go on to exist in the browser's back/forward cache, where its timers stop and
+ * its connections, of which a browser opens only six to a server, do not. Returns a function that ends this.
+ */
+export function onLeft(listener: () => void): () => void {
+  addEventListener("pagehide", listener)
+  return () => removeEventListener("pagehide", listener)
 }
 
 /** Wait for that time, or until the network or the user is back. Returns whether it was the latter. */

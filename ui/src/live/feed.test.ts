@@ -19,11 +19,13 @@ afterEach(() => {
 /** Follow a feed whose connections the test writes and breaks. */
 function setUp(refusal?: ApiError) {
   const afters: (string | null)[] = []
+  const signals: AbortSignal[] = []
   const writers: ReadableStreamDefaultController<Uint8Array>[] = []
   const events: FeedEvent[] = []
   const onSignedOut = vi.fn()
   const open = async (after: string | null, signal: AbortSignal): Promise<OpenStream> => {
     afters.push(after)
+    signals.push(signal)
     if (refusal) throw refusal
     const body = new ReadableStream<Uint8Array>({
       start(controller) {
@@ -34,7 +36,7 @@ function setUp(refusal?: ApiError) {
     return { body, date: null }
   }
   const stop = followFeed({ open, onEvent: (event) => events.push(event), onSignedOut })
-  return { afters, writers, events, onSignedOut, stop }
+  return { afters, signals, writers, events, onSignedOut, stop }
 }
 
 test("a feed that breaks is opened again after its last event; at once if the network is back", async () => {
@@ -67,6 +69,19 @@ test("a hidden window closes its feed after a while, and opens it when it is vis
   document.dispatchEvent(new Event("visibilitychange"))
   await vi.advanceTimersByTimeAsync(0)
   expect(one.afters).toHaveLength(2)
+  one.stop()
+})
+
+test("a page that is left closes its feed at once, and opens it when it is back", async () => {
+  const one = setUp()
+  await vi.waitFor(() => expect(one.writers).toHaveLength(1))
+  one.writers[0]?.enqueue(encode(started))
+  await vi.waitFor(() => expect(one.events).toHaveLength(1))
+  dispatchEvent(new Event("pagehide"))
+  await vi.waitFor(() => expect(one.signals[0]?.aborted).toBe(true))
+  expect(one.afters).toHaveLength(1)
+  dispatchEvent(new Event("pageshow"))
+  await vi.waitFor(() => expect(one.afters).toEqual([null, "7-a"]))
   one.stop()
 })
 

@@ -3,7 +3,7 @@
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import { frames } from "../api/sse"
-import { linkedAbort, onWake, SILENCE_MS, waitForWake } from "../api/wake"
+import { linkedAbort, onLeft, onWake, SILENCE_MS, waitForWake } from "../api/wake"
 
 export type FeedEvent =
   /** The feed begins (again). Changes before it may have been missed. */
@@ -35,23 +35,24 @@ export function followFeed({ open, onEvent, onSignedOut }: Options): () => void 
   let heardAt = Date.now()
   let hiding: ReturnType<typeof setTimeout> | undefined
 
+  const close = () => {
+    isHidden = true
+    connection?.abort()
+  }
   const hide = () => {
     clearTimeout(hiding)
-    if (document.visibilityState === "hidden") {
-      hiding = setTimeout(() => {
-        isHidden = true
-        connection?.abort()
-      }, HIDDEN_MS)
-    }
+    if (document.visibilityState === "hidden") hiding = setTimeout(close, HIDDEN_MS)
   }
   document.addEventListener("visibilitychange", hide)
   const stopWaking = onWake((reason) => {
     isHidden = false
     if (reason === "online" || Date.now() - heardAt > SILENCE_MS) connection?.abort()
   })
+  const stopLeaving = onLeft(close)
   over.signal.addEventListener("abort", () => {
     clearTimeout(hiding)
     stopWaking()
+    stopLeaving()
     document.removeEventListener("visibilitychange", hide)
   })
 

@@ -6,7 +6,7 @@ import type { AskBody, OpenConversation, Status } from "../api/types"
 import { inputOf, joinQuestions } from "../compose/questionFile"
 import type { QuestionFile, QuestionDraft, ShownFile } from "../compose/questionFile"
 import type { Drafts } from "../compose/drafts"
-import { linkedAbort, onWake } from "../api/wake"
+import { linkedAbort, onLeft, onWake } from "../api/wake"
 import { conversationId, goTo, onNavigate } from "../routes"
 import { isLive } from "./pendingAnswer"
 import type { PendingAnswer } from "./pendingAnswer"
@@ -102,6 +102,7 @@ export class ChatController {
       store.subscribe(this.onAction),
       onNavigate(() => this.show(conversationId())),
       onWake((reason) => session.wake(reason)),
+      onLeft(() => session.pause()),
       () => leaving.abort(),
     ]
     if (this.state.id === conversationId()) void this.load()

@@ -42,6 +42,8 @@ interface Reading {
   heardAt: number
   /** The connection was given up, so the next one is opened without a pause. */
   isWoken: boolean
+  /** The page was left, and may come back: until then there is no connection. */
+  isLeft: boolean
 }
 
 export class StreamingSessionManager {
@@ -127,10 +129,23 @@ export class StreamingSessionManager {
   wake(reason: Wake): void {
     const { reading, pending } = this
     if (pending?.phase === "lost") return this.retry()
+    if (reading?.isLeft) {
+      reading.isLeft = false
+      reading.isWoken = true
+      return
+    }
     // Without an id, the question may not have arrived yet; its request is left alone.
     if (!reading || !pending?.event_id || !isLive(pending)) return
     if (reason === "visible" && this.now() - reading.heardAt < SILENCE_MS) return
     reading.isWoken = true
+    reading.connection?.abort()
+  }
+
+  /** The page was left: close the connection until it is back. A question that may not have arrived yet is left alone. */
+  pause(): void {
+    const { reading, pending } = this
+    if (!reading || !pending?.event_id || !isLive(pending)) return
+    reading.isLeft = true
     reading.connection?.abort()
   }
 
@@ -189,12 +204,13 @@ export class StreamingSessionManager {
       () => connect(open),
       (after) => connect((signal) => this.options.client.read(this.pending?.event_id ?? "", after, signal)),
       async (ms) => {
-        if (!reading.isWoken) return (this.options.wait ?? waitForWake)(ms, signal)
+        if (reading.isLeft) await waitForWake(2 ** 30, signal)
+        else if (!reading.isWoken) return (this.options.wait ?? waitForWake)(ms, signal)
         reading.isWoken = false
         return true
       },
     )
-    const reading: Reading = { frames, abort, heardAt: this.now(), isWoken: false }
+    const reading: Reading = { frames, abort, heardAt: this.now(), isWoken: false, isLeft: false }
     this.reading = reading
     void this.follow(reading)
   }
