@@ -254,6 +254,12 @@ class SummaryEvent(_Event, tag="summary", frozen=True):
     text: str
 
 
+SUMMARY_NOTE = "reasoning", "summary"
+"""Namespace and name of the side event about the gateway's summaries of the open reasoning item. Its value has `author`
+(the model that writes them), `ended` (true: the model has ended the item, and its summaries may still come) or
+`missing` (why there are none, or not all: `late` or `failed`)."""
+
+
 class SideEvent(_Event, tag="side", frozen=True):
     """An event that only one protocol knows (AG-UI's state and activity, a local queue's position, …).
 

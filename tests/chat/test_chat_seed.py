@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pellucid.emit import Emitter
-from pellucid.events import Event, ItemStartEvent, SummaryEvent
+from pellucid.events import SUMMARY_NOTE, Event, ItemEndEvent, ItemStartEvent, SideEvent, SummaryEvent
 from pellucid.parts import Origin, ToolReturnPart
 from pellucid.protocols.chat import build_question
 from pellucid.run import CallTools, Minter, Run
@@ -230,6 +230,40 @@ def test_a_generated_summary_is_a_part_for_viewers_of_summaries() -> None:
         assert [part["text"] for part in segment["parts"]] == texts
         assert segment["combined_text"] == "\n\n".join(texts)
         assert [part["summary_index"] for part in segment["parts"]] == list(range(len(texts)))
+
+
+def test_the_time_of_a_generated_summary_is_not_that_of_the_reasoning() -> None:
+    """Its author is named to viewers of the summary alone, and so is what is missing."""
+    emitter = Emitter(Origin("p", "openai_chat", "m"))
+    run = Run(ModelCall("m", []), Minter(b"x"))
+    run.start()
+    emitter.thinking("s", "Long.", item="r")
+    emitter.text("t", "Yes.")
+    emitter.finish("stop", None)
+    events = run.feed(emitter.end("eof"))[0]
+    place = next(at for at, event in enumerate(events) if isinstance(event, ItemEndEvent))
+    author, ended, late = (
+        SideEvent(*SUMMARY_NOTE, value) for value in ({"author": "w"}, {"ended": True}, {"missing": "late"})
+    )
+    steps = [[*events[:place], author, ended], [SummaryEvent(0, "In short."), late, *events[place:]]]
+    segments = {}
+    for view in ("summary", "raw", "sealed"):
+        encoder, redactor = make_encoder(view=view), Redactor(Viewer(view))
+        data = (
+            encoder.start()
+            + encoder.feed(redactor.feed(steps[0]), NOW)
+            + encoder.feed(redactor.feed(steps[1]), NOW + 9)
+        )
+        frames = verified_frames(data)
+        final = final_event(frames)
+        segments[view] = final["segments"][0]
+        if view == "summary":
+            assert final["timeline"][0]["ended_at"] == NOW
+            assert [
+                frame["completed_at"] for frame in select(frames, "reasoning_segment_meta") if "completed_at" in frame
+            ] == [NOW]
+    assert segments["summary"]["summary"] == {"author": "w", "missing": "late"}
+    assert "summary" not in segments["raw"] | segments["sealed"]
 
 
 def test_a_question_is_an_event() -> None:

@@ -53,6 +53,8 @@ def anyio_backend() -> str:
 class RandomWriter:
     """A summary writer that is slow or never returns."""
 
+    name = "writer"
+
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
 

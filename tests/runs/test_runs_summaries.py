@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from pellucid.events import (
     PartEndEvent,
     PartStartEvent,
     RunEndEvent,
+    SideEvent,
     SummaryEvent,
 )
 from pellucid.fold import fold
@@ -50,6 +52,8 @@ def _small() -> Iterator[None]:
 
 class RandomWriter:
     """A summary writer with random behaviour."""
+
+    name = "writer"
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -89,7 +93,7 @@ dice = st.randoms(use_true_random=True)
 @given(turns, dice)
 def test_without_its_summaries_the_run_is_unchanged(script: list[Turn], dice: random.Random) -> None:
     out, _ = asyncio.run(read(script, dice))
-    assert [event for event in out if not isinstance(event, SummaryEvent)] == run_of(script)
+    assert [event for event in out if not isinstance(event, SummaryEvent | SideEvent)] == run_of(script)
     fold(out)  # raises if the events are illegal
 
 
@@ -132,6 +136,8 @@ def anyio_backend() -> str:
 class FixedWriter:
     """A writer that always returns this summary, at once or never."""
 
+    name = "writer"
+
     def __init__(self, summary: str | None, *, hangs_after: int | None = None) -> None:
         self.texts: list[str] = []
         self.left = 0
@@ -160,6 +166,10 @@ class HoldingRun(Live):
         events = turn_of(*script[0])
         at = next(place for place, event in enumerate(events) if isinstance(event, ItemEndEvent))
         self.model = self.run._model = ScriptedModel([events[:at], self.go_on, events[at:]])
+
+
+def notes_in(events: list[Event]) -> list[Any]:
+    return [event.value for event in events if isinstance(event, SideEvent)]
 
 
 def summaries_in(events: list[Event]) -> list[str]:
@@ -200,7 +210,9 @@ async def test_a_run_that_is_stopped_at_its_end_does_not_wait_for_its_writer() -
     assert live.run.ended is None
     await live.stop(delivery)
     await live.check()
-    assert live.events == run_of(thinking_script("one two three four.\n\n", "five"))
+    assert [event for event in live.events if not isinstance(event, SideEvent)] == run_of(
+        thinking_script("one two three four.\n\n", "five")
+    )
 
 
 @pytest.mark.anyio
@@ -210,6 +222,7 @@ async def test_the_answer_waits_for_summaries_only_until_the_deadline() -> None:
     began = asyncio.get_running_loop().time()
     await live.deliver()  # the writer never returns
     assert summaries_in(live.events) == ["gist"]
+    assert notes_in(live.events) == [{"author": "writer"}, {"ended": True}, {"missing": "late"}]
     assert asyncio.get_running_loop().time() - began >= 0.2
     assert live.run.ended is not None
     assert live.run.ended.status == "completed"
@@ -304,11 +317,14 @@ def test_a_text_that_repeats_the_thought_is_no_summary(text: str, other: str, fo
 @pytest.mark.anyio
 async def test_a_writer_that_repeats_its_input_gives_no_summary() -> None:
     class EchoWriter:
+        name = "writer"
+
         async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
             return f" {text}"
 
     live = Live(thinking_script("one two three.\n\n", "four"), random.Random(1), [SummaryStage(EchoWriter(), 5)])
     assert summaries_in(await live.deliver()) == []
+    assert notes_in(live.events)[-1] == {"missing": "failed"}
 
 
 @pytest.mark.anyio

@@ -292,7 +292,7 @@ export const words = {
     unavailable: (note: string) => `${note} Not available to you here.`,
     views: {
       raw: ["Raw thoughts", "The model’s own thoughts, word for word."],
-      summary: ["Summary", "A summary of its thoughts, not the thoughts themselves."],
+      summary: ["Summary", "A summary of its thoughts. If the model writes none, another model does, and it can be wrong."],
       sealed: ["Sealed", "You see that it thinks and for how long, but not the text."],
       hidden: ["Hidden", "Only the answer."],
     } satisfies Record<string, [name: string, note: string]>,
@@ -419,7 +419,17 @@ export const words = {
     copyAll: "Copy all thoughts of this answer",
     atOnce: "at once",
     after: (time: string) => `after ${time}`,
-    sealed: "The model reasoned here. Its thoughts are sealed.",
+    sealed: "The model reasoned here. You cannot see its thoughts.",
+    summaryBy: (author: string, model: string) => `A summary that ${author} wrote of what ${model} thought. It can be wrong.`,
+    summarizing: (author: string) => `${author} writes a summary…`,
+    noSummary: {
+      late: "The model reasoned here. No summary was written in time.",
+      failed: "The model reasoned here. No summary could be written.",
+    },
+    restMissing: {
+      late: "The rest of the summary was not written in time.",
+      failed: "A part of the summary could not be written.",
+    },
     cut: "The thought was cut off here.",
     effort: (effort: string) => `${effort} effort`,
     tokens: (count: number) => `${formatNumber(count)} ${plural(count, "token", "tokens")}`,

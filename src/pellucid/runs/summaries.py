@@ -3,6 +3,8 @@
 * A paragraph goes to the writer as soon as it is complete. Its summary is a `SummaryEvent` inside the item.
 * The end of the item and all later events wait for the item's summaries, at most `timeout_seconds`. Later summaries are
   dropped. Raw text never replaces a summary, and a text that repeats or quotes the reasoning is not a summary.
+* Notes (`SUMMARY_NOTE`) say who writes the summaries of an item, when the model ended it, and whether some are missing:
+  the time of the summaries is not that of the reasoning.
 * The usage of summaries is not part of the run's usage: it is reported to `on_usage`, and not shown to clients.
 * Reasoning of a model that makes summaries itself is not summarized.
 
@@ -15,7 +17,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
-from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartStartEvent, RunEndEvent, SummaryEvent
+from ..events import (
+    SUMMARY_NOTE,
+    Event,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    RunEndEvent,
+    SideEvent,
+    SummaryEvent,
+)
 from ..models import ChatModel
 from ..parts import ThinkingPart, ThinkingPartDelta
 from ..unicode import TextBuffer
@@ -41,6 +53,11 @@ INSTRUCTIONS = (
 class SummaryWriter(Protocol):
     """Writes summaries of reasoning."""
 
+    @property
+    def name(self) -> str:
+        """The name of the model that writes."""
+        ...
+
     async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         """Summarize one piece of reasoning. Never raises.
 
@@ -60,6 +77,10 @@ class ModelSummaryWriter:
     def __init__(self, model: ChatModel, max_tokens: int = 150) -> None:
         self._model = model
         self._max_tokens = max_tokens
+
+    @property
+    def name(self) -> str:
+        return self._model.name
 
     async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         return await write_text(
@@ -93,6 +114,10 @@ class SummaryStage(Stage):
         """Whether the model makes its own summaries."""
         self._queue: list[tuple[int, str]] = []
         self._written: list[SummaryEvent] = []
+        self._missing: str | None = None
+        """Why the open item lacks summaries."""
+        self._is_noted = False
+        """Whether the author of the open item's summaries was noted."""
         self._write_task: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -128,8 +153,10 @@ class SummaryStage(Stage):
                 delta = event.delta
                 if self._is_raw and type(delta) is ThinkingPartDelta and delta.content_delta:
                     self._add_thought(delta.content_delta)
+                    self._note_author(out)
             elif isinstance(event, ItemStartEvent):
                 self._item_index = event.index if event.kind == "reasoning" else None
+                self._missing, self._is_noted = None, False
             elif isinstance(event, PartStartEvent):
                 form = event.part.form if isinstance(event.part, ThinkingPart) else None
                 self._is_raw = form == "raw" and self._item_index is not None
@@ -139,7 +166,10 @@ class SummaryStage(Stage):
                     self._written.clear()
             elif isinstance(event, ItemEndEvent) and self._item_index is not None:
                 self._enqueue(self._item_index, self._text.take())
-                if self._write_task is not None or self._written:
+                self._note_author(out)
+                if self._is_noted and not self._model_summarizes:
+                    out.append(SideEvent(*SUMMARY_NOTE, {"ended": True}))
+                if self._write_task is not None or self._written or self._missing:
                     self._hold()
                     self._held_events = pending[index:]
                     break
@@ -160,6 +190,8 @@ class SummaryStage(Stage):
             self._item_index = None
             if self._deadline is not None:
                 self._deadline.cancel()
+            if self._missing is not None and not self._model_summarizes:
+                out.append(SideEvent(*SUMMARY_NOTE, {"missing": self._missing}))
             out.append(self._held_events.pop(0))
             out += self._process_events([])
         if out and type(out[-1]) is RunEndEvent:
@@ -171,7 +203,13 @@ class SummaryStage(Stage):
         self._is_holding = True
         self._deadline = asyncio.get_running_loop().call_later(self._timeout_seconds, self._on_deadline)
 
+    def _note_author(self, out: list[Event]) -> None:
+        if self._write_task is not None and not self._is_noted:
+            self._is_noted = True
+            out.append(SideEvent(*SUMMARY_NOTE, {"author": self._writer.name}))
+
     def _on_deadline(self) -> None:
+        self._missing = "late"
         self._cancel_writing()
         self._push_released()
 
@@ -199,6 +237,8 @@ class SummaryStage(Stage):
             if summary and not _repeats(summary, text):
                 self._written.append(SummaryEvent(item, summary))
                 self._push_released()
+            else:
+                self._missing = "failed"
         self._write_task = None
         self._push_released()
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from ..emit import part_events
 from ..events import (
+    SUMMARY_NOTE,
     ErrorEvent,
     Event,
     FinalResultEvent,
@@ -49,6 +50,7 @@ SIDE_EVENT_FIELDS: SideEventFields = {
     ("queue", "loading"): None,
     ("queue", "position"): None,
     ("queue", "waited"): None,
+    SUMMARY_NOTE: None,
     ("run", "deferred"): frozenset(
         ["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema", "seal"]
     ),

@@ -18,6 +18,13 @@ export interface ReasoningPart {
   sequence_number: number
 }
 
+/** That another model wrote the summaries of the reasoning. */
+export interface SummaryNote {
+  author: string
+  /** Why there are none, or not all. */
+  missing?: "late" | "failed"
+}
+
 export interface ReasoningSegment {
   id: string
   type: "reasoning"
@@ -28,6 +35,7 @@ export interface ReasoningSegment {
   sequence_number: number
   effort_level?: string
   reasoning_tokens?: number
+  summary?: SummaryNote
 }
 
 export interface Citation {
@@ -181,6 +189,9 @@ export interface ReasoningSegmentMeta {
   effort_level?: string
   reasoning_tokens?: number
   form?: "raw" | "summary" | "sealed"
+  /** When the reasoning ended, if summaries of it may still come. */
+  completed_at?: number
+  summary?: SummaryNote
 }
 
 export interface TextDelta {

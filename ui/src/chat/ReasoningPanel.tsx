@@ -4,6 +4,7 @@ import type { ReactNode } from "react"
 import type { Answer, ReasoningSegment as Segment, ToolSegment } from "../api/types"
 import { CopyButton } from "../text/CopyButton"
 import { LongText } from "../text/LongText"
+import { plain } from "../text/visible"
 import { formatDuration } from "./format"
 import type { Step } from "./format"
 import { Timeline } from "./Timeline"
@@ -27,11 +28,13 @@ export function ReasoningPanel({ event, steps, drawTool }: Props) {
 
 function Parts({ event, segment, several }: { event: Answer; segment: Segment; several: boolean }) {
   const parts = segment.parts.toSorted((a, b) => a.summary_index - b.summary_index)
+  const { missing } = segment.summary ?? {}
   if (parts.length === 0) {
-    return <p className="reasoning__thought reasoning__sealed" data-testid="reasoning-sealed" data-segment-id={segment.id}>{words.reasoning.sealed}</p>
+    return <p className="reasoning__thought reasoning__sealed" data-testid="reasoning-sealed" data-segment-id={segment.id}>{missing ? words.reasoning.noSummary[missing] : words.reasoning.sealed}</p>
   }
   return (
     <div className="reasoning__thoughts" data-segment-id={segment.id}>
+      {segment.summary && <p className="reasoning__author" data-testid="summary-author">{words.reasoning.summaryBy(plain(segment.summary.author), plain(event.model))}</p>}
       {parts.map((part) => (
         <div key={part.summary_index} className="reasoning__thought">
           {several && (
@@ -52,6 +55,7 @@ function Parts({ event, segment, several }: { event: Answer; segment: Segment; s
           </div>
         </div>
       ))}
+      {missing && <p className="reasoning__cut">{words.reasoning.restMissing[missing]}</p>}
     </div>
   )
 }

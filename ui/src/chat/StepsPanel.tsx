@@ -90,6 +90,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   const head = {
     eventId: message.event_id,
     thinking: thinking(message, steps),
+    author: author(message),
     elapsed: reasoningElapsed(message, skew),
     compact,
     late: isLate(Math.min(...[...message.segments.values()].map((segment) => segment.seen_at))),
@@ -113,9 +114,17 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   )
 }
 
+/** The model that writes the summaries of this answer's reasoning, if it is another one, and whether it is writing. */
+function author(message: LiveMessage): { name: string; writing: boolean } | undefined {
+  const segment = [...message.segments.values()].at(-1)
+  if (segment?.author === undefined) return undefined
+  return { name: segment.author, writing: segment.completed_at !== undefined && message.texts.size === 0 }
+}
+
 /** Whether the model is thinking now: a part is open, or the last step is sealed reasoning. */
 function thinking(message: LiveMessage, steps: readonly LiveStep[]): boolean {
   const last = steps.at(-1)
+  if (last && last.kind !== "tool" && message.segments.get(last.segment_id)?.completed_at !== undefined) return false
   if (steps.some((step) => step.kind === "part" && !step.complete)) return true
   return last?.kind === "sealed" && message.texts.size === 0
 }

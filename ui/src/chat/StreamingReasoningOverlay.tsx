@@ -31,6 +31,8 @@ interface HeadProps {
   eventId: string
   thinking: boolean
   elapsed: Elapsed
+  /** The other model that writes its summaries. */
+  author: { name: string; writing: boolean } | undefined
   /** The overlay is compact. */
   compact: boolean
   /** The model began to think below the compact overlay's text, which moves down slowly. */
@@ -55,12 +57,14 @@ const Line = memo(function Line({ eventId, part }: { eventId: string; part: Live
 })
 
 /** “Thinking… 12 s”, and the final time afterwards. */
-function ThinkingHead({ eventId, thinking, elapsed, late, line }: HeadProps) {
+function ThinkingHead({ eventId, thinking, elapsed, author, late, line }: HeadProps) {
+  const waits = !thinking && author?.writing === true
   return (
     <div className={late ? "step-row step-row--late overlay__head" : "step-row overlay__head"}>
-      {thinking ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
+      {thinking || waits ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
       <span className="overlay__label">{thinking ? words.reasoning.thinking : words.reasoning.thought}</span>
       <Seconds elapsed={elapsed} />
+      {waits && author && <span className="overlay__author">{words.reasoning.summarizing(plain(author.name))}</span>}
       {line && <Line eventId={eventId} part={line} />}
     </div>
   )

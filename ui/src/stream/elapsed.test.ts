@@ -43,6 +43,13 @@ describe("the elapsed time", () => {
     expect(toolTime(final, call)).toBe(5_100)
   })
 
+  test("of reasoning that another model summarizes ends with the reasoning, not with its summary", () => {
+    const ended: StreamEvent = { type: "reasoning_segment_meta", event_id: EVENT, segment_id: "a", completed_at: 3_000, summary: { author: "b" } }
+    const events: [StreamEvent, number][] = [[segment("a", 0, 1_000), 1_000], [ended, 3_000]]
+    expect(reasoningElapsed(play(events), 0)).toEqual({ done: 2_000, since: null })
+    expect(reasoningElapsed(play([...events, [part("a", 0, 12_000), 12_000], [done("a", 0, 12_500), 12_500]]), 0)).toEqual({ done: 2_000, since: null })
+  })
+
   test("of what goes on counts from when it was seen; if the stream is resumed, from the gateway's time", () => {
     expect(reasoningElapsed(play([[segment("a", 0, 1_000), 1_700], [part("a", 0, 1_000), 1_700]]), 0)).toEqual({ done: 0, since: 1_700 })
     expect(reasoningElapsed(play([[segment("a", 0, 1_000), 60_000], [part("a", 0, 1_000), 60_000]]), 0)).toEqual({ done: 0, since: 1_000 })

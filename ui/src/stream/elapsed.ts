@@ -18,7 +18,10 @@ function beginning(createdAt: number, seenAt: number, skew: number): number {
   return seenAt - (createdAt + skew) > RESUMED_MS ? createdAt + skew : seenAt
 }
 
-/** The time of all reasoning: of each segment from its beginning to the end of its last part. */
+/**
+ * The time of all reasoning: of each segment from its beginning to the end of its last part, or, if another model
+ * summarizes it, to its own end.
+ */
 export function reasoningElapsed(message: LiveMessage, skew: number): Elapsed {
   const elapsed: Elapsed = { done: 0, since: null }
   const steps = liveSteps(message)
@@ -27,7 +30,8 @@ export function reasoningElapsed(message: LiveMessage, skew: number): Elapsed {
     const parts = [...message.parts.values()].filter((part) => part.segment_id === segment.segment_id)
     const start = segment.created_at ?? parts[0]?.created_at ?? 0
     const begun = beginning(start, segment.seen_at, skew)
-    if (parts.some((part) => !part.complete)) elapsed.since = begun
+    if (segment.completed_at !== undefined) elapsed.done += Math.max(0, segment.completed_at - start)
+    else if (parts.some((part) => !part.complete)) elapsed.since = begun
     else if (parts.length > 0) {
       const ends = parts.map((part) => part.completed_at).filter((end) => end !== undefined)
       if (ends.length > 0) elapsed.done += Math.max(0, Math.max(...ends) - start)

@@ -20,6 +20,10 @@ export interface LiveSegment {
   segment_id: string
   sequence_number: number | undefined
   created_at: number | undefined
+  /** When the reasoning ended, if summaries of it may still come. */
+  completed_at: number | undefined
+  /** The model that writes its summaries, if it is another one. */
+  author: string | undefined
   /** When its first event arrived, by the browser's clock. */
   seen_at: number
 }
@@ -161,6 +165,8 @@ export class StreamingBus {
         const segment = this.segment(this.open(event.event_id), event.segment_id)
         segment.sequence_number = event.sequence_number ?? segment.sequence_number
         segment.created_at = event.created_at ?? segment.created_at
+        segment.completed_at = event.completed_at ?? segment.completed_at
+        segment.author = event.summary?.author ?? segment.author
         return this.markDirty(topics.steps(event.event_id))
       }
       case "text_delta": {
@@ -264,7 +270,7 @@ export class StreamingBus {
   private segment(message: LiveMessage, id: string): LiveSegment {
     let segment = message.segments.get(id)
     if (!segment) {
-      segment = { segment_id: id, sequence_number: undefined, created_at: undefined, seen_at: this.clock() }
+      segment = { segment_id: id, sequence_number: undefined, created_at: undefined, completed_at: undefined, author: undefined, seen_at: this.clock() }
       message.segments.set(id, segment)
     }
     return segment

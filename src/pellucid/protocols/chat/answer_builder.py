@@ -29,6 +29,7 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import NOT_KEPT
 from ...events import (
+    SUMMARY_NOTE,
     AnsweringDeployment,
     Event,
     FunctionToolCallEvent,
@@ -41,6 +42,7 @@ from ...events import (
     ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
+    SideEvent,
 )
 from ...parts import (
     BuiltinToolCallPart,
@@ -119,6 +121,8 @@ class AnswerBuilder:
         self._item_id = ""
         self._open_reasoning: t.ReasoningSegment | None = None
         """The segment of the open reasoning item."""
+        self._reasoned_until: int | None = None
+        """When the model ended the open reasoning item, if its summaries may still come."""
         self._turn_reasoning: list[t.ReasoningSegment] = []
         """The reasoning segments of this turn."""
         self._item_text: OpenText | None = None
@@ -228,7 +232,7 @@ class AnswerBuilder:
             effort_level=start.effort_level,
         )
         self._segment_list.add(segment, now)
-        self._open_reasoning = segment
+        self._open_reasoning, self._reasoned_until = segment, None
         self._turn_reasoning.append(segment)
         self._on_frame(
             f.ReasoningSegmentMeta(
@@ -247,10 +251,30 @@ class AnswerBuilder:
         self._open_reasoning = self._item_text = None
         if reasoning is not None:
             reasoning.combined_text = PARAGRAPH_BREAK.join([part.text for part in reasoning.parts])
-            if not reasoning.parts:
+            if not reasoning.parts and self._reasoned_until is None:
                 self._segment_list.timeline[reasoning.output_index].ended_at = now
         elif text is not None:
             self._segment_list.timeline[text.output_index].ended_at = now
+
+    def _side(self, event: SideEvent, now: int) -> None:
+        reasoning = self._open_reasoning
+        if reasoning is None or (event.namespace, event.name) != SUMMARY_NOTE or self._start_frame.view != "summary":
+            return
+        note: dict[str, Any] = event.value
+        if "ended" in note:
+            self._reasoned_until = self._segment_list.timeline[reasoning.output_index].ended_at = now
+        if "author" in note:
+            reasoning.summary = t.SummaryNote(author=note["author"])
+        elif "missing" in note and reasoning.summary:
+            reasoning.summary.missing = note["missing"]
+        self._on_frame(
+            f.ReasoningSegmentMeta(
+                event_id=self._start_frame.event_id,
+                segment_id=reasoning.id,
+                completed_at=now if "ended" in note else UNSET,
+                summary=reasoning.summary,
+            )
+        )
 
     # --- parts -------------------------------------------------------------------------------------------------
 
@@ -364,7 +388,8 @@ class AnswerBuilder:
 
     def _complete_reasoning_part(self, open_text: OpenText, part: t.ReasoningPart, now: int) -> None:
         """End a part, whether or not it is complete, and send the frame. So far, its segment ends with it."""
-        self._segment_list.timeline[open_text.output_index].ended_at = now
+        if self._reasoned_until is None:
+            self._segment_list.timeline[open_text.output_index].ended_at = now
         self._on_frame(
             f.ReasoningPartCompleted(
                 event_id=self._start_frame.event_id,
@@ -424,6 +449,7 @@ HANDLERS: dict[type[Any], Callable[[AnswerBuilder, Any, int], None]] = {
     PartEndEvent: AnswerBuilder._part_end,
     FunctionToolCallEvent: AnswerBuilder._function_started,
     FunctionToolResultEvent: AnswerBuilder._tool_result,
+    SideEvent: AnswerBuilder._side,
     RunEndEvent: AnswerBuilder._run_end,
 }
 """The handler of each kind of event except deltas. Events that are not listed are not shown."""

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from ...errors import ErrorInfo
 from ...unicode import replace_surrogates
 from ...view import View
-from .types import Answer
+from .types import Answer, SummaryNote
 
 MAX_PREVIEW_CHARS = 500
 """The maximum number of characters of its arguments that a call shows while it is in progress."""
@@ -83,7 +83,10 @@ class ReasoningPartCompleted(_PartFrame, kw_only=True, tag="reasoning_part_compl
 
 
 class ReasoningSegmentMeta(_MessageFrame, kw_only=True, tag="reasoning_segment_meta"):
-    """A reasoning segment opens, also one without parts. Sent again when its number of tokens is known."""
+    """A reasoning segment opens, also one without parts.
+
+    Sent again when its number of tokens is known, and with what becomes known about summaries of another model.
+    """
 
     segment_id: str
     sequence_number: int | UnsetType = UNSET
@@ -92,6 +95,9 @@ class ReasoningSegmentMeta(_MessageFrame, kw_only=True, tag="reasoning_segment_m
     effort_level: str | UnsetType = UNSET
     reasoning_tokens: int | UnsetType = UNSET
     form: Literal["raw", "summary", "sealed"] | UnsetType = UNSET
+    completed_at: int | UnsetType = UNSET
+    """When the reasoning ended, if summaries of it may still come."""
+    summary: SummaryNote | UnsetType = UNSET
 
 
 # --- the answer --------------------------------------------------------------------------------------------------

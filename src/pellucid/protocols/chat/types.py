@@ -44,6 +44,15 @@ class ReasoningPart(msgspec.Struct, kw_only=True):
     sequence_number: int
 
 
+class SummaryNote(msgspec.Struct, kw_only=True):
+    """That the summaries of a stretch of reasoning are the gateway's, not of the model that reasoned."""
+
+    author: str
+    """The model that writes them."""
+    missing: Literal["late", "failed"] | UnsetType = UNSET
+    """Why there are none, or not all: they were not written in time, or could not be written."""
+
+
 class ReasoningSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="reasoning"):
     """One stretch of reasoning. It has no parts where the reader may know only that the model reasoned."""
 
@@ -56,6 +65,8 @@ class ReasoningSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="reas
     sequence_number: int
     effort_level: str | UnsetType = UNSET
     reasoning_tokens: int | UnsetType = UNSET
+    summary: SummaryNote | UnsetType = UNSET
+    """Only if another model summarizes the reasoning."""
 
 
 class Citation(msgspec.Struct, kw_only=True):
@@ -154,7 +165,10 @@ class Fault(msgspec.Struct, kw_only=True):
 
 
 class Span(msgspec.Struct, kw_only=True):
-    """The time in which a segment was in progress. That of reasoning ends with the last of its parts, if it has any."""
+    """The time in which a segment was in progress. That of reasoning ends with the last of its parts, if it has any.
+
+    If another model summarizes it, it ends when the reasoning ended, not when its summary was written.
+    """
 
     segment_id: str
     started_at: int
