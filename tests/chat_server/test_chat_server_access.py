@@ -278,6 +278,8 @@ def test_models_are_listed_with_their_view_and_efforts(upstream: Upstream) -> No
         assert (best["id"], best["default"], best["view"]) == ("best", True, "raw")
         assert (quiet["id"], "default" in quiet, quiet["view"]) == ("quiet", False, "sealed")
         assert quiet["efforts"] == ["off", "low", "medium", "high", "max"]
+        # vLLM serves any model.
+        assert (best.get("efforts_unknown"), quiet.get("efforts_unknown")) == (True, None)
 
 
 def test_efforts_reach_the_model(gateway: Any, upstream: Upstream) -> None:

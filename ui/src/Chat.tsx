@@ -210,8 +210,8 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
         title={title}
         actions={
           mayCreateSpaces && id !== null && turns.length > 0 && (
-            <button type="button" className="icon-button" data-testid="take-to-space" aria-label={words.chat.takeToSpace} title={words.chat.takeToSpace} disabled={busy} onClick={() => setTaking(true)}>
-              <SpaceIcon />
+            <button type="button" className="icon-button icon-button--labelled" data-testid="take-to-space" aria-label={words.chat.takeToSpace} title={words.chat.takeToSpace} disabled={busy} onClick={() => setTaking(true)}>
+              <SpaceIcon /> <span className="icon-button__label">{words.chat.toSpace}</span>
             </button>
           )
         }

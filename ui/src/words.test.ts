@@ -19,8 +19,8 @@ const ATTRIBUTES = new Set([
 ])
 /** `KeyboardEvent.key`, `Error.name`, values of ARIA, media queries. */
 const NAMES = /^(true|false|\(\w+: \w+\)|Enter|Escape|Tab|Home|End|Delete|Backspace|Arrow\w+|Page\w+|\w+Error|Bearer )$/
-/** Tables of names that only happen to look like words. */
-const TABLES = new Set(["text/formula.ts"])
+/** Tables of names that only happen to look like words, and a program, which has one language. */
+const TABLES = new Set(["text/formula.ts", "spaces/modelProgram.ts"])
 
 const isNode = (value: unknown): value is Node => typeof value === "object" && value !== null && typeof (value as Node).type === "string"
 

@@ -32,7 +32,7 @@ from ..protocols.decoding import invalid
 from ..providers.profile import Profile
 from ..relay import MemoryRelay, Relay
 from ..sealing import VisibleForms
-from ..settings import ModelSettings, merge_settings
+from ..settings import EFFORTS, ModelSettings, merge_settings
 from ..storage.names import is_storable
 from ..upstream import Limits, UpstreamClient
 from ..view import View, Viewer, stricter
@@ -219,6 +219,17 @@ class Catalog:
         if isinstance(model, DeployedModel) or provider not in self._providers:
             return None
         return self._profiles[self._config.profile_name(provider)].title
+
+    def knows_efforts(self, model: ChatModel) -> bool:
+        """Whether it is known which levels of effort a model has: not where a server of any model is given all of them.
+
+        Args:
+            model: The model, or an agent. Of several deployments, it must be known of all.
+        """
+        called = (model.model or model) if isinstance(model, AgentModel) else model
+        origins = [deployment.model.origin for deployment in deployments_of(called)]
+        rows = [self._profile_of(one.provider, one.model) for one in origins if one.provider in self._providers]
+        return not any(row.thinking != "none" and row.efforts == EFFORTS for row in rows)
 
     def names_of(self, provider: str) -> list[str]:
         """Return the public names of a provider's models that are known."""

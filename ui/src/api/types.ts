@@ -318,6 +318,8 @@ export interface Session {
 export interface ModelInfo {
   id: string
   efforts: Effort[]
+  /** It is not known which of them the model has. */
+  efforts_unknown?: boolean
   view: View
   default?: boolean
   embedded?: boolean

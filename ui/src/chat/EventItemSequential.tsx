@@ -1,8 +1,9 @@
 // An answer from the question to the final event: steps, text, error, sources, footer. The element stays the same from
 // the placeholder to the final event.
-import { lazy, Suspense, useRef } from "react"
+import { lazy, Suspense, useContext, useEffect, useRef, useState } from "react"
 
 import type { Answer } from "../api/types"
+import { AskingContext } from "../compose/useQuestionFiles"
 import { Conflict } from "./conflict"
 import { ViewBadge } from "../primitives/ViewBadge"
 import { useLiveMessage } from "../stream/hooks"
@@ -100,25 +101,41 @@ function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer
     <>
       <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label={words.answer.waiting} />
       {pending.question && <Seconds elapsed={{ done: 0, since: pending.question.created_at }} minimum={3} />}
+      {pending.question && <Slow since={pending.question.created_at} />}
     </>
   )
 }
 
+/** After so long without a word, the page says why. */
+const SLOW_MS = 10_000
+
+function Slow({ since }: { since: number }) {
+  const [isSlow, setSlow] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setSlow(true), since + SLOW_MS - Date.now())
+    return () => clearTimeout(timer)
+  }, [since])
+  return isSlow ? <span className="waiting" data-testid="slow">{words.answer.slow}</span> : null
+}
+
 function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?: () => void }) {
   const text = answerText(event)
+  const { model } = useContext(AskingContext)
+  const other = model === undefined || model.id === event.model ? undefined : model.id
   const took = event.completed_at === undefined ? "" : formatDuration(event.completed_at - event.created_at)
   return (
     <>
       {text !== "" && <span data-testid="copy"><CopyButton text={text} label={words.answer.copy} /></span>}
       {/* An answer that is not complete, or has no text, has its retry button in the message. */}
       {onAgain && event.status === "completed" && contentOf(event).length > 0 && (
-        <button type="button" className="quiet-button" data-testid="ask-again" disabled={busy} onClick={onAgain}>{words.chat.askAgain}</button>
+        <button type="button" className="quiet-button" data-testid="ask-again" title={words.chat.askAgainHint} disabled={busy} onClick={onAgain}>{other === undefined ? words.chat.askAgain : words.chat.askModel(plain(other))}</button>
       )}
       {onAgain && <Suspense fallback={<span className="feedback" />}><Feedback event={event} /></Suspense>}
       <span className="answer__facts">
         <span className="answer__model" title={plain(event.model)}>{plain(event.model)}</span>
         {took && <span className="answer__took">{took}</span>}
-        {event.view && event.view !== "raw" && <ViewBadge view={event.view} />}
+        {/* A shared chat says it once, above. */}
+        {onAgain && event.view && event.view !== "raw" && <ViewBadge view={event.view} />}
       </span>
     </>
   )

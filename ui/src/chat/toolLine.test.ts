@@ -34,7 +34,7 @@ describe("the line of a tool", () => {
 
   test("of functions and of other servers' tools", () => {
     expect(line("get_weather", { city: "Paris" })).toBe("Called get_weather | Paris")
-    expect(line("get_weather", { city: "Paris", days: 3, exact: true, more: "no" })).toBe("Called get_weather | Paris, 3, true")
+    expect(line("get_weather", { city: "Paris", days: 3, exact: true, more: "no" })).toBe("Called get_weather | city: Paris, days: 3, exact: true")
     expect(line("look", {})).toBe("Called look")
     expect(line("look", "just text")).toBe("Called look | just text")
     expect(line("mcp_server:github", { action: "call_tool", tool_name: "find_issues", tool_args: '{"q": "crash"}' })).toBe("Called find_issues of github | crash")

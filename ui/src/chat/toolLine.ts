@@ -58,10 +58,12 @@ function textOf(value: Json | undefined): string {
   return short(value.slice(0, 20).map(textOf).filter((one) => one !== "").join(", "))
 }
 
-/** The first values of the arguments, without their names. */
+/** The first values of the arguments; if there are several, with their names. */
 function valuesOf(args: Json | undefined): string {
-  const fields = fieldsOf(args)
-  const texts = Object.values(fields).map(textOf).filter((text) => text !== "")
+  const fields = Object.entries(fieldsOf(args))
+    .map(([name, value]) => [name, textOf(value)])
+    .filter(([, text]) => text !== "")
+  const texts = fields.map(([name, text]) => (fields.length > 1 ? `${name}: ${text}` : `${text}`))
   if (texts.length > 0) return short(texts.slice(0, MAX_VALUES).join(", "))
   return typeof args === "string" && !/^\s*[{[]/.test(args) ? short(args) : ""
 }

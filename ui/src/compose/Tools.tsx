@@ -1,6 +1,7 @@
 // The server's tools as switches, those of an MCP server together.
 import "../styles/compose/dialogs.css"
 import { Dialog } from "../primitives/Dialog"
+import { fill } from "../text/fill"
 import { visible } from "../text/visible"
 import { words } from "../words"
 import type { ServerTool } from "../api/types"
@@ -24,7 +25,7 @@ export function Tools({ choice, onClose }: Props) {
     <Dialog className="dialog dialog--wide" label={words.toolChoice.title} onClose={onClose}>
       <div className="dialog__inner">
         <h2 className="dialog__title">{words.toolChoice.title}</h2>
-        <p>{tools?.length === 0 ? words.toolChoice.none : words.toolChoice.lead}</p>
+        <p>{tools?.length === 0 ? fill(words.toolChoice.none, { functions: <code>tools.functions</code>, servers: <code>tools.mcp</code> }) : words.toolChoice.lead}</p>
         {failed && (
           <p className="form-error" role="alert">
             {words.toolChoice.failed} <button type="button" className="text-button" onClick={load}>{words.common.tryAgain}</button>

@@ -102,7 +102,7 @@ export default function ShareDialog({ conversation, title, views, onClose }: Pro
               {shares.map((share) => (
                 <li key={share.id} className="share__item" data-testid="share-item">
                   <span>
-                    {words.share.madeOn(formatDay(share.created_at))}, {words.share.views[share.view]}
+                    {words.share.madeOn(formatDay(share.created_at))}, {words.share.with[share.view]}
                     {share.expires_at !== undefined && `, ${words.share.until(formatDay(share.expires_at))}`}
                   </span>
                   <button type="button" className="text-button" disabled={busy} onClick={() => void remove(share.id)}>{words.share.delete}</button>

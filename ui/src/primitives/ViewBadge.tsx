@@ -1,5 +1,6 @@
 // The view of an answer, with its description as title.
 import type { View } from "../api/types"
+import { words } from "../words"
 import { optionOf, VIEWS } from "./views"
 
 export function ViewBadge({ view }: { view: View }) {
@@ -7,7 +8,7 @@ export function ViewBadge({ view }: { view: View }) {
   return (
     <span className="view-badge" data-view={view} title={option?.note}>
       <span className="view-dot" data-view={view} />
-      {option?.name}
+      {words.pickers.badges[view]}
     </span>
   )
 }

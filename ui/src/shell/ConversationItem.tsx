@@ -99,6 +99,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete, onS
               <a href={client.exportHref(row.id, format)} download>{words.export[format]}</a>
             </Menu.Item>
           ))}
+          <Menu.Separator className="menu__line" />
           <Menu.Item className="menu__item menu__item--danger" onSelect={() => setTimeout(() => ask(onDelete))}>{words.sidebar.deleteItem}</Menu.Item>
         </Menu.Content>
       </Menu.Root>

@@ -28,10 +28,12 @@ interface PickProps {
   onPick: (value: string) => void
   /** An action below the choices. */
   action?: ReactNode
+  /** What is true of all choices. */
+  remark?: string | undefined
   children: ReactNode
 }
 
-function Pick({ testId, label, heading, value, choices, className = "pick", onPick, action, children }: PickProps) {
+function Pick({ testId, label, heading, value, choices, className = "pick", onPick, action, remark, children }: PickProps) {
   return (
     <Menu.Root modal={false}>
       <Menu.Trigger className={className} data-testid={testId} data-value={value} aria-label={label}>
@@ -52,6 +54,7 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
               </Menu.RadioItem>
             ))}
           </Menu.RadioGroup>
+          {remark !== undefined && <p className="menu__remark">{remark}</p>}
           {action}
         </Menu.Content>
       </Menu.Portal>
@@ -94,6 +97,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
           heading={words.pickers.effortHeading}
           value={effort ?? ""}
           choices={[{ value: "", name: words.pickers.defaultEffort, note: words.pickers.defaultEffortNote }, ...efforts]}
+          remark={chosen.efforts_unknown ? words.pickers.unknownEfforts : undefined}
           onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
         >
           {effort ? <span><span className="pick__lead">{words.pickers.effortLead}</span>{optionOf(EFFORTS, effort)?.name}</span> : words.pickers.effort}

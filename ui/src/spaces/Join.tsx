@@ -24,8 +24,9 @@ export function Join({ space, problem, onJoin, onEntered }: Props & { space: str
         <Mark />
         <h1 className="sign-in__title" dir="auto">{plain(space)}</h1>
         <p className="sign-in__lead">{words.spaces.join.lead}</p>
-        <JoinForm space={space} problem={problem} onJoin={onJoin} />
+        {/* An owner needs no token. */}
         <Enter space={space} onEntered={onEntered} />
+        <JoinForm space={space} problem={problem} onJoin={onJoin} />
         <a className="text-button" href="/spaces">{words.spaces.list.yours}</a>
       </div>
     </main>

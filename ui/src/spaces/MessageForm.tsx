@@ -2,9 +2,9 @@
 // pending until the space has it.
 import { useEffect, useId, useRef, useState } from "react"
 
-import { preview } from "../chat/format"
 import { CloseIcon, SendIcon } from "../primitives/icons"
 import { isSubmitKey } from "../primitives/keyboard"
+import { lineOf } from "../text/line"
 import { plain, visible } from "../text/visible"
 import { textOf } from "./envelope"
 import type { EnvelopeItem } from "./fold"
@@ -25,10 +25,12 @@ interface Props {
   onReplyTo: (item: EnvelopeItem | null) => void
   onSend: (text: string, more: { to?: string; repliesTo?: string }) => void
   onDiscard: (id: string) => void
+  /** Explain how a model takes part; set while nobody else is here. */
+  onGuide?: () => void
   onLive: () => void
 }
 
-export function MessageForm({ me, participants, past, readOnly, connected, pending, replyTo, onReplyTo, onSend, onDiscard, onLive }: Props) {
+export function MessageForm({ me, participants, past, readOnly, connected, pending, replyTo, onReplyTo, onSend, onDiscard, onGuide, onLive }: Props) {
   const [text, setText] = useState("")
   const [to, setTo] = useState("")
   const field = useRef<HTMLTextAreaElement>(null)
@@ -71,11 +73,16 @@ export function MessageForm({ me, participants, past, readOnly, connected, pendi
           ))}
         </ul>
       )}
+      {onGuide && (
+        <p className="message-form__alone" data-testid="alone">
+          {words.spaces.guide.alone} <button type="button" className="text-button" data-testid="open-guide" onClick={onGuide}>{words.spaces.guide.title}</button>
+        </p>
+      )}
       {readOnly ? <p className="message-form__read-only">{words.spaces.message.readOnly}</p> : (
         <form className="composer" aria-label={words.spaces.message.form} onSubmit={(event) => { event.preventDefault(); send() }}>
           {replyTo && (
             <p className="message-form__reply">
-              <span className="message-form__text"><span aria-hidden="true">↩ </span>{fill(words.spaces.message.replyTo, { who: <bdi>{plain(replyTo.envelope.from)}</bdi>, text: <span dir="auto">{plain(preview(textOf(replyTo.envelope)))}</span> })}</span>
+              <span className="message-form__text"><span aria-hidden="true">↩ </span>{fill(words.spaces.message.replyTo, { who: <bdi>{plain(replyTo.envelope.from)}</bdi>, text: <span dir="auto">{plain(lineOf(textOf(replyTo.envelope)))}</span> })}</span>
               <button type="button" className="icon-button message-form__close" aria-label={words.spaces.message.noReply} onClick={() => onReplyTo(null)}><CloseIcon /></button>
             </p>
           )}

@@ -21,16 +21,20 @@ interface Props {
 /** A name for the space of a chat: the letters and digits of its title. */
 const nameOf = (title: string) => title.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40)
 
-const NAME = "[A-Za-z0-9][A-Za-z0-9_.\\-]*"
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/
+/** The name that is meant: "Beach trip" is beach-trip. */
+const named = (typed: string) => (NAME.test(typed.trim()) ? typed.trim() : nameOf(typed))
 
 export function NewSpaceDialog({ chat, onClose }: Props) {
-  const [name, setName] = useState(() => nameOf(chat?.title ?? ""))
+  const [typed, setTyped] = useState(() => nameOf(chat?.title ?? ""))
+  const name = named(typed)
   const [topic, setTopic] = useState(chat?.title ?? "")
   const [participant, setParticipant] = useState("")
   const { busy, problem, run } = useAction(words.spaces.list.failed)
   const title = chat ? words.spaces.taking.title : words.spaces.list.createTitle
   const create = () =>
     run(async () => {
+      if (name === "") throw new Error(words.spaces.list.nameNeeded)
       const made = await createSpace({ name, participant, topic: topic.trim().slice(0, 300), ...(chat && { conversation_id: chat.id }) }, chat?.view)
       storeToken(name, made.token, "browser")
       location.assign(spacePath(name))
@@ -42,7 +46,7 @@ export function NewSpaceDialog({ chat, onClose }: Props) {
         {chat && <p>{words.spaces.taking.text}</p>}
         <label className="sign-in__label">
           {words.spaces.list.name}
-          <input className="sign-in__field" data-testid="space-name" required maxLength={64} pattern={NAME} title={words.spaces.list.nameHint} placeholder={words.spaces.list.nameHint} autoComplete="off" spellCheck={false} value={name} onChange={(event) => setName(event.target.value)} />
+          <input className="sign-in__field" data-testid="space-name" required maxLength={64} title={words.spaces.list.nameHint} placeholder={words.spaces.list.nameHint} autoComplete="off" spellCheck={false} value={typed} onChange={(event) => setTyped(event.target.value)} onBlur={() => setTyped(name || typed)} />
         </label>
         <label className="sign-in__label">
           {words.spaces.list.topic}

@@ -1,7 +1,7 @@
 // The view of a space: the conversation, a lane for each agent, and the history at the bottom.
 import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react"
 
-import { SearchIcon } from "../primitives/icons"
+import { Mark, SearchIcon } from "../primitives/icons"
 import { ThemeToggle } from "../primitives/ThemeToggle"
 import { plain, visible } from "../text/visible"
 import { topicOf } from "./api"
@@ -17,6 +17,7 @@ import type { Target } from "./RowList"
 import { ALL, discoveryKey, isDiscovery, orderedLanes, placeOf } from "./rows"
 import type { Filter, Folds } from "./rows"
 import { MessageForm } from "./MessageForm"
+import { ModelGuide } from "./ModelGuide"
 import { Scrubber } from "./Scrubber"
 import { SearchDialog } from "./SearchDialog"
 import type { SpaceSession } from "./session"
@@ -46,6 +47,7 @@ export function RoomView({ session, onLeave }: Props) {
   const [filtering, setFiltering] = useState(false)
   const [searching, setSearching] = useState(false)
   const [inviting, setInviting] = useState(false)
+  const [guiding, setGuiding] = useState(false)
   const [folds, setFolds] = useState<Folds>(new Map())
   const [goal, setGoal] = useState<Goal | null>(null)
   const [pendingSeq, setPendingSeq] = useState<number | null>(null)
@@ -147,6 +149,7 @@ export function RoomView({ session, onLeave }: Props) {
       <NowContext value={live ? null : fold.now}>
         <div className="room" data-testid="room" data-phase={state.phase} data-live={live}>
           <header className="room__top">
+            <a className="room__home" href="/spaces" data-testid="home" aria-label={words.spaces.room.allSpaces} title={words.spaces.room.allSpaces}><Mark /></a>
             <div className="room__names">
               <h1 className="room__title" dir="auto">{plain(session.space)}</h1>
               {topic !== "" && <p className="room__topic" data-testid="topic" dir="auto" title={plain(topic)}>{plain(topic)}</p>}
@@ -188,6 +191,7 @@ export function RoomView({ session, onLeave }: Props) {
                   onSend={(text, more) => session.sendMessage(text, more)}
                   onDiscard={(id) => session.discard(id)}
                   onLive={() => session.live()}
+                  {...(live && me !== null && !state.participants.some(({ id, present }) => present && id !== me) && { onGuide: () => setGuiding(true) })}
                 />
               }
             />
@@ -195,7 +199,10 @@ export function RoomView({ session, onLeave }: Props) {
               <LanePane key={lane.id} lane={lane} rev={lane.rev} filter={settled} folds={folds} target={goal?.pane === lane.id ? goal : null} />
             ))}
             {settled.view !== "main" && shown.length === 0 && (
-              <div className="panes__none"><p>{words.spaces.room.noLanes}</p></div>
+              <div className="panes__none">
+                <p>{words.spaces.room.noLanes}</p>
+                <button type="button" className="text-button" data-testid="guide-lanes" onClick={() => setGuiding(true)}>{words.spaces.guide.title}</button>
+              </div>
             )}
           </main>
           <Scrubber
@@ -214,6 +221,7 @@ export function RoomView({ session, onLeave }: Props) {
           <RoomAnnouncer state={state} />
         </div>
         {inviting && <InviteDialog space={session.space} token={session.token} capabilities={capabilities} onClose={() => setInviting(false)} />}
+        {guiding && <ModelGuide space={session.space} onClose={() => setGuiding(false)} />}
         {searching && <SearchDialog search={session.search} onShow={openHit} onClose={() => setSearching(false)} />}
       </NowContext>
     </RoomContext>

@@ -6,6 +6,7 @@ import type { ReactNode } from "react"
 import type { Json } from "../api/types"
 import { useStopFollowing } from "../chat/followEnd"
 import { preview, formatJson } from "../chat/format"
+import { lineOf } from "../text/line"
 import { LongText } from "../text/LongText"
 import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
@@ -62,7 +63,7 @@ function Body({ item, quiet }: { item: EnvelopeItem; quiet: boolean }) {
     case REQUEST: return <Request item={item} />
     case PROPOSAL: return quiet ? <MessageLink item={item} /> : <Proposal item={item} />
     case RESPONSE: return <Response envelope={envelope} />
-    case "chat": return quiet ? <MessageLink item={item} /> : <div className="step__chat"><Markdown text={textOf(envelope)} /></div>
+    case "chat": return quiet ? <MessageLink item={item} /> : <div className="step__chat">{textOf(envelope) === "" ? <p className="step__empty">{words.spaces.step.noText}</p> : <Markdown text={textOf(envelope)} />}</div>
   }
   if (familyOf(envelope.kind) === "reasoning") {
     const confidence = confidenceOf(envelope.payload)
@@ -160,6 +161,8 @@ function Conclusion({ envelope }: { envelope: Envelope }) {
   const decision = textAt(payload, "decision")
   const text = textOf(envelope)
   const recommendation = textAt(payload, "recommendation")
+  const isEmpty = text === "" && [decision, confidence, payload["key_factors"], recommendation].every((one) => one === undefined || one === null)
+  if (isEmpty && payload["cancelled"] !== true) return <p className="step__end">{words.spaces.step.reasoningEnded}</p>
   return (
     <div className="step__conclusion">
       <span className="step__head">
@@ -256,9 +259,6 @@ function Response({ envelope }: { envelope: Envelope }) {
   )
 }
 
-/** The beginning of a Markdown text on one line, without its markup. */
-const withoutMarkdown = (text: string) => preview(text.slice(0, 600).replace(/[*`#>|]+|^[-+] /gm, ""))
-
 /** In a lane, a message of the conversation is one line that links to it. */
 function MessageLink({ item }: { item: EnvelopeItem }) {
   const { show } = useRoom()
@@ -266,7 +266,7 @@ function MessageLink({ item }: { item: EnvelopeItem }) {
     <button type="button" className="message-link" data-testid="message-link" onClick={() => show(item)}>
       <span className="step__label">{item.proposal ? words.spaces.step.proposal : words.spaces.step.message}</span>{" "}
       {item.proposal && <span className={`chip chip--${item.proposal.status}`}>{words.spaces.step.states[item.proposal.status]}</span>}{" "}
-      <span className="message-link__text" dir="auto">{item.envelope.erased ? words.spaces.step.erased : plain(item.proposal ? toolOf(item.envelope) : withoutMarkdown(textOf(item.envelope)))}</span>
+      <span className="message-link__text" dir="auto">{item.envelope.erased ? words.spaces.step.erased : plain(item.proposal ? toolOf(item.envelope) : lineOf(textOf(item.envelope)) || words.spaces.step.noText)}</span>
     </button>
   )
 }
@@ -276,7 +276,7 @@ export function ReplyReference({ item }: { item: EnvelopeItem }) {
   return (
     <button type="button" className="reply-reference" onClick={() => show(item)}>
       <span aria-hidden="true">↩ </span><span className="visually-hidden">{words.spaces.message.inReplyTo}</span>
-      <bdi>{plain(item.envelope.from)}</bdi>: <span dir="auto">{item.envelope.erased ? words.spaces.step.erased : plain(withoutMarkdown(textOf(item.envelope)) || toolOf(item.envelope))}</span>
+      <bdi>{plain(item.envelope.from)}</bdi>: <span dir="auto">{item.envelope.erased ? words.spaces.step.erased : plain(lineOf(textOf(item.envelope)) || toolOf(item.envelope))}</span>
     </button>
   )
 }

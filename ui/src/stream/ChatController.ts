@@ -291,7 +291,7 @@ export class ChatController {
       if (status === 401) this.page?.onSignedOut()
       const missing = status === 404
       if (!missing && threadOf(store.get(), id).length > 0) return
-      this.set({ failure: { title: missing ? words.chat.missing : words.chat.openFailed, message: errorMessage(error, words.page.broken), missing } })
+      this.set({ failure: { title: missing ? words.chat.missing : words.chat.openFailed, message: missing ? words.chat.missingMore : errorMessage(error, words.page.broken), missing } })
     }
   }
 

@@ -13,7 +13,26 @@ import { direction, visible } from "./visible"
 import { words } from "../words"
 
 export function Plain({ text }: { text: string }) {
-  return <p className="text-plain" dir="auto">{visible(text.trimEnd())}</p>
+  const source = text.trimEnd()
+  if (source.length <= LIMITS.slice) return <p className="text-plain" dir="auto">{visible(source)}</p>
+  return <>{slicesOf(source).map((slice, index) => <p key={index} className="text-plain text-plain--slice" dir="auto">{visible(slice)}</p>)}</>
+}
+
+/** The pieces of a long source, cut after lines if possible. */
+export function slicesOf(source: string): string[] {
+  const slices: string[] = []
+  for (let at = 0; at < source.length; ) {
+    let end = Math.min(source.length, at + LIMITS.slice)
+    if (end < source.length) {
+      const line = source.lastIndexOf("\n", end - 1)
+      if (line > at) end = line + 1
+      // Not within a character.
+      else if (/[\uD800-\uDBFF]/.test(source[end - 1] ?? "")) end--
+    }
+    slices.push(source.slice(at, end).replace(/\n$/, ""))
+    at = end
+  }
+  return slices
 }
 
 /** A formula without its end is shown as source. */

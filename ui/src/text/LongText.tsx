@@ -19,6 +19,28 @@ interface Props {
 /** Chunks at the beginning that are rendered at once, because the reader sees them first. */
 const FIRST = 2
 
+const ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]/
+/** The beginning of a line that is another item, may become one, or belongs to the item. */
+const NO_TEXT = /^(?:[ \t]|$|[-*+|>#`~=]|\d{1,9}(?:[.)]|$))/
+
+/**
+ * Thoughts are written line by line: a line after a list is not part of its last item, as it would be in Markdown. In
+ * a chunk with code nothing changes.
+ */
+export function endLists(text: string): string {
+  if (/^ {0,3}(?:```|~~~)/m.test(text)) return text
+  let inItem = false
+  return text
+    .split("\n")
+    .map((line) => {
+      const ends = inItem && !ITEM.test(line) && !NO_TEXT.test(line)
+      if (ITEM.test(line)) inItem = true
+      else if (ends || line.trim() === "") inItem = false
+      return ends ? `\n${line}` : line
+    })
+    .join("\n")
+}
+
 interface PieceProps {
   piece: Chunk
   index: number
@@ -31,7 +53,8 @@ const Piece = memo(
     const box = useRef<HTMLDivElement>(null)
     // A chunk that was the last one stays rendered.
     const near = useNear(box, growing || index < FIRST)
-    const text = piece.fence === "" ? piece.text : `${piece.fence}\n${piece.text}`
+    const own = endLists(piece.text)
+    const text = piece.fence === "" ? own : `${piece.fence}\n${piece.text}`
     return (
       <div ref={box} className={only ? "long-text__chunk long-text__chunk--only" : "long-text__chunk"}>
         {near ? <Markdown text={text} streaming={growing} /> : <p className="text-plain" dir="auto">{visible(piece.text.trimEnd())}</p>}

@@ -7,6 +7,8 @@ import { continueSplit, EMPTY_SPLIT, openFence } from "./split"
 import type { Block, Split } from "./split"
 import { Blocks, Plain } from "./Blocks"
 import { readBlocks } from "./grammar"
+import { LIMITS } from "./limits"
+import { useNear } from "./useNear"
 import { closeOpenSyntax } from "./closeOpenSyntax"
 
 interface Props {
@@ -24,6 +26,37 @@ const Piece = memo(
   (a, b) => a.block.raw === b.block.raw && a.block.plain === b.block.plain && a.links === b.links && a.growing === b.growing,
 )
 
+interface GroupProps {
+  blocks: readonly Block[]
+  links: Links
+  /** Its last block is being written. */
+  growing: boolean
+}
+
+/** Blocks of a very long text: their source as long as they were never near the visible area. */
+const Group = memo(
+  function Group({ blocks, links, growing }: GroupProps) {
+    const box = useRef<HTMLDivElement>(null)
+    const near = useNear(box, growing)
+    return (
+      <div ref={box} className="text__group">
+        {near ? (
+          blocks.map((block, index) => <Piece key={index} block={block} links={links} growing={growing && index === blocks.length - 1} />)
+        ) : (
+          <Plain text={blocks.map((block) => block.raw).join("")} />
+        )}
+      </div>
+    )
+  },
+  (a, b) => a.links === b.links && a.growing === b.growing && a.blocks.length === b.blocks.length && a.blocks.every((block, index) => block === b.blocks[index]),
+)
+
+function groupsOf(blocks: readonly Block[]): (readonly Block[])[] {
+  const groups: (readonly Block[])[] = []
+  for (let at = LIMITS.blocks; at < blocks.length; at += LIMITS.group) groups.push(blocks.slice(at, at + LIMITS.group))
+  return groups
+}
+
 export const Markdown = memo(function Markdown({ text, streaming = false }: Props) {
   const known = useRef<Split>(EMPTY_SPLIT)
   const split = useMemo(() => {
@@ -34,8 +67,11 @@ export const Markdown = memo(function Markdown({ text, streaming = false }: Prop
   }, [text, streaming])
   return (
     <div className={streaming ? "text text--streaming" : "text"}>
-      {split.blocks.map((block, index) => (
+      {split.blocks.slice(0, LIMITS.blocks).map((block, index) => (
         <Piece key={index} block={block} links={split.links} growing={streaming && index === split.blocks.length - 1} />
+      ))}
+      {groupsOf(split.blocks).map((blocks, index, groups) => (
+        <Group key={`group-${index}`} blocks={blocks} links={split.links} growing={streaming && index === groups.length - 1} />
       ))}
     </div>
   )

@@ -7,6 +7,11 @@ export const LIMITS = {
   depth: 12,
   /** Characters of one block that is neither code nor a table. */
   block: 60_000,
+  /** Characters of source that are shown as one element; the browser lays out only those near the visible area. */
+  slice: 4_000,
+  /** Blocks of a text that are rendered at once; later ones in groups, when they are near the visible area. */
+  blocks: 150,
+  group: 50,
   /** Rows and cells of a table. */
   rows: 2_000,
   cells: 20_000,

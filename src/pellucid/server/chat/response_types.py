@@ -110,6 +110,9 @@ class Deleted(msgspec.Struct):
 class Model(msgspec.Struct, kw_only=True):
     id: str
     efforts: list[Effort]
+    efforts_unknown: (
+        Annotated[Literal[True], Meta(description="It is not known which of these efforts the model has.")] | UnsetType
+    ) = UNSET
     default: Literal[True] | UnsetType = UNSET
     embedded: Literal[True] | UnsetType = UNSET
     view: Annotated[View, Meta(description="The fullest view of its reasoning that is allowed.")]

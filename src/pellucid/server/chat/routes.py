@@ -64,6 +64,7 @@ class ModelsHandler:
                     response_types.Model(
                         id=name,
                         efforts=self._supported_efforts(name, model),
+                        efforts_unknown=UNSET if catalog.knows_efforts(model) else True,
                         default=True if name == default_name else UNSET,
                         view=stricter(viewer.view, catalog.max_view(name)),
                         provider=catalog.provider_title(model) or UNSET,
@@ -123,7 +124,7 @@ class ModelsHandler:
             return None
 
     def _supported_efforts(self, name: str, model: ChatModel) -> list[Effort]:
-        """Return the efforts that the model supports exactly."""
+        """Return the efforts that are sent to the model as they are."""
         known = self._efforts.get(name)
         if known is None or known[0] is not model:
             calls = {effort: ModelCall(name, [], {"thinking": level}) for effort, level in THINKING_LEVELS.items()}
