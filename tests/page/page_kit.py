@@ -410,6 +410,7 @@ class TCPProxy:
 
 
 __all__ = [
+    "ARGUMENTS",
     "CLAUDE",
     "LEFT",
     "LOCKED",

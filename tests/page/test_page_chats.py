@@ -266,20 +266,20 @@ def test_the_chosen_model_and_effort_are_used(tab: Tab, model_script: ModelScrip
 def test_the_effective_view_is_shown_and_can_be_restricted(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     badge = tab.element("view-badge")
-    expect(badge).to_have_text("Raw thoughts")
-    pick(tab, "view-badge", "Sealed")
-    expect(badge).to_have_text("Sealed")
+    expect(badge).to_have_text("Thoughts")
+    pick(tab, "view-badge", "Time only")
+    expect(badge).to_have_text("Time only")
     model_script.answer("Noon.", "Not for everybody.")
     tab.ask()
     tab.wait_finished()
     assert "Not for everybody" not in tab.page.content()
-    expect(tab.wait_finished().locator(".view-badge")).to_have_text("Sealed")
+    expect(tab.wait_finished().locator(".view-badge")).to_have_text("Thoughts have no text here")
 
 
 def test_a_view_that_the_model_forbids_cannot_be_chosen(tab: Tab) -> None:
     tab.store_choices(model=LOCKED, view="raw")
     tab.open()
-    expect(tab.element("view-badge")).to_have_text("Sealed")
+    expect(tab.element("view-badge")).to_have_text("Time only")
 
 
 # --- the rest ------------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 
-from playwright.sync_api import FilePayload, expect
+from playwright.sync_api import Browser, FilePayload, expect
 
-from tests.page.page_kit import ModelScript, Tab, Tabs, TCPProxy
+from tests.page.page_kit import ARGUMENTS, ModelScript, Tab, Tabs, TCPProxy, chromium
+from tests.scripted.gateway import Served
 
 DOT = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 """An image of one pixel."""
@@ -48,6 +49,31 @@ def test_a_second_window_sees_everything_as_it_happens(tab: Tab, tabs: Tabs, mod
     for each in (tab, other):
         expect(each.element("error-state")).to_contain_text("This chat was deleted in another window.")
         expect(each.element("conversation-item")).to_have_count(0)
+
+
+def test_loading_the_page_again_and_again_leaves_no_connections_behind(
+    chrome: Browser, gateway: Served, model_script: ModelScript
+) -> None:
+    """A left page may stay in the back/forward cache, and a browser opens only six connections to a server."""
+    cached = chrome.browser_type.launch(
+        executable_path=chromium(), args=ARGUMENTS, ignore_default_args=["--disable-back-forward-cache"]
+    )
+    try:
+        tab = Tab(cached.new_context(), gateway)
+        tab.page.add_init_script("addEventListener('pageshow', (event) => { window.restored = event.persisted })")
+        for count in range(8):
+            with tab.page.expect_request("**/api/events"):
+                tab.open(f"/?{count}")
+        # The page that comes back hears of changes again.
+        tab.page.go_back(wait_until="commit")
+        tab.page.wait_for_function("() => window.restored === true")
+        model_script.answer("Yes.")
+        body, json = b'{"text": "From elsewhere?"}', {"Content-Type": "application/json"}
+        assert gateway.request("POST", "/api/chat", body, json).status == 200
+        expect(tab.element("conversation-item")).to_contain_text("From elsewhere?")
+        assert not tab.unexpected_errors, tab.unexpected_errors
+    finally:
+        cached.close()
 
 
 def test_a_conflict_has_two_ways_on_and_loses_no_question(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:

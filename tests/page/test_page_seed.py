@@ -500,7 +500,7 @@ def test_no_reasoning_no_toggle(tab: Tab, model_script: ModelScript) -> None:
 def test_sealed_reasoning_is_shown_as_activity(tab: Tab, model_script: ModelScript) -> None:
     tab.store_choices(model=LOCKED)
     tab.open_and_ask()
-    expect(tab.element("view-badge").first).to_have_text("Sealed")
+    expect(tab.element("view-badge").first).to_have_text("Time only")
     model_script.think("Nobody may read this.")
     expect(tab.element("reasoning-overlay")).to_contain_text("Thinking…")
     assert tab.element("overlay-part").count() == 0

@@ -126,7 +126,14 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
     onModels: () => void client.models().then(setModels, () => undefined),
     onSignedOut,
   })
-  useEffect(() => void loadConversation().catch(() => undefined), [])
+  useEffect(() => {
+    const load = () => void loadConversation().catch(() => undefined)
+    if (id !== null) return load()
+    // Not before there are signs of a question.
+    const over = new AbortController()
+    for (const sign of ["keydown", "input", "pointerdown"]) addEventListener(sign, load, { once: true, signal: over.signal })
+    return () => over.abort()
+  }, [id])
 
   const info = id === null ? undefined : state.conversations[id]
   const title = plain(info?.title ?? provisionalTitle(turns[0]?.question.text ?? ""))

@@ -1,4 +1,5 @@
 // The dialog that says how a model takes part in a space: as a participant with a token, run by a few lines of Python.
+import "../styles/compose/dialogs.css"
 import { Dialog } from "../primitives/Dialog"
 import { CopyButton } from "../text/CopyButton"
 import { words } from "../words"
@@ -7,7 +8,7 @@ import { commandFor, programFor } from "./modelProgram"
 export function ModelGuide({ space, onClose }: { space: string; onClose: () => void }) {
   const texts = words.spaces.guide
   return (
-    <Dialog className="dialog" label={texts.title} onClose={onClose}>
+    <Dialog className="dialog dialog--wide" label={texts.title} onClose={onClose}>
       <div className="dialog__inner" data-testid="guide">
         <h2 className="dialog__title">{texts.title}</h2>
         <p>{texts.lead}</p>

@@ -54,7 +54,9 @@ const reader = new Marked({
       name: "formula",
       level: "block",
       start: (source: string) => {
-        const at = /\n {0,3}(?:\$\$|\\\[)/.exec(source)?.index
+        // This is called for each paragraph, with the whole rest of the text.
+        const paragraph = source.slice(0, /\n[ \t]*\n/.exec(source)?.index)
+        const at = /\n {0,3}(?:\$\$|\\\[)/.exec(paragraph)?.index
         return at === undefined ? undefined : at + 1
       },
       tokenizer(source: string): Formula | undefined {
