@@ -89,7 +89,7 @@ def test_decode_prints_the_parts_before_an_error(run: Run) -> None:
     value = json.loads(result.stdout)
     assert [part["content"] for part in value["parts"]] == ["Hm. "]
     assert (value["error"]["said"], value["finish_reason"]) == ("out of memory", "error")
-    assert (result.returncode, result.stderr) == (1, b"Error: the upstream reported an error: out of memory\n")
+    assert (result.returncode, result.stderr) == (1, b"Error: the provider reported an error: out of memory\n")
 
 
 @pytest.mark.parametrize("command", [["decode"], ["translate", "--to", "openresponses"]])
@@ -123,7 +123,7 @@ def test_a_checked_translation_of_an_error_is_legal_and_fails(run: Run) -> None:
     assert checked.stdout == unchecked.stdout
     assert b"event: response.failed\n" in checked.stdout
     assert checked.returncode == 1
-    assert checked.stderr == b"legal\nError: the upstream reported an error: out of memory\n"
+    assert checked.stderr == b"legal\nError: the provider reported an error: out of memory\n"
     assert (unchecked.returncode, unchecked.stderr) == (0, b"")
     cut_off = ANSWER.partition(b"42")[0]
     assert run(*args, "--check", input=cut_off).returncode == 1
@@ -273,9 +273,9 @@ def test_the_exit_status_of_ask_follows_the_turn(run: Run, upstream: Upstream) -
     assert b"(cut off: max_output_tokens)" in cut.stderr
     failed = run(*ask_arguments(upstream, upstream.plays(fails_midway)))
     assert (failed.returncode, failed.stdout) == (1, b"It is\n")
-    assert failed.stderr == b"Error: the upstream reported an error: out of memory\n"
+    assert failed.stderr == b"Error: the provider reported an error: out of memory\n"
     refused = run(*ask_arguments(upstream, upstream.plays(refuses_the_key)))
-    assert error_message(refused, 1) == "Error: the upstream refused the credentials (status 401): bad key\n"
+    assert error_message(refused, 1) == "Error: the provider refused the credentials (status 401): bad key\n"
 
 
 def test_ask_reports_an_unreachable_provider(run: Run, tmp_path: Path) -> None:

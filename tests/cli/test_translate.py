@@ -106,7 +106,7 @@ def test_every_protocol_and_dialect_can_be_translated_and_checked(protocol: str,
     assert ("_CHUNK" in result.stdout) == chunks
     assert result.stdout_bytes == translate(*args).stdout_bytes
     failed = translate(*args, "--check", input=FAILED_ANSWER)
-    assert (failed.exit_code, failed.stderr) == (1, "legal\nError: the upstream reported an error: out of memory\n")
+    assert (failed.exit_code, failed.stderr) == (1, "legal\nError: the provider reported an error: out of memory\n")
 
 
 def test_the_first_dialect_is_the_default() -> None:

@@ -158,7 +158,7 @@ def test_an_invalid_message_is_a_named_error(data: bytes, expected: str) -> None
     messages, message_ = fault(KNOWN + data)
     assert messages == decode(KNOWN)
     assert expected in message_
-    assert message_.startswith("the upstream's event stream cannot be read any further: ")
+    assert message_.startswith("the provider's event stream cannot be read any further: ")
 
 
 # --- limits --------------------------------------------------------------------------------------------------------

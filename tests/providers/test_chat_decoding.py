@@ -371,21 +371,21 @@ def test_a_refusal_is_not_an_error() -> None:
 ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
     "an error event": (
         'event: error\ndata: {"error": {"message": "Overloaded", "type": "overloaded_error"}}',
-        ErrorInfo("unavailable", "the upstream is not available for now: Overloaded", code="overloaded_error"),
+        ErrorInfo("unavailable", "the provider is not available for now: Overloaded", code="overloaded_error"),
     ),
     "an error event with a bare object": (
         'event: error\ndata: {"code": "InvalidParameter", "message": "No."}',
-        ErrorInfo("model_error", "the upstream reported an error: No.", code="InvalidParameter"),
+        ErrorInfo("model_error", "the provider reported an error: No.", code="InvalidParameter"),
     ),
     "an error event with plain text": (
         "event: error\ndata: Overloaded",
-        ErrorInfo("model_error", "the upstream reported an error: Overloaded"),
+        ErrorInfo("model_error", "the provider reported an error: Overloaded"),
     ),
     "an error object in data": (
         {"error": {"message": "No.", "type": "BadRequestError", "code": 400, "param": "messages"}},
         ErrorInfo(
             "invalid_request",
-            "the upstream refused the request (status 400): No.",
+            "the provider refused the request (status 400): No.",
             code="400",
             param="messages",
             status=400,
@@ -393,43 +393,43 @@ ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
     ),
     "an error text in data": (
         {"error": "model runner has crashed"},
-        ErrorInfo("model_error", "the upstream reported an error: model runner has crashed"),
+        ErrorInfo("model_error", "the provider reported an error: model runner has crashed"),
     ),
     "an error object alone": (
         {"object": "error", "message": "No.", "type": "BadRequestError", "code": 400},
-        ErrorInfo("invalid_request", "the upstream refused the request (status 400): No.", code="400", status=400),
+        ErrorInfo("invalid_request", "the provider refused the request (status 400): No.", code="400", status=400),
     ),
     "a validation error": (
         {"detail": [{"loc": ["body"], "msg": "Field required", "type": "missing"}]},
-        ErrorInfo("model_error", "the upstream reported an error: Field required", code="missing"),
+        ErrorInfo("model_error", "the provider reported an error: Field required", code="missing"),
     ),
     "an error in a list": (
         'data: [{"error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}}]',
-        ErrorInfo("unavailable", "the upstream is not available for now (status 503): Busy.", code="503", status=503),
+        ErrorInfo("unavailable", "the provider is not available for now (status 503): Busy.", code="503", status=503),
     ),
     "an error next to a choice": (
         chunk("error", content="")
         | {"error": {"code": 502, "message": "Provider returned error", "metadata": {"raw": "upstream said no"}}},
         ErrorInfo(
             "unavailable",
-            "the upstream is not available for now (status 502): Provider returned error: upstream said no",
+            "the provider is not available for now (status 502): Provider returned error: upstream said no",
             code="502",
             status=502,
         ),
     ),
     "an error under x_groq": (
         {"choices": [], "x_groq": {"id": "r", "error": "over capacity"}},
-        ErrorInfo("model_error", "the upstream reported an error: over capacity"),
+        ErrorInfo("model_error", "the provider reported an error: over capacity"),
     ),
     "a status under base_resp": (
         {"choices": None, "base_resp": {"status_code": 1004, "status_msg": "not authorized"}},
-        ErrorInfo("model_error", "the upstream reported an error: not authorized", code="1004"),
+        ErrorInfo("model_error", "the provider reported an error: not authorized", code="1004"),
     ),
     "bytes that are no JSON": (
         "data: Internal Server Error",
         ErrorInfo(
             "model_error",
-            "the upstream did not answer in Chat Completions JSON: 'Internal Server Error'",
+            "the provider did not answer in Chat Completions JSON: 'Internal Server Error'",
             code="not_chat_completions",
         ),
     ),

@@ -55,11 +55,11 @@ BODIES: list[tuple[str, int, Any, str, str | None, str | None]] = [
 
 
 MESSAGES = {
-    "invalid_request": "the upstream refused the request",
-    "not_found": "the upstream did not find what it was asked for",
-    "too_many_requests": "the upstream takes no more requests for now",
-    "unavailable": "the upstream is not available for now",
-    "model_error": "the upstream failed",
+    "invalid_request": "the provider refused the request",
+    "not_found": "the provider did not find what it was asked for",
+    "too_many_requests": "the provider takes no more requests for now",
+    "unavailable": "the provider is not available for now",
+    "model_error": "the provider failed",
 }
 
 
@@ -85,8 +85,8 @@ def test_a_code_that_is_a_sentence_becomes_part_of_the_message() -> None:
 
 
 MESSAGES_BY_CODE = {
-    "context_length_exceeded": "the conversation is too long for the upstream's model",
-    "insufficient_quota": "the gateway's account at the upstream has no quota left",
+    "context_length_exceeded": "the conversation is too long for the provider's model",
+    "insufficient_quota": "the gateway's account at the provider has no quota left",
 }
 
 
@@ -109,7 +109,7 @@ UNKNOWN_MODEL = [
 @pytest.mark.parametrize("body", UNKNOWN_MODEL)
 def test_a_model_that_the_upstream_does_not_know_is_named(body: Any) -> None:
     info = error_from_response(404, body if isinstance(body, bytes) else json.dumps(body).encode(), "gpt-99")
-    assert (info.kind, info.message) == ("not_found", "the upstream knows no model 'gpt-99' (status 404)")
+    assert (info.kind, info.message) == ("not_found", "the provider knows no model 'gpt-99' (status 404)")
     assert info.code
     assert info.upstream_message
 
@@ -117,17 +117,17 @@ def test_a_model_that_the_upstream_does_not_know_is_named(body: Any) -> None:
 def test_an_unknown_model_is_recognised_by_its_code_alone() -> None:
     info = error_from_response(400, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
     assert (info.kind, info.code) == ("not_found", "model_not_found")
-    assert info.message == "the upstream knows no model 'gpt-99' (status 400)"
+    assert info.message == "the provider knows no model 'gpt-99' (status 400)"
 
 
 def test_status_404_without_a_known_cause() -> None:
     info = error_from_response(404, b'{"error": {"message": "No such file"}}', "gpt-99")
     assert info.full_message == (
-        "the upstream did not find something that was asked for, perhaps the model 'gpt-99' (status 404): No such file"
+        "the provider did not find something that was asked for, perhaps the model 'gpt-99' (status 404): No such file"
     )
     info = error_from_response(404, b"<title>404</title>", "gpt-99")
     assert info.full_message == (
-        "the upstream has nothing at the address where the model 'gpt-99' was asked for; see its base_url (status 404)"
+        "the provider has nothing at the address where the model 'gpt-99' was asked for; see its base_url (status 404)"
         ": 404"
     )
 
@@ -236,7 +236,7 @@ TOO_LONG = [
 def test_every_context_length_error_has_one_code(name: str, status: int | None, body: Any) -> None:
     info = error_from_value(body, status)
     assert (info.kind, info.code) == ("invalid_request", "context_length_exceeded")
-    assert info.message.startswith("the conversation is too long for the upstream's model")
+    assert info.message.startswith("the conversation is too long for the provider's model")
 
 
 OTHER_ERRORS = [

@@ -404,21 +404,21 @@ def test_a_status_without_content_is_an_error(status: str) -> None:
         None,
     )
     assert error.message == (
-        f"the upstream answered {code}, a status without content; base_url must be the address of a model API"
+        f"the provider answered {code}, a status without content; base_url must be the address of a model API"
     )
 
 
 def test_a_redirect_does_not_name_its_location() -> None:
     error = error_of(_http_response("308 Moved", b"", "Location: https://elsewhere.example/v1"))
     assert (error.code, error.upstream_message) == ("redirect", None)
-    assert error.message == "the upstream answered 308, a redirect; base_url must be the address that it leads to"
+    assert error.message == "the provider answered 308, a redirect; base_url must be the address that it leads to"
 
 
 def test_an_unknown_model_is_named() -> None:
     error = error_of(_http_response("404 Not Found", b'{"error": {"message": "The model `gpt-99` does not exist"}}'))
     assert (error.kind, error.code) == ("not_found", "model_not_found")
     assert error.full_message == (
-        "the upstream knows no model 'gpt-99' (status 404): The model `gpt-99` does not exist"
+        "the provider knows no model 'gpt-99' (status 404): The model `gpt-99` does not exist"
     )
 
 

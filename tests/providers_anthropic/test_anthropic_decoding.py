@@ -253,7 +253,7 @@ OVERLOADED = {
 
 def test_an_error_in_the_stream() -> None:
     result = folded(sse(start(), *thinking(0, "why")[:2], OVERLOADED))
-    message = "the upstream is not available for now"
+    message = "the provider is not available for now"
     expected = ErrorInfo(
         "unavailable", message, code="overloaded_error", native=OVERLOADED, upstream_message="Overloaded"
     )

@@ -567,7 +567,7 @@ def test_an_exception_sent_as_an_event_is_an_error() -> None:
 
 def test_an_exception_without_a_message() -> None:
     error, _ = failed(stream(exception("internalServerException")))
-    assert error.full_message == "the upstream reported an error: internalServerException"
+    assert error.full_message == "the provider reported an error: internalServerException"
 
 
 def test_an_error_in_the_headers() -> None:
@@ -634,7 +634,7 @@ def test_a_corrupt_stream_is_an_error(broken: bytes) -> None:
 def test_a_message_that_is_not_json_is_an_error() -> None:
     error, response = failed(stream(text(0, "a"), frame("contentBlockDelta", b"<html>"), message_end()))
     assert (error.code, part_contents(response)) == ("not_converse", [("text", "a")])
-    assert error.full_message == "the upstream did not answer in Bedrock's Converse format: '<html>'"
+    assert error.full_message == "the provider did not answer in Bedrock's Converse format: '<html>'"
 
 
 @pytest.mark.parametrize(
@@ -654,7 +654,7 @@ def test_a_message_that_is_not_json_is_an_error() -> None:
         (
             b'{"Output":{"__type":"com.amazon.coral.service#UnknownOperationException"},"Version":"1.0"}',
             "UnknownOperationException",
-            "the upstream reported an error: UnknownOperationException",
+            "the provider reported an error: UnknownOperationException",
         ),
     ],
 )

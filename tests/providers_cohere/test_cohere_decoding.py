@@ -344,11 +344,11 @@ def test_a_truncated_stream_is_an_error(frames: list[Any]) -> None:
         (
             end("ERROR", error="the model fell over"),
             "model_error",
-            "the upstream reported an error: the model fell over",
+            "the provider reported an error: the model fell over",
         ),
-        (end("ERROR"), "model_error", "the upstream's model ended its turn with an error: ERROR"),
-        (end("TIMEOUT"), "timeout", "the upstream's model ran out of time"),
-        ({"message": "internal server error"}, "model_error", "the upstream reported an error: internal server error"),
+        (end("ERROR"), "model_error", "the provider's model ended its turn with an error: ERROR"),
+        (end("TIMEOUT"), "timeout", "the provider's model ran out of time"),
+        ({"message": "internal server error"}, "model_error", "the provider reported an error: internal server error"),
         ({"id": "x", "message": "too many", "error": {"type": "rate_limit_error"}}, "too_many_requests", None),
     ],
 )

@@ -504,7 +504,7 @@ def test_an_error_in_a_stream(data: bytes) -> None:
     result = folded(data)
     assert result.error is not None
     assert (result.error.kind, result.error.code) == ("unavailable", "UNAVAILABLE")
-    assert result.error.full_message == ("the upstream is not available for now (status 503): The model is overloaded.")
+    assert result.error.full_message == ("the provider is not available for now (status 503): The model is overloaded.")
     assert result.response is not None
     assert result.response.text == "a", "earlier parts are kept"
 

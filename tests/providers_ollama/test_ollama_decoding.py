@@ -182,7 +182,7 @@ def test_a_single_line_without_done_is_truncated() -> None:
 def test_an_error_line_in_the_stream() -> None:
     error, response = error_of(ROW, lines(line(thinking="a"), {"error": "the model runner has stopped"}, line("never")))
     assert (error.kind, error.upstream_message) == ("model_error", "the model runner has stopped")
-    assert error.message == "the upstream reported an error"
+    assert error.message == "the provider reported an error"
     assert response.parts == [ThinkingPart("a", provider_name=ROW, complete=False)]
 
 

@@ -76,7 +76,7 @@ def test_a_401_of_the_upstream_becomes_a_502(gateway: Served, upstream: Upstream
 @pytest.mark.parametrize(
     ("body", "type", "says"),
     [
-        (b"", "text/plain", "the upstream failed (status 500)"),
+        (b"", "text/plain", "the provider failed (status 500)"),
         (b"<html><head><title>500 Oh no</title></head></html>", "text/html", "500 Oh no"),
         (b"oh no", "text/plain", "oh no"),
         (b'{"detail": "oh no"}', "application/json", "oh no"),
@@ -112,7 +112,7 @@ def test_a_redirect_is_not_followed(gateway: Served, upstream: Upstream, caplog:
     other = upstream.plays(say())
     reply = gateway.ask(upstream.plays(refuses(307, Location=f"{upstream.url}/elsewhere")))
     assert reply.status == 502
-    message = "the upstream answered 307, a redirect; base_url must be the address that it leads to"
+    message = "the provider answered 307, a redirect; base_url must be the address that it leads to"
     assert reply.error["message"] == message
     # Where it leads is for the operator alone.
     assert b"elsewhere" not in reply.body

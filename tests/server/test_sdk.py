@@ -61,7 +61,7 @@ async def fails(call: Call) -> None:
     await call.wait_for_disconnect()
 
 
-FAILED = "the upstream reported an error: out of memory"
+FAILED = "the provider reported an error: out of memory"
 """The message of the error in the `raw` view."""
 
 

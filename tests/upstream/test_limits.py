@@ -67,7 +67,7 @@ def test_the_first_byte_has_its_own_limit(body: Body) -> None:
     body.watch.is_awaited = True
     assert body.wait(59) == []
     assert body.wait(1) == ["first_byte_timeout"]
-    assert body.errors[0].message == "the upstream did not begin to answer within 60 s"
+    assert body.errors[0].message == "the provider did not begin to answer within 60 s"
 
 
 def test_every_byte_begins_the_limit_of_silence_again(body: Body) -> None:
@@ -77,7 +77,7 @@ def test_every_byte_begins_the_limit_of_silence_again(body: Body) -> None:
         body.body_bytes += 1
     assert body.wait(19) == []
     assert body.wait(2) == ["idle_timeout"]
-    assert body.errors[0].message == "the upstream sent nothing within 20 s"
+    assert body.errors[0].message == "the provider sent nothing within 20 s"
 
 
 def test_silence_counts_only_while_data_is_awaited(body: Body) -> None:
@@ -99,7 +99,7 @@ def test_the_total_passes_however_much_comes(body: Body) -> None:
         assert body.wait(1) == []
     body.body_bytes += 1
     assert body.wait(1) == ["timeout"]
-    assert body.errors[0].message == "the upstream did not finish within 45 s"
+    assert body.errors[0].message == "the provider did not finish within 45 s"
 
 
 def test_a_limit_passes_once_and_not_after_the_end(body: Body) -> None:

@@ -70,7 +70,7 @@ async def test_a_body_that_breaks_off_gives_what_came_and_then_the_error(
         error = await received.end()
         assert error is not None
         assert (error.kind, error.code) == ("model_error", "stream_truncated")
-        assert error.message == "the upstream's connection broke off in mid-answer (ClientPayloadError)"
+        assert error.message == "the provider's connection broke off in mid-answer (ClientPayloadError)"
     response, peer = await opened(client, server, CHUNKED + chunk(b"a") + b"zz\r\n")
     received = Received(response)
     assert (received.body, received.code) == (b"a", "stream_truncated")
@@ -432,7 +432,7 @@ async def test_and_reading(client: UpstreamClient, server: RawServer) -> None:
     response.end_by(asyncio.get_running_loop().time(), 7.0)
     error = await received.end()
     assert error is not None
-    assert error.message == "the upstream did not finish within 7 s"
+    assert error.message == "the provider did not finish within 7 s"
     await peer.left()
 
 

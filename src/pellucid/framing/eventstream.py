@@ -152,7 +152,7 @@ def _malformed(reason: str, upstream_message: str | None = None) -> _MalformedMe
         ErrorInfo(
             kind="model_error",
             code="frame_broken",
-            message=f"the upstream's event stream cannot be read any further: {reason}",
+            message=f"the provider's event stream cannot be read any further: {reason}",
             upstream_message=upstream_message,
         )
     )

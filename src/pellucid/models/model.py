@@ -802,10 +802,10 @@ async def _response_error(response: UpstreamResponse, model: str, api_key: str |
     if status < 400:
         response.close()
         if status >= 300 and response.headers.get("Location") is not None:
-            message = f"the upstream answered {status}, a redirect; base_url must be the address that it leads to"
+            message = f"the provider answered {status}, a redirect; base_url must be the address that it leads to"
             return ErrorInfo("model_error", message, code="redirect", status=status)
         reason = "a status without content" if status in _NO_CONTENT_STATUSES else "which is not a valid answer"
-        message = f"the upstream answered {status}, {reason}; base_url must be the address of a model API"
+        message = f"the provider answered {status}, {reason}; base_url must be the address of a model API"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)
     body = _without_key(await response.read_all(MAX_ERROR_BODY_BYTES), api_key)
     fault = error_from_response(status, body, model)

@@ -62,36 +62,36 @@ _MODEL_NOT_FOUND = "model_not_found"
 # --- the gateway's messages --------------------------------------------------------------------------------------
 
 _MESSAGE_OF_KIND: dict[ErrorKind, str] = {
-    "invalid_request": "the upstream refused the request",
-    "not_found": "the upstream did not find what it was asked for",
-    "too_large": "the request is too large for the upstream",
-    "too_many_requests": "the upstream takes no more requests for now",
-    "unavailable": "the upstream is not available for now",
-    "timeout": "the upstream did not finish in time",
-    "unsupported": "the upstream's model cannot do what it was asked for",
+    "invalid_request": "the provider refused the request",
+    "not_found": "the provider did not find what it was asked for",
+    "too_large": "the request is too large for the provider",
+    "too_many_requests": "the provider takes no more requests for now",
+    "unavailable": "the provider is not available for now",
+    "timeout": "the provider did not finish in time",
+    "unsupported": "the provider's model cannot do what it was asked for",
 }
 
 _MESSAGE_OF_STATUS = {
-    401: "the upstream refused the credentials",
-    402: "the upstream wants payment from the gateway's account",
-    403: "the upstream forbids this to the gateway's account",
-    408: "the upstream did not get the request in time",
+    401: "the provider refused the credentials",
+    402: "the provider wants payment from the gateway's account",
+    403: "the provider forbids this to the gateway's account",
+    408: "the provider did not get the request in time",
 }
 
 _MESSAGE_OF_CODE = {
-    "context_length_exceeded": "the conversation is too long for the upstream's model",
-    "insufficient_quota": "the gateway's account at the upstream has no quota left",
+    "context_length_exceeded": "the conversation is too long for the provider's model",
+    "insufficient_quota": "the gateway's account at the provider has no quota left",
 }
 
-TURN_FAILED = "the upstream's model ended its turn with an error"
+TURN_FAILED = "the provider's model ended its turn with an error"
 
 
 def describe_error(kind: ErrorKind, status: int | None = None, code: str | None = None) -> str:
     """Return the gateway's message for an upstream error, with the status and without text of the upstream."""
     known = _MESSAGE_OF_CODE.get(code or "") or _MESSAGE_OF_STATUS.get(status or 0) or _MESSAGE_OF_KIND.get(kind)
     if status is None:
-        return known or "the upstream reported an error"
-    return f"{known or 'the upstream failed'} (status {status})"
+        return known or "the provider reported an error"
+    return f"{known or 'the provider failed'} (status {status})"
 
 
 def turn_failed_error(reason: str | None) -> ErrorInfo:
@@ -144,12 +144,12 @@ def error_from_response(status: int, body: bytes, model: str | None = None) -> E
 
 def _with_model_not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo:
     if info.code == _MODEL_NOT_FOUND or re.search(rf"(?<!\w){re.escape(model)}(?!\w)", info.upstream_message or ""):
-        message = f"the upstream knows no model {model!r} (status {status})"
+        message = f"the provider knows no model {model!r} (status {status})"
         return msgspec.structs.replace(info, message=message, code=info.code or _MODEL_NOT_FOUND)
     if isinstance(info.native, dict | list):
-        message = f"the upstream did not find something that was asked for, perhaps the model {model!r}"
+        message = f"the provider did not find something that was asked for, perhaps the model {model!r}"
     else:
-        message = f"the upstream has nothing at the address where the model {model!r} was asked for; see its base_url"
+        message = f"the provider has nothing at the address where the model {model!r} was asked for; see its base_url"
     return msgspec.structs.replace(info, message=f"{message} (status {status})")
 
 

@@ -107,7 +107,7 @@ class WireReader:
 
     def reject(self, data: bytes) -> None:
         """Fail because the data is not of this wire."""
-        message = f"the upstream did not answer in {self.wire} JSON"
+        message = f"the provider did not answer in {self.wire} JSON"
         self.fail(ErrorInfo("model_error", message, code=self.code, upstream_message=quote_start(data)))
 
 
@@ -395,12 +395,12 @@ def _is_json(data: bytes) -> bool:
 
 
 def _truncated_error(wire: str) -> ErrorInfo:
-    message = f"the upstream's stream broke off: it did not say, as {wire} does, that it was over"
+    message = f"the provider's stream broke off: it did not say, as {wire} does, that it was over"
     return ErrorInfo("model_error", message, code="stream_truncated")
 
 
 def _empty_error(wire: str) -> ErrorInfo:
-    message = f"the upstream's answer ended without a single word of {wire}"
+    message = f"the provider's answer ended without a single word of {wire}"
     return ErrorInfo("model_error", message, code="empty_stream")
 
 

@@ -62,7 +62,7 @@ def not_http_error(error: InvalidResponse) -> ErrorInfo:
     return ErrorInfo(
         kind="model_error",
         code="not_http",
-        message="the upstream's response is not HTTP/1.1",
+        message="the provider's response is not HTTP/1.1",
         upstream_message=str(error) or None,
     )
 
@@ -70,7 +70,7 @@ def not_http_error(error: InvalidResponse) -> ErrorInfo:
 def truncated_error() -> ErrorInfo:
     """Return the error for an incomplete body: connection closed or reset, or invalid framing or compression."""
     # The name in parentheses is kept because clients have always seen it.
-    message = "the upstream's connection broke off in mid-answer (ClientPayloadError)"
+    message = "the provider's connection broke off in mid-answer (ClientPayloadError)"
     return ErrorInfo(kind="model_error", code="stream_truncated", message=message)
 
 
@@ -99,7 +99,7 @@ def timeout_error(code: str, seconds: float) -> ErrorInfo:
         seconds: The limit.
     """
     what = {"idle_timeout": "sent nothing", "timeout": "did not finish"}.get(code, "did not begin to answer")
-    return ErrorInfo(kind="timeout", code=code, message=f"the upstream {what} within {seconds:g} s")
+    return ErrorInfo(kind="timeout", code=code, message=f"the provider {what} within {seconds:g} s")
 
 
 TURN_TOO_LONG = "turn_too_long"
@@ -108,7 +108,7 @@ TURN_TOO_LONG = "turn_too_long"
 
 def turn_too_long_error(seconds: float) -> ErrorInfo:
     """Return the error for a body that has not ended within the time of a turn, which ends as incomplete."""
-    return ErrorInfo("timeout", f"the upstream did not finish within {seconds:g} s", code=TURN_TOO_LONG)
+    return ErrorInfo("timeout", f"the provider did not finish within {seconds:g} s", code=TURN_TOO_LONG)
 
 
 def origin_of(url: str) -> str:

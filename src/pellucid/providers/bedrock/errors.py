@@ -30,7 +30,7 @@ _KIND_OF_EXCEPTION: dict[str, ErrorKind] = {
 TRUNCATED = ErrorInfo(
     kind="model_error",
     code="stream_truncated",
-    message="the upstream's stream broke off: it ended without messageStop",
+    message="the provider's stream broke off: it ended without messageStop",
 )
 
 
@@ -94,11 +94,11 @@ def wrong_format_error(data: bytes) -> ErrorInfo:
     return ErrorInfo(
         kind="model_error",
         code="not_converse",
-        message="the upstream did not answer in Bedrock's Converse format",
+        message="the provider did not answer in Bedrock's Converse format",
         upstream_message=quote_start(data),
     )
 
 
 def unreadable_output_error(reason: str | None) -> ErrorInfo:
-    message = "the upstream could not parse its model's output"
+    message = "the provider could not parse its model's output"
     return ErrorInfo("model_error", message, code=as_code(reason), upstream_message=reason)

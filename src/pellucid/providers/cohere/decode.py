@@ -153,7 +153,7 @@ class CohereReader(WireReader):
         if end.error:
             self.fail(error_from_value({"error": end.error}))
         elif reason == "TIMEOUT":
-            self.fail(ErrorInfo("timeout", "the upstream's model ran out of time", code=reason))
+            self.fail(ErrorInfo("timeout", "the provider's model ran out of time", code=reason))
 
     # --- content ---------------------------------------------------------------------------------------------
 

@@ -438,14 +438,14 @@ _PART_METADATA = ("thought", "thought_signature", "video_metadata", "media_resol
 _ERROR_KINDS: dict[str, ErrorKind] = {"MISSING_THOUGHT_SIGNATURE": "invalid_request", "LANGUAGE": "unsupported"}
 
 _ERROR_MESSAGES = {
-    "LANGUAGE": "the upstream's model does not support the requested language",
-    "MALFORMED_FUNCTION_CALL": "the upstream could not parse a call of its model",
-    "MALFORMED_RESPONSE": "the upstream could not parse its model's output",
-    "UNEXPECTED_TOOL_CALL": "the upstream's model called a tool that was not offered",
-    "TOO_MANY_TOOL_CALLS": "the upstream's model called tools too many times in a row",
+    "LANGUAGE": "the provider's model does not support the requested language",
+    "MALFORMED_FUNCTION_CALL": "the provider could not parse a call of its model",
+    "MALFORMED_RESPONSE": "the provider could not parse its model's output",
+    "UNEXPECTED_TOOL_CALL": "the provider's model called a tool that was not offered",
+    "TOO_MANY_TOOL_CALLS": "the provider's model called tools too many times in a row",
     "MISSING_THOUGHT_SIGNATURE": "the history that was sent lacks a thought signature; return the model's calls and "
     "reasoning unchanged",
-    "NO_IMAGE": "the upstream's model created no image",
+    "NO_IMAGE": "the provider's model created no image",
 }
 
 

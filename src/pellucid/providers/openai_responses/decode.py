@@ -81,7 +81,7 @@ class ResponsesReader(WireReader):
     def end_normally(self) -> None:
         """End a stream that sent `[DONE]`, possibly without a final event."""
         if not self.is_recognized:
-            self.fail(ErrorInfo("model_error", "the upstream's answer ended without any event", code="empty_stream"))
+            self.fail(ErrorInfo("model_error", "the provider's answer ended without any event", code="empty_stream"))
         elif not self.finished:
             self._finish_response("completed", {})
 
@@ -659,11 +659,11 @@ _ITEM_END_HANDLERS: dict[ItemRole, Callable[[ResponsesReader, Item, dict[str, An
 
 def _error_of_status(status: str) -> ErrorInfo:
     if status == "cancelled":
-        return ErrorInfo("unavailable", "the upstream cancelled the response", code="cancelled")
+        return ErrorInfo("unavailable", "the provider cancelled the response", code="cancelled")
     if status in ("queued", "in_progress"):
         return ErrorInfo(
             "model_error",
-            f"the upstream answered with a response that is still {status}; it must not be asked to work in the "
+            f"the provider answered with a response that is still {status}; it must not be asked to work in the "
             "background",
             code="response_not_finished",
         )
