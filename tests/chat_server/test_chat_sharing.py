@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from pellucid.server.access.policy import Policy
+from pellucid.server.config import Config
 from tests.chat_server.chat_server_kit import (
     ChatClient,
     error_of,
@@ -264,6 +265,30 @@ def test_with_keys_sharing_is_off_until_the_operator_switches_it_on(upstream: Up
         assert ann.send_request("GET", f"/api/conversations/{chat}/shares").json == {"data": [], "allowed": False}
 
 
+@pytest.mark.parametrize("before", [{"sharing": True}, {}], ids=["switched off", "the first key"])
+def test_links_open_only_while_links_are_on(upstream: Upstream, tmp_path: Path, before: dict[str, Any]) -> None:
+    url, with_keys = url_of(tmp_path / "store.sqlite"), bool(before)
+    files = [attach("notes.md", b"# Notes")]
+
+    def config(chat: dict[str, Any]) -> Config:
+        return config_of(upstream, storage={"url": url}, access={"keys": True} if with_keys else {}, chat=chat)
+
+    key = make_keys(url, {"ann": None})["ann"] if with_keys else None
+    with serve(config(before)) as running:
+        client = ChatClient(running, key)
+        chat = client.ask(upstream.plays(ANSWERS), attachments=files)["conversation_id"]
+        path = share(client, chat)
+        attachment = read(running, path).json["events"][0]["attachments"][0]["url"]
+        assert read(running, attachment).status == 200
+    if not with_keys:
+        make_keys(url, {"ann": None})
+    with serve(config({"sharing": False} if with_keys else {})) as running:
+        for one in (path, attachment, "/api/shared/guess"):
+            assert error_of(read(running, one), 404)[0] == "share_not_found"
+    with serve(config({"sharing": True})) as running:
+        assert read(running, path).status == 200, "it is the link that ends, not what was shared"
+
+
 def test_the_token_is_in_no_log_and_attempts_are_limited(
     gateway: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,8 +297,16 @@ def test_the_token_is_in_no_log_and_attempts_are_limited(
     with caplog.at_level(logging.DEBUG):
         assert read(gateway, path).status == 200
         assert gateway.request("GET", path.removeprefix("/api"), None, {"Accept": "text/html"}).status in (200, 503)
+        token = path.rpartition("/")[2]
+        for other in ("{}/", "/api{}/", "/api{}/export", "/{}", "/c{}", "{}//x"):
+            assert gateway.request("GET", other.format(f"/shared/{token}")).status == 404
+        assert gateway.request("GET", f"/Shared/{token}").status == 404
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            for prefix in ("", "/api"):
+                assert gateway.request(method, f"{prefix}/shared/{token}").status == 405
         gateway.idle()
-    assert path.rpartition("/")[2] not in caplog.text
+    assert "/shared/{token}" in caplog.text
+    assert token not in caplog.text
     monkeypatch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 3.0})
     replies = [read(gateway, "/api/shared/guess") for _ in range(6)]
     assert error_of(replies[-1], 429)[0] == "too_many_attempts"

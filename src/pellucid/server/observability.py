@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Container, Iterator
@@ -40,6 +41,7 @@ from .metering import RunMeasurements
 from .spend import NANOS
 
 NO_ROUTE = "none"
+_LINK_TOKEN = re.compile(r"(/shared/).+", re.IGNORECASE | re.DOTALL)
 CLIENT_CLOSED_REQUEST = 499
 """The status, in telemetry, of a request whose client left before the response."""
 PROBE_PATHS = frozenset({"/health", "/ready", "/metrics"})
@@ -140,7 +142,8 @@ class RequestTelemetry:
         client_request_id = names.safe_id(headers.get(b"x-request-id", b"").decode("latin-1"))
         self.id = client_request_id or f"req_{secrets.token_hex(12)}"
         self.method = "WEBSOCKET" if scope["type"] == "websocket" else str(scope["method"])
-        self.path = str(scope["path"])
+        self.path = _LINK_TOKEN.sub(r"\1{token}", str(scope["path"]))
+        """The path in logs. The token of a link that shares a chat is left out, wherever the request is answered."""
         self.route = NO_ROUTE
         self.protocol = NO_ROUTE
         self.status = 0

@@ -156,8 +156,7 @@ class Page:
             await send_notice(exchange, NOT_BUILT)
 
     async def shared(self, exchange: Exchange) -> None:
-        """Serve the page at a link that shares a chat. Search engines do not list it, and its token is in no log."""
-        exchange.telemetry.path = "/shared/{token}"
+        """Serve the page at a link that shares a chat. Search engines do not list it."""
         exchange.response_headers.append((b"x-robots-tag", b"noindex"))
         await self.index(exchange)
 

@@ -6,7 +6,7 @@
   question's view allow when it is read. It shows no ids of the chat, no costs and no token counts.
 * The token of a link cannot be guessed, and is not stored. A link ends with its chat, when it expires or is deleted.
 * Where keys are required, links are off unless the operator switches them on (`[chat] sharing`), because who has one
-  needs no key.
+  needs no key. While they are off, those that exist cannot be opened. A link outlives the key that made it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ from .attachments import load_attachment, send_attachment
 from .conversations import ConversationHandlers, build_question_event, chat_id_of, head_not_found
 
 SHARED_PATH = "/shared"
-"""The path of the page that shows what a link shares."""
-
-_LOGGED_PATH = f"/api{SHARED_PATH}/{{token}}"
-"""What logs contain of the path at which a link is read."""
+"""The path of the page that shows what a link shares. No log has what follows it (`RequestTelemetry.path`)."""
 
 MAX_SHARES = 50
 """Maximum number of links to one chat."""
@@ -50,12 +47,15 @@ MAX_SHARES = 50
 PRIVATE_HEADERS = [(b"cache-control", b"no-store"), (b"x-robots-tag", b"noindex"), (b"referrer-policy", b"no-referrer")]
 
 
+async def are_links_on(services: Services, exchange: Exchange) -> bool:
+    """Return whether chats can be shared by links here, and links be opened."""
+    sharing = services.config.chat.sharing
+    return sharing if sharing is not None else not await services.guard.requires_credential(exchange.scope)
+
+
 async def may_share(services: Services, exchange: Exchange) -> bool:
     """Return whether the caller may share chats."""
-    sharing = services.config.chat.sharing
-    if sharing is None:
-        sharing = not await services.guard.requires_credential(exchange.scope)
-    return sharing and exchange.principal.policy.share
+    return exchange.principal.policy.share and await are_links_on(services, exchange)
 
 
 class ShareHandlers:
@@ -122,7 +122,6 @@ class ShareHandlers:
 
     async def read(self, exchange: Exchange) -> None:
         """Read what a link shares. The link is the only credential."""
-        exchange.telemetry.path = _LOGGED_PATH
         exchange.response_headers += PRIVATE_HEADERS
         share, chat = await self._open(exchange)
         turns = await self._services.store.chats.turns(share.owner, share.chat_id, share.head)
@@ -150,7 +149,6 @@ class ShareHandlers:
 
     async def attachment(self, exchange: Exchange) -> None:
         """Send the content of an attachment of a question that a link shows."""
-        exchange.telemetry.path = f"{_LOGGED_PATH}/attachments/{{attachment_id}}"
         exchange.response_headers += [header for header in PRIVATE_HEADERS if header[0] == b"x-robots-tag"]
         share, _ = await self._open(exchange)
         siblings = await self._services.store.chats.siblings(share.owner, share.chat_id)
@@ -165,6 +163,8 @@ class ShareHandlers:
 
     async def _open(self, exchange: Exchange) -> tuple[StoredShare, StoredChat]:
         """Return the link whose token is in the path, and its chat. Failed attempts are limited."""
+        if not await are_links_on(self._services, exchange):
+            raise _not_found()
         throttle = self._services.guard.login_throttle
         await throttle.take(exchange.scope, "to open a link")
         share = await self._services.store.shares.by_token(_hash(exchange.path_params["token"]))
@@ -200,7 +200,7 @@ def _hash(token: str) -> bytes:
 
 
 def _not_found() -> RequestError:
-    message = "there is nothing at this link: it was deleted or has expired, or the chat was deleted"
+    message = "there is nothing at this link: it was deleted or has expired, the chat was deleted, or links are off"
     return RequestError(message, kind="not_found", code="share_not_found")
 
 
