@@ -105,6 +105,28 @@ def ask(browser: Browser, model: str, **headers: str) -> Any:
     return browser.fetch("POST", "/api/chat", {"text": "Why?", "model": model}, **headers)
 
 
+def test_a_page_of_one_owner_sends_nothing_with_the_session_of_another(
+    keyed_gateway: Served, deployment: Deployment, upstream: Upstream
+) -> None:
+    (ann_key, _), (bob_key, _) = deployment.key(owner="ann"), deployment.key(owner="bob")
+    browser, model = sign_in(keyed_gateway, ann_key), upstream.plays(say(), say())
+    ann = browser.state["owner"]
+    assert ask(browser, model, Pellucid_Owner=ann).status == 200
+    # Another tab of the same browser.
+    browser.fetch("DELETE", "/api/session", None, Pellucid_Owner=ann)
+    assert browser.fetch("POST", "/api/session", {"key": bob_key}, Pellucid_Owner=ann).status == 200
+    bob = browser.state["owner"]
+    assert bob != ann
+    for reply in (
+        ask(browser, model, Pellucid_Owner=ann),
+        browser.fetch("GET", "/api/conversations", None, Pellucid_Owner=ann),
+        browser.fetch("GET", "/api/events", None, Pellucid_Owner=ann),
+    ):
+        assert (reply.status, reply.json["error"]["code"]) == (409, "another_owner")
+    assert browser.fetch("GET", "/api/conversations", None, Pellucid_Owner=bob).json["data"] == []
+    assert ask(browser, model, Pellucid_Owner=bob).status == 200
+
+
 def test_a_key_signs_a_person_in_and_out(keyed_gateway: Served, deployment: Deployment, upstream: Upstream) -> None:
     text, _ = deployment.key()
     browser = Browser(keyed_gateway)

@@ -2,6 +2,7 @@ import { act } from "react"
 import { createRoot } from "react-dom/client"
 import { afterEach, expect, test, vi } from "vitest"
 
+import { client, setOwner } from "./api/client"
 import { App } from "./App"
 
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true })
@@ -9,6 +10,32 @@ Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true })
 afterEach(() => {
   vi.unstubAllGlobals()
   history.replaceState(null, "", "/")
+})
+
+test("a page of one owner shows nothing of another, who signed in in another tab", async () => {
+  const replaced = vi.spyOn(location, "replace").mockImplementation(() => undefined)
+  let owner = "ann"
+  const sent: [string, string | null][] = []
+  vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
+    const mark = new Headers(init.headers).get("pellucid-owner")
+    sent.push([path, mark])
+    if (path === "/api/session") return Promise.resolve(Response.json({ signed_in: true, needed: true, ways: ["key"], owner }))
+    if (mark !== owner) return Promise.resolve(Response.json({ error: { message: "no", code: "another_owner" } }, { status: 409 }))
+    return new Promise(() => undefined)
+  })
+  const root = createRoot(document.createElement("div"))
+  await act(async () => root.render(<App />))
+  await vi.waitFor(() => expect(sent).toContainEqual(["/api/models", "ann"]))
+  expect(replaced).not.toHaveBeenCalled()
+  owner = "bob"
+  await client.models().catch(() => undefined)
+  expect(replaced).toHaveBeenLastCalledWith("/")
+  // Without a request: when the person comes back to the tab.
+  await act(async () => void document.dispatchEvent(new Event("visibilitychange")))
+  await vi.waitFor(() => expect(replaced).toHaveBeenCalledTimes(2))
+  await act(async () => root.unmount())
+  setOwner(undefined)
+  replaced.mockRestore()
 })
 
 test("the sign-in page shows no text from the address", async () => {

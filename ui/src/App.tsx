@@ -1,8 +1,9 @@
 // The application: finds the signed-in user and the page that the address names (a chat or a space), and renders it.
-import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react"
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react"
 
 import { sharedTokenIn, spaceIn } from "./routes"
-import { client, errorMessage } from "./api/client"
+import { client, errorMessage, setOwner, startOver } from "./api/client"
+import { onWake } from "./api/wake"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
 import { Drafts } from "./compose/drafts"
@@ -32,19 +33,37 @@ export function App() {
   )
 }
 
+const showsChats = ({ needed, signed_in }: Session) => !needed || signed_in
+
 function ChatApp() {
   const [session, setSession] = useState<Session | null>(null)
   const [failure, setFailure] = useState<string | null>(null)
 
+  const shown = useRef<Session | null>(null)
+  const show = useCallback((next: Session): void => {
+    const before = shown.current
+    // Another tab signed somebody else in.
+    if (before && showsChats(before) && showsChats(next) && before.owner !== next.owner) return startOver()
+    shown.current = next
+    setOwner(next.owner)
+    setSession(next)
+  }, [])
   const loadSession = useCallback(async (): Promise<void> => {
     setFailure(null)
     try {
-      setSession(await client.session())
+      show(await client.session())
     } catch (error) {
       setFailure(errorMessage(error, words.page.loadFailed))
     }
-  }, [])
+  }, [show])
   useEffect(() => void loadSession(), [loadSession])
+  useEffect(
+    () =>
+      onWake(() => {
+        if (shown.current && showsChats(shown.current)) void client.session().then(show, () => undefined)
+      }),
+    [show],
+  )
 
   const owner = session === null ? null : (session.owner ?? "")
   const drafts = useMemo(() => (owner === null ? null : new Drafts(owner)), [owner])

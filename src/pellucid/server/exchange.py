@@ -33,6 +33,8 @@ from .routing import Operation
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
+OWNER_HEADER = "pellucid-owner"
+"""The request header with the mark of the owner whose data a page shows (`Principal.owner_mark`)."""
 DEPLOYMENT_HEADER = b"pellucid-deployment"
 
 
@@ -244,6 +246,7 @@ class Endpoint:
                 guard = self._get_guard()
                 exchange.response_headers += guard.cors.headers(scope)
                 exchange.principal = exchange.telemetry.principal = await guard.admit(scope)
+                exchange.principal.check_owner_mark(exchange.request_header(OWNER_HEADER))
                 exchange.open_requests = guard.open_requests
                 if self._is_operator_only:
                     exchange.principal.policy.check_operator()
@@ -252,7 +255,7 @@ class Endpoint:
         except http.ClientGone:
             pass
         except Exception as error:
-            await exchange.send_exception(error, f"a fault while serving {scope['path']}", headers_of(error))
+            await exchange.send_exception(error, f"a fault while serving {exchange.telemetry.path}", headers_of(error))
 
 
 def endpoint_maker(

@@ -7,7 +7,6 @@ gateway may sign a person in or out.
 from __future__ import annotations
 
 import re
-from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -158,7 +157,7 @@ class SessionHandlers:
         session = Session(False, needed, await self._services.guard.sign_in_methods() if needed else [])
         if principal is not None:
             if needed:
-                session.signed_in, session.owner = True, _owner_mark(principal.owner)
+                session.signed_in, session.owner = True, principal.owner_mark
                 session.name = principal.name or UNSET
             if principal.policy.operator:
                 session.create_spaces = True
@@ -190,11 +189,6 @@ class SessionHandlers:
     def _has_https_redirect_base(self) -> bool:
         oidc_config = self._services.config.access.oidc
         return oidc_config is not None and (oidc_config.redirect_base or "").startswith("https://")
-
-
-def _owner_mark(owner: str) -> str:
-    """Return a mark of an owner, by which a page does not mix what it keeps in a browser for several owners."""
-    return sha256(f"owner of drafts: {owner}".encode()).hexdigest()[:16]
 
 
 def _request_origin(exchange: Exchange) -> str:

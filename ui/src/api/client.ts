@@ -48,15 +48,32 @@ async function toApiError(response: Response): Promise<ApiError> {
   )
 }
 
+/** The mark of the owner whose chats this page shows. Another tab may sign somebody else in, with the same cookie. */
+let owner: string | undefined
+
+/** The mark is sent with each request from now on, and the gateway refuses those of another owner's session. */
+export function setOwner(mark: string | undefined): void {
+  owner = mark
+}
+
+/** Load a clean page: this one shows the chats of another owner. */
+export const startOver = () => location.replace("/")
+
 async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers)
+  if (owner !== undefined) headers.set("pellucid-owner", owner)
   let response: Response
   try {
-    response = await fetch(path, { credentials: "same-origin", ...init })
+    response = await fetch(path, { credentials: "same-origin", ...init, headers })
   } catch (error) {
     if (init.signal?.aborted) throw error
     throw new ApiError(words.gateway.unreachable, 0)
   }
-  if (!response.ok) throw await toApiError(response)
+  if (!response.ok) {
+    const error = await toApiError(response)
+    if (error.code === "another_owner") startOver()
+    throw error
+  }
   return response
 }
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from ...errors import RequestError
 from ...protocols.openresponses import Dialect
 from ...view import View, Viewer
 from .errors import forbidden
@@ -177,6 +179,28 @@ class Principal(msgspec.Struct, frozen=True):
     def bucket(self) -> str:
         """The name under which limits are counted: of the key, or else of the owner."""
         return f"key:{self.key_id}" if self.key_id is not None else f"owner:{self.owner}"
+
+    @property
+    def owner_mark(self) -> str:
+        """A mark of the owner, by which a page does not mix what it shows and keeps of several owners."""
+        return sha256(f"owner of drafts: {self.owner}".encode()).hexdigest()[:16]
+
+    def check_owner_mark(self, mark: str | None) -> None:
+        """Check that a page which shows the data of the owner with this mark is served by the same owner's session.
+
+        All tabs of a browser have the same cookie, so a person who signs in in one of them also changes who sends the
+        requests of the others.
+
+        Raises:
+            RequestError: It is the mark of another owner.
+        """
+        if mark is not None and mark != self.owner_mark:
+            raise RequestError(
+                "this page shows the chats of somebody else: another owner has signed in in this browser meanwhile; "
+                "load the page again",
+                kind="conflict",
+                code="another_owner",
+            )
 
 
 def visible_models(principal: Principal, names: Iterable[str]) -> list[str]:
