@@ -229,7 +229,7 @@ export const words = {
   },
   followUp: {
     label: "Your next question",
-    waits: "Will be sent when the answer is ready:",
+    waits: "Will be sent when the answer is ready, if this chat stays open:",
     held: "The answer did not finish. Send this anyway?",
     send: "Send now",
     edit: "Edit",

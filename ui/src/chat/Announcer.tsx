@@ -21,6 +21,10 @@ export function Announcer({ pending, ended }: Props) {
 
 function announcement(pending: PendingAnswer | null, ended: string | null, thinks: boolean): string {
   if (!pending) return ended === null ? "" : (words.answer.announced[ended] ?? "")
+  if (pending.conflict !== undefined) {
+    const { title, message } = words.live.conflict[pending.conflict]
+    return `${title} ${message}`
+  }
   if (!isLive(pending)) return pending.error ?? words.chat.requestFailed
   if (pending.phase === "reconnecting") return words.answer.announcedReconnecting
   return thinks ? words.answer.announcedThinking : ""

@@ -149,6 +149,22 @@ describe("drafts", () => {
     expect(localStorage.length).toBe(0)
   })
 
+  it("begin with a question that was being sent", () => {
+    const drafts = new Drafts("ann")
+    drafts.keep("chat_1", { text: "next", files: [] })
+    drafts.hold("chat_1", { text: "sent", files: [attached()] })
+    drafts.hold(null, { text: "arrived", files: [] })
+    drafts.release(null)
+    expect(drafts.of("chat_1").files.length).toBe(1)
+    // After a reload, and once only.
+    drafts.hold("chat_2", { text: "lost", files: [] })
+    const again = new Drafts("ann")
+    expect([text(again, null), text(again, "chat_1"), text(again, "chat_2")]).toEqual(["", "sent\n\nnext", "lost"])
+    expect(text(again, "chat_2")).toBe("lost")
+    again.keep("chat_2", { text: "", files: [] })
+    expect(text(new Drafts("ann"), "chat_2")).toBe("")
+  })
+
   it("of another owner are deleted unread", () => {
     new Drafts("ann").keep(null, { text: "secret", files: [] })
     expect(text(new Drafts("bob"), null)).toBe("")

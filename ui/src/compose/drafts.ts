@@ -1,4 +1,5 @@
-// Questions that were written and not sent, for each chat: texts in the browser's storage, files only in this page.
+// Questions that were written and not sent, for each chat: texts in the browser's storage, files only in this page. One
+// that is being sent is held until the gateway has it: after a reload, it is in the field again.
 // They belong to one owner: those of another one are deleted unread, and signing out deletes all.
 import { browserStorage } from "../storage"
 import type { BrowserStorage } from "../storage"
@@ -8,6 +9,7 @@ import type { QuestionFile, QuestionDraft } from "./questionFile"
 const STORAGE_KEY = "pellucid.drafts"
 const MAX_DRAFTS = 30
 const MAX_CHARACTERS = 200_000
+const heldId = (chat: string | null) => `held ${chat ?? ""}`
 
 interface Stored {
   owner: string
@@ -28,6 +30,25 @@ export class Drafts {
   }
 
   of(chat: string | null): QuestionDraft {
+    const held = this.get(heldId(chat))
+    if (held.text !== "" || held.files.length > 0) {
+      this.release(chat)
+      this.keep(chat, joinQuestions(held, this.get(chat)))
+    }
+    return this.get(chat)
+  }
+
+  /** Keep a question that is being sent. */
+  hold(chat: string | null, question: QuestionDraft): void {
+    this.keep(heldId(chat), question)
+  }
+
+  /** The gateway has the question, or its reader has it again. */
+  release(chat: string | null): void {
+    this.keep(heldId(chat), { text: "", files: [] })
+  }
+
+  private get(chat: string | null): QuestionDraft {
     const id = chat ?? ""
     return { text: this.read().find(([one]) => one === id)?.[1] ?? "", files: this.files.get(id) ?? [] }
   }

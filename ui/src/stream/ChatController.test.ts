@@ -39,6 +39,7 @@ function setUp(path: string, ...chats: OpenConversation[]) {
   const reads: string[] = []
   const streams: ReadableStreamDefaultController<Uint8Array>[] = []
   const drafts: [string | null, string][] = []
+  const held = new Map<string | null, string>()
   const changes: unknown[] = []
   let refusal: ApiError | null = null
   let hold: Promise<void> | null = null
@@ -75,11 +76,11 @@ function setUp(path: string, ...chats: OpenConversation[]) {
     client,
     store,
     session,
-    drafts: { add: (id, { text }) => void drafts.push([id, text]), keep: (id, { text }) => void drafts.push([id, text]) },
+    drafts: { add: (id, { text }) => void drafts.push([id, text]), keep: (id, { text }) => void drafts.push([id, text]), hold: (id, { text }) => void held.set(id, text), release: (id) => void held.delete(id) },
   })
   stop = controller.start({ settings: () => ({ model: "m" }), storeDraft: () => void drafts.push([controller.current().id, "written"]), onSignedOut: () => undefined })
   return {
-    gateway, store, session, controller, asked, reads, drafts, changes,
+    gateway, store, session, controller, asked, reads, drafts, held, changes,
     refuse: (code: string | null) => void (refusal = code === null ? null : new ApiError("no", 409, code)),
     fail: (on: boolean) => void (isAway = on),
     failures: () => failures,
@@ -219,6 +220,41 @@ test("a question that another answer keeps from being asked waits for the end of
   await settled(() => expect(one.reads).toEqual(["evt_2"]))
   one.write(final(answer("evt_2", "chat_A")))
   await settled(() => expect(one.asked[1]).toMatchObject({ text: "mine", follows: "evt_2" }))
+})
+
+test("a question is held until the gateway has it", async () => {
+  const one = setUp("/c/chat_A", chat("chat_A", "evt_1"), chat("chat_B", "evt_2"))
+  await one.opened("chat_A")
+  one.refuse("too_many_requests")
+  one.controller.ask("mine")
+  await settled(() => expect(one.session.current()?.phase).toBe("refused"))
+  expect([...one.held]).toEqual([["chat_A", "mine"]])
+  goTo("chat_B")
+  await one.opened("chat_B")
+  one.refuse(null)
+  one.controller.ask("other")
+  one.write(started("evt_3", "chat_B"))
+  await settled(() => expect([...one.held]).toEqual([["chat_A", "mine"]]))
+  // A question that is asked again is stored already.
+  one.write(final(answer("evt_3", "chat_B")))
+  await settled(() => expect(one.session.current()).toBeNull())
+  one.controller.ask("other", [], "evt_3")
+  expect([...one.held.keys()]).toEqual(["chat_A"])
+})
+
+test("a conflict says what the other window does now", async () => {
+  const one = setUp("/c/chat_A", chat("chat_A", "evt_1"))
+  await one.opened("chat_A")
+  one.refuse("conversation_busy")
+  one.gateway.set("chat_A", { ...chat("chat_A", "evt_1"), active: "evt_2" })
+  one.controller.ask("mine")
+  await settled(() => expect(one.session.current()?.conflict).toBe("busy"))
+  one.gateway.set("chat_A", chat("chat_A", "evt_1", "evt_2"))
+  one.controller.onChanged("chat_A")
+  await settled(() => expect(one.session.current()?.conflict).toBe("moved"))
+  one.gateway.set("chat_A", { ...chat("chat_A", "evt_1", "evt_2"), active: "evt_3" })
+  one.controller.onChanged("chat_A")
+  await settled(() => expect(one.session.current()?.conflict).toBe("busy"))
 })
 
 test("a question that is withdrawn while its reader goes to another chat is a draft of its own chat", async () => {

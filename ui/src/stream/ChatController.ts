@@ -10,7 +10,7 @@ import { linkedAbort, onLeft, onWake } from "../api/wake"
 import { conversationId, goTo, onNavigate } from "../routes"
 import { isLive } from "./pendingAnswer"
 import type { PendingAnswer } from "./pendingAnswer"
-import { eventOf, newestAnswer, threadOf } from "./reducer"
+import { eventOf, newestAnswer, questionId, questionText, threadOf } from "./reducer"
 import type { Action, ChatStore } from "./reducer"
 import type { StreamingSessionManager } from "./StreamingSessionManager"
 import { words } from "../words"
@@ -53,7 +53,7 @@ export interface Options {
   client: Pick<Client, "conversation" | "change" | "remove">
   store: ChatStore
   session: StreamingSessionManager
-  drafts: Pick<Drafts, "add" | "keep">
+  drafts: Pick<Drafts, "add" | "keep" | "hold" | "release">
   /** Load what a conversation needs before it is shown. */
   prepare?: (loaded: OpenConversation) => Promise<void>
 }
@@ -84,6 +84,8 @@ export class ChatController {
   private shown = new AbortController()
   private reading: AbortController | null = null
   private newestLoad: Promise<void> | null = null
+  /** The chat to which a question is being sent; undefined if none is, or if the gateway has it. */
+  private asking: string | null | undefined
 
   constructor(private readonly options: Options) {}
 
@@ -147,6 +149,11 @@ export class ChatController {
       ...(id === null && replaces === undefined && instructions !== "" && { instructions }),
     }
     this.set({ problem: null, ended: null })
+    const asked = replaces === undefined ? undefined : eventOf(this.options.store.get(), questionId(replaces))
+    if (asked?.role !== "user" || questionText(asked) !== text) {
+      this.options.drafts.hold(id, { text, files: files as readonly QuestionFile[] })
+      this.asking = id
+    }
     this.options.session.ask(body, files)
   }
 
@@ -179,6 +186,7 @@ export class ChatController {
     const withdrawn = { text: question?.text ?? "", files: (question?.files ?? []) as readonly QuestionFile[] }
     this.options.session.leave()
     await this.load()
+    this.release(conversation_id)
     if (!signal.aborted) return withdrawn
     this.options.drafts.add(conversation_id, withdrawn)
     return null
@@ -227,6 +235,7 @@ export class ChatController {
     await this.options.client.remove(id)
     this.forget(id)
     this.options.drafts.keep(id, { text: "", files: [] })
+    this.options.drafts.release(id)
     if (id === this.state.id) this.set({ followUp: null })
   }
 
@@ -257,6 +266,7 @@ export class ChatController {
     this.shown.abort()
     this.shown = new AbortController()
     session.leave()
+    this.asking = undefined
     this.keepFollowUp()
     this.set({ id, key: this.state.key + 1, failure: null, ended: null, followUp: null, instructions: "" })
     void this.load()
@@ -283,6 +293,7 @@ export class ChatController {
       await prepare?.(loaded)
       if (signal.aborted) return
       store.dispatch({ type: "opened", loaded })
+      session.setConflict(loaded.active === null ? "moved" : "busy")
       // A question of this page that was refused, or waits for its answer, stays.
       if (loaded.active !== null && session.current() === null) session.resume(id, loaded.active)
     } catch (error) {
@@ -305,7 +316,9 @@ export class ChatController {
 
   /** Ask a refused question after the answer that its reader knew. */
   private async branch({ conversation_id, body }: PendingAnswer): Promise<void> {
-    if (!conversation_id || !body?.follows) return
+    if (!conversation_id || !body) return
+    // It followed no answer: there is nothing to branch from.
+    if (!body.follows) return this.options.session.retry()
     const { signal } = this.shown
     const { follows, ...rest } = body
     const next = () => {
@@ -336,6 +349,11 @@ export class ChatController {
     store.dispatch({ type: "deleted", conversation_id: id })
   }
 
+  private release(id: string | null): void {
+    this.options.drafts.release(id)
+    this.asking = undefined
+  }
+
   private wait(question: QuestionDraft): void {
     this.set({ followUp: { ...question, after: this.options.session.current()?.event_id ?? null } })
   }
@@ -360,8 +378,9 @@ export class ChatController {
   private readonly onPending = (): void => {
     const { session, store } = this.options
     const { followUp } = this.state
-    if (followUp === null) return
     const pending = session.current()
+    if (this.asking !== undefined && pending !== null && pending.event_id !== null) this.release(this.asking)
+    if (followUp === null) return
     if (pending === null) {
       if (followUp.after !== null && eventOf(store.get(), followUp.after)?.status === "completed") this.sendFollowUp()
     } else if (pending.event_id !== null && pending.event_id !== followUp.after && isLive(pending)) {

@@ -118,6 +118,11 @@ export class StreamingSessionManager {
     }
   }
 
+  /** What another window does now in the chat of a question that was refused because of it. */
+  setConflict(conflict: Conflict): void {
+    this.apply({ type: "overtaken", conflict })
+  }
+
   stop(): void {
     this.apply({ type: "stopped" })
   }
@@ -336,7 +341,7 @@ export class StreamingSessionManager {
       const loaded = await this.options.client.conversation(conversationId, signal)
       if (signal.aborted) return
       this.options.store.dispatch({ type: "opened", loaded })
-      if (loaded.active !== null) this.apply({ type: "busy" })
+      this.setConflict(loaded.active === null ? "moved" : "busy")
     } catch {
       // The question stays refused; a retry reports why the conversation cannot be loaded.
     }

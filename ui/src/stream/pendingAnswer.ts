@@ -65,8 +65,8 @@ export type AnswerEvent =
   | { type: "lost" }
   | { type: "refused"; error: string; conflict?: Conflict }
   | { type: "retried" }
-  /** An answer to another window is in progress in a conversation that went on. */
-  | { type: "busy" }
+  /** What another window does in a conversation that went on: an answer began or ended there. */
+  | { type: "overtaken"; conflict: Conflict }
   /** The user stops the answer. */
   | { type: "stopped" }
   /** Stopping failed. */
@@ -81,8 +81,8 @@ export function advance(pending: PendingAnswer, event: AnswerEvent): PendingAnsw
   switch (event.type) {
     case "located":
       return { ...pending, event_id: event.event_id }
-    case "busy":
-      return pending.conflict === "moved" ? { ...pending, conflict: "busy" } : pending
+    case "overtaken":
+      return pending.conflict !== undefined && pending.conflict !== event.conflict ? { ...pending, conflict: event.conflict } : pending
     case "stopped":
       return isLive(pending) && !pending.stopping ? { ...pending, stopping: true } : pending
     case "unstopped":
