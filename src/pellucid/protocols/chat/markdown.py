@@ -1,14 +1,16 @@
 """A chat as a Markdown document, from its canonical events.
 
 Nothing that a person or a model wrote can change the structure of the document: a question is a quotation, reasoning,
-arguments and results are fenced with a fence that their text does not contain, and a text that leaves a fence or an
-HTML block open ends with itself (CommonMark 0.31, 4.5 and 4.6).
+arguments and results are fenced with a fence that their text does not contain, and other text is changed (`_contained`)
+where it would end its part or look like another one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -23,8 +25,10 @@ from .types import (
     TextSegment,
 )
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$")
-_HTML_BLOCK = re.compile(r"^( {0,3})<(?=[A-Za-z/!?])")
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 _LINE_ENDS = re.compile(r"\r\n|[\r\u2028\u2029\x0b\x0c\x85]")
 
 
@@ -58,7 +62,7 @@ def _segment(segment: Segment) -> str:
         case TextSegment():
             sources = [] if segment.annotations is UNSET else segment.annotations
             links = [f"- {_inline(source.title)}: <{_url(source.url)}>" for source in sources]
-            return "\n\n".join(part for part in (_closed(segment.text), "\n".join(dict.fromkeys(links))) if part)
+            return "\n\n".join(part for part in (_contained(segment.text), "\n".join(dict.fromkeys(links))) if part)
         case ReasoningSegment():
             if not segment.combined_text:
                 return "*Reasoned; the text is not shown.*"
@@ -92,23 +96,7 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _quotation(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in _LINE_ENDS.sub("\n", _closed(text)).split("\n"))
-
-
-def _closed(text: str) -> str:
-    """Return Markdown that leaves no fence and no HTML block open at its end."""
-    lines, fence = list[str](), ""
-    for line in _LINE_ENDS.sub("\n", text).strip("\n").split("\n"):
-        match = _FENCE.match(line)
-        if fence:
-            if match and match[1].startswith(fence) and not match[2].strip():
-                fence = ""
-        elif match:
-            fence = match[1]
-        else:
-            line = _HTML_BLOCK.sub(r"\1\\<", line)
-        lines.append(line)
-    return "\n".join([*lines, fence] if fence else lines)
+    return _contained("\n".join(f"> {line}".rstrip() for line in _LINE_ENDS.sub("\n", text).strip("\n").split("\n")))
 
 
 def _inline(text: str) -> str:
@@ -118,3 +106,101 @@ def _inline(text: str) -> str:
 
 def _url(url: str) -> str:
     return re.sub(r"[<>\s\\]", lambda match: f"%{ord(match[0]):02X}", url)
+
+
+# --- text that stays in its part -----------------------------------------------------------------------------------
+
+_TOP_LEVEL = 2
+"""The levels of headings that the document has itself."""
+_MAX_PASSES = 4
+_INLINE = re.compile(
+    r"\\."  # An escaped character.
+    r"|(?P<ticks>`+)(?:(?P<code>.*?[^`])(?P=ticks)(?!`))?"
+    r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>"  # An address.
+    r"|<(?=[A-Za-z/!?])",
+    re.DOTALL,
+)
+_NO_CODE_SPANS = re.compile(r"\]\(|://|www\.|[|$]")
+"""What may contain an end of a code span, which then is none: links, cells of tables, formulas."""
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # Only exports need it.
+
+    parser = MarkdownIt("commonmark", {"html": True})
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+def _contained(text: str) -> str:
+    """Return Markdown that looks the same, but cannot change what is around it (CommonMark 0.31).
+
+    Its headings are below those of the document, HTML is text, and no fence is left open. The parser says what is code,
+    in which `<` is only a character. A text with which this fails is a code block.
+    """
+    text = _LINE_ENDS.sub("\n", text).strip("\n")
+    for _ in range(_MAX_PASSES):
+        tokens, lines = _parser().parse(f"{text}\n"), text.split("\n")
+        blocks = [token.map for token in tokens if token.type == "html_block" and token.map]
+        if not blocks:
+            contained = _rewrite(lines, tokens)
+            return contained if _is_contained(contained) else _fenced(text)
+        # Without HTML, the lines of its blocks may be others.
+        for start, end in blocks:
+            lines[start:end] = [_escape_html(line, keep_code_spans=False) for line in lines[start:end]]
+        text = "\n".join(lines)
+    return _fenced(text)
+
+
+def _is_contained(text: str) -> bool:
+    tokens = _parser().parse(f"{text}\n\n## .\n")
+    headings = [one for one in tokens if one.type == "heading_open" and one.level == 0]
+    return not any(one.type == "html_block" for one in tokens) and (
+        [one.tag for one in headings if int(one.tag[1:]) <= _TOP_LEVEL] == ["h2"]
+    )
+
+
+def _rewrite(lines: Sequence[str], tokens: Sequence[Token]) -> str:
+    rewritten = [_escape_html(line, keep_code_spans=False) for line in lines]
+    fence, heading = "", None  # The heading of the document's level that begins.
+    for token in tokens:
+        if token.map is None:
+            continue
+        start, end = token.map
+        if token.type in ("fence", "code_block"):
+            rewritten[start:end] = lines[start:end]
+            is_last = token.type == "fence" and token.level == 0 and end == len(lines)
+            if is_last and (end - start == 1 or not lines[-1].strip().startswith(token.markup)):
+                fence = token.markup
+        elif token.type == "heading_open":
+            heading = token if token.level == 0 else None
+        elif token.type == "inline":
+            block = "\n".join(lines[start:end])
+            keep_code_spans = _NO_CODE_SPANS.search(block) is None
+            if heading is not None and heading.map is not None:
+                start, end = heading.map
+                marks = "#" * min(6, int(heading.tag[1:]) + _TOP_LEVEL)
+                words = _escape_html(" ".join(token.content.split()), keep_code_spans=keep_code_spans)
+                # An underlined heading has several lines.
+                rewritten[start:end] = [f"{marks} {words}", *[""] * (end - start - 1)]
+            elif keep_code_spans:
+                rewritten[start:end] = _escape_html(block, keep_code_spans=True).split("\n")
+            heading = None
+    return "\n".join([*rewritten, fence] if fence else rewritten)
+
+
+def _escape_html(text: str, *, keep_code_spans: bool) -> str:
+    """Escape what could begin HTML."""
+    if "<" not in text:
+        return text
+
+    def escape(match: re.Match[str]) -> str:
+        code = match["code"]
+        if match[0] == "<":
+            return "\\<"
+        if code is None or keep_code_spans or "<" not in code:
+            return match[0]
+        return match["ticks"] + _escape_html(code, keep_code_spans=False) + match["ticks"]
+
+    return _INLINE.sub(escape, text)
