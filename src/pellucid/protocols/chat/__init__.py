@@ -18,7 +18,7 @@ from .attachments import (
     download_of,
     medium_of,
     parse_attachment_id,
-    stored_attachment,
+    stored_attachments,
 )
 from .encode import Encoder, build_answer, build_question
 from .frames import error_body
@@ -75,5 +75,5 @@ __all__ = [
     "parse_attachment_id",
     "parse_request",
     "question_id",
-    "stored_attachment",
+    "stored_attachments",
 ]

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
+from itertools import chain, count
 from typing import Any, Literal, NamedTuple
 
 from ...errors import RequestError
@@ -107,6 +109,10 @@ def read_attachments(inputs: Sequence[t.AttachmentInput], limits: Limits) -> lis
         RequestError: There are too many, or one is too large, of another type, or not base64.
     """
     check_count(len(inputs), limits)
+    ids = [one.id for one in inputs if one.id is not None]
+    for index, one in enumerate(inputs):
+        if one.id is not None and ids.count(one.id) > 1:
+            raise invalid(f"attachments[{index}]", f"{one.id[:80]!r} is named more than once", "duplicate_attachment")
     return [_read(one, f"attachments[{index}]", limits) for index, one in enumerate(inputs)]
 
 
@@ -127,8 +133,7 @@ def check_total(attachments: Sequence[Attachment], limits: Limits) -> None:
     if total > limits.max_total_bytes:
         raise invalid(
             "attachments",
-            f"they have {size_text(total)} in all, and those of a question have at most "
-            f"{size_text(limits.max_total_bytes)}",
+            f"they are too large together: those of a question have at most {size_text(limits.max_total_bytes)}",
             "attachments_too_large",
             kind="too_large",
         )
@@ -152,7 +157,7 @@ def _read(one: t.AttachmentInput, path: str, limits: Limits) -> Attachment | str
     if size > limits.max_file_bytes:
         raise invalid(
             path,
-            f"{name!r} has {size_text(size)}, and an attachment has at most {size_text(limits.max_file_bytes)}",
+            f"{name!r} is too large: an attachment has at most {size_text(limits.max_file_bytes)}",
             "attachment_too_large",
             kind="too_large",
         )
@@ -174,7 +179,7 @@ def _read(one: t.AttachmentInput, path: str, limits: Limits) -> Attachment | str
             "unsupported_attachment",
         )
     if media_type == TEXT:
-        return Attachment(name, TEXT, len(data), Text(text=_text_content(name, data.decode("utf-8-sig"))))
+        return Attachment(name, TEXT, len(data), Text(text=_text_content(name, data.decode())))
     if media_type == PDF:
         return Attachment(name, PDF, len(data), File(data=one.data, media_type=PDF, filename=name))
     return Attachment(name, media_type, len(data), Image(data=one.data, media_type=media_type))
@@ -205,15 +210,20 @@ def _clean_name(name: str) -> str:
 # --- texts as parts of a prompt ------------------------------------------------------------------------------------
 
 
+_TAG = re.compile(r"<[\s/]*(file(?:-\d+)?)\b", re.IGNORECASE)
+
+
 def _text_content(name: str, text: str) -> str:
-    return f"{_text_head(name)}{text}{_TEXT_TAIL}"
+    """Return a text as a model gets it: between tags, of which the text has none, so that it cannot add a file."""
+    tags = {match[1].lower() for match in _TAG.finditer(text)}
+    tag = next(tag for tag in chain(["file"], map("file-{}".format, count(2))) if tag not in tags)
+    return f'<{tag} name="{name}">\n{text}\n</{tag}>'
 
 
-def _text_head(name: str) -> str:
-    return f'<file name="{name}">\n'
+def _text_in(content: str) -> str:
+    """Return the text between the tags of `_text_content`."""
+    return content.partition("\n")[2].rpartition("\n")[0]
 
-
-_TEXT_TAIL = "\n</file>"
 
 # --- stored attachments --------------------------------------------------------------------------------------------
 
@@ -264,31 +274,26 @@ def attachment_infos(event_id: str, attachments: Sequence[StoredAttachment]) -> 
     ]
 
 
-def stored_attachment(
-    attachments: Sequence[StoredAttachment], messages: Sequence[ModelMessage], index: int
-) -> Attachment | None:
-    """Return an attachment of a stored question; None if it has none at this place.
+def stored_attachments(attachments: Sequence[StoredAttachment], messages: Sequence[ModelMessage]) -> list[Attachment]:
+    """Return the attachments of a stored question, with their contents.
 
     Args:
         attachments: What the input of the turn has of its attachments.
         messages: The messages of the turn. The first begins with the contents.
-        index: The attachment's place.
     """
-    if index >= len(attachments) or not messages or not isinstance(messages[0], ModelRequest):
-        return None
+    if not messages or not isinstance(messages[0], ModelRequest):
+        return []
     prompt = next((part for part in messages[0].parts if isinstance(part, UserPromptPart)), None)
-    if prompt is None or isinstance(prompt.content, str) or index >= len(prompt.content):
-        return None
-    return Attachment(*attachments[index], prompt.content[index])
+    if prompt is None or isinstance(prompt.content, str):
+        return []
+    return [Attachment(*one, content) for one, content in zip(attachments, prompt.content, strict=False)]
 
 
 def download_of(attachment: Attachment) -> Download:
     """Return the content of a stored attachment."""
     content = attachment.content
     if isinstance(content, Text):
-        head = _text_head(attachment.name)
-        data = content.text.removeprefix(head).removesuffix(_TEXT_TAIL).encode("utf-8", "replace")
-        return Download(attachment.name, TEXT, data)
+        return Download(attachment.name, TEXT, _text_in(content.text).encode("utf-8", "replace"))
     assert isinstance(content, Image | File)
     return Download(attachment.name, attachment.media_type, base64.b64decode(content.data or ""))
 

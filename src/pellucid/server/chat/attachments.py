@@ -12,6 +12,7 @@ from collections.abc import Container
 import msgspec
 
 from ...asgi import http
+from ...errors import RequestError
 from ...models import ChatModel
 from ...offload import json_weight, offload
 from ...parts import ModelMessage, ModelRequest, UserPromptPart, messages_from_json
@@ -27,9 +28,10 @@ from ...protocols.chat import (
     medium_of,
     parse_attachment_id,
     question_id,
-    stored_attachment,
+    stored_attachments,
 )
 from ...protocols.decoding import invalid
+from ...storage import StoredResponse
 from ..exchange import Exchange
 from ..services import Services
 from ..stored_runs import find_row
@@ -68,15 +70,23 @@ def limits_for(services: Services, exchange: Exchange) -> Limits:
 
 
 async def with_stored_attachments(services: Services, owner: str, request: Request, limits: Limits) -> Request:
-    """Return the request with the contents of the earlier attachments that it names.
+    """Return the request with copies of the earlier attachments that it names, which may be those of another chat.
 
     Raises:
         RequestError: One does not exist, or belongs to another owner; or they are too large together.
     """
-    attachments = [
-        await load_attachment(services, owner, one, f"attachments[{index}]") if isinstance(one, str) else one
-        for index, one in enumerate(request.attachments)
-    ]
+    turns: dict[str, list[Attachment]] = {}
+    attachments = []
+    for index, one in enumerate(request.attachments):
+        if isinstance(one, str):
+            not_found = attachment_not_found(one, f"attachments[{index}]")
+            event_id, place = _parse_id(one, not_found)
+            if event_id not in turns:
+                row = await find_row(services, owner, event_id, PROTOCOL, not_found)
+                turns[event_id] = await _attachments_of(row)
+            attachments.append(_at(turns[event_id], place, not_found))
+        else:
+            attachments.append(one)
     check_total(attachments, limits)
     return request.with_attachments(attachments)
 
@@ -97,20 +107,33 @@ async def load_attachment(
         RequestError: It does not exist, belongs to another owner, or may not be read; the message is the same.
     """
     not_found = attachment_not_found(id, param)
-    place = parse_attachment_id(id)
-    if place is None:
-        raise not_found
-    event_id, index = place
+    event_id, place = _parse_id(id, not_found)
     if finished_turns is not None and event_id not in finished_turns:
         raise not_found
     row = await find_row(services, owner, event_id, PROTOCOL, not_found)
     if finished_turns is not None and not row.is_finished:
         raise not_found
-    messages = await offload(json_weight(row.messages), messages_from_json, row.messages)
-    attachment = stored_attachment(decode_input(row.input).attachments, messages, index)
-    if attachment is None:
+    return _at(await _attachments_of(row), place, not_found)
+
+
+def _parse_id(id: str, not_found: RequestError) -> tuple[str, int]:
+    """Return the answer's event and the place that an attachment's id names."""
+    parsed = parse_attachment_id(id)
+    if parsed is None:
         raise not_found
-    return attachment
+    return parsed
+
+
+async def _attachments_of(row: StoredResponse) -> list[Attachment]:
+    """Return the attachments of a turn's question."""
+    messages = await offload(json_weight(row.messages), messages_from_json, row.messages)
+    return stored_attachments(decode_input(row.input).attachments, messages)
+
+
+def _at(attachments: list[Attachment], place: int, not_found: RequestError) -> Attachment:
+    if place >= len(attachments):
+        raise not_found
+    return attachments[place]
 
 
 _MEDIA_NAMES = {"image": "images", "pdf": "PDF documents"}
