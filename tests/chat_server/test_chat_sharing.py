@@ -414,9 +414,15 @@ def test_feedback_is_stored_read_listed_and_deleted_with_its_answer(upstream: Up
         }
         assert operator.send_request("GET", f"/api/feedback?since={updated_at + 1000}").body == b""
         # None deletes it; so does the deletion of the chat.
-        assert ann.send_request("PUT", path, {"rating": None}).status == 200
+        deleted = ann.send_request("PUT", path, {"rating": None, "comment": "Never mind."})
+        assert deleted.json == {"id": id, "rating": None, "comment": ""}
         assert "feedback" not in ann.open(chat)["events"][1]
-        ann.send_request("PUT", path, {"rating": "up", "comment": "\ud800 \x00 \u202e"})
+        assert ann.send_request("PUT", path, {"rating": "up", "comment": "a\x00b \u202e"}).status == 200
+        assert ann.open(chat)["events"][1]["feedback"]["comment"] == "a\ufffdb \u202e"
+        with ann.begin(upstream.plays(hangs), "Live?", conversation_id=chat) as stream:
+            stream.until("Hm.")
+            live = f"/api/chat/{read_event_id(stream)}/feedback"
+            assert error_of(ann.send_request("PUT", live, {"rating": "up"}), 409)[0] == "answer_in_progress"
         ann.delete(chat)
         assert operator.send_request("GET", "/api/feedback").body == b""
         assert error_of(ann.send_request("PUT", path, {"rating": "up"}), 404)

@@ -164,13 +164,16 @@ class Shares(StoreOperations):
 class Feedback(StoreOperations):
     """Operations on feedback: `store.feedback`."""
 
-    @return_if_unstorable(False)
     async def set(self, owner: str, response_id: str, rating: Rating | None, comment: str = "") -> bool:
         """Set the feedback on an answer, or with None delete it; return whether the answer (the feedback) existed."""
+        return await self._set(owner, response_id, rating, replace_unstorable(comment))
+
+    @return_if_unstorable(False)
+    async def _set(self, owner: str, response_id: str, rating: Rating | None, comment: str) -> bool:
         params = self._params(owner, response_id)
         if rating is None:
             return await self._database.write(_delete_feedback, params)
-        values = {"to_rating": rating, "to_comment": replace_unstorable(comment)}
+        values = {"to_rating": rating, "to_comment": comment}
         return await self._database.write(_set_feedback, {**params, **values})
 
     @return_if_unstorable(())

@@ -131,13 +131,18 @@ class AnswerHandlers:
         """`PUT …/feedback`: set what the reader thinks of the answer, or delete it."""
         row = await self._row(exchange)
         request = decode(await exchange.read_body(self._services.config.server), SetFeedback)
+        if not row.is_finished:
+            problem = "this answer is still in progress; rate it when it has ended"
+            raise invalid("event_id", problem, "answer_in_progress", kind="conflict")
         store = self._services.store.feedback
         is_set = await store.set(row.owner, row.id, request.rating, request.comment)
         if request.rating is not None and not is_set:  # it was deleted meanwhile
             raise event_not_found(row.id, "event_id")
         changed = ConversationChanged(conversation_id=row.conversation_id or "", window=window_of(exchange))
         self._services.feed.publish(row.owner, changed)
-        await exchange.send_json(FeedbackSet(row.id, request.rating, request.comment))
+        await exchange.send_json(
+            FeedbackSet(row.id, request.rating, request.comment if request.rating is not None else "")
+        )
 
     async def no_stream(self, exchange: Exchange) -> None:
         """`GET …/stream`, where the AI SDK looks for a running answer to resume: 204, there is none."""

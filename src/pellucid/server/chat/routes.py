@@ -203,6 +203,7 @@ TABLE = Table(
             "Say what you think of an answer",
             response_body=response_types.FeedbackSet,
             request_body=t.SetFeedback,
+            error_statuses=(*_ERRORS, 409),
             parameters=(_WINDOW,),
         ),
         Operation(
