@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from pellucid.protocols.chat import Answer, Question
-from pellucid.protocols.chat.markdown import to_markdown
+from pellucid.protocols.chat.markdown import to_markdown, without_marks
 from pellucid.protocols.chat.types import RefusalSegment, TextSegment
 
 HOSTILE = {
@@ -99,3 +99,17 @@ def test_any_text_stays_in_its_part(lines: list[tuple[str, str]]) -> None:
 def test_ordinary_text_is_unchanged(text: str) -> None:
     expected = text.replace("### Section", "##### Section")
     assert expected in to_markdown("Title", events(text))
+
+
+@pytest.mark.parametrize(
+    ("line", "query", "plain"),
+    [
+        ("… The **moon**, $$F = G$$ | body | share | `x`", "moon", "… The moon, F = G body share x"),
+        ("# Title > quoted *word* [a link](https://x.example)", "", "Title quoted word a link"),
+        ("| a | b | |---|:--| | c |", "", "a b c"),
+        ("2 * 3 = 2*3, a_b, -1 | ~5 #1", "", "2 * 3 = 2*3, a_b, -1 ~5 #1"),
+        ("use **kwargs", "**KWARGS", "use **kwargs"),
+    ],
+)
+def test_a_line_for_people_has_no_marks(line: str, query: str, plain: str) -> None:
+    assert without_marks(line, query) == plain

@@ -15,6 +15,18 @@ from tests.server.state_kit import config_of, make_keys, url_of
 ANSWERS = say("A secret thought.", "A secret answer.")
 
 
+def test_a_feed_without_credentials_ends_when_the_first_key_is_created(upstream: Upstream, tmp_path: Path) -> None:
+    url = url_of(tmp_path / "store.sqlite")
+    with (
+        serve(config_of(upstream, storage={"url": url}, access={"key_seconds": 0.1})) as running,
+        open_feed(ChatClient(running)) as stream,
+    ):
+        read_feed_until(stream, "feed_started")
+        make_keys(url, {"ann": None})
+        stream.rest()
+        assert error_of(ChatClient(running).send_request("GET", "/api/events"), 401)[0] == "missing_credentials"
+
+
 def test_every_change_is_announced_by_ids_alone(gateway: Served, upstream: Upstream) -> None:
     client = ChatClient(gateway)
     with open_feed(client) as stream:

@@ -43,6 +43,20 @@ def to_markdown(title: str, events: Iterable[Question | Answer]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+_MARKS = re.compile(
+    r"!?\[(?P<text>[^\]]*)\]\([^)\s]*\)"  # A link.
+    r"|(?<!\S)(?:\|?(?::?-{2,}:?\|)+|\||:?-{3,}:?|={3,}|#{1,6}|>)(?!\S)"  # Rows of tables, rules, headings, quotations.
+    r"|\*{2,}|~~|`+|\$\$|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)"
+)
+
+
+def without_marks(line: str, query: str = "") -> str:
+    """Return a line of a Markdown text as people read it; unchanged if it would not contain the query any more."""
+    plain = " ".join(_MARKS.sub(lambda match: match["text"] or "", line).split())
+    query = query.casefold()
+    return line if query in line.casefold() and query not in plain.casefold() else plain
+
+
 def _answer(answer: Answer) -> Iterator[str]:
     yield f"## Answer · {_inline(answer.model)}"
     for segment in answer.segments:

@@ -132,7 +132,6 @@ class Guard:
         self._revocations = (
             RevocationList(revoked_tokens, access.key_seconds, monotonic) if revoked_tokens is not None else None
         )
-        self.open_requests = OpenRequests(self._key_cache, self._revocations, access.key_seconds)
         self._checking_task: asyncio.Task[None] | None = None
         self.browser_sessions: BrowserSessions | None = None
         self.oidc: OIDCClient | None = None
@@ -142,6 +141,7 @@ class Guard:
                 self.oidc = OIDCClient(access, self._tokens, self._revocations, seal_keys, environ, clock, monotonic)
         # Without credentials, the operator and other clients are the same principal.
         self._local = Principal(LOCAL_OWNER, None, LOCAL_OWNER, msgspec.structs.replace(access.policy(), operator=True))
+        self.open_requests = OpenRequests(self._key_cache, self._revocations, access.key_seconds, self._local)
 
     async def start(self) -> None:
         """Log keys that cannot work here, and begin to check open requests. A store that is down is noticed later."""

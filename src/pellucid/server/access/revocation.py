@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from ...telemetry import error_location, log
-from .errors import AccessError, BackendUnavailable, call_backend, unavailable
+from .errors import AccessError, BackendUnavailable, call_backend, unauthorized, unavailable
 from .key_cache import KeyCache
 from .policy import ENV_KEY_ID, Principal
 from .session import session_over
@@ -111,15 +111,19 @@ class OpenRequest:
 class OpenRequests:
     """The open requests of this process."""
 
-    def __init__(self, keys: KeyCache | None, revocations: RevocationList | None, key_seconds: float) -> None:
+    def __init__(
+        self, keys: KeyCache | None, revocations: RevocationList | None, key_seconds: float, anonymous: Principal
+    ) -> None:
         """Create an empty set.
 
         Args:
             keys: Looks up API keys.
             revocations: Looks up browser sessions.
             key_seconds: The interval of the checks.
+            anonymous: The principal of requests without credentials, until there is a key.
         """
         self._keys = keys
+        self._anonymous = anonymous
         self._revocations = revocations
         self._interval_seconds = max(key_seconds, MIN_CHECK_SECONDS)
         self._requests: set[OpenRequest] = set()
@@ -127,7 +131,8 @@ class OpenRequests:
     def add(self, request: OpenRequest) -> None:
         """Add a request, until `discard`."""
         principal = request.principal
-        if principal.key_id not in (None, ENV_KEY_ID) or principal.session_id is not None:
+        is_checked = principal.key_id not in (None, ENV_KEY_ID) or principal.session_id is not None
+        if is_checked or (principal is self._anonymous and self._keys is not None):
             self._requests.add(request)
 
     def discard(self, request: OpenRequest) -> None:
@@ -146,7 +151,7 @@ class OpenRequests:
                 log.error("a fault while checking open requests: %s", error_location(error))
 
     async def check(self) -> None:
-        """Interrupt the requests whose key or session is not valid any more.
+        """Interrupt the requests whose key or session is not valid any more, or which need one now.
 
         Raises:
             BackendUnavailable: The store does not answer.
@@ -160,8 +165,14 @@ class OpenRequests:
         ended: frozenset[str] = frozenset()
         if session_ids and self._revocations is not None:
             ended = await self._revocations.find_revoked(session_ids)
+        is_anonymous_over = (
+            self._keys is not None and any(one is self._anonymous for one in principals) and await self._keys.has_keys()
+        )
         for request in list(self._requests):
-            error = _reason_to_end(request.principal, current, ended)
+            if request.principal is self._anonymous:
+                error = _credentials_needed() if is_anonymous_over else None
+            else:
+                error = _reason_to_end(request.principal, current, ended)
             if error is not None:
                 self._requests.discard(request)
                 request.interrupt(error)
@@ -184,6 +195,10 @@ def _reason_to_end(
             retry_after=1.0,
         )
     return None
+
+
+def _credentials_needed() -> AccessError:
+    return unauthorized("this gateway has keys now; send one as Authorization: Bearer …", "missing_credentials")
 
 
 def _store_unavailable() -> AccessError:

@@ -7,7 +7,6 @@ chat, its title is the beginning of its first question.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 from unicodedata import category
 
 from msgspec import UNSET
@@ -22,9 +21,10 @@ from ...protocols.chat import (
     build_question,
     clean_instructions,
 )
+from ...protocols.chat.markdown import without_marks
 from ...protocols.chat.types import Feedback
 from ...protocols.decoding import decode, invalid
-from ...storage import ChatNotFound, StoredChat, StoredResponse
+from ...storage import ChatNotFound, StoredResponse
 from ...storage.chats import THREAD_PREFIX
 from ...view import stricter
 from ..exchange import VIEW_HEADER, Exchange
@@ -89,15 +89,17 @@ class ConversationHandlers:
 
     async def list(self, exchange: Exchange) -> None:
         """List a page of chats, or of those that contain the text `q`."""
+        query = exchange.query_param("q") or None
         page = await self._services.store.chats.list(
             exchange.principal.owner,
             after=exchange.query_param("after") or None,
             limit=exchange.query_int("limit", 20, 1, 100),
-            query=exchange.query_param("q") or None,
+            query=query,
         )
         data = [
             response_types.ConversationFound(
-                **_conversation_fields(match.chat), snippet=UNSET if match.snippet is None else match.snippet
+                **response_types.listed_fields(match.chat),
+                snippet=UNSET if match.snippet is None else without_marks(match.snippet, query or ""),
             )
             for match in page.chats
         ]
@@ -198,15 +200,6 @@ class ConversationHandlers:
 def build_question_event(turn: StoredResponse, header: ChatRunHeader, versions: list[str]) -> Question:
     item = decode_input(turn.input)
     return build_question(turn.id, header.conversation_id, item.content, header.created_at, versions, item.attachments)
-
-
-def _conversation_fields(chat: StoredChat) -> dict[str, Any]:
-    return {
-        "id": chat.id,
-        "title": chat.title,
-        "created_at": round(chat.created_at * 1000),
-        "updated_at": round(chat.updated_at * 1000),
-    }
 
 
 def _parse_title(text: str) -> str:

@@ -59,14 +59,18 @@ class Opened(msgspec.Struct):
     active: Annotated[str | None, Meta(description="The answer that is in progress.")]
 
 
+def listed_fields(chat: StoredChat) -> dict[str, Any]:
+    """Return what lists have of a chat (see `ListedConversation`)."""
+    return {
+        "id": chat.id,
+        "title": chat.title,
+        "created_at": round(chat.created_at * 1000),
+        "updated_at": round(chat.updated_at * 1000),
+    }
+
+
 def conversation_of(chat: StoredChat) -> Conversation:
-    return Conversation(
-        id=chat.id,
-        title=chat.title,
-        created_at=round(chat.created_at * 1000),
-        updated_at=round(chat.updated_at * 1000),
-        instructions=chat.instructions or UNSET,
-    )
+    return Conversation(**listed_fields(chat), instructions=chat.instructions or UNSET)
 
 
 class Share(msgspec.Struct, kw_only=True):
