@@ -21,7 +21,6 @@ drivers, `sqlite` and `postgres`, do I/O.
 """
 
 from .appends import Append, SpaceHead
-from .chat_extras import Feedback, FeedbackRow, Shares, StoredFeedback, StoredShare
 from .chats import ChatListEntry, ChatPage, Chats, StoredChat
 from .conversations import ConversationEntry, Conversations, StoredConversation
 from .envelopes import StoredEnvelope
@@ -35,8 +34,10 @@ from .errors import (
     SpaceNotFound,
     StoreError,
 )
+from .feedback import Feedback, FeedbackRow, StoredFeedback
 from .keys import Keys, RevokedTokens, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
+from .shares import Shares, StoredShare
 from .space_log import EnvelopePage
 from .space_rows import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces

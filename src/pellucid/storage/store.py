@@ -17,15 +17,16 @@ from sqlalchemy.exc import ArgumentError
 from ..errors import ConfigError
 from ..record import Recording
 from . import record_write, search, tables
-from .chat_extras import Feedback, Shares
 from .chats import Chats
 from .conversations import Conversations
 from .database import Database
+from .feedback import Feedback
 from .keys import Keys, RevokedTokens
 from .names import return_if_unstorable
 from .record_store import RecordStore
 from .record_write import ITEM, RESPONSE
 from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, DELETE_SHARES, Responses
+from .shares import Shares
 from .spaces import Spaces
 from .sqlite import SqliteDatabase
 from .statement import (
