@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import pytest
 
 from pellucid.server.access.policy import Policy
-from pellucid.server.config import Config
 from tests.chat_server.chat_server_kit import (
     ChatClient,
     error_of,
@@ -270,7 +269,7 @@ def test_links_open_only_while_links_are_on(upstream: Upstream, tmp_path: Path, 
     url, with_keys = url_of(tmp_path / "store.sqlite"), bool(before)
     files = [attach("notes.md", b"# Notes")]
 
-    def config(chat: dict[str, Any]) -> Config:
+    def config(chat: dict[str, Any]) -> dict[str, Any]:
         return config_of(upstream, storage={"url": url}, access={"keys": True} if with_keys else {}, chat=chat)
 
     key = make_keys(url, {"ann": None})["ann"] if with_keys else None

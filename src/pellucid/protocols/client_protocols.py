@@ -263,15 +263,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         shared_path=SharedPath("/api/chat", lambda head, body: ai_sdk.recognises(body, head.query)),
     ),
     chat.PROTOCOL: ClientProtocol(
-        (
-            "/api/chat",
-            "/api/conversations",
-            "/api/models",
-            "/api/tools",
-            chat.ATTACHMENTS_PATH,
-            "/api/events",
-            "/api/shared",
-        ),
+        chat.PATHS,
         ErrorFormat(chat.error_body),
         captured_chat,
         lambda stream, _: verify_chat(stream),

@@ -29,7 +29,8 @@ from ..spaces.runtime.provisioning import add_participants, create_space
 from ..spaces.runtime.settings import MAX_TOPIC_CHARS, SpaceSettings
 from ..spaces.runtime.space import Space
 from ..storage import AlreadyStored, SpaceNotFound
-from .chat.conversations import ConversationHandlers, title_of
+from .chat.conversations import title_of
+from .chat.reader import read_chat
 from .exchange import Exchange, endpoint_maker
 from .routing import VIEW, Operation, Table, parameter
 from .services import Services
@@ -80,8 +81,7 @@ class OwnedSpaceHandlers:
         body = decode(await exchange.read_body(self._services.config.server), NewSpace)
         events: Sequence[Question | Answer] = ()
         if body.conversation_id is not None:
-            handlers = ConversationHandlers(self._services)
-            events = (await handlers.open(exchange, body.conversation_id)).events
+            events = (await read_chat(self._services, exchange, body.conversation_id)).events
         names = _model_names(events, body.participant)
         participants = {body.participant: EVERYTHING, **dict.fromkeys(names.values(), ANSWERING)}
         spaces, owner = self._services.store.spaces, exchange.principal.owner

@@ -36,6 +36,7 @@ from ..parts import (
     UserPromptPart,
 )
 from ..protocols.client_protocols import ClientRequest, StatelessRequest
+from ..protocols.decoding import invalid
 from ..runs import RunSource
 from ..runs.server_tools import RequestServers
 from ..runs.stages import Stage
@@ -43,6 +44,7 @@ from ..sealing import attach, make_opener
 from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
+from ..unicode import truncate
 from ..view import View, Viewer
 from .agent_model import AgentClient, AgentModel, ServerFunctions
 from .exchange import Exchange
@@ -247,6 +249,7 @@ async def prepare(
     *,
     default_view: View = "raw",
     with_summaries: bool = True,
+    tool_names: Collection[str] | None = None,
 ) -> PreparedRequest:
     """Look up everything that a request to a model needs.
 
@@ -258,8 +261,11 @@ async def prepare(
         mint: Makes ids.
         default_view: The view if the request asks for none by the means that all protocols share.
         with_summaries: Whether a viewer of raw reasoning also gets summaries that the gateway made.
+        tool_names: The server's tools that the request chooses (`tools`); None: all. An agent has its own, and none of
+            these.
 
     Raises:
+        RequestError: A chosen tool does not exist for the caller.
         PellucidError: The model is not there, is not allowed, or a limit is reached.
     """
     policy = exchange.principal.policy
@@ -275,6 +281,19 @@ async def prepare(
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # Before anything else is loaded: a request over its limits must cost little.
     exchange.response_headers += await services.guard.spend(exchange.principal)
-    if not isinstance(model, AgentModel):
-        tools = await services.tools_for(exchange.principal)
+    if tool_names is not None or not isinstance(model, AgentModel):
+        tools = _choose_tools(await services.tools_for(exchange.principal), tool_names)
+    if isinstance(model, AgentModel):
+        tools = ()
     return PreparedRequest(services, exchange, request, name, model, mint, tools)
+
+
+def _choose_tools(allowed: Sequence[AnyTool], names: Collection[str] | None) -> Sequence[AnyTool]:
+    if names is None:
+        return allowed
+    known = {tool.name for tool in allowed}
+    for index, name in enumerate(names):
+        if name not in known:
+            there_are = f"there are {', '.join(sorted(known))}" if known else "there are none"
+            raise invalid(f"tools[{index}]", f"there is no tool {truncate(name)!r} for you here; {there_are}")
+    return [tool for tool in allowed if tool.name in names]

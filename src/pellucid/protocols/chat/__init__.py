@@ -25,10 +25,10 @@ from .frames import error_body
 from .request import THINKING_LEVELS, Request, clean_instructions, parse_request
 from .types import (
     ANSWER_PREFIX,
-    ATTACHMENTS_PATH,
     CONVERSATION_PREFIX,
     MAX_INSTRUCTIONS_CHARS,
     MAX_TITLE_CHARS,
+    PATHS,
     PROTOCOL,
     QUESTION_PREFIX,
     Answer,
@@ -43,11 +43,11 @@ from .types import (
 
 __all__ = [
     "ANSWER_PREFIX",
-    "ATTACHMENTS_PATH",
     "CONVERSATION_PREFIX",
     "MAX_INSTRUCTIONS_CHARS",
     "MAX_TITLE_CHARS",
     "MEDIA_TYPES",
+    "PATHS",
     "PROTOCOL",
     "QUESTION_PREFIX",
     "THINKING_LEVELS",

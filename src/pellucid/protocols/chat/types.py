@@ -312,8 +312,15 @@ class NewShare(msgspec.Struct, forbid_unknown_fields=True):
 PROTOCOL = "chat"
 """The protocol's name, in stored runs and in the options of the command line."""
 
+ASK_PATH = "/api/chat"
+CONVERSATIONS_PATH = "/api/conversations"
+MODELS_PATH = "/api/models"
+TOOLS_PATH = "/api/tools"
 ATTACHMENTS_PATH = "/api/attachments"
-"""The path of the content of attachments."""
+FEED_PATH = "/api/events"
+SHARED_PATH = "/api/shared"
+PATHS = (ASK_PATH, CONVERSATIONS_PATH, MODELS_PATH, TOOLS_PATH, ATTACHMENTS_PATH, FEED_PATH, SHARED_PATH)
+"""The paths of the protocol. A question is sent to the first."""
 
 CONVERSATION_PREFIX = "chat"
 ANSWER_PREFIX = "evt"

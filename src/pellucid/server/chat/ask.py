@@ -19,12 +19,10 @@ from ...protocols.chat import (
     Request,
     parse_request,
 )
-from ...protocols.decoding import invalid
 from ...run import Minter
 from ...runs import clock_ms
 from ...storage import ChatBusy, ChatMoved, ChatNotFound, StoredChat, StoredResponse
 from ...storage.chats import THREAD_PREFIX
-from ...unicode import truncate
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
 from ..feed import TurnStarted, window_of
@@ -82,10 +80,11 @@ class AskHandler:
                 "store_not_allowed",
             )
         mint = new_minter()
-        prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=False)
+        prepared = await prepare(
+            services, exchange, request, request.model, mint, with_summaries=False, tool_names=request.tools
+        )
         if request.view is not None:
             exchange.viewer = exchange.viewer.for_request(request.view)
-        await self._choose_tools(exchange, prepared, request)
         request = await with_stored_attachments(services, principal.owner, request, limits)
         position = await self._resolve_position(exchange, request, mint)
         previous = await self._load_messages(principal.owner, position)
@@ -111,18 +110,6 @@ class AskHandler:
         turn_started = TurnStarted(conversation_id=position.chat.id, event_id=row.id, window=window_of(exchange))
         services.feed.publish(principal.owner, turn_started)
         await serve_answer(exchange, services.detached.follow(row), row.id, header)
-
-    async def _choose_tools(self, exchange: Exchange, prepared: PreparedRequest, request: Request) -> None:
-        """Leave to the model only the tools that the request names. An agent has its own, and none of these."""
-        if request.tools is None:
-            return
-        allowed = await self._services.tools_for(exchange.principal)
-        names = {tool.name for tool in allowed}
-        for index, name in enumerate(request.tools):
-            if name not in names:
-                there_are = f"there are {', '.join(sorted(names))}" if names else "there are none"
-                raise invalid(f"tools[{index}]", f"there is no tool {truncate(name)!r} for you here; {there_are}")
-        prepared.tools = [tool for tool in prepared.tools if tool.name in request.tools]
 
     async def _resolve_position(self, exchange: Exchange, request: Request, mint: Minter) -> ChatPosition:
         """Return the position of the question. Raises `RequestError` for a chat or a turn that does not exist."""

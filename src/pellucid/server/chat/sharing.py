@@ -1,4 +1,4 @@
-"""Links that share a chat with anyone who has them, read-only, and the export of a chat.
+"""Links that share a chat with anyone who has them, read-only.
 
 * A link shows the branch up to one answer, as it was when the link was made; later turns are not in it. It serves the
   attachments of the questions that it shows, and no others.
@@ -19,15 +19,12 @@ from hashlib import sha256
 import msgspec
 from msgspec import UNSET
 
-from ...asgi import http
 from ...errors import RequestError
 from ...protocols.chat import Answer, Question, answer_id
-from ...protocols.chat.markdown import to_markdown
 from ...protocols.chat.types import NewShare
 from ...protocols.decoding import decode, invalid
 from ...runs import clock_ms
 from ...storage import ChatNotFound, StoredChat, StoredShare
-from ...unicode import clean_file_name
 from ...view import Viewer, parse_view, stricter
 from ..access.errors import forbidden
 from ..exchange import Exchange
@@ -36,7 +33,7 @@ from ..stored_runs import max_view_of
 from . import response_types
 from .answers import build_event, decode_header
 from .attachments import load_attachment, send_attachment
-from .conversations import ConversationHandlers, build_question_event, chat_id_of, head_not_found
+from .reader import build_question_event, chat_id_of, head_not_found
 
 SHARED_PATH = "/shared"
 """The path of the page that shows what a link shares. No log has what follows it (`RequestTelemetry.path`)."""
@@ -202,56 +199,3 @@ def _hash(token: str) -> bytes:
 def _not_found() -> RequestError:
     message = "there is nothing at this link: it was deleted or has expired, the chat was deleted, or links are off"
     return RequestError(message, kind="not_found", code="share_not_found")
-
-
-class ExportHandler:
-    """Handler of `GET /api/conversations/{id}/export`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._conversations = ConversationHandlers(services)
-
-    async def __call__(self, exchange: Exchange) -> None:
-        """Export the shown branch as Markdown, or all branches as JSON, in the view of the reader."""
-        format = exchange.query_param("format") or "markdown"
-        if format not in ("markdown", "json"):
-            raise invalid("format", "must be markdown or json")
-        owner, id = exchange.principal.owner, chat_id_of(exchange)
-        chats = self._services.store.chats
-        chat = await chats.get(owner, id)
-        turns = await chats.turns(owner, id) if chat is not None else None
-        if chat is None or turns is None:
-            raise ChatNotFound(id)
-        siblings = await chats.siblings(owner, id)
-        feedback = await self._conversations.feedback_of(owner, id)
-        if format == "json":
-            shown = {turn.id for turn in turns}
-            for other in (one for ids in siblings.values() for one in ids if one not in shown):
-                if (turn := await self._services.store.responses.get(owner, other, log=True)) is not None:
-                    turns.append(turn)
-            turns.sort(key=lambda turn: (turn.created_at, turn.id))
-        events: list[tuple[str | None, Question, Answer]] = []
-        for turn in turns:
-            header = decode_header(turn.header)
-            answer = await self._conversations.build_answer(exchange, turn, header)
-            answer.feedback = feedback.get(turn.id, UNSET)
-            versions = siblings.get(turn.previous_id, [])
-            events.append((turn.previous_id, build_question_event(turn, header, versions), answer))
-            await asyncio.sleep(0)
-        name = f"{clean_file_name(chat.title, 'chat', _MAX_NAME_CHARACTERS)}.{_EXTENSIONS[format]}"
-        exchange.response_headers.append(http.content_disposition("attachment", name))
-        exchange.response_headers.append((b"cache-control", b"no-store"))
-        if format == "markdown":
-            in_order = [event for _, question, answer in events for event in (question, answer)]
-            text = to_markdown(chat.title, in_order)
-            await exchange.send_text(text.encode("utf-8", "replace"), "text/markdown; charset=utf-8")
-        else:
-            exported = [
-                response_types.ExportedTurn(previous, question, answer) for previous, question, answer in events
-            ]
-            conversation = response_types.conversation_of(chat)
-            await exchange.send_json(response_types.Exported(conversation, chat.head, exported))
-
-
-_EXTENSIONS = {"markdown": "md", "json": "json"}
-_MAX_NAME_CHARACTERS = 80

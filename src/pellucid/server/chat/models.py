@@ -1,0 +1,114 @@
+"""`GET /api/models` and `GET /api/tools`: the models and tools that a page can offer.
+
+No list says which levels of effort a model supports: each model is checked for settings that it does not support, as
+for any request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, get_args
+
+from msgspec import UNSET, UnsetType
+
+from ...errors import RequestError
+from ...local import model_index
+from ...models import ChatModel
+from ...protocols.chat import MAX_INSTRUCTIONS_CHARS, MEDIA_TYPES, THINKING_LEVELS, Effort, Medium
+from ...settings import ModelCall
+from ...tools.mcp import MCPTool
+from ...view import VIEWS, stricter
+from ..access.policy import visible_models
+from ..agent_model import AgentModel
+from ..catalog import Catalog
+from ..exchange import Exchange
+from ..services import Services
+from . import response_types
+from .attachments import limits_for
+
+
+class ModelsHandler:
+    """Handler of `GET /api/models`: the models, with their efforts and the fullest view of their reasoning."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._efforts: dict[str, tuple[ChatModel, list[Effort]]] = {}
+
+    async def __call__(self, exchange: Exchange) -> None:
+        await self._services.refresh_connections()
+        principal, catalog = exchange.principal, self._services.catalog
+        viewer = exchange.viewer_for()
+        default_name = self._find_default_name(catalog)
+        models = []
+        for name, model in self._unique_models(catalog, default_name):
+            if visible_models(principal, [name]):
+                models.append(
+                    response_types.Model(
+                        id=name,
+                        efforts=self._supported_efforts(name, model),
+                        efforts_unknown=UNSET if catalog.knows_efforts(model) else True,
+                        default=True if name == default_name else UNSET,
+                        view=stricter(viewer.view, catalog.max_view(name)),
+                        provider=catalog.provider_title(model) or UNSET,
+                        context_tokens=catalog.context_tokens(name) or UNSET,
+                        **self._embedded_fields(model),
+                        accepts=self._accepted_media(model, catalog),
+                        agent=True if isinstance(model, AgentModel) else UNSET,
+                    )
+                )
+                await asyncio.sleep(0)
+        limits = response_types.AttachmentLimits(*limits_for(self._services, exchange), list(MEDIA_TYPES))
+        views = list(VIEWS[VIEWS.index(viewer.view) :])
+        connect: Literal[True] | UnsetType = True if self._services.guard.may_connect(principal) else UNSET
+        currency = self._services.config.spend.currency
+        await exchange.send_json(
+            response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS, currency, connect)
+        )
+
+    async def tools(self, exchange: Exchange) -> None:
+        """`GET /api/tools`: the server's tools that the caller may use."""
+        tools = [
+            response_types.ServerTool(
+                name=tool.name,
+                description=tool.definition.description or UNSET,
+                server=tool.server.name if isinstance(tool, MCPTool) else UNSET,
+            )
+            for tool in await self._services.tools_for(exchange.principal)
+        ]
+        await exchange.send_json(response_types.ServerTools(tools))
+
+    def _accepted_media(self, model: ChatModel, catalog: Catalog) -> list[Medium] | UnsetType:
+        accepted = catalog.accepted_media(model)
+        return UNSET if accepted is None else [medium for medium in get_args(Medium) if medium in accepted]
+
+    def _embedded_fields(self, model: ChatModel) -> dict[str, Any]:
+        """Return what is said about the embedded model alone: its full name, and its size."""
+        if model is not self._services.local:
+            return {}
+        row = next((one for one in model_index.all_models() if one.name == model.name), None)
+        return {"embedded": True} if row is None else {"embedded": True, "title": row.title, "bytes": row.bytes}
+
+    def _unique_models(self, catalog: Catalog, default_name: str | None) -> list[tuple[str, ChatModel]]:
+        """Return each model once, under its preferred name."""
+        by_identity = dict[int, tuple[str, ChatModel]]()
+        names = catalog.names()
+        first = [default_name] if default_name is not None else []
+        for name in dict.fromkeys([*first, *names]):
+            model = catalog.find(name)[1]
+            by_identity.setdefault(id(model), (name, model))
+        order = {name: index for index, name in enumerate(names)}
+        return sorted(by_identity.values(), key=lambda one: order.get(one[0], -1))
+
+    def _find_default_name(self, catalog: Catalog) -> str | None:
+        try:
+            return catalog.find(None)[0]
+        except RequestError:
+            return None
+
+    def _supported_efforts(self, name: str, model: ChatModel) -> list[Effort]:
+        """Return the efforts that are sent to the model as they are."""
+        known = self._efforts.get(name)
+        if known is None or known[0] is not model:
+            calls = {effort: ModelCall(name, [], {"thinking": level}) for effort, level in THINKING_LEVELS.items()}
+            known = self._efforts[name] = model, [effort for effort, call in calls.items() if not model.warnings(call)]
+        return known[1]
