@@ -150,11 +150,12 @@ def existing_ids(api: Served) -> dict[str, dict[str, str]]:
     share = api.request("POST", path, b"{}", json_type).json
     space = b'{"name": "existing", "participant": "lena"}'
     api.request("POST", "/api/spaces", space, {"Content-Type": "application/json"})
+    attachment = {"attachment_id": started["event_id"].replace("evt_", "att_") + "_0"}
     return {
         "/api/spaces/": {"name": "existing"},
-        "/api/shared/": {"token": share["url"].rpartition("/")[2]},
+        "/api/shared/": {"token": share["url"].rpartition("/")[2], **attachment},
         "/api/chat/": {"event_id": started["event_id"]},
-        "/api/attachments/": {"attachment_id": started["event_id"].replace("evt_", "att_") + "_0"},
+        "/api/attachments/": attachment,
         "/api/conversations/": {"id": started["conversation_id"]},
         "/api/connections/": {"name": "mine"},
         "/v1/models/": {"id": "any"},
