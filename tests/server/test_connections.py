@@ -336,6 +336,9 @@ DAMAGED = {
     "not TOML": b"[connections.x]\nprofile = ",
     "another type": b'connections = "x"',
     "not UTF-8": b"\xff\xfe",
+    "nested too deeply": b"x = " + b"[" * 5000 + b"]" * 5000,
+    "a table that is nested too deeply": b"[connections." + b"a." * 3000 + b"a]\nx = 1\n",
+    "a number with too many digits": b"x = " + b"9" * 6000,
     "an unknown provider": b'[connections.x]\nprofile = "nobody"\nmodels = ["m"]\n',
     "a field that does not exist": b'[connections.x]\nprofile = "ollama"\nmodels = ["m"]\nkeys = "k"\n',
     "an address that may not be reached": b'[connections.x]\nprofile = "vllm"\nmodels = ["m"]\n'
@@ -349,6 +352,7 @@ def test_a_damaged_file_is_reported_and_never_written_to(damage: str, file: Path
     file.write_bytes(DAMAGED[damage])
     file.chmod(0o600)
     with serve(NO_MODELS) as gateway:
+        assert listed(gateway)["problems"]
         assert listed(gateway)["problems"]
         reply = connect(gateway, "mine", profile="ollama", models=["m"])
         assert (reply.status, reply.json["error"]["code"]) == (409, "connections_damaged")
@@ -380,6 +384,28 @@ def test_a_file_that_others_may_read_is_not_used(file: Path) -> None:
     assert "chmod 600" in current.mistakes[0]
     with pytest.raises(RequestError, match="chmod 600"):
         plain.delete("mine")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_symbolic_link_stays_and_its_target_is_written(exists: bool, file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere" / "models.toml"
+    file.parent.mkdir(parents=True)
+    file.symlink_to(target)
+    plain = ConnectionFile(file, check_config(NO_MODELS, {}))
+    if exists:
+        ConnectionFile(target, check_config(NO_MODELS, {})).save("first", "ollama", None, KEY, ["m"])
+    plain.save("mine", "ollama", None, KEY, ["m"])
+    assert file.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert list(plain.current().connections) == (["first", "mine"] if exists else ["mine"])
+
+
+def test_a_symbolic_link_that_leads_nowhere_is_an_error(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.symlink_to(file)
+    with pytest.raises(RequestError) as raised:
+        ConnectionFile(file, check_config(NO_MODELS, {})).save("mine", "ollama", None, KEY, ["m"])
+    assert raised.value.info.code in ("not_saved", "connections_damaged")
 
 
 def test_what_was_written_is_read_unchanged(file: Path) -> None:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import tomllib
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..data_directory import FileStamp, create_secret, exclusive_lock, read_secret, replace_secret, stamp_of
+from ..data_directory import FileStamp, exclusive_lock, read_secret, replace_secret, stamp_of
 from ..egress import EgressError, EgressPolicy
 from ..errors import RequestError
 from ..local import LOCAL_PROVIDER
@@ -120,8 +121,8 @@ class ConnectionFile:
         with self._reading:
             stamp = stamp_of(self.path)
             if stamp != self._stamp:
-                self._stamp = stamp
                 self._current = self._read()
+                self._stamp = stamp
                 for mistake in self._current.mistakes:
                     log.error("%s: %s", self.path, mistake)
             return self._current
@@ -216,9 +217,11 @@ class ConnectionFile:
             return ConnectionSet(mistakes=(error.strerror or str(error),))
         try:
             rows = msgspec.convert(tomllib.loads(data.decode()), _File).connections
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-            # The text of msgspec and of tomllib names keys and places, and no values.
+        except (ValueError, msgspec.ValidationError) as error:
+            # Not UTF-8, not TOML, a number with too many digits. The texts name keys and places, and no values.
             return ConnectionSet(mistakes=(f"it is damaged: {error}",))
+        except RecursionError:
+            return ConnectionSet(mistakes=("it is damaged: its values are nested too deeply",))
         connections: dict[str, Connection] = {}
         mistakes: list[str] = []
         for name, row in rows.items():
@@ -234,10 +237,14 @@ class ConnectionFile:
         return ConnectionSet(MappingProxyType(connections), tuple(mistakes))
 
     def _change(self, change: Callable[[dict[str, Connection]], None]) -> None:
-        """Read the file, change its connections, and replace it, while no other process does."""
+        """Read the file, change its connections, and replace it, while no other process does.
+
+        A symbolic link stays: the file to which it leads is replaced, or created.
+        """
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with exclusive_lock(self.path):
+            path = Path(os.path.realpath(self.path))
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with exclusive_lock(path):
                 read = self._read()
                 if read.mistakes:
                     raise RequestError(
@@ -247,11 +254,7 @@ class ConnectionFile:
                     )
                 connections = dict(read.connections)
                 change(connections)
-                data = _encode(connections)
-                if self.path.exists():
-                    replace_secret(self.path, data)
-                else:
-                    create_secret(self.path, data)
+                replace_secret(path, _encode(connections))
         except OSError as error:
             raise RequestError(
                 f"the connections cannot be saved: {error.strerror or error}", kind="unavailable", code="not_saved"
