@@ -185,6 +185,27 @@ def test_a_run_in_progress_ends_on_its_old_connection(upstream: Upstream, gatewa
         assert stream.events[-1]["type"] == "response.completed"
 
 
+def test_a_connection_to_the_gateway_itself_ends(gateway: Served) -> None:
+    url = f"{gateway.url}/v1"
+    for profile, name in (("openai-compat", "chat"), ("openresponses", "responses")):
+        body = {"profile": profile, "base_url": url}
+        assert call(gateway, "PUT", f"/api/connections/{name}", {**body, "models": [name]}).status == 200
+        reply = gateway.ask(name)
+        assert "has passed 5 gateways" in reply.body.decode(), reply.body
+        result = call(gateway, "POST", "/api/providers/test", {**body, "model": name}).json
+        assert (result["ok"], result["problem"]["code"]) == (False, "connection_loop")
+    assert call(gateway, "POST", "/v1/responses", {"input": "Why?"}, **{"Pellucid-Hops": "5"}).status == 400
+
+
+def test_a_request_through_a_connection_carries_its_number(upstream: Upstream, gateway: Served) -> None:
+    name = upstream.plays(server_of(["m"]))
+    connect(gateway, "mine", base_url=f"{upstream.url}/{name}", models=["m"])
+    for sent, carried in ((None, "1"), ("3", "4"), ("many", "1")):
+        headers = {"Pellucid-Hops": sent} if sent is not None else {}
+        assert call(gateway, "POST", "/v1/responses", {"model": "m", "input": "Why?"}, **headers).status == 200
+        assert upstream.calls(name)[-1].headers["pellucid-hops"] == carried
+
+
 # --- the key ---------------------------------------------------------------------------------------------------------
 
 
@@ -450,6 +471,44 @@ def test_a_public_gateway_without_keys_refuses_connections(file: Path) -> None:
             assert (reply.status, reply.json["error"]["code"]) == (403, "operator_only")
         assert "connect" not in call(gateway, "GET", "/api/models").json
     assert not file.exists()
+
+
+BEHIND_A_PROXY: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "another name": ({"access": {"hosts": ["chat.example"]}}, {"Host": "chat.example"}),
+    "another name, which this request does not use": ({"access": {"hosts": ["chat.example"]}}, {}),
+    **{
+        name: ({}, {name: value})
+        for name, value in (
+            ("X-Forwarded-For", "203.0.113.9"),
+            ("X-Forwarded-Host", "chat.example"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Real-IP", "203.0.113.9"),
+            ("Forwarded", "for=203.0.113.9"),
+            ("Via", "1.1 proxy"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("case", BEHIND_A_PROXY)
+def test_without_keys_nobody_connects_through_a_proxy(case: str, file: Path) -> None:
+    config, headers = BEHIND_A_PROXY[case]
+    with serve({**NO_MODELS, **config}) as gateway:
+        for method, path, body in ROUTES:
+            reply = call(gateway, method, path, body, **headers)
+            assert (reply.status, reply.json["error"]["code"]) == (403, "operator_only")
+            assert "pellucid keys create" in reply.json["error"]["message"]
+        assert "connect" not in call(gateway, "GET", "/api/models", **headers).json
+    assert not file.exists()
+
+
+def test_an_operator_with_a_key_connects_through_a_proxy(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", GATEWAY_KEY)
+    config = {**NO_MODELS, "access": {"key_env": "GATEWAY_KEY", "hosts": ["chat.example"]}}
+    headers = {"Host": "chat.example", "X-Forwarded-For": "203.0.113.9"}
+    with serve(check_config(config, os.environ)) as gateway:
+        assert call(gateway, "GET", "/api/connections", key=GATEWAY_KEY, **headers).status == 200
+        assert call(gateway, "GET", "/api/models", key=GATEWAY_KEY, **headers).json["connect"] is True
 
 
 def test_no_other_page_may_connect(file: Path) -> None:

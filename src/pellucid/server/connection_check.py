@@ -24,6 +24,7 @@ from ..parts import ModelRequest, UserPromptPart
 from ..providers.profile import Profile
 from ..settings import ModelCall
 from ..upstream import Limits, UpstreamClient
+from ..upstream.hops import LOOP_CODE
 from .catalog import MAX_SERVED_MODELS
 from .connections import Connection, egress_message, is_model_name
 
@@ -146,6 +147,10 @@ class _Check:
             return ConnectionProblem(info.code or "egress_refused", _sentence(egress_message(error, self._url)))
         detail = self._detail_of(info)
         status = info.status
+        if info.code == LOOP_CODE:
+            return ConnectionProblem(
+                LOOP_CODE, f"{self._host} leads to this gateway itself. Enter the address of a model server."
+            )
         if status in (401, 403) and self._connection.api_key is None:
             return ConnectionProblem(
                 "key_missing", f"{self._profile.title} needs a key. Enter it, and test again.", detail

@@ -21,6 +21,7 @@ from ..protocols.decoding import invalid
 from ..protocols.errors import ErrorFormat
 from ..run import Minter
 from ..unicode import replace_surrogates
+from ..upstream.hops import HOPS_HEADER, receive_hops
 from ..view import View, Viewer, parse_view
 from .access.errors import HTTPHeader, headers_of
 from .access.guard import Guard
@@ -248,6 +249,7 @@ class Endpoint:
                 exchange.principal = exchange.telemetry.principal = await guard.admit(scope)
                 exchange.principal.check_owner_mark(exchange.request_header(OWNER_HEADER))
                 exchange.open_requests = guard.open_requests
+                receive_hops(exchange.request_header(HOPS_HEADER.lower()))
                 if self._is_operator_only:
                     exchange.principal.policy.check_operator()
                 exchange.viewer = exchange.principal.policy.viewer

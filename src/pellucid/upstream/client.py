@@ -35,6 +35,7 @@ from .errors import (
     timeout_error,
     unreachable_error,
 )
+from .hops import hops_headers
 from .limits import Limits
 from .request import Endpoint, encode_head, parse_url, wants_close
 from .response import UpstreamResponse
@@ -160,6 +161,7 @@ class UpstreamClient:
             target = parse_url(url)
         except InvalidURL as error:
             raise ModelError(bad_url_error(), address=origin_of(url)) from error
+        headers = {**headers, **hops_headers(is_connection=self._policy is not None)}
         head = encode_head(target, headers, len(body))
         sent_at = asyncio.get_running_loop().time()
         connection = self._pool.acquire(target.endpoint) if is_first else None

@@ -60,6 +60,11 @@ from .session import (
 LOCAL_OWNER = "local"
 """The owner of data that is created where no credentials are required."""
 
+_PROXY_HEADERS = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
+)
+"""Request headers that proxies add: the client may be on another machine, although the connection is from this one."""
+
 SignInMethod = Literal["key", "oidc"]
 """A way in which a person can sign in."""
 
@@ -328,27 +333,37 @@ class Guard:
         """Return one of the principal's concurrent streams, which is not yet acquired."""
         return self._rates.stream_slot(principal)
 
-    def may_connect(self, principal: Principal) -> bool:
-        """Return whether a principal may connect models: an operator, but not everybody who reaches a public gateway.
-
-        Where no credentials are required, the principal is any program on this machine.
-        """
-        return principal.policy.operator and not (principal is self._local and self._allow_unauthenticated)
+    def may_connect(self, scope: Mapping[str, Any], principal: Principal) -> bool:
+        """Return whether the client of a request may connect models (see `check_may_connect`)."""
+        return principal.policy.operator and self._why_not_connect(scope, principal) is None
 
     def check_may_connect(self, scope: Mapping[str, Any], principal: Principal) -> None:
-        """Check that a request may connect models. Raises `AccessError` (forbidden).
+        """Check that a request may connect models: that of an operator. Raises `AccessError` (forbidden).
 
-        Without credentials, it must not come from another page, also not from one that may use the models.
+        Without credentials, it must come from this machine: not from anybody who reaches a public gateway or its proxy,
+        and not from another page, also not from one that may use the models.
         """
         principal.policy.check_operator()
-        if not self.may_connect(principal):
+        if (reason := self._why_not_connect(scope, principal)) is not None:
             raise forbidden(
-                "this gateway serves everybody who reaches it (server.allow_unauthenticated), so models are connected "
-                "in its configuration file, or with an operator's key",
+                f"{reason}, so it cannot know that this request is yours; connect models in its configuration file, or "
+                "create an operator's key (`pellucid keys create`) and sign in with it",
                 "operator_only",
             )
         if principal is self._local:
             origins.check_not_foreign(scope)
+
+    def _why_not_connect(self, scope: Mapping[str, Any], principal: Principal) -> str | None:
+        """Return why a request without credentials may come from another machine; None if it does not."""
+        if principal is not self._local:
+            return None
+        if self._allow_unauthenticated:
+            return "this gateway serves everybody who reaches it (server.allow_unauthenticated)"
+        if self._access.hosts:
+            return "this gateway has other names than this machine (access.hosts), as behind a proxy"
+        if any(name in _PROXY_HEADERS for name, _ in scope["headers"]):
+            return "this request came to the gateway through a proxy"
+        return None
 
     def _refuse_remote(self, scope: Mapping[str, Any]) -> None:
         """Refuse a client of another machine.

@@ -59,7 +59,9 @@ class ModelsHandler:
                 await asyncio.sleep(0)
         limits = response_types.AttachmentLimits(*limits_for(self._services, exchange), list(MEDIA_TYPES))
         views = list(VIEWS[VIEWS.index(viewer.view) :])
-        connect: Literal[True] | UnsetType = True if self._services.guard.may_connect(principal) else UNSET
+        connect: Literal[True] | UnsetType = (
+            True if self._services.guard.may_connect(exchange.scope, principal) else UNSET
+        )
         currency = self._services.config.spend.currency
         await exchange.send_json(
             response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS, currency, connect)
