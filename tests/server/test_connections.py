@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 import threading
+import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -536,7 +537,10 @@ def test_an_operator_of_a_gateway_with_keys_needs_leave_for_this_machine(
     with serve(check_config({**NO_MODELS, "access": access}, os.environ)) as gateway:
         reply = call(gateway, "POST", "/api/providers/test", body, key=GATEWAY_KEY)
         assert (reply.status, reply.json["error"]["param"]) == (400, "base_url")
-        assert '[egress] allow = ["127.0.0.1"]' in reply.json["error"]["message"]
+        message, *lines = reply.json["error"]["message"].splitlines()
+        assert tomllib.loads("\n".join(lines)) == {"egress": {"allow": ["127.0.0.1"]}}
+        assert f"{Path.cwd() / 'pellucid.toml'}" in message
+        assert "restart the gateway" in message
     allowed = {**NO_MODELS, "access": access, "egress": {"allow": ["127.0.0.1"]}}
     with serve(check_config(allowed, os.environ)) as gateway:
         assert call(gateway, "POST", "/api/providers/test", body, key=GATEWAY_KEY).json["models"] == ["m"]
@@ -655,6 +659,58 @@ def test_an_address_where_nothing_listens(gateway: Served) -> None:
     result = check(gateway, base_url="http://127.0.0.1:9/v1")
     assert result["problem"]["code"] == "unreachable"
     assert "127.0.0.1:9 cannot be reached" in result["problem"]["message"]
+
+
+def test_a_name_that_does_not_exist_is_not_found(gateway: Served) -> None:
+    for model in (None, "m"):
+        result = check(gateway, base_url="http://no-such-host.invalid/v1", model=model)
+        assert result["problem"] == {
+            "code": "host_not_found",
+            "message": "no-such-host.invalid was not found. Check the spelling and your network.",
+        }
+
+
+def test_a_file_that_allows_hosts_is_to_be_extended(file: Path) -> None:
+    config = check_config({**NO_MODELS, "egress": {"allow": ["10.0.0.1"]}}, {})
+    with pytest.raises(RequestError) as raised:
+        ConnectionFile(file, config).save("mine", "vllm", "http://192.168.7.7:8000/v1", None, ["m"])
+    assert 'add "192.168.7.7" to "allow" under [egress]' in str(raised.value)
+
+
+ADDRESSES = {
+    "127.0.0.1:8099": "http://127.0.0.1:8099",
+    "localhost:8099/v1/": "http://localhost:8099/v1",
+    "192.168.7.7/v1": "http://192.168.7.7/v1",
+    "[fd00::1]/v1": "http://[fd00::1]/v1",
+    "gpu.lan/v1": "http://gpu.lan/v1",
+    "models.example.com:8000/v1": "http://models.example.com:8000/v1",
+    "models.example.com/v1": "https://models.example.com/v1",
+    "1.1.1.1": "https://1.1.1.1",
+    " https://models.example.com/v1/chat/completions ": "https://models.example.com/v1",
+    "https://models.example.com/v1/responses/": "https://models.example.com/v1",
+    "models.example.com/v1/messages": "https://models.example.com/v1",
+    "https://models.example.com/models": "https://models.example.com/models",
+    "user:word@example.com": "user:word@example.com",
+    "gopher://x": "gopher://x",
+    "": None,
+}
+
+
+def test_addresses_as_people_type_and_paste_them(file: Path) -> None:
+    plain = ConnectionFile(file, check_config(NO_MODELS, {}))
+    cleaned = {typed: plain.proposed(None, "openai-compat", typed, None, ["m"]).base_url for typed in ADDRESSES}
+    assert cleaned == ADDRESSES
+    # What the wire of the provider adds.
+    address = "http://127.0.0.1:11434/api/chat"
+    assert plain.proposed(None, "ollama-native", address, None, ["m"]).base_url == "http://127.0.0.1:11434"
+
+
+def test_the_test_returns_the_address_that_was_meant(upstream: Upstream, gateway: Served) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['m']))}"
+    pasted = f"{url.removeprefix('http://')}/chat/completions"
+    assert check(gateway, base_url=pasted)["base_url"] == url
+    assert check(gateway, base_url=pasted, model="m") == {"ok": True, "models": [], "has_list": False, "base_url": url}
+    assert connect(gateway, "mine", base_url=pasted, models=["m"]).json["base_url"] == url
 
 
 def test_a_server_without_a_list_needs_the_name_of_a_model(upstream: Upstream, gateway: Served) -> None:

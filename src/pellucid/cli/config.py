@@ -11,12 +11,11 @@ from ..errors import ConfigError
 from ..local.model_index import is_engine_installed
 from ..models.embedded import EmbeddedModel
 from ..server.catalog import NO_MODEL, Catalog
-from ..server.config import read_config
+from ..server.config import DEFAULT_FILE, check_config, read_config
 from ..server.connections import ConnectionFile
 from ..server.factories import check_startup
 from ..upstream import UpstreamClient
 from .local import unfetched_engine
-from .options import DEFAULT_FILE
 
 
 @click.group()

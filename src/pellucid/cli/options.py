@@ -26,8 +26,6 @@ def strip_controls(text: str) -> str:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_FILE = Path("pellucid.toml")
-
 
 def model_options(command: F) -> F:
     """Add the options that locate the models: a configuration file, or one upstream."""
@@ -60,7 +58,7 @@ def read_options(
         ConfigError: The options or the file are invalid.
     """
     from ..providers.profiles import named_profiles
-    from ..server.config import check_config, read_config
+    from ..server.config import DEFAULT_FILE, check_config, read_config
 
     table: dict[str, Any] = {}
     if provider is None and upstream is None:

@@ -18,9 +18,8 @@ from rich.table import Table
 
 from ..errors import RequestError
 from ..record import Recording, read_recording
-from ..server.config import Config, read_storage_config
+from ..server.config import DEFAULT_FILE, Config, read_storage_config
 from ..storage import Store, check_store_url, open_store
-from .options import DEFAULT_FILE
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

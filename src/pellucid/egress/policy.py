@@ -7,6 +7,7 @@
 * Public addresses are allowed. Other addresses are allowed if `allow` names the host, a network that contains them,
   or `*`.
 * The error is the same for a host that does not exist and for a private one. Otherwise a client could map the network.
+  Where operators name the hosts, a host that does not exist has an error of its own (`names_unknown_hosts`).
 * A forwarded URL is checked as far as possible: IP addresses in it, names that no public host has, and the addresses
   that its name has here. The provider resolves the name again, so a name that does not resolve here is allowed. Other
   schemes are allowed if `allow` names them (`s3://`).
@@ -148,6 +149,12 @@ def parse_literal(host: str) -> Address | None:
         return None
 
 
+def is_special(host: str) -> bool:
+    """Return whether a host is an address outside the public internet, or a name that no public host has."""
+    address = parse_literal(host)
+    return special_purpose(address) is not None if address is not None else _LOCAL_NAME.match(host) is not None
+
+
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """Resolves a host name to addresses. Returns an empty sequence, or raises `OSError`, if there are none."""
 
@@ -177,13 +184,21 @@ class EgressPolicy:
         allow: Exceptions: host names (`files.example.com`, `*.example.com`), addresses, networks (`10.1.0.0/16`), or
             `*`. Schemes (`s3://`) are allowed for forwarded URLs only.
         resolve: Resolves host names. By default, the system's resolver.
+        names_unknown_hosts: Whether `allowed_addresses` raises the resolver's error for a host that is not found.
 
     Raises:
         ConfigError: An entry of `allow` is none of these.
     """
 
-    def __init__(self, allow: Sequence[str] = (), *, resolve: Resolve = resolve_with_system) -> None:
+    def __init__(
+        self,
+        allow: Sequence[str] = (),
+        *,
+        resolve: Resolve = resolve_with_system,
+        names_unknown_hosts: bool = False,
+    ) -> None:
         self._resolve = resolve
+        self._names_unknown_hosts = names_unknown_hosts
         self._allows_all = False
         self._networks: list[Network] = []
         self._names: set[str] = set()
@@ -303,12 +318,16 @@ class EgressPolicy:
 
         Raises:
             EgressError: There are none.
+            OSError: The host was not found, and `names_unknown_hosts` is set.
         """
         host = host.lower().removesuffix(".")
         if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
             return [address]
-        allowed = [address for address in dict.fromkeys(await self._addresses_of(host)) if self._allows(address, host)]
+        resolved = await self._addresses_of(host)
+        if not resolved and self._names_unknown_hosts:
+            raise socket.gaierror(socket.EAI_NONAME, "the host was not found")
+        allowed = [address for address in dict.fromkeys(resolved) if self._allows(address, host)]
         if not allowed:
             raise refused_error(_no_public_address(host))
         return allowed

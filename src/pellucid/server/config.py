@@ -456,6 +456,10 @@ def read_storage_config(path: Path) -> Config:
     raise ConfigError(mistakes)
 
 
+DEFAULT_FILE = Path("pellucid.toml")
+"""The configuration file that is read if no other is named."""
+
+
 def read_config(path: Path) -> Config:
     """Read and check the configuration in a file.
 

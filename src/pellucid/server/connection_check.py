@@ -8,7 +8,8 @@ reveals nothing but that it is none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import socket
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from itertools import islice
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..egress import EgressError, EgressPolicy
+from ..egress import EgressError
 from ..errors import ErrorInfo, PellucidError
 from ..events import ErrorEvent, ModelEvent, PartStartEvent, ResponseEndEvent
 from ..models.model import MIN_SECRET_CHARACTERS, Model, StreamReader
@@ -26,7 +27,7 @@ from ..settings import ModelCall
 from ..upstream import Limits, UpstreamClient
 from ..upstream.hops import LOOP_CODE
 from .catalog import MAX_SERVED_MODELS
-from .connections import Connection, egress_message, is_model_name
+from .connections import Connection, ConnectionFile, is_model_name
 
 CHECK_SECONDS = 45.0
 """How long a model may take to begin its answer: a local server may have to load it first."""
@@ -62,19 +63,19 @@ class CheckedConnection(msgspec.Struct, kw_only=True):
 
 
 async def check_connection(
-    connection: Connection, profile: Profile, policy: EgressPolicy, model: str | None
+    connection: Connection, profile: Profile, connections: ConnectionFile, model: str | None
 ) -> CheckedConnection:
     """Send a request to a provider: for its list of models or, if a model is named, a short question.
 
     Args:
         connection: The connection, which has been checked (`ConnectionFile.check`).
         profile: Its profile.
-        policy: Decides about its address.
+        connections: Decides about its address.
         model: The model that gets the question.
     """
     limits = Limits(connect=CONNECT_SECONDS, first_byte=CHECK_SECONDS, idle=CHECK_SECONDS, retries=0)
-    client = UpstreamClient(limits, policy=policy)
-    check = _Check(connection, profile, client)
+    client = UpstreamClient(limits, policy=connections.policy)
+    check = _Check(connection, profile, client, connections.refusal)
     async with aclosing(client):
         if model is not None:
             problem = await check.ask(model)
@@ -83,7 +84,14 @@ async def check_connection(
 
 
 class _Check:
-    def __init__(self, connection: Connection, profile: Profile, client: UpstreamClient) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        profile: Profile,
+        client: UpstreamClient,
+        refusal: Callable[[EgressError, str], str],
+    ) -> None:
+        self._refusal = refusal
         self._connection = connection
         self._profile = profile
         self._client = client
@@ -144,7 +152,7 @@ class _Check:
         """Return an error of the request in words for people."""
         info = error.info
         if isinstance(error, EgressError):
-            return ConnectionProblem(info.code or "egress_refused", _sentence(egress_message(error, self._url)))
+            return ConnectionProblem(info.code or "egress_refused", _sentence(self._refusal(error, self._url)))
         detail = self._detail_of(info)
         status = info.status
         if info.code == LOOP_CODE:
@@ -171,6 +179,10 @@ class _Check:
             has_path = bool(urlsplit(self._url).path.strip("/"))
             hint = "" if has_path else " The address may need a path at its end, such as /v1."
             return ConnectionProblem("model_unknown", f"{self._host} does not know the model {model!r}.{hint}", detail)
+        if info.code == "unreachable" and _is_unknown_host(error):
+            return ConnectionProblem(
+                "host_not_found", f"{self._host} was not found. Check the spelling and your network."
+            )
         if info.code == "unreachable":
             reason = info.message.rpartition(": ")[2]
             return ConnectionProblem(
@@ -205,5 +217,10 @@ def _error_of(events: Iterable[ModelEvent]) -> ErrorInfo | None:
     return next((event.error for event in events if isinstance(event, ErrorEvent)), None)
 
 
+def _is_unknown_host(error: PellucidError) -> bool:
+    cause = error.__cause__
+    return isinstance(getattr(cause, "os_error", cause), socket.gaierror)
+
+
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "]")) else ".")

@@ -137,7 +137,10 @@ class ConnectionHandlers:
         connection = self._connections.proposed(known, body.profile, body.base_url, body.api_key, models)
         self._connections.check(connection)
         profile = self._profile_of(connection)
-        await exchange.send_json(await check_connection(connection, profile, self._connections.policy, body.model))
+        result = await check_connection(connection, profile, self._connections, body.model)
+        if result.base_url is UNSET and connection.base_url != (body.base_url or None):
+            result.base_url = connection.base_url or UNSET
+        await exchange.send_json(result)
 
     async def save(self, exchange: Exchange) -> None:
         self._check(exchange)

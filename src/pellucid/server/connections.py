@@ -28,6 +28,7 @@ import msgspec
 
 from ..data_directory import FileStamp, exclusive_lock, read_secret, replace_secret, stamp_of
 from ..egress import EgressError, EgressPolicy
+from ..egress.policy import is_special
 from ..errors import RequestError
 from ..local import LOCAL_PROVIDER
 from ..providers.profile import Profile
@@ -36,7 +37,7 @@ from ..telemetry import log
 from ..unicode import did_you_mean
 from .access.config import is_secret_text
 from .agent_model import MAX_NAME_CHARACTERS
-from .config import Config, ProviderConfig, url_mistakes
+from .config import DEFAULT_FILE, Config, ProviderConfig, url_mistakes
 
 MAX_CONNECTIONS, MAX_MODELS = 100, 200
 """The most connections of a file, and models of one."""
@@ -48,6 +49,9 @@ _MIN_SHOWN_KEY = 16
 """The last characters of a key that are shown, and the length from which they are."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NO_SCHEME = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]+)?(/[^?#]*)?")
+_PASTED_PATHS = ("/chat/completions", "/responses", "/messages")
+"""The paths of requests, at the end of addresses that providers show in their examples."""
 _HEADER = """\
 # Models that were connected in Pellucid's page. This file contains keys: only its owner may read it.
 # It is read again when it changes. The configuration file wins where names are the same.
@@ -191,7 +195,7 @@ class ConnectionFile:
         Raises:
             RequestError: The key would be sent to another server than the one for which it was given.
         """
-        base_url = (base_url or "").strip().rstrip("/") or None
+        base_url = self._address_of(base_url or "", self._profiles.get(profile)) or None
         key = api_key.strip() if api_key is not None else None
         connection = Connection(profile, list(dict.fromkeys(models)), base_url, key or None)
         if key is not None or known is None or known.api_key is None:
@@ -202,9 +206,39 @@ class ConnectionFile:
             )
         return msgspec.structs.replace(connection, api_key=known.api_key)
 
+    @staticmethod
+    def _address_of(text: str, profile: Profile | None) -> str:
+        """Return the base URL that people mean who type or paste an address.
+
+        Without a scheme, it is `http` for an own network or a port, and otherwise `https`. What the gateway adds to a
+        base URL itself, such as `/chat/completions`, is removed.
+        """
+        url = text.strip().rstrip("/")
+        if (host := _NO_SCHEME.fullmatch(url)) is not None:
+            name = host["name"].lower()
+            url = f"{'http' if host['port'] or is_special(name.strip('[]')) else 'https'}://{url}"
+        own_path = (profile.path,) if profile is not None else ()
+        for path in (*own_path, *_PASTED_PATHS):
+            if url.endswith(path):
+                return url.removesuffix(path).rstrip("/")
+        return url
+
     def check(self, connection: Connection) -> None:
         """Check a connection. Raises `RequestError` for the first mistake."""
         raise_first(self._mistakes(connection))
+
+    def refusal(self, error: EgressError, url: str) -> str:
+        """Return the sentence for an address that the policy refuses, with what its operator can do."""
+        if error.info.code != "egress_refused":
+            return error.info.message
+        host = urlsplit(url).hostname
+        refused = f"this gateway does not connect to {host}, which is not a public address"
+        file = f"{DEFAULT_FILE.resolve()} (or the file that was given with --config)"
+        if self._config.egress.allow:
+            return f'{refused}. To allow it, add "{host}" to "allow" under [egress] in {file}, and restart the gateway.'
+        return f"""{refused}. To allow it, add these two lines to {file}, and restart the gateway:
+[egress]
+allow = ["{host}"]"""
 
     # --- the file ----------------------------------------------------------------------------------------------
 
@@ -293,7 +327,7 @@ class ConnectionFile:
             try:
                 self.policy.check_url(url)
             except EgressError as error:
-                mistakes.append(("base_url", egress_message(error, url)))
+                mistakes.append(("base_url", self.refusal(error, url)))
         key = connection.api_key
         if key is not None and (len(key) > MAX_KEY_CHARACTERS or not is_secret_text(key)):
             mistakes.append(("api_key", "this is not a key: it has spaces, or characters that no key has"))
@@ -319,17 +353,6 @@ def raise_first(mistakes: list[tuple[str, str]]) -> None:
         raise RequestError(f"{field}: {problem}", code="invalid_value", param=field)
 
 
-def egress_message(error: EgressError, url: str) -> str:
-    """Return the sentence for an address that the policy refuses, with what its operator can do."""
-    host = urlsplit(url).hostname
-    if error.info.code != "egress_refused":
-        return error.info.message
-    return (
-        f"this gateway does not connect to {host}, which is not a public address; "
-        f'its operator can allow it with [egress] allow = ["{host}"] in the configuration file'
-    )
-
-
 def connection_policy(config: Config) -> EgressPolicy:
     """Return the policy for the addresses of connections.
 
@@ -337,7 +360,7 @@ def connection_policy(config: Config) -> EgressPolicy:
     this machine, and its own servers (Ollama, vLLM, …) are allowed, too.
     """
     own = [] if config.access.requires_credentials else ["localhost", "127.0.0.0/8", "::1"]
-    return EgressPolicy([*config.egress.allow, *own])
+    return EgressPolicy([*config.egress.allow, *own], names_unknown_hosts=True)
 
 
 def _encode(connections: Mapping[str, Connection]) -> bytes:
