@@ -161,6 +161,9 @@ class FrameTooLarge(PellucidError):
 class ConfigError(PellucidError):
     """An invalid configuration. Each mistake is listed with its key and what would be right."""
 
+    heading = "The configuration is wrong:"
+    """What commands print above the mistakes."""
+
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__(ErrorInfo(kind="invalid_request", code="config", message="\n".join(mistakes)))
         self.mistakes = mistakes

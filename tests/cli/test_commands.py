@@ -178,7 +178,7 @@ def test_config_check_lists_connections_and_which_of_two_names_wins(run: Run, tm
     assert f"{file}: connected in the page: vllm (m); mine (m, n).\n" in result.stdout.decode()
     warnings = result.stderr.decode()
     assert f"warning: {file}: connections.vllm: not used, as providers.vllm in the configuration file is" in warnings
-    assert f"warning: {file}: connections.mine: 'm' is a model of the configuration file" in warnings
+    assert f"warning: {file}: connections.mine: another model is served as 'm'; this one is mine:m" in warnings
     assert "connections.bad.profile: there is no provider 'nobody'" in warnings
     assert key not in result.stdout.decode() + warnings
 
@@ -210,8 +210,15 @@ def test_config_check_verifies_references_and_creates_nothing(run: Run, tmp_path
     assert not (tmp_path / "data").exists()
 
 
-def test_config_check_without_a_configuration(run: Run) -> None:
-    assert "pellucid.toml: No such file or directory" in error_message(run("config", "check"))
+def test_config_check_without_a_configuration(run: Run, tmp_path: Path) -> None:
+    home, file = {"XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path / "data" / "pellucid" / "connections.toml"
+    create_secret(file, b'[connections.mine]\nprofile = "ollama"\nmodels = ["n"]\n')
+    result = run("config", "check", env=home)
+    assert result.returncode == 0
+    first, second = result.stdout.decode().splitlines()
+    assert first.startswith("pellucid.toml: there is none in ")
+    assert second == f"{file}: connected in the page: mine (n)."
+    assert "pellucid.toml: No such file or directory" in error_message(run("config", "check", "pellucid.toml"))
 
 
 # --- ask ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from pellucid.cli.serve import MAX_OPEN_FILES
+from pellucid.errors import ConfigError
 from pellucid.protocols.openresponses.verify import verify
+from pellucid.storage.gateway_lock import gateway_lock
 from tests.cli.in_process import ServeThread, ServingThread
 from tests.scripted import Call, Gateway, Upstream, delta, say
 from tests.scripted.commands import PELLUCID, Run, Serve
@@ -348,13 +350,24 @@ def test_a_second_gateway_on_one_file_is_refused(
             (tmp_path / "second.toml").write_text(config)
             refused = run("serve", "--port", "0", "--config", "second.toml")
             assert refused.returncode == 2
-            assert f"storage.url: another gateway (process {serving.process.pid}) uses the file" in str(refused.stderr)
-            assert "use PostgreSQL for several gateways, or --workers for several processes" in str(refused.stderr)
+            heading, message = refused.stderr.decode().splitlines()
+            assert heading == "Pellucid already runs:"
+            process = f"another gateway (process {serving.process.pid})"
+            assert f"{process} uses the file {tmp_path}/kept.sqlite: open that one, or end it" in message
         assert run("keys", "list").returncode == 0
         serving.process.kill()
         serving.process.wait()
         with serve(config=configs[0]) as after:
             assert Gateway(after.port).request("GET", "/ready").status == 200
+
+
+def test_a_gateway_that_runs_is_named_with_its_address(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    running = re.escape(f"another gateway, at http://127.0.0.1:8080 (process {os.getpid()}) uses the file")
+    with gateway_lock(url, "http://127.0.0.1:8080"), pytest.raises(ConfigError, match=running), gateway_lock(url):
+        pass
+    with gateway_lock(url), pytest.raises(ConfigError, match=r"another gateway \(process"), gateway_lock(url):
+        pass
 
 
 def test_an_occupied_port_is_reported(run: Run, upstream: Upstream) -> None:

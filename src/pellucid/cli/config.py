@@ -11,7 +11,7 @@ from ..errors import ConfigError
 from ..local.model_index import is_engine_installed
 from ..models.embedded import EmbeddedModel
 from ..server.catalog import NO_MODEL, Catalog
-from ..server.config import DEFAULT_FILE, check_config, read_config
+from ..server.config import DEFAULT_FILE, Config, read_config
 from ..server.connections import ConnectionFile
 from ..server.factories import check_startup
 from ..upstream import UpstreamClient
@@ -24,14 +24,15 @@ def config() -> None:
 
 
 @config.command()
-@click.argument("file", type=click.Path(path_type=Path), default=DEFAULT_FILE)
-def check(file: Path) -> None:
-    """Check FILE (pellucid.toml) and list every mistake, with the correction.
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def check(file: Path | None) -> None:
+    """Check FILE (pellucid.toml, if there is one) and list every mistake, with the correction.
 
     Packages, functions and key files that it refers to are looked up, too. Nothing is started, fetched or connected to.
     Models that were connected in the page are listed, with those that the file replaces.
     """
-    checked_config = read_config(file)
+    has_file = file is not None or DEFAULT_FILE.exists()
+    checked_config = read_config(file or DEFAULT_FILE) if has_file else Config()
     client = UpstreamClient(checked_config.limits)
     uses_local = checked_config.uses_local_model
     local = EmbeddedModel(unfetched_engine(checked_config.local), client) if uses_local else None
@@ -50,7 +51,10 @@ def check(file: Path) -> None:
     if checked_config.uses_local_model and not is_engine_installed():
         click.echo(f"warning: {NO_MODEL}", err=True)
         local = None
-    click.echo(f"{file}: valid. Providers: {providers}. The embedded model: {'off' if local is None else 'on'}.")
+    state = "valid" if has_file else f"there is none in {Path.cwd()}, so everything is at its default"
+    click.echo(
+        f"{file or DEFAULT_FILE}: {state}. Providers: {providers}. The embedded model: {'off' if local is None else 'on'}."
+    )
     if connected.connections:
         rows = [f"{name} ({', '.join(row.models)})" for name, row in connected.connections.items()]
         click.echo(f"{connections.path}: connected in the page: {'; '.join(rows)}.")

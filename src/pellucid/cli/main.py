@@ -54,7 +54,7 @@ class _MainGroup(LazyGroup):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            click.echo("The configuration is wrong:", err=True)
+            click.echo(error.heading, err=True)
             for mistake in error.mistakes:
                 click.echo(f"  {mistake}", err=True)
             ctx.exit(2)

@@ -30,12 +30,15 @@ def serve(host: str | None, port: int | None, workers: int | None, **where: Any)
 
     from ..server.observability import configure_logging
     from ..storage.gateway_lock import gateway_lock
+    from .banner import address_of
     from .worker_supervisor import supervise
 
     config = read_options(**where, host=host, port=port, workers=workers)
     configure_logging(config.telemetry)
     _raise_open_files_limit()
-    with gateway_lock(config.store_url()):
+    port = config.server.port
+    address = address_of(config.server.host, port)[0] if port else ""  # with 0, the system chooses the port
+    with gateway_lock(config.store_url(), address):
         uvloop.run(_serve(config) if config.server.workers == 1 else supervise(config))
 
 

@@ -5,7 +5,7 @@ this lock while it runs, and a second gateway reports which process has the file
 supervisor, which holds the lock. Commands and `open_store` do not take it, so that they work while a gateway runs.
 
 The lock is advisory (`flock`), on a file in the directory of the database: the kernel releases it when the process
-ends, in whatever way. The file stays, and contains the id of the last process that had the lock.
+ends, in whatever way. The file stays, and contains the id of the last process that had the lock, and its address.
 """
 
 from __future__ import annotations
@@ -22,18 +22,26 @@ from .store import sqlite_path
 LOCK_SUFFIX = "-lock"
 
 
+class FileInUse(ConfigError):
+    """Another gateway serves the file."""
+
+    heading = "Pellucid already runs:"
+
+
 @contextmanager
-def gateway_lock(url: str) -> Iterator[None]:
+def gateway_lock(url: str, address: str = "") -> Iterator[None]:
     """Hold the lock on the store of a gateway. Stores in PostgreSQL and in memory have none.
 
     Args:
         url: The URL of the store.
+        address: Where the gateway is reached, for the message that another one gets; empty: it is not known.
 
     Raises:
-        ConfigError: Another gateway serves this file, or `open_store` does not accept the URL.
+        FileInUse: Another gateway serves this file.
+        ConfigError: `open_store` does not accept the URL.
     """
     path = sqlite_path(url)
-    lock = _acquire(Path(os.path.realpath(path))) if path is not None else None
+    lock = _acquire(Path(os.path.realpath(path)), address) if path is not None else None
     try:
         yield
     finally:
@@ -41,7 +49,7 @@ def gateway_lock(url: str) -> Iterator[None]:
             os.close(lock)
 
 
-def _acquire(path: Path) -> int | None:
+def _acquire(path: Path, address: str) -> int | None:
     """Return the descriptor that holds the lock; None if there can be no lock file, which `open_store` may report."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,12 +59,14 @@ def _acquire(path: Path) -> int | None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+        pid, _, running_at = os.pread(lock, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
         os.close(lock)
-        raise ConfigError(
+        where = f", at {running_at}" if running_at else ""
+        process = f" (process {pid})" if pid else ""
+        raise FileInUse(
             [
-                f"storage.url: another gateway{f' (process {pid})' if pid else ''} uses the file {path}; "
-                "choose another file, use PostgreSQL for several gateways, or --workers for several processes"
+                f"another gateway{where}{process} uses the file {path}: open that one, or end it and start again; "
+                "two at the same time need two files (storage.url), or PostgreSQL, which several gateways share"
             ]
         ) from None
     except OSError:  # a file system without locks
@@ -64,5 +74,5 @@ def _acquire(path: Path) -> int | None:
         return None
     with suppress(OSError):  # a full disk
         os.ftruncate(lock, 0)
-        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+        os.pwrite(lock, f"{os.getpid()} {address}\n".encode(), 0)
     return lock
