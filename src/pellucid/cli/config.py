@@ -52,9 +52,8 @@ def check(file: Path | None) -> None:
         click.echo(f"warning: {NO_MODEL}", err=True)
         local = None
     state = "valid" if has_file else f"there is none in {Path.cwd()}, so everything is at its default"
-    click.echo(
-        f"{file or DEFAULT_FILE}: {state}. Providers: {providers}. The embedded model: {'off' if local is None else 'on'}."
-    )
+    embedded = "off" if local is None else "on"
+    click.echo(f"{file or DEFAULT_FILE}: {state}. Providers: {providers}. The embedded model: {embedded}.")
     if connected.connections:
         rows = [f"{name} ({', '.join(row.models)})" for name, row in connected.connections.items()]
         click.echo(f"{connections.path}: connected in the page: {'; '.join(rows)}.")

@@ -45,5 +45,7 @@ test("a message belongs to the address and the key that were tested", async () =
   expect(message()).toBeNull()
   await press()
   expect(message()).toBe("nowhere")
+  // The models of the other address are not there.
+  expect(box.querySelectorAll("[type=checkbox]")).toHaveLength(0)
   expect(tested).toEqual(["http://one/", "nowhere"])
 })

@@ -40,6 +40,8 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
   const [name, setName] = useState(proposedName)
   const [listed, setListed] = useState<string[] | null>(known ? known.models : null)
   const [chosen, setChosen] = useState<string[]>(known?.models ?? [])
+  /** The models that a server listed, and its address: at another one, they are not there. */
+  const [source, setSource] = useState({ address: known?.base_url ?? null, models: known?.models ?? [] })
   const { busy, problem, run } = useAction(words.connect.testFailed, sentence)
   const [isSaving, setSaving] = useState(false)
   /** The last message, and the draft that it is about: with another address or key it is not true any more. */
@@ -68,6 +70,9 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
     setSaving(false)
     setMessage(null)
     setAbout(keyOf(draft))
+    const gone = source.address === draft.base_url ? [] : source.models
+    setListed((now) => now && now.filter((model) => !gone.includes(model)))
+    setChosen((now) => now.filter((model) => !gone.includes(model)))
     run(async () => {
       let checked = await connections.test({ ...draft, model: null, name: saved }, abort.signal)
       let asked: string | null = null
@@ -75,12 +80,12 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
         const tested = { ...draft, base_url: checked.base_url ?? draft.base_url }
         setAbout(keyOf(tested))
         setAddress((now) => (now === address ? (tested.base_url ?? now) : now))
-        const all = [...new Set([...chosen, ...checked.models])]
-        setListed(all)
-        const [only] = checked.models
-        if (checked.models.length === 1 && chosen.length === 0 && only !== undefined) setChosen([only])
-        if (chosen[0] !== undefined) {
-          asked = chosen[0]
+        const stay = chosen.filter((model) => !gone.includes(model) || checked.models.includes(model))
+        setSource({ address: tested.base_url, models: checked.models })
+        setListed([...new Set([...stay, ...checked.models])])
+        setChosen(stay.length === 0 && checked.models.length === 1 ? checked.models : stay)
+        if (stay[0] !== undefined) {
+          asked = stay[0]
           checked = await connections.test({ ...tested, model: asked, name: saved }, abort.signal)
         }
       } else {
@@ -162,7 +167,7 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
         </label>
       </details>
       {shown && (
-        <div className={shown.bad ? "form-error" : "connect__good"} role={shown.bad ? "alert" : "status"} data-testid="connect-message" dir="auto">
+        <div className={`connect__message ${shown.bad ? "form-error" : "connect__good"}`} role={shown.bad ? "alert" : "status"} data-testid="connect-message" dir="auto">
           {plain(shown.text)}
           {shown.detail !== undefined && <p className="connect__detail">{words.connect.says(plain(shown.detail))}</p>}
         </div>

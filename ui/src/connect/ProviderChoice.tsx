@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react"
 
 import { plain } from "../text/visible"
 import { words } from "../words"
-import { matchingProviders } from "./api"
+import { ANY_SERVER, matchingProviders } from "./api"
 import type { Provider } from "./api"
 
 interface Props {
@@ -19,11 +19,19 @@ export function ProviderChoice({ providers, onChoose, onBack }: Props) {
     if (window.matchMedia("(hover: hover)").matches) field.current?.focus()
   }, [])
   const rows = matchingProviders(providers, query)
+  const anyServer = providers.find(({ profile }) => profile === ANY_SERVER)
   const groups = [
     { name: words.connect.common, rows: rows.filter(({ common, local }) => common && !local) },
     { name: words.connect.here, rows: rows.filter(({ common, local }) => common && local) },
     { name: words.connect.more, rows: rows.filter(({ common }) => !common) },
   ]
+  const item = (provider: Provider) => (
+    <li key={provider.profile}>
+      <button type="button" className="connect__provider" data-testid="provider" data-profile={provider.profile} onClick={() => onChoose(provider)}>
+        {plain(provider.title)}
+      </button>
+    </li>
+  )
   return (
     <>
       <p>{words.connect.choose}</p>
@@ -41,18 +49,16 @@ export function ProviderChoice({ providers, onChoose, onBack }: Props) {
         {groups.map(({ name, rows }) => rows.length > 0 && (
           <section key={name} aria-label={name}>
             <h3 className="connect__group">{name}</h3>
-            <ul className="connect__grid">
-              {rows.map((provider) => (
-                <li key={provider.profile}>
-                  <button type="button" className="connect__provider" data-testid="provider" data-profile={provider.profile} onClick={() => onChoose(provider)}>
-                    {plain(provider.title)}
-                  </button>
-                </li>
-              ))}
-            </ul>
+            {name === words.connect.more && <p className="connect__note">{words.connect.moreNote}</p>}
+            <ul className="connect__grid">{rows.map(item)}</ul>
           </section>
         ))}
-        {rows.length === 0 && <p className="connect__note" role="status">{words.connect.noProvider}</p>}
+        {rows.length === 0 && (
+          <>
+            <p className="connect__note" role="status">{words.connect.noProvider}</p>
+            {anyServer && <ul className="connect__grid">{item(anyServer)}</ul>}
+          </>
+        )}
       </div>
       {onBack && (
         <div className="dialog__actions">

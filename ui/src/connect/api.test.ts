@@ -26,10 +26,17 @@ test("providers are found by any of their names, in any case and order", () => {
   expect(names("GROK")).toEqual(["xai"])
   expect(names("kimi moon")).toEqual(["kimi"])
   expect(names("nobody")).toEqual([])
+  const known = [provider("anthropic", "Anthropic"), provider("openai", "OpenAI"), { ...provider("ollama", "Ollama"), local: true }, provider("openai-compat", "Any")]
+  for (const [query, found] of [["claude", ["anthropic"]], ["ChatGPT", ["openai"]], ["local", ["ollama", "openai-compat"]], ["custom", ["openai-compat"]]] as const) {
+    expect(matchingProviders(known, query).map(({ profile }) => profile)).toEqual(found)
+  }
 })
 
 test("a message for people does not begin with the name of a field", () => {
-  expect(sentence(new ApiError("base_url: enter the address", 400, "invalid_value", "base_url"), "")).toBe("enter the address")
+  expect(sentence(new ApiError("base_url: enter the address", 400, "invalid_value", "base_url"), "")).toBe("Enter the address")
+  for (const text of ["vLLM needs a key", "'foo' is not an address", "localhost:8000 is taken", "gpu.lan is taken"]) {
+    expect(sentence(new ApiError(text, 400), "")).toBe(text)
+  }
   expect(sentence(new ApiError("name: x", 400, "invalid_value", "base_url"), "")).toBe("name: x")
   expect(sentence(new TypeError("x"), "It failed.")).toBe("It failed.")
 })

@@ -1,5 +1,6 @@
 // Requests of the dialog that connects models.
 import { ApiError, errorMessage, requestJson, withBody } from "../api/client"
+import { words } from "../words"
 
 export interface Provider {
   profile: string
@@ -58,11 +59,13 @@ export const connections = {
   remove: (name: string) => requestJson<{ name: string }>(pathOf(name), { method: "DELETE" }),
 }
 
-/** The gateway's message without the name of the field, which people do not know. */
+/** The gateway's message as a sentence, without the name of the field, which people do not know. */
 export function sentence(error: unknown, fallback: string): string {
   const message = errorMessage(error, fallback)
   const field = error instanceof ApiError && error.param ? `${error.param}: ` : ""
-  return field && message.startsWith(field) ? message.slice(field.length) : message
+  const text = field && message.startsWith(field) ? message.slice(field.length) : message
+  // A name or an address keeps its letters: vLLM, localhost:8000.
+  return text.replace(/^\p{Ll}+(?=[ ,])/u, (word) => word.charAt(0).toUpperCase() + word.slice(1))
 }
 
 /** A name that no other provider has: the profile's, with a number if it is taken. */
@@ -72,11 +75,15 @@ export function freeName(profile: string, taken: ReadonlySet<string>): string {
   return name
 }
 
-/** The providers that a search finds: all words are in its title or its names. */
+/** The profile for every address that no other provider has. */
+export const ANY_SERVER = "openai-compat"
+
+/** The providers that a search finds: all words are in its title, its names, or what else people call it. */
 export function matchingProviders(providers: readonly Provider[], query: string): Provider[] {
   const terms = query.toLowerCase().split(/\s+/).filter(Boolean)
-  return providers.filter(({ title, profile, names }) => {
-    const text = [title, profile, ...names].join(" ").toLowerCase()
+  const known: Readonly<Record<string, string>> = words.connect.alsoCalled
+  return providers.filter(({ title, profile, names, local }) => {
+    const text = [title, profile, ...names, known[profile] ?? "", local ? words.connect.calledLocal : ""].join(" ").toLowerCase()
     return terms.every((term) => text.includes(term))
   })
 }
