@@ -492,7 +492,7 @@ BEHIND_A_PROXY: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", BEHIND_A_PROXY)
-def test_without_keys_nobody_connects_through_a_proxy(case: str, file: Path) -> None:
+def test_without_keys_no_connection_is_made_through_a_proxy(case: str, file: Path) -> None:
     config, headers = BEHIND_A_PROXY[case]
     with serve({**NO_MODELS, **config}) as gateway:
         for method, path, body in ROUTES:
