@@ -340,8 +340,8 @@ class Guard:
     def check_may_connect(self, scope: Mapping[str, Any], principal: Principal) -> None:
         """Check that a request may connect models: that of an operator. Raises `AccessError` (forbidden).
 
-        Without credentials, it must come from this machine: not from another one that reaches a public gateway or its proxy,
-        and not from another page, also not from one that may use the models.
+        Without credentials, it must come from this machine: not from another one that reaches a public gateway or its
+        proxy, and not from another page, also not from one that may use the models.
         """
         principal.policy.check_operator()
         if (reason := self._why_not_connect(scope, principal)) is not None:
