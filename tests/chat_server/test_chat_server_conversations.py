@@ -409,8 +409,8 @@ def test_a_chat_begins_a_space_as_its_reader_sees_it(gateway: Served, upstream: 
             "GET", f"/spaces/taken-{view}/envelopes", Authorization=f"Bearer {made.json['token']}"
         )
         [first] = [one for one in reply.json["envelopes"] if one["payload"].get("text") == "Which moss?"]
-        asked = client.send_request("GET", f"/api/conversations/{chat}").json["events"][0]["created_at"]
-        assert datetime.fromisoformat(first["ts"]).timestamp() * 1000 == pytest.approx(asked, abs=1)
+        created_at = client.send_request("GET", f"/api/conversations/{chat}").json["events"][0]["created_at"]
+        assert datetime.fromisoformat(first["ts"]).timestamp() * 1000 == pytest.approx(created_at, abs=1)
 
     missing = client.send_request(
         "POST", "/api/spaces", {"name": "none", "participant": "a", "conversation_id": "chat_no"}

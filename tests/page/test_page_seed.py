@@ -507,7 +507,7 @@ def test_sealed_reasoning_is_shown_as_activity(tab: Tab, model_script: ModelScri
     model_script.say("Noon.").end()
     tab.wait_finished()
     panel = tab.open_reasoning()
-    expect(panel).to_contain_text("sealed")
+    expect(panel).to_contain_text("You cannot see its thoughts")
     assert "Nobody may read" not in tab.page.content()
 
 

@@ -100,6 +100,7 @@ const TEXT_FIELDS: Record<string, readonly string[]> = {
   "reasoning/question": ["message", "content", "questions"],
   "reasoning/hypothesis": ["hypothesis", "message", "content"],
   "system/error": ["message", "error"],
+  "system/limit": ["message"],
 }
 const COMMON_TEXT_FIELDS = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
 
