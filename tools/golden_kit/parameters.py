@@ -22,7 +22,7 @@ from .fixtures import FIXTURES, Script
 from .gateway import KEY_VARIABLE, Gateway
 from .own_settings import own_settings, without_calls
 from .protocols import CLIENTS, NEXT, QUESTION, Client
-from .setting import STORE, Cases, Setting, play_of, record_reply, record_requests
+from .setting import NO_TITLES, STORE, Cases, Setting, play_of, record_reply, record_requests
 from .upstream import Play, Upstream
 
 
@@ -296,7 +296,7 @@ OWN_ROWS = {
 
 def configuration(upstream: Upstream) -> str:
     """The TOML of this group's gateway."""
-    lines = [STORE, '[egress]\nallow = ["127.0.0.1"]\n\n[limits]\nretry_wait = 0.01\n', _OWN_ROWS]
+    lines = [STORE, '[egress]\nallow = ["127.0.0.1"]\n\n[limits]\nretry_wait = 0.01\n', _OWN_ROWS, NO_TITLES]
     for name, row in {**ROWS, **OWN_ROWS}.items():
         lines.append(_provider(upstream, name, name, f"models = {json.dumps([row.model, *row.others])}\n"))
         for alias, settings in EXTRA.items():

@@ -14,6 +14,9 @@ from .upstream import Cut, Play, Upstream
 STORE = '[storage]\nurl = "sqlite:///store.sqlite"\n'
 """The store of every gateway: a file in its data directory."""
 
+NO_TITLES = '[chat]\ntitle_model = "none"\n'
+"""No model writes a title: that would take a response that a case plays."""
+
 
 class Setting(NamedTuple):
     """What a group has to work with."""
@@ -37,7 +40,7 @@ def configuration(upstream: Upstream, scripts: list[Script], more: str = "") -> 
         f'[providers."{name}"]\nprofile = "{name}"\nbase_url = "{upstream.url(name)}"\napi_key_env = "{KEY_VARIABLE}"\n'
         for name in providers
     ]
-    return more + "\n[limits]\nretry_wait = 0.01\n\n" + "\n".join(sections)
+    return more + "\n[limits]\nretry_wait = 0.01\n\n" + NO_TITLES + "\n".join(sections)
 
 
 def model_of(script: Script) -> str:

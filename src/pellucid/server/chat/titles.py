@@ -36,7 +36,7 @@ MAX_TOKENS = 60
 
 TIMEOUT_SECONDS = 30.0
 
-_LABEL = re.compile(r"^\W*title\W*:\s*", re.IGNORECASE)
+_LABEL = re.compile(r"^\W*title[*_ ]*:", re.IGNORECASE)
 _MARKS = " \t\"'`*#_“”„«»‘’「」『』"
 
 
