@@ -57,7 +57,7 @@ describe("a pending answer", () => {
     const refused = advance(ASKING, { type: "refused", error: "No." })
     expect(refused.error).toBe("No.")
     expect(advance(refused, { type: "retried" })).toEqual(at("reconnecting"))
-    expect(advance(ASKING, { type: "lost" }).error).toBe("The connection to the gateway was lost.")
+    expect(advance(ASKING, { type: "lost" }).error).toBe("The connection to Pellucid was lost.")
   })
 
   test.each(PHASES)("%s: is stopped once, while it is live", (phase) => {
