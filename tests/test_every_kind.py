@@ -102,7 +102,7 @@ def test_every_wire_encodes_every_part(wire: str) -> None:
 NOT_SHOWN: dict[str, set[type[Any]]] = {
     "agui": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SummaryEvent},
     "ai_sdk": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},
-    "chat": {ErrorEvent, FinalResultEvent, SideEvent, SummaryEvent},
+    "chat": {ErrorEvent, FinalResultEvent, SummaryEvent},
     "chat_completions": {
         *(ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent),
     },

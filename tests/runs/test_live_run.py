@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import NOT_KEPT, ErrorInfo, PellucidError
 from pellucid.events import (
+    SUMMARY_NOTE,
     ErrorEvent,
     Event,
     FunctionToolCallEvent,
@@ -138,7 +139,11 @@ class PausingRun(Live):
 
 def own(events: list[Event]) -> list[Event]:
     """Return the events of the run without those of stages."""
-    return plain([event for event in events if not (isinstance(event, SideEvent) and event.namespace == "late")])
+    return plain([event for event in events if not (isinstance(event, SideEvent) and is_of_a_stage(event))])
+
+
+def is_of_a_stage(event: SideEvent) -> bool:
+    return event.namespace == "late" or (event.namespace, event.name) == SUMMARY_NOTE
 
 
 @given(turns, dice, stage_choices, st.booleans())

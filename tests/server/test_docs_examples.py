@@ -34,6 +34,7 @@ CONFIGURATIONS = [
 @pytest.mark.parametrize("text", CONFIGURATIONS)
 def test_each_documented_configuration_is_valid(text: str) -> None:
     tokens = dict.fromkeys(re.findall(r'token_env = "(\w+)"', text), "a token")
+    tokens |= dict.fromkeys(re.findall(r'secret_env = "(\w+)"', text), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     assert check_config(tomllib.loads(text), tokens)
 
 
