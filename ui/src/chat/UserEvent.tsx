@@ -3,6 +3,7 @@ import { useContext, useEffect, useId, useRef, useState } from "react"
 
 import type { ShownFile } from "../compose/questionFile"
 import { pastedFiles } from "../compose/listenToFiles"
+import { FilePicker } from "../compose/FilePicker"
 import { QuestionFiles } from "../compose/QuestionFiles"
 import { AskingContext, filesToChange, useQuestionFiles } from "../compose/useQuestionFiles"
 import { PlusIcon } from "../primitives/icons"
@@ -164,18 +165,7 @@ function Edit({ text, before, busy, onCancel, onDone }: EditProps) {
         <button type="button" className="button" onClick={onCancel}>{words.common.cancel}</button>
         <button type="submit" className="button button--first" data-testid="edit-send" title={problems?.each.find(Boolean) ?? problems?.total} disabled={!ready}>{words.chat.askAgain}</button>
       </div>
-      <input
-        ref={picker}
-        type="file"
-        multiple
-        hidden
-        data-testid="edit-files"
-        aria-label={words.chat.addFiles}
-        onChange={(event) => {
-          attach([...(event.target.files ?? [])])
-          event.target.value = ""
-        }}
-      />
+      <FilePicker ref={picker} label={words.chat.addFiles} testId="edit-files" onPick={attach} />
       <span id={hint} className="visually-hidden">{words.chat.editHint}</span>
     </form>
   )

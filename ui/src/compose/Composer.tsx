@@ -6,6 +6,7 @@ import { flushSync } from "react-dom"
 
 import { SendIcon, StopIcon } from "../primitives/icons"
 import { isSubmitKey } from "../primitives/keyboard"
+import { FilePicker } from "./FilePicker"
 import { joinQuestions } from "./questionFile"
 import type { QuestionDraft } from "./questionFile"
 import { listenToFiles } from "./listenToFiles"
@@ -183,18 +184,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
         )}
       </div>
       {dropping && <p className="composer__drop">{words.compose.dropHere}</p>}
-      <input
-        ref={picker}
-        type="file"
-        multiple
-        hidden
-        data-testid="file-input"
-        aria-label={words.compose.attachInput}
-        onChange={(event) => {
-          attach([...(event.target.files ?? [])])
-          event.target.value = ""
-        }}
-      />
+      <FilePicker ref={picker} label={words.compose.attachInput} testId="file-input" onPick={attach} />
       <span id={hint} className="visually-hidden">{words.common.sendHint}</span>
     </form>
   )
