@@ -109,7 +109,7 @@ async def test_a_refusal_is_a_tool_error_in_the_words_of_the_space(gateway: Serv
         assert sent["seq"]
 
 
-async def test_an_audience_is_kept_and_widened(gateway: Served, room: str) -> None:
+async def test_only_an_audience_reads_a_context_until_it_is_widened(gateway: Served, room: str) -> None:
     async with mcp_client(gateway, room, "agent") as agent, mcp_client(gateway, room, "granter") as other:
         start = await call(agent, "think", step="start", text="Between us", to=["watcher"])
         await call(agent, "think", step="thought", text="secret one", context=start["context"])
@@ -144,7 +144,7 @@ async def test_proposals_requests_and_grants_are_answered(gateway: Served, room:
         assert (received.id, received.correlation_id) == (request["id"], (proposal["id"],))
         assert received.to == ("granter", "agent")
         await tools.respond(received, {"content": [{"type": "text", "text": "deployed"}]})
-        for one in (human, agent):  # who request_task for it, and who proposed it
+        for one in (human, agent):  # who sent it, and who proposed it
             received_now = await call(one, "wait", after_seq=request["seq"])
             assert [x["kind"] for x in received_now["envelopes"]] == ["mcp/response"]
 

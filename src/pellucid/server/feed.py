@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
@@ -143,9 +143,8 @@ class Feed:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._open_feeds: set[_OpenFeed] = set()
-        self._counts: Counter[str] = Counter()
-        """The number of feeds that are open here, by owner."""
+        self._open_feeds: defaultdict[str, set[_OpenFeed]] = defaultdict(set)
+        """The feeds that are open here, by owner."""
 
     def publish(self, owner: str, change: Change) -> None:
         """Announce a change to all feeds of the owner, without waiting."""
@@ -162,8 +161,9 @@ class Feed:
 
     def end_all(self) -> None:
         """End all feeds that are open here."""
-        for feed in list(self._open_feeds):
-            feed.close()
+        for feeds in self._open_feeds.values():
+            for feed in feeds:
+                feed.close()
 
     async def serve(self, exchange: Exchange) -> None:
         """Stream the changes of the caller's chats, and of the models, until the client leaves.
@@ -172,15 +172,14 @@ class Feed:
             PellucidError: The owner has too many feeds.
         """
         owner, last_id = exchange.principal.owner, exchange.request_header("last-event-id") or ""
-        if self._counts[owner] >= MAX_FEEDS:
+        if len(self._open_feeds.get(owner, ())) >= MAX_FEEDS:
             message = f"there are {MAX_FEEDS} open feeds of this owner already; close one"
             raise PellucidError(
                 ErrorInfo("too_many_requests", message, code="too_many_feeds", retry_after=PING_SECONDS)
             )
         since_ms = (_time_of(last_id.encode()) or clock_ms()) - CLOCK_TOLERANCE_MS
         feed = _OpenFeed([self._relay.subscribe(name) for name in (_name(owner), _NAME_OF_ALL)])
-        self._counts[owner] += 1
-        self._open_feeds.add(feed)
+        self._open_feeds[owner].add(feed)
         try:
             async with http.Client(exchange) as client:
                 writer = await exchange.stream()
@@ -197,11 +196,10 @@ class Feed:
                         await writer.end(b"")
                     writer.close()
         finally:
-            self._open_feeds.discard(feed)
+            self._open_feeds[owner].discard(feed)
             feed.close()
-            self._counts[owner] -= 1
-            if not self._counts[owner]:
-                del self._counts[owner]
+            if not self._open_feeds[owner]:
+                del self._open_feeds[owner]
 
 
 def _frame(id: bytes, data: bytes) -> bytes:

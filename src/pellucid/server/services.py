@@ -229,7 +229,8 @@ class Services:
             if self.connections.has_changed:
                 # Both take as long as there are models. Requests go on with the catalog as it was.
                 current = await asyncio.to_thread(self.connections.current)
-                self.catalog = await asyncio.to_thread(self._create_catalog, current.connections)
+                if current.connections != self._connection_set.connections:
+                    self.catalog = await asyncio.to_thread(self._create_catalog, current.connections)
                 self._connection_set = current
             return self._connection_set
 
