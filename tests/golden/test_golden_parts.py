@@ -58,7 +58,7 @@ def test_a_small_piece_is_a_read_of_its_own() -> None:
     assert [request.body for request in upstream.requests()] == [b"{}"]
 
 
-def test_only_ids_and_times_are_masked() -> None:
+def test_only_ids_times_and_names_of_a_build_are_masked() -> None:
     with Cases() as case:
         for text, expected in (
             (f"{ID} {OTHER} {ID}", "<rs 1> <rs 2> <rs 1>"),
@@ -68,6 +68,10 @@ def test_only_ids_and_times_are_masked() -> None:
             ('{"expires_at":1765592000.5}', '{"expires_at":<now+30 days s>}'),
             ("2025-11-13T02:13:20.123Z", "<now>"),
             ("2019-11-13T02:13:20Z 1400000000", "2019-11-13T02:13:20Z 1400000000"),
+            ("day = 2025-11-12, 2025-11-13", "day = <today>, <today>"),
+            ("day = 2025-11-15, 2025-13-13", "day = 2025-11-15, 2025-13-13"),
+            ('src="/assets/index-BMs_U-6s.js"', 'src="/assets/index-<build>.js"'),
+            ("/assets/scale.worker-CSzO2hhH.js /assets/theme-1.js", "/assets/scale.worker-<build>.js /assets/theme-1.js"),
             ("http://127.0.0.1:8123/v1", "http://127.0.0.1:<port>/v1"),
             ('"signature":"U0lHTkFUVVJF","text":"9.11"', '"signature":"U0lHTkFUVVJF","text":"9.11"'),
         ):

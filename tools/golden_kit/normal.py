@@ -1,5 +1,8 @@
 """What differs between two runs of one program, made equal: ids, times, tokens and ports, by order of appearance.
 
+So are the names that the page's build gives to its files, which hold a hash of what is in them: the page has tests of
+its own.
+
 Everything else stays as it is, to the byte. An id keeps its prefix and a sealed token its length, so that another kind
 of id, or more in a seal, still shows. What the upstream sent (`know`) stays, too: an id of the gateway's in the place
 of the provider's is a difference. Of times, which are only the same to the day, `Clock` checks how they relate.
@@ -27,7 +30,9 @@ _VARYING = re.compile(
     r"|(?P<short>(?<=id\":\")[0-9a-f]{9}(?=\"))"
     r"|(?P<uuid>\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|(?<![\w-])[0-9a-f]{32}(?![\w-]))"
     r"|(?P<hash>(?<![\w-])[0-9a-f]{64}(?![\w-]))"
+    r"|(?P<asset>(?<=/assets/)(?P<stem>[\w.-]+?)-[\w-]{8}(?P<suffix>\.\w+)\b)"
     r"|(?P<iso>\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?)"
+    r"|(?P<date>\b20\d\d-\d\d-\d\d\b(?!T))"
     r"|(?P<port>127\.0\.0\.1:\d{2,5})"
     r"|(?P<time>(?<![\w.])1[78]\d{8}(?:\d{3}|\d{6})?(?:\.\d+)?(?![\w.]))"
 )
@@ -75,6 +80,14 @@ class Normaliser:
         except ValueError:
             return match[0]
 
+    def _date(self, match: re.Match[str]) -> str:
+        """A day. Yesterday and tomorrow are today: a run may go on past midnight."""
+        try:
+            noon = datetime.fromisoformat(f"{match[0]}T12:00:00+00:00").timestamp()
+        except ValueError:
+            return match[0]
+        return "<today>" if abs(noon - self._now) < 1.5 * _DAY else match[0]
+
     def _days(self, seconds: float, unit: str) -> str | None:
         days = round((seconds - self._now) / _DAY)
         return None if abs(days) > _NEAR_DAYS else f"<now{f'{days:+} days' if days else ''}{unit}>"
@@ -92,7 +105,9 @@ _RULES: dict[str, Callable[[Normaliser, re.Match[str]], str]] = {
     "short": lambda self, match: self.number("short", match[0]),
     "uuid": lambda self, match: self.number("uuid", match[0]),
     "hash": lambda self, match: self.number("hash", match[0]),
+    "asset": lambda self, match: f"{match['stem']}-<build>{match['suffix']}",
     "iso": Normaliser._iso,
+    "date": Normaliser._date,
     "port": lambda self, match: "127.0.0.1:<port>",
     "time": Normaliser._time,
 }
