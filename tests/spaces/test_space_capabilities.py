@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from pellucid.envelopes import Envelope
 from pellucid.envelopes.capability import HeldCapability, decide, read_capabilities
 from pellucid.relay import open_relay
 from pellucid.spaces.runtime.provisioning import declare_space
+from pellucid.spaces.runtime.session import Session
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.storage import Store
@@ -126,6 +128,7 @@ class World:
     def __init__(self, store: Store) -> None:
         self.model = Model()
         self.space: Space
+        self.sessions: dict[str, Session] = {}
         self.sinks: dict[str, Sink] = {}
         self._store = store
         self._run = AsyncExitStack()
@@ -145,18 +148,26 @@ class World:
         self._run.push_async_callback(relay.aclose)
         self.space = await (await self._run.enter_async_context(replica(self._store, relay))).space("room")
         for who in NAMES:
-            _, self.sinks[who] = await join_space(self.space, who)
+            await self.join(who)
+
+    async def join(self, who: str) -> None:
+        self.sessions[who], self.sinks[who] = await join_space(self.space, who)
 
     async def aclose(self) -> None:
         await self._run.aclose()
 
     async def send(self, id: str, who: str, kind: str, payload: dict[str, Any]) -> bool:
         """Send an envelope. Returns whether it was accepted."""
-        session, sink = await join_space(self.space, who)
-        await session.receive(frame(kind, payload, id=id))
-        await eventually(lambda: any(id in (one.get("id"), *one.get("correlation_id", ())) for one in sink.decoded))
-        await session.leave()
-        return any(one.get("id") == id for one in sink.decoded)
+        sink = self.sinks[who]
+        before = len(sink.frames)
+
+        def answers() -> list[dict[str, Any]]:
+            new = [json.loads(frame.text) for frame in sink.frames[before:]]
+            return [one for one in new if id in (one.get("id"), *one.get("correlation_id", ()))]
+
+        await self.sessions[who].receive(frame(kind, payload, id=id))
+        await eventually(lambda: bool(answers()))
+        return any(one.get("id") == id for one in answers())
 
     def check(self) -> None:
         for who in NAMES:
@@ -204,7 +215,7 @@ async def _play(url: str, dice: Random, outcomes: set[tuple[str, bool]]) -> None
                     assert await world.send(id, who, REVOKE, payload) == expected, (number, who, to, written)
                     outcomes.add((action, expected))
                 case "reconnect":
-                    _, world.sinks[who] = await join_space(world.space, who)
+                    await world.join(who)
                 case "restart":
                     await world.start()
                 case "edit":
