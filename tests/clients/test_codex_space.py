@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.test_coding_agents import SECONDS, Place, codex
+from tests.clients.test_coding_agents import SECONDS, Place, configured_codex
 from tests.node_packages import installed
 from tests.scripted import Call, Script, Upstream, delta
 from tests.scripted.commands import PELLUCID
@@ -80,7 +80,7 @@ def test_codex_reads_reasons_and_talks_in_a_space(
         server = f"command = {json.dumps(program)}\nargs = {json.dumps([*arguments, 'space', 'mcp', 'room'])}"
         server += f'\nenv = {{ PELLUCID_SPACE_URL = "{gateway.url}", PELLUCID_SPACE_TOKEN = "{space_token}" }}'
     packages = installed(Path(__file__).parent / "agents") / "node_modules"
-    ask = codex(
+    ask = configured_codex(
         Place(tmp_path, packages, gateway.url),
         f"[mcp_servers.space]\nrequired = true\nstartup_timeout_sec = {SECONDS}\n{server}\n",
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import urllib.request
 from collections.abc import Callable
@@ -98,35 +100,49 @@ Ask = Callable[[str, bool], str]
 """Gives the agent a task for a model, in a new conversation or in the last one; returns what the agent shows."""
 
 
-def codex(place: Place, setting: str = "") -> Ask:
+def readme_command(client: str, url: str, model: str) -> tuple[dict[str, str], list[str]]:
+    """Return the variables and the options of a client's command in the README."""
+    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    [row] = re.findall(rf"^\| {client} \| `([^`]+)` \|$", text, re.MULTILINE)
+    words = shlex.split(re.sub(r"\bMODEL\b", model, row.replace("http://127.0.0.1:8080", url)))
+    count = next(number for number, word in enumerate(words) if not re.match(r"[A-Z_]+=", word))
+    return dict(word.split("=", 1) for word in words[:count]), words[count + 1 :]
+
+
+def run_codex(place: Place, options: list[str], resume: bool) -> str:
     home = place.home / "codex"
-    home.mkdir(parents=True)
-    (home / "config.toml").write_text(
+    home.mkdir(parents=True, exist_ok=True)
+    command = [".bin/codex", "exec", *options, "--json", "--skip-git-repo-check"]
+    command += ["--dangerously-bypass-approvals-and-sandbox", *(["resume", "--last"] if resume else []), "Do it."]
+    return place.run(command, CODEX_HOME=str(home))
+
+
+def codex(place: Place) -> Ask:
+    return lambda model, resume: run_codex(place, readme_command("Codex", place.url, model)[1], resume)
+
+
+def configured_codex(place: Place, setting: str) -> Ask:
+    """Run Codex with a configuration file, which contains this setting."""
+    (place.home / "codex").mkdir(parents=True)
+    (place.home / "codex" / "config.toml").write_text(
         'model_provider = "pellucid"\n[model_providers.pellucid]\nname = "Pellucid"\nwire_api = "responses"\n'
         f'base_url = "{place.url}/v1"\n{setting}\n'
     )
-
-    def ask(model: str, resume: bool) -> str:
-        command = [".bin/codex", "exec", "--json", "--skip-git-repo-check", "--model", model]
-        command += ["--dangerously-bypass-approvals-and-sandbox", *(["resume", "--last"] if resume else []), "Do it."]
-        return place.run(command, CODEX_HOME=str(home))
-
-    return ask
+    return lambda model, resume: run_codex(place, ["--model", model], resume)
 
 
 def codex_websocket(place: Place) -> Ask:
-    return codex(place, "supports_websockets = true")
+    return configured_codex(place, "supports_websockets = true")
 
 
 def claude_code(place: Place) -> Ask:
     def ask(model: str, resume: bool) -> str:
-        command = ["@anthropic-ai/claude-code-linux-x64/claude", "--print", "Do it.", "--model", model]
+        variables, options = readme_command("Claude Code", place.url, model)
+        command = ["@anthropic-ai/claude-code-linux-x64/claude", *options, "--print", "Do it."]
         command += ["--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
         return place.run(
             [*command, *(["--continue"] if resume else [])],
-            ANTHROPIC_BASE_URL=place.url,
-            ANTHROPIC_API_KEY="any",
-            ANTHROPIC_DEFAULT_HAIKU_MODEL=model,
+            **variables,
             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
             IS_SANDBOX="1",
         )

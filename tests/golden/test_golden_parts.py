@@ -71,7 +71,10 @@ def test_only_ids_times_and_names_of_a_build_are_masked() -> None:
             ("day = 2025-11-12, 2025-11-13", "day = <today>, <today>"),
             ("day = 2025-11-15, 2025-13-13", "day = 2025-11-15, 2025-13-13"),
             ('src="/assets/index-BMs_U-6s.js"', 'src="/assets/index-<build>.js"'),
-            ("/assets/scale.worker-CSzO2hhH.js /assets/theme-1.js", "/assets/scale.worker-<build>.js /assets/theme-1.js"),
+            (
+                "/assets/scale.worker-CSzO2hhH.js /assets/theme-1.js",
+                "/assets/scale.worker-<build>.js /assets/theme-1.js",
+            ),
             ("http://127.0.0.1:8123/v1", "http://127.0.0.1:<port>/v1"),
             ('"signature":"U0lHTkFUVVJF","text":"9.11"', '"signature":"U0lHTkFUVVJF","text":"9.11"'),
         ):
