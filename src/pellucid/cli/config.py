@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import click
@@ -25,11 +27,16 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-def check(file: Path | None) -> None:
+@click.option("--live", is_flag=True, help="Also check what it needs: store, models, tools, disk, clock, port.")
+@click.pass_context
+def check(ctx: click.Context, file: Path | None, live: bool) -> None:
     """Check FILE (pellucid.toml, if there is one) and list every mistake, with the correction.
 
-    Packages, functions and key files that it refers to are looked up, too. Nothing is started, fetched or connected to.
-    Models that were connected in the page are listed, with those that the file replaces.
+    Packages, functions and key files that it refers to are looked up, too. Nothing is started or fetched, and without
+    --live nothing is connected to. Models that were connected in the page are listed, with those that the file
+    replaces.
+
+    With --live, each model gets one short question, and the exit status is 1 if there is a problem.
     """
     has_file = file is not None or DEFAULT_FILE.exists()
     checked_config = read_config(file or DEFAULT_FILE) if has_file else Config()
@@ -57,3 +64,13 @@ def check(file: Path | None) -> None:
     if connected.connections:
         rows = [f"{name} ({', '.join(row.models)})" for name, row in connected.connections.items()]
         click.echo(f"{connections.path}: connected in the page: {'; '.join(rows)}.")
+    if live:
+        # Imported here, because it needs HTTP clients, and a plain check does not.
+        from .live_check import Installation, check_installation, print_findings
+
+        async def check_all() -> bool:
+            async with aclosing(client):
+                installation = Installation(checked_config, catalog, client, uses_engine=local is not None)
+                return print_findings(await check_installation(installation))
+
+        ctx.exit(0 if asyncio.run(check_all()) else 1)
