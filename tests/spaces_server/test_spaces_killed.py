@@ -229,3 +229,50 @@ def test_an_acknowledged_revocation_survives_a_kill(tmp_path: Path) -> None:
                 assert b.say(kind="mcp/request", payload={"method": "tools/list"})["seq"]
         finally:
             gateway.close()
+
+
+@pytest.mark.parametrize(
+    "where", [on_sqlite, pytest.param(on_postgres, marks=pytest.mark.needs("postgresql", "redis"))]
+)
+def test_open_streams_end_with_a_killed_gateway(
+    tmp_path: Path, where: Callable[[Path], AbstractContextManager[tuple[str, list[str]]]]
+) -> None:
+    """Whoever comes back learns why, or still has the stream; the log is whole, and has nothing of the data."""
+    data = "data-that-is-never-stored"
+    with where(tmp_path) as (store, configs), ExitStack() as stack:
+        configs = [one.replace(f"lease_seconds = {HOUR_SECONDS:.0f}", "lease_seconds = 2") for one in configs]
+        gateways = started_gateways(*configs)
+        stack.callback(lambda: [one.close() for one in gateways])
+        a, b, c = (stack.enter_context(joined(gateways[0], "room", name, close_timeout=0.1)) for name in "abc")
+        opened: list[str] = []
+        for owner, to in ((a, ["b"]), (c, ["a", "b"])):
+            owner.send(kind="stream/request", id=f"open-{len(opened)}", to=to, payload={"description": "data"})
+            opened.append(b.until("stream/open")["payload"]["stream_id"])
+        a.send(kind="stream/grant-write", payload={"stream_id": opened[0], "participant_id": "c"})
+        for one in (b, c):
+            one.until("stream/write-granted")
+        for client, stream in ((a, opened[0]), (c, opened[0]), (c, opened[1])):
+            for number in range(20):
+                client.raw(f"#{stream}#{number} {data}")
+        frames = [str(b.connection.recv(30)) for _ in range(60)]
+        assert sorted(frames) == sorted(f"#{opened[n]}#{number} {data}" for n in (0, 0, 1) for number in range(20))
+        last = max(one["seq"] for one in b.seen if "seq" in one)
+        gateways[0].kill()
+        if len(gateways) == 1:
+            gateways += started_gateways(configs[0])
+        # c comes back before it is missed, and keeps its stream. a does not come back.
+        c = stack.enter_context(joined(gateways[1], "room", "c"))
+        b = stack.enter_context(joined(gateways[1], "room", "b", query=f"?after_seq={last}"))
+        closed = b.until("stream/close")
+        assert closed["payload"] == {"stream_id": opened[0], "reason": "disconnected"}
+        (active,) = [one for one in c.welcome["active_streams"] if one["owner"] == "c"]
+        assert active["stream_id"] == opened[1]
+        c.until("stream/close")
+        for stream in opened:
+            c.raw(f"#{stream}#again")
+        assert c.until("system/error")["payload"]["code"] == "stream_not_found"
+        assert b.connection.recv(30) == f"#{opened[1]}#again"
+        log = log_of(store)
+        assert [one.envelope.seq for one in log] == list(range(1, len(log) + 1))
+        assert not any(data in json.dumps(one.envelope.payload) for one in log)
+        verify_record(tmp_path, configs[0])

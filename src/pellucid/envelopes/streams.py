@@ -72,7 +72,12 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Check whether a viewer receives the data. It may be reasoning, so it needs the full view and that right."""
         if viewer.view != "full" or not viewer.reasoning:
             return False
-        return not self.readers or viewer.participant in (*self.readers, *self.writers) or viewer.observes
+        return not self.readers or viewer.participant in self.audience or viewer.observes
+
+    @property
+    def audience(self) -> tuple[str, ...]:
+        """Who learns of its changes: its readers and its writers. Empty: everyone."""
+        return tuple(dict.fromkeys((*self.readers, *self.writers))) if self.readers else ()
 
     def describe(self) -> dict[str, Any]:
         """Return the stream as a welcome lists it."""
@@ -256,7 +261,7 @@ class Streams:
                 reason = "unauthorized"
             if reason:
                 payload = {"stream_id": stream.id, "reason": reason}
-                yield _from_gateway(kinds.STREAM_CLOSE, payload, stream.readers, stream.opening)
+                yield _from_gateway(kinds.STREAM_CLOSE, payload, stream.audience, stream.opening)
                 continue
             gone = [one for one in stream.writers if one == left or not membership.is_member(one)]
             for number, one in enumerate(gone):
@@ -264,7 +269,7 @@ class Streams:
                 yield _from_gateway(
                     kinds.STREAM_WRITE_REVOKED,
                     _change(stream, stream.owner, writers, participant_id=one),
-                    stream.readers,
+                    stream.audience,
                 )
 
     def _opening(self, request: Envelope, membership: Membership) -> Envelope:
@@ -302,8 +307,8 @@ def _announcement(stream: Stream, control: Envelope) -> Envelope:
         kind, writers = kinds.STREAM_WRITE_REVOKED, [one for one in writers if one != name]
     elif name not in writers:
         writers.append(str(name))
-    readers = tuple(dict.fromkeys((*stream.readers, str(name)))) if stream.readers else ()
-    return _from_gateway(kind, _change(stream, owner, writers, **more), readers, (control.id,))
+    to = tuple(dict.fromkeys((*stream.audience, str(name)))) if stream.readers else ()
+    return _from_gateway(kind, _change(stream, owner, writers, **more), to, (control.id,))
 
 
 def _change(stream: Stream, owner: str, writers: list[str], **more: Any) -> dict[str, Any]:

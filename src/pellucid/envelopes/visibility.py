@@ -79,7 +79,10 @@ def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer, *, ad
     me = viewer.participant
     is_sender = envelope.sender == me
     is_addressed = me in envelope.to
-    may_overhear = (advisory or viewer.observes) and not (envelope.sender == GATEWAY and envelope.to)
+    may_overhear = advisory or viewer.observes
+    if envelope.sender == GATEWAY and envelope.to:
+        # Of the gateway's messages to some, only what belongs to streams, whose data an observer reads as well.
+        may_overhear = viewer.observes and envelope.family == "stream"
     if envelope.recipients and not (is_sender or me in envelope.recipients or may_overhear):
         return False
     kind = kind_of(envelope.kind)
