@@ -135,7 +135,7 @@ def codex_websocket(place: Place) -> Ask:
     return configured_codex(place, "supports_websockets = true")
 
 
-def claude_code(place: Place) -> Ask:
+def claude_code(place: Place, **environment: str) -> Ask:
     def ask(model: str, resume: bool) -> str:
         variables, options = readme_command("Claude Code", place.url, model)
         command = ["@anthropic-ai/claude-code-linux-x64/claude", *options, "--print", "Do it."]
@@ -145,6 +145,7 @@ def claude_code(place: Place) -> Ask:
             **variables,
             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
             IS_SANDBOX="1",
+            **environment,
         )
 
     return ask

@@ -7,7 +7,8 @@ participant receives is recorded, frame by frame.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from .gateway import Gateway
 from .runs import _record_rows as record_rows
 from .setting import Cases, Setting, record_reply
 from .surface import SURFACE
-from .talk import Talk, wait_until
+from .talk import Stream, Talk, wait_until
 
 Envelope = dict[str, Any]
 
@@ -323,6 +324,114 @@ def _abandoned(on: Setting, case: Case) -> None:
     talk("GET", "/spaces/brief/contexts/r-1")
 
 
+class _McpClient:
+    """A client of a space's MCP server, which sends one message after the other."""
+
+    def __init__(self, exchange: Callable[[bytes], list[Any]]) -> None:
+        self._exchange = exchange
+        self._count = 0
+
+    def __call__(self, method: str, /, **params: Any) -> Any:
+        """Send a request, or a notification; return the result of a request."""
+        message: Envelope = {"jsonrpc": "2.0", "method": method, "params": params}
+        if not method.startswith("notifications/"):
+            self._count += 1
+            message["id"] = self._count
+        replies = self._exchange(json.dumps(message).encode())
+        return replies[-1].get("result") if replies else None
+
+    def call(self, tool: str, /, **arguments: Any) -> Any:
+        return (self("tools/call", name=tool, arguments=arguments) or {}).get("structuredContent")
+
+    def take_part(self) -> None:
+        """Do everything that an agent does in a space."""
+        info = {"name": "golden", "version": "1"}
+        self("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
+        self("notifications/initialized")
+        for listed in ("tools/list", "resources/list", "resources/templates/list"):
+            self(listed)
+        position = self.call("read", limit=3)["next_after_seq"]
+        start = self.call("think", step="start", text="I look")
+        self.call("think", step="thought", text="It has a test", context=start["context"], confidence=0.5)
+        self.call("think", step="conclusion", text="It works", context=start["context"])
+        self.call("think", step="conclusion", text="Once more", context=start["context"])
+        self.call("say", text="As a client of MCP", answers=[start["context"]])
+        self.call("say", text="To whom?", to=["nobody here"])
+        proposal = self.call("propose", tool="deploy", arguments={"to": "test"})
+        self.call("answer", seq=proposal["seq"], action="withdraw")
+        self.call("wait", after_seq=position, timeout_seconds=1)
+        self.call("wait", after_seq=0, timeout_seconds=1)
+        self.call("none")
+        self("resources/read", uri=f"space://flag/contexts/{start['context']}")
+        self("resources/read", uri="space://flag/none")
+
+
+def _as_mcp_server(on: Setting, case: Case) -> None:
+    """A space as an MCP server over HTTP."""
+    path, bearer = "/spaces/flag/mcp", token("flag", "agent")
+    talk = Talk(
+        case, on.gateway, {"Authorization": f"Bearer {bearer}", "Accept": "application/json, text/event-stream"}
+    )
+    session: dict[str, str] = {}
+
+    def exchange(message: bytes) -> list[Any]:
+        reply = talk("POST", path, message, **session)
+        session.update({name: value for name, value in reply.headers if name == "mcp-session-id"})
+        return reply.events or ([reply.json] if reply.body else [])
+
+    client = _McpClient(exchange)
+    client.take_part()
+    stream = Stream(on.gateway, "GET", path, headers={"Authorization": f"Bearer {bearer}", **session})
+    case.add("stream", stream.until("open\n\n").partition(b"\r\n\r\n")[2])
+    stream.leave()
+    exchange(b"{")
+    for other in ({"Authorization": "Bearer no"}, {"Mcp-Session-Id": "a b"}):
+        talk("POST", path, b"{}", **other)
+    talk("DELETE", path, **session)
+    exchange(b'{"jsonrpc": "2.0", "id": 99, "method": "tools/list"}')
+    _settle(on.gateway, "flag")
+
+
+def _mcp_command(on: Setting, case: Case) -> None:
+    """`pellucid space mcp`, which is the same over standard streams."""
+    where = {
+        "PELLUCID_SPACE_URL": f"http://127.0.0.1:{on.gateway.port}",
+        "PELLUCID_SPACE_TOKEN": token("flag", "agent"),
+    }
+    words = ("space", "mcp", "flag")
+    process = subprocess.Popen(
+        [on.checkout.python, "-m", "pellucid", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=on.gateway.data,
+        env={**on.checkout.environment(on.gateway.data), **where},
+    )
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin is not None
+    assert stdout is not None
+    assert stderr is not None
+
+    def exchange(message: bytes) -> list[Any]:
+        case.add("sent", message)
+        stdin.write(message + b"\n")
+        stdin.flush()
+        if b'"id":' not in message:
+            return []
+        line = stdout.readline()
+        case.add("received", line)
+        return [json.loads(line)]
+
+    with process:
+        _McpClient(exchange).take_part()
+        stdin.close()
+        case.add("the rest", stdout.read())
+        case.add("stderr", stderr.read())
+    case.add("status", str(process.returncode))
+    SURFACE.add_command(words, process.returncode)
+    _settle(on.gateway, "flag")
+
+
 def _rows(on: Setting, case: Case, space: str) -> None:
     """The stored rows of the space and of what was said in it."""
     record_rows(on, case, space)
@@ -343,3 +452,6 @@ def in_spaces(on: Setting) -> Cases:
     yield "spaces/abandoned", partial(_abandoned, on)
     yield "spaces/over HTTP", partial(_over_http, on)
     yield "spaces/rows at the end", partial(_rows, on, space="flag")
+    # Their ids are random, so how a search finds them is not the same in every run.
+    yield "spaces/as an MCP server", partial(_as_mcp_server, on)
+    yield "spaces/the MCP command", partial(_mcp_command, on)

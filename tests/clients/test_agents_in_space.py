@@ -1,4 +1,4 @@
-"""Codex takes part in a space, with one line of configuration: over HTTP and over `pellucid space mcp`."""
+"""Codex and Claude Code take part in a space, with one line of configuration: over HTTP and `pellucid space mcp`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.test_coding_agents import SECONDS, Place, configured_codex
+from tests.clients.test_coding_agents import SECONDS, Ask, Place, claude_code, configured_codex
 from tests.node_packages import installed
 from tests.scripted import Call, Script, Upstream, delta
 from tests.scripted.commands import PELLUCID
@@ -19,13 +19,13 @@ from tests.spaces_server.space_wire_kit import get, served, token
 pytestmark = [pytest.mark.timeout(4 * SECONDS), pytest.mark.needs("node", "long")]
 
 DONE = "I took part in the space."
-PARTICIPANT = "codex"
+AGENTS = ("codex", "claude")
 
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Gateway with the scripted models and a space."""
-    rooms: dict[str, Any] = {"room": {"participants": [PARTICIPANT, "watcher"]}}
+    rooms: dict[str, Any] = {"room": {"participants": [*AGENTS, "watcher"]}}
     providers = {"vllm": {"profile": "vllm", "base_url": upstream.url}}
     with served(tmp_path_factory.mktemp("tokens"), rooms, providers=providers, limits={"retries": 0}) as running:
         yield running
@@ -45,7 +45,9 @@ def takes_part(chat: str) -> Script:
             ("say", {"text": chat}),
         ]
         await call.head()
-        if len(results) < len(steps):
+        if not any("space" in name for name in tools):
+            await call.event(delta("stop", content="A title"))
+        elif len(results) < len(steps):
             tool, arguments = steps[len(results)]
             name = next(name for name in tools if "space" in name and name.endswith(tool))
             function = {"name": name, "arguments": json.dumps(arguments)}
@@ -62,40 +64,56 @@ def takes_part(chat: str) -> Script:
 
 
 def find_context(text: str) -> str | None:
-    """Return the context that the result of a tool names, however Codex wraps it."""
+    """Return the context that the result of a tool names, however an agent wraps it."""
     unescaped = text.replace("\\", "")
     return unescaped.partition('"context":"')[2].partition('"')[0] or None
 
 
-@pytest.mark.parametrize("way", ["http", "stdio"])
-def test_codex_reads_reasons_and_talks_in_a_space(
-    gateway: Served, upstream: Upstream, tmp_path: Path, way: str
-) -> None:
-    space_token = token("room", PARTICIPANT)
+def codex_in_space(place: Place, way: str, bearer: str) -> Ask:
     if way == "http":
-        headers = json.dumps(f"Bearer {space_token}")
-        server = f'url = "{gateway.url}/spaces/room/mcp"\nhttp_headers = {{ Authorization = {headers} }}'
+        headers = json.dumps(f"Bearer {bearer}")
+        server = f'url = "{place.url}/spaces/room/mcp"\nhttp_headers = {{ Authorization = {headers} }}'
     else:
         program, *arguments = PELLUCID
         server = f"command = {json.dumps(program)}\nargs = {json.dumps([*arguments, 'space', 'mcp', 'room'])}"
-        server += f'\nenv = {{ PELLUCID_SPACE_URL = "{gateway.url}", PELLUCID_SPACE_TOKEN = "{space_token}" }}'
+        server += f'\nenv = {{ PELLUCID_SPACE_URL = "{place.url}", PELLUCID_SPACE_TOKEN = "{bearer}" }}'
+    return configured_codex(place, f"[mcp_servers.space]\nrequired = true\nstartup_timeout_sec = {SECONDS}\n{server}\n")
+
+
+def claude_in_space(place: Place, way: str, bearer: str) -> Ask:
+    server: dict[str, Any] = {"type": "http", "url": f"{place.url}/spaces/room/mcp"}
+    server["headers"] = {"Authorization": f"Bearer {bearer}"}
+    if way == "stdio":
+        program, *arguments = PELLUCID
+        server = {"command": program, "args": [*arguments, "space", "mcp", "room"]}
+        server["env"] = {"PELLUCID_SPACE_URL": place.url, "PELLUCID_SPACE_TOKEN": bearer}
+    # Otherwise its first request may have no tools of the server, and `--print` has no second one.
+    server["alwaysLoad"] = True
+    added = place.run(["@anthropic-ai/claude-code-linux-x64/claude", "mcp", "add-json", "space", json.dumps(server)])
+    assert "Added" in added, added
+    return claude_code(place, MCP_CONNECTION_NONBLOCKING="false", MCP_CONNECT_TIMEOUT_MS=f"{SECONDS * 1000}")
+
+
+@pytest.mark.parametrize("way", ["http", "stdio"])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_reads_reasons_and_talks_in_a_space(
+    gateway: Served, upstream: Upstream, tmp_path: Path, agent: str, way: str
+) -> None:
     packages = installed(Path(__file__).parent / "agents") / "node_modules"
-    ask = configured_codex(
-        Place(tmp_path, packages, gateway.url),
-        f"[mcp_servers.space]\nrequired = true\nstartup_timeout_sec = {SECONDS}\n{server}\n",
-    )
-    chat = f"Codex over {way} was here."
+    in_space = codex_in_space if agent == "codex" else claude_in_space
+    ask = in_space(Place(tmp_path, packages, gateway.url), way, token("room", agent))
+    chat = f"{agent} over {way} was here."
     shown = ask(upstream.plays(takes_part(chat)), False)
     assert DONE in shown, shown[-3000:]
 
     reply = get(gateway, "/spaces/room/envelopes?limit=500", token("room", "watcher")).json
-    mine = [one for one in reply["envelopes"] if one["from"] == PARTICIPANT][-3:]
+    mine = [one for one in reply["envelopes"] if one["from"] == agent][-3:]
     assert [one["kind"] for one in mine] == ["reasoning/start", "reasoning/conclusion", "chat"]
     assert mine[1]["context"] == mine[0]["id"]
     assert mine[2]["payload"]["text"] == chat
     presence = [
         one["payload"]["event"]
         for one in reply["envelopes"]
-        if one["kind"] == "system/presence" and one["payload"]["participant"]["id"] == PARTICIPANT
+        if one["kind"] == "system/presence" and one["payload"]["participant"]["id"] == agent
     ]
     assert presence[0] == "join"
