@@ -12,7 +12,7 @@ import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
 import { presenceLines } from "./presence"
 import {
-  argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, PRESENCE, PROPOSAL, reasonOf, REQUEST, RESPONSE, SHARE, resultOf, isFailure,
+  argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, LIMIT, ownEntry, PRESENCE, PROPOSAL, reasonOf, REQUEST, RESPONSE, SHARE, resultOf, isFailure,
   textAt, textsAt, toolOf, uncertaintyOf, textOf,
 } from "./envelope"
 import type { Envelope } from "./envelope"
@@ -373,6 +373,8 @@ function noticeText(envelope: Envelope): ReactNode {
   const by = <bdi>{plain(envelope.from)}</bdi>
   const reason = reasonOf(payload)
   const why = reason === undefined ? null : <>: <span dir="auto">{visible(reason)}</span></>
+  const description = textAt(payload, "description")
+  const described = description === undefined ? null : <>: <span dir="auto">{visible(description.slice(0, 500))}</span></>
   const texts = words.spaces.notices
   switch (kind) {
     case "capability/grant": return <>{fill(texts.granted, { by, who: participantName(payload["recipient"]), kinds: <code dir="ltr">{plain(grantedKinds(payload["capabilities"]))}</code> })}{why}</>
@@ -381,9 +383,31 @@ function noticeText(envelope: Envelope): ReactNode {
     case "space/invite": return <>{fill(texts.invited, { by, who: participantName(payload["participant_id"]) })}{why}</>
     case "space/kick": return <>{fill(texts.removed, { by, who: participantName(payload["participant_id"]) })}{why}</>
     case CANCEL: return <>{fill(texts.cancelled, { by })}{why}</>
+    case LIMIT: return limitText(envelope)
+    case "space/renew": return <>{fill(texts.renewed, { by })}{why}</>
+    case "stream/request": return <>{fill(texts.streamRequest, { by })}{described}</>
+    case "stream/open": return <>{fill(texts.streamOpen, { who: participantName(payload["owner"]) })}{described}</>
+    case "stream/close": {
+      const end = envelope.from === GATEWAY ? ownEntry(texts.streamEnds, textAt(payload, "reason") ?? "") : undefined
+      return end ?? <>{fill(texts.streamClose, { by })}{why}</>
+    }
+    case "stream/grant-write": return fill(texts.streamGrant, { by, who: participantName(payload["participant_id"]) })
+    case "stream/revoke-write": return fill(texts.streamRevoke, { by, who: participantName(payload["participant_id"]) })
+    case "stream/transfer-ownership": return fill(texts.streamTransfer, { by, who: participantName(payload["new_owner"]) })
+    case "stream/write-granted": return fill(texts.streamGranted, { who: participantName(payload["participant_id"]) })
+    case "stream/write-revoked": return fill(texts.streamRevoked, { who: participantName(payload["participant_id"]) })
+    case "stream/ownership-transferred": return fill(texts.streamTransferred, { who: participantName(payload["new_owner"]) })
   }
   const text = textOf(envelope)
   return <>{by} · <code dir="ltr">{plain(kind)}</code>{text !== "" && <>: <span dir="auto">{visible(text.slice(0, 500))}</span></>}</>
+}
+
+/** A limit of agents' talk that is reached, of the space or of a line of thought. */
+function limitText({ payload, context }: Envelope): string {
+  const { limits, limit, limitEnds, limitEndsHere } = words.spaces.notices
+  const { allowed } = payload
+  const named = ownEntry(limits, textAt(payload, "limit") ?? "")
+  return (typeof allowed === "number" ? (named?.(allowed) ?? limit) : limit) + (context === null ? limitEnds : limitEndsHere)
 }
 
 function grantedKinds(value: Json | undefined): string {

@@ -46,6 +46,7 @@ export const WITHDRAW = "mcp/withdraw"
 export const REJECT = "mcp/reject"
 export const PRESENCE = "system/presence"
 export const INVITE = "space/invite"
+export const LIMIT = "system/limit"
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)

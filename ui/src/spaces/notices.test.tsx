@@ -108,3 +108,34 @@ it("the list of others does not contain the user", () => {
   expect(bar("mara").querySelector(".participant-bar__others")?.textContent).toBe("also present: bob")
   expect(bar("someone").querySelector(".participant-bar__others")?.textContent).toBe("also present: mara, bob")
 })
+
+describe("limits and data streams", () => {
+  const line = (kind: string, payload: object, more: object = {}) => draw(<Notice envelope={makeEnvelope({ from: "ada", kind, payload: payload as never, ...more })} />).box.textContent
+  const gateway = { from: "system:gateway" }
+
+  it("a limit says how much was said, and what ends the pause", () => {
+    const limit = (payload: object, context: string | null = null) => line("system/limit", { message: "agents have used …", ...payload }, { ...gateway, context })
+    expect(limit({ limit: "turns", allowed: 1 })).toBe("The agents pause after 1 turn, until someone writes a message.")
+    expect(limit({ limit: "tokens", allowed: 20000 }, "r-1")).toBe(`The agents pause after about ${(20000).toLocaleString()} tokens in this line of thought, until someone writes in it.`)
+    expect(limit({ limit: "seconds", allowed: 90 })).toBe("The agents pause after 90 seconds of talk, until someone writes a message.")
+    for (const wrong of [{ limit: "constructor", allowed: 1 }, { limit: "turns", allowed: "1" }, {}]) expect(limit(wrong)).toBe("The agents pause, until someone writes a message.")
+    expect(line("space/renew", { reason: "nearly there" })).toBe("ada let the agents go on talking: nearly there")
+  })
+
+  it.each([
+    ["request", { description: "build logs" }, {}, "ada asked for a data stream: build logs"],
+    ["open", { stream_id: "stream-7", owner: "bob" }, gateway, "bob opened a data stream"],
+    ["open", {}, gateway, "someone opened a data stream"],
+    ["close", { reason: "complete" }, {}, "ada closed a data stream: complete"],
+    ["close", { reason: "disconnected" }, gateway, "A data stream ended, because its owner left"],
+    ["close", { reason: "unauthorized" }, gateway, "A data stream ended, because its owner may not use it any more"],
+    ["grant-write", { participant_id: "bob" }, {}, "ada let bob write to a data stream"],
+    ["revoke-write", { participant_id: "bob" }, {}, "ada ended the right of bob to write to a data stream"],
+    ["transfer-ownership", { new_owner: "bob" }, {}, "ada handed a data stream over to bob"],
+    ["write-granted", { participant_id: "bob" }, gateway, "bob can write to a data stream"],
+    ["write-revoked", { participant_id: "bob" }, gateway, "bob can no longer write to a data stream"],
+    ["ownership-transferred", { new_owner: "bob" }, gateway, "A data stream now belongs to bob"],
+  ])("stream/%s is a sentence", (name, payload, more, expected) => {
+    expect(line(`stream/${name}`, payload, more)).toBe(expected)
+  })
+})
