@@ -1,8 +1,8 @@
 """Agents of three frameworks and a person in one space:  python session.py
 
 There are a gateway with the space `release`, an agent of Pellucid (`database`), a graph of LangGraph (`plan`), an agent
-of Pydantic AI (`tests`), all with scripted models, and a person (here scripted, too) who asks, and who answers what the
-graph asks.
+of Pydantic AI (`tests`), all with scripted models, and a person (here scripted, too) who asks, who answers what the
+graph asks, and who then asks one of them alone: the answer, and the reasoning for it, are for the two.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ TALKS = ["chat", "mcp/*", "reasoning/*"]
 
 
 async def session(url: str, tokens: dict[str, str], show: Callable[[Envelope], None]) -> dict[str, Envelope]:
-    """Have all agents answer one question; return their answers.
+    """Have all agents answer a question, and one of them another; return their last answers.
 
     Args:
         url: The URL of the space.
@@ -58,10 +58,12 @@ async def session(url: str, tokens: dict[str, str], show: Callable[[Envelope], N
                 continue
             if envelope.correlation_id == (question.id,):  # it asks, while it thinks
                 await person.say("Ada", answers=envelope)
-            else:
-                answers[envelope.sender] = envelope
-            if len(answers) == len(AGENTS):
+                continue
+            answers[envelope.sender] = envelope
+            if question.to:
                 return answers
+            if len(answers) == len(AGENTS):
+                question = await person.say("Could we restore the backup, if it fails?", to=["database"])
     raise RuntimeError("the space was closed before all had answered")
 
 

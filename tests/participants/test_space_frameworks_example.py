@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from pellucid.envelopes import Envelope, text_of
+from pellucid.envelopes.translate import read
 
 pytest.importorskip("langgraph")
 pytest.importorskip("pydantic_ai")
@@ -29,44 +31,91 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 async def test_three_frameworks_and_a_person_in_one_space(example: Any, tmp_path: Path) -> None:
-    seen: list[Envelope] = []
+    shown: list[Envelope] = []
     async with example.a_gateway(tmp_path) as (url, tokens):
-        answers = await example.session(url, tokens, seen.append)
-    assert {name: text_of(answer).strip() for name, answer in answers.items()} == {
-        "database": "The database is ready.",
-        "plan": "We release, and Ada is on call.",
-        "tests": "All tests pass.",
-    }
-    question = next(one for one in seen if one.sender == "person")
-    starts = {one.sender: one for one in seen if one.kind == "reasoning/start"}
+        await example.session(url, tokens, shown.append)
+        records = {name: await _record(url, token) for name, token in tokens.items()}
+    record = records["person"]
+    assert [one.id for one in record if one.kind == "chat"] == [one.id for one in shown if one.kind == "chat"]
+
+    # Who said what to whom, as an answer to what.
+    question, private = (one for one in record if one.sender == "person" and not one.correlation_id)
+    chats = [(one.sender, one.to, text_of(one).strip(), one.correlation_id) for one in record if one.kind == "chat"]
+    inquiry = next(one for one in record if text_of(one) == "Who is on call tonight?")
+    starts = {(one.sender, one.correlation_id[0]): one for one in record if one.kind == "reasoning/start"}
+    assert sorted(chats[1:]) == sorted(
+        [
+            ("plan", (), "Who is on call tonight?", (question.id,)),
+            ("person", (), "Ada", (inquiry.id,)),
+            *(
+                (name, (), text, (question.id, starts[name, question.id].id))
+                for name, text in (
+                    ("database", "The database is ready."),
+                    ("plan", "We release, and Ada is on call."),
+                    ("tests", "All tests pass."),
+                )
+            ),
+            ("person", ("database",), "Could we restore the backup, if it fails?", ()),
+            ("database", ("person",), "Yes, to the state of 06:10.", (private.id, starts["database", private.id].id)),
+        ]
+    )
+
+    # What each thought, in its own context. The graph asked while its own was open.
     inside = {
-        name: [(one.kind.partition("/")[2], text_of(one).strip()) for one in seen if one.context == start.id]
-        for name, start in starts.items()
+        key: [(one.kind.partition("/")[2], text_of(one).strip()) for one in record if one.context == start.id]
+        for key, start in starts.items()
     }
     assert inside == {
-        "database": [
+        ("database", question.id): [
             ("thought", "The migration adds a column."),
             ("thought", "It needs no lock."),
             ("conclusion", "The database is ready."),
         ],
-        "plan": [
+        ("plan", question.id): [
             ("thought", "A release on a Friday is a risk."),
             ("thought", "Somebody must be on call."),
             ("thought", "The plan is complete."),
             ("conclusion", "We release, and Ada is on call."),
         ],
-        "tests": [
+        ("tests", question.id): [
             ("thought", "Are the tests green?"),
             ("thought", 'Calling run_tests({"suite":"release"})'),
             ("observation", "release: 1,204 passed"),
             ("thought", "They are."),
             ("conclusion", "All tests pass."),
         ],
+        ("database", private.id): [
+            ("thought", "The newest backup is from 06:10, and a test restored it."),
+            ("conclusion", "Yes, to the state of 06:10."),
+        ],
     }
-    for name, start in starts.items():
-        assert start.correlation_id == (question.id,)
-        assert answers[name].correlation_id == (question.id, start.id)
-    # The graph asked while its reasoning was open, and the person answered.
-    inquiry = next(one for one in seen if one.sender == "plan" and text_of(one) == "Who is on call tonight?")
-    assert inquiry.correlation_id == (question.id,)
-    assert starts["plan"].seq < inquiry.seq < answers["plan"].seq
+    plan = [one.seq for one in record if one.context == starts["plan", question.id].id]
+    assert starts["plan", question.id].seq < inquiry.seq < plan[-1]
+
+    # The audience: the second question is between two of them, the rest is for everyone.
+    between_two = [one for one in record if one.recipients]
+    assert {frozenset(one.recipients) | {one.sender} for one in between_two} == {frozenset({"person", "database"})}
+    assert [one.kind for one in between_two] == [
+        "chat",
+        "reasoning/start",
+        "reasoning/thought",
+        "reasoning/conclusion",
+        "chat",
+    ]
+    assert _ids(records["database"]) == _ids(record)
+    assert _ids(records["plan"]) == _ids(records["tests"]) == _ids(record) - _ids(between_two)
+
+
+def _ids(envelopes: list[Envelope]) -> set[str]:
+    return {one.id for one in envelopes if not one.kind.startswith("system/")}
+
+
+async def _record(url: str, token: str) -> list[Envelope]:
+    """Read the history of the space, as the participant of this token sees it."""
+    address = url.replace("ws:", "http:").removesuffix("/ws") + "/envelopes?limit=500"
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as client,
+        client.get(address) as reply,
+    ):
+        assert reply.status == 200
+        return [read(one) for one in (await reply.json())["envelopes"]]

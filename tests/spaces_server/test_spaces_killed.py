@@ -242,7 +242,8 @@ def test_open_streams_end_with_a_killed_gateway(
     with where(tmp_path) as (store, configs), ExitStack() as stack:
         configs = [one.replace(f"lease_seconds = {HOUR_SECONDS:.0f}", "lease_seconds = 2") for one in configs]
         gateways = started_gateways(*configs)
-        stack.callback(lambda: [one.close() for one in gateways])
+        for one in gateways:
+            stack.callback(one.close)
         a, b, c = (stack.enter_context(joined(gateways[0], "room", name, close_timeout=0.1)) for name in "abc")
         opened: list[str] = []
         for owner, to in ((a, ["b"]), (c, ["a", "b"])):
@@ -260,6 +261,7 @@ def test_open_streams_end_with_a_killed_gateway(
         gateways[0].kill()
         if len(gateways) == 1:
             gateways += started_gateways(configs[0])
+            stack.callback(gateways[1].close)
         # c comes back before it is missed, and keeps its stream. a does not come back.
         c = stack.enter_context(joined(gateways[1], "room", "c"))
         b = stack.enter_context(joined(gateways[1], "room", "b", query=f"?after_seq={last}"))

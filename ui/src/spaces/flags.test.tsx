@@ -54,6 +54,8 @@ it("a reasoning shows its readers, a thought those that it had before a share, a
     makeEnvelope({ seq: 4, kind: "reasoning/thought", context: "r", audience: all }),
     makeEnvelope({ seq: 5, id: "open", kind: "reasoning/start" }),
     makeEnvelope({ seq: 6, kind: "reasoning/thought", context: "open" }),
+    makeEnvelope({ seq: 7, id: "named", kind: "reasoning/start", to: ["ada", "mara"] }),
+    makeEnvelope({ seq: 8, kind: "reasoning/thought", context: "named", to: ["ada"] }),
   ])
   const step = (seq: number) => draw(<Step item={itemAt(fold, seq)} owner="mara" expanded={false} />).box
   const head = (name: string) => draw(<ContextHead context={fold.context(name) as Context} open owner="mara" />).box
@@ -62,4 +64,5 @@ it("a reasoning shows its readers, a thought those that it had before a share, a
   expect([2, 3, 4, 6].map((seq) => mark(step(seq)))).toEqual(["for ada, mara only", undefined, undefined, undefined])
   expect(step(3).textContent).toMatch(/^From here on, <b>[^\u202e]*ev can read this, too\.$/)
   expect(mark(head("open"))).toBeUndefined()
+  expect(mark(head("named"))).toBe("for mara, ada only")
 })

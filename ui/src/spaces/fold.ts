@@ -249,6 +249,8 @@ export class Fold {
       implicit.start = start
     }
     const named = textAt(start.payload, "triggered_by")
+    // The envelopes in it that name their recipients do not say who else could read them.
+    if (start.to.length > 0) context.audience = [...new Set([start.from, ...start.to])]
     context.triggers = start.correlation.length > 0 ? start.correlation.slice(0, MAX_TRIGGERS) : named !== undefined ? [named] : []
     for (const name of leaf(path) === start.id ? (start.id === path ? [] : [start.id]) : [start.id, `${path}/${start.id}`]) this.#names.set(name, path)
     for (const trigger of context.triggers) {
