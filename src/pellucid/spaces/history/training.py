@@ -35,8 +35,6 @@ MAX_NAME_LENGTH = 64
 _FORBIDDEN_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 PARAGRAPH_BREAK = "\n\n"
-_ANY_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-"""The parameters of a tool without a description."""
 
 
 def messages(turns: Sequence[DialogueTurn], form: ReasoningForm = "reasoning_content") -> list[dict[str, Any]]:
@@ -51,22 +49,9 @@ def messages(turns: Sequence[DialogueTurn], form: ReasoningForm = "reasoning_con
             case ToolCallTurn():
                 writer.add_tool_call(turn)
             case AnswerTurn(text):
-                writer.add_answer(text)
+                writer.add_assistant(text)
     writer.finish()
     return writer.messages
-
-
-def tools(turns: Sequence[DialogueTurn], known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tools that were called, as their servers describe them.
-
-    Args:
-        turns: The turns of a dialogue.
-        known: Descriptions of tools by name, as `tools/list` gives them.
-    """
-    return [
-        _tool_definition(name, known.get(name, {}))
-        for name in dict.fromkeys(t.name for t in turns if isinstance(t, ToolCallTurn))
-    ]
 
 
 def training_line(
@@ -81,14 +66,14 @@ def training_line(
 
     Args:
         dialogue: The dialogue.
-        known: Descriptions of tools by name.
+        known: Descriptions of tools by name, as `tools/list` gives them. Those that were called are in the line.
         extra_metadata: Further metadata.
         form: Where reasoning stands.
         metadata: Whether the line has metadata.
     """
     fields: dict[str, Any] = {"messages": messages(dialogue.turns, form)}
-    if called_tools := tools(dialogue.turns, known):
-        fields["tools"] = called_tools
+    if called := dict.fromkeys(turn.name for turn in dialogue.turns if isinstance(turn, ToolCallTurn)):
+        fields["tools"] = [_tool_definition(name, known.get(name, {})) for name in called]
     if metadata:
         fields["metadata"] = {
             **extra_metadata,
@@ -121,25 +106,22 @@ class _MessageWriter:
     def add_incoming(self, turn: IncomingTurn) -> None:
         # Thoughts before it become an answer: the other participant may have replied to them.
         if self.thoughts:
-            self.add_answer(self.thoughts.pop())
+            self.add_assistant(self.thoughts.pop())
         self._pending.append(turn)
-
-    def add_answer(self, text: str) -> None:
-        self._add_assistant(text)
 
     def add_tool_call(self, turn: ToolCallTurn) -> None:
         self._call_count += 1
         id = f"call_{self._call_count}"
         function = {"name": _allowed_name(turn.name), "arguments": json_text(turn.arguments)}
-        self._add_assistant("", tool_calls=[{"id": id, "type": "function", "function": function}])
+        self.add_assistant("", tool_calls=[{"id": id, "type": "function", "function": function}])
         self.messages.append({"role": "tool", "tool_call_id": id, "content": turn.result or ""})
 
     def finish(self) -> None:
         if self.thoughts:
-            self.add_answer(self.thoughts.pop())
+            self.add_assistant(self.thoughts.pop())
         self._add_user()
 
-    def _add_assistant(self, content: str, **more: Any) -> None:
+    def add_assistant(self, content: str, **more: Any) -> None:
         self._add_user()
         reasoning = PARAGRAPH_BREAK.join(self.thoughts)
         self.thoughts.clear()
@@ -170,5 +152,5 @@ def _tool_definition(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
     function: dict[str, Any] = {"name": _allowed_name(name)}
     if isinstance(description, str):
         function["description"] = description
-    function["parameters"] = schema if isinstance(schema, dict) else dict(_ANY_PARAMETERS)
+    function["parameters"] = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
     return {"type": "function", "function": function}
