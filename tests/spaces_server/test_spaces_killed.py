@@ -242,8 +242,8 @@ def test_open_streams_end_with_a_killed_gateway(
     with where(tmp_path) as (store, configs), ExitStack() as stack:
         configs = [one.replace(f"lease_seconds = {HOUR_SECONDS:.0f}", "lease_seconds = 2") for one in configs]
         gateways = started_gateways(*configs)
-        for one in gateways:
-            stack.callback(one.close)
+        for gateway in gateways:
+            stack.callback(gateway.close)
         a, b, c = (stack.enter_context(joined(gateways[0], "room", name, close_timeout=0.1)) for name in "abc")
         opened: list[str] = []
         for owner, to in ((a, ["b"]), (c, ["a", "b"])):
