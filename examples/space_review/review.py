@@ -14,27 +14,39 @@ from pathlib import Path
 
 import uvicorn
 
-from pellucid import Agent
+from pellucid import Agent, NativeOutput, Tool
 from pellucid.cli.transcript import Transcript
 from pellucid.envelopes import Envelope, text_of
 from pellucid.models.infer import infer_model
 from pellucid.server import create_app
 from pellucid.server.config import check_config
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
-from tools import TOOLS
+from tools import TOOLS, load_test, security_scan
 
 MODEL = "local:qwen2.5-coder-1.5b"
 QUESTION = "Should we deploy this auth change?"
-BRIEF = "Think in short paragraphs. Answer in at most three sentences."
+BRIEF = "Think in one or two sentences. Answer in one sentence."
 ROLES = {
     "security": "You review changes for security alone. First call security_scan, then judge by what it says.",
     "performance": "You review changes for performance alone. First call load_test, then judge by what it says.",
     "release": "You decide whether a change is deployed, from what the reviewers said. A critical finding forbids it.",
 }
-MAX_TOKENS = 400
+CALLS = {"security": security_scan, "performance": load_test}
+DEPLOY, DO_NOT_DEPLOY = "We deploy.", "We do not deploy."
+MAX_TOKENS = 200
 LIMIT_SECONDS = 240
 TALKS = ["chat", "mcp/*", "reasoning/*"]
 PARTICIPANTS = {**dict.fromkeys([*ROLES, "tools"], TALKS), "user": [*TALKS, "space/observe"]}
+
+
+def decide(reason: str, deploy: bool) -> str:
+    """Decide whether the change is deployed.
+
+    Args:
+        reason: The reason, in one sentence.
+        deploy: Whether it is deployed.
+    """
+    return f"{DEPLOY if deploy else DO_NOT_DEPLOY} {reason}"
 
 
 class WhenAllHaveSpoken:
@@ -52,7 +64,7 @@ class WhenAllHaveSpoken:
 async def review(
     url: str, tokens: dict[str, str], model, show, question: str = QUESTION, limit_seconds: float = LIMIT_SECONDS
 ) -> Envelope:
-    """Return the decision of `release`, or the user's message why there is none.
+    """Return the decision of `release`, or a message why there is none.
 
     Args:
         url: The URL of the space.
@@ -70,12 +82,20 @@ async def review(
     async with contextlib.AsyncExitStack() as here:
         await here.enter_async_context(ToolsInSpace(await here.enter_async_context(be("tools")), TOOLS))
         for name, role in ROLES.items():
+            # A small model decides in form if it has no choice: the provider forces the answer to fit `decide`.
+            output = NativeOutput(decide) if name == "release" else str
             agent = Agent(
-                models[name], name=name, instructions=f"{role} {BRIEF}", model_settings={"max_tokens": MAX_TOKENS}
+                models[name],
+                name=name,
+                instructions=f"{role} {BRIEF}",
+                model_settings={"max_tokens": MAX_TOKENS},
+                output_type=output,
             )
             me = await here.enter_async_context(be(name))
-            answers = WhenAllHaveSpoken("security", "performance") if name == "release" else ["user"]
-            await here.enter_async_context(AgentInSpace(agent, me, answers=answers, tools=name != "release"))
+            answers = WhenAllHaveSpoken(*CALLS) if name == "release" else ["user"]
+            # Each gets the tool that it needs: what a model is told, a small one has to read.
+            tools = {"tools": [Tool(CALLS[name]).definition]} if name in CALLS else False
+            await here.enter_async_context(AgentInSpace(agent, me, answers=answers, tools=tools))
         user = await here.enter_async_context(be("user"))
         sent = await user.say(question)
         missing = dict.fromkeys(ROLES)
@@ -123,7 +143,8 @@ async def main(model: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with a_gateway(Path(folder)) as (url, tokens):
             decision = await review(url, tokens, infer_model(model), Transcript().show)
-    print(f"\n{'Decided' if decision.sender == 'release' else 'Ended'}: {text_of(decision)}")
+    is_decided = text_of(decision).startswith((DEPLOY, DO_NOT_DEPLOY))
+    print(f"\n{'Decided' if is_decided else 'Ended'}: {text_of(decision)}")
 
 
 if __name__ == "__main__":

@@ -48,13 +48,15 @@ async def test_three_agents_review_a_change(
             calling("load_test", reasoning="Checking latency impact", requests=500),
             say("Minimal performance impact detected", "Safe to deploy. Minimal impact on latency."),
         ),
-        "release": (say("One says no, and it is critical", "We do not deploy."),),
+        "release": (
+            say("One says no, and it is critical", '{"reason": "Expired tokens stay valid.", "deploy": false}'),
+        ),
     }
     models: dict[str, Any] = {name: agent_of(upstream, *played)._model for name, played in scripts.items()}
     seen: list[Envelope] = []
     async with example.a_gateway(tmp_path) as (url, tokens):
         decision = await example.review(url, tokens, models, seen.append)
-    assert text_of(decision) == "We do not deploy. "
+    assert text_of(decision) == "We do not deploy. Expired tokens stay valid."
 
     question = next(one for one in seen if one.sender == "user")
     starts = {one.sender: one for one in seen if one.kind == "reasoning/start"}
