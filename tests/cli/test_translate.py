@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cache
 from itertools import product
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from pellucid.cli.decode import guess_content_type, profile_of_response
+from pellucid.cli.decode import profile_of_response
 from pellucid.cli.main import main
 from pellucid.cli.translate import decode_run, encode_run
 from pellucid.events import ModelEvent
@@ -19,7 +17,7 @@ from pellucid.parts import Origin
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS
 from pellucid.providers.wires import WIRES
 from tests.cases import Cases
-from tests.recordings import recordings, recordings_root
+from tests.recordings import Recording, larger_set, own_recordings, recordings
 from tests.scripted import delta, event
 
 VARIANTS = [
@@ -41,28 +39,18 @@ FAILED_ANSWER = (
     event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
 )
 
-needs_recordings = pytest.mark.needs("recordings")
 
-
-def read_in_pieces(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
+def read_in_pieces(recording: Recording, *cuts: int) -> Iterator[list[ModelEvent]]:
     """Yield the events of a recorded answer that is read in pieces."""
-    provider, body = recording.parent.name, (recording / "response.body").read_bytes()
-    row = profile_of_response(provider, None, body)
-    kind = content_types().get(f"{provider}/{recording.name}") or guess_content_type(body)
-    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), kind)
+    body = recording.body
+    row = profile_of_response(recording.provider, None, body)
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), recording.content_type)
     for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):
         yield decoder.feed(body[start:stop])
     yield decoder.end()
 
 
-@cache
-def content_types() -> dict[str, str]:
-    root = recordings_root()
-    assert root is not None
-    return {one["dir"]: one["content_type"] for one in json.loads((root / "index.json").read_bytes())}
-
-
-def violations(recording: Path, *cuts: int) -> list[str]:
+def violations(recording: Recording, *cuts: int) -> list[str]:
     found_violations = []
     for protocol, dialect, chunks in VARIANTS:
         row = CLIENT_PROTOCOLS[protocol]
@@ -72,21 +60,18 @@ def violations(recording: Path, *cuts: int) -> list[str]:
     return found_violations
 
 
-@needs_recordings
 def test_a_recorded_answer_is_valid_in_every_protocol_and_dialect() -> None:
     with Cases() as case:
         for recording in recordings():
-            with case(f"{recording.parent.name}/{recording.name}"):
+            with case(recording.name):
                 assert violations(recording) == []
 
 
-@needs_recordings
 def test_a_recorded_answer_is_valid_wherever_it_is_split() -> None:
     with Cases() as case:
-        for recording in recordings()[::8]:
-            size = (recording / "response.body").stat().st_size
-            for at in range(1, size, max(1, size // 12)):
-                with case(f"{recording.parent.name}/{recording.name} at {at}"):
+        for recording in [*own_recordings()[::16], *larger_set()[::8]]:
+            for at in range(1, len(recording.body), max(1, len(recording.body) // 12)):
+                with case(f"{recording.name} at {at}"):
                     assert violations(recording, at) == []
 
 

@@ -1,35 +1,25 @@
-"""Recorded answers of real providers, encoded as OpenResponses: legal, valid in both schemas, with the same text."""
-
-from pathlib import Path
-
-import pytest
+"""Recorded answers of providers, encoded as OpenResponses: legal, valid in both schemas, with the same text."""
 
 from pellucid.parts import ModelResponse, Origin, TextPart, ThinkingPart
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.openresponses.openresponses_kit import check_events, encode, events_of
-from tests.recordings import recordings
-
-ROWS = builtin_profiles()
+from tests.recordings import Recording, recordings
 
 
-@pytest.mark.needs("recordings")
 def test_a_recorded_answer_is_a_legal_response_with_all_its_text() -> None:
     with Cases() as case:
-        for recording in recordings(*ROWS):
-            with case(f"{recording.parent.name}/{recording.name}"):
+        for recording in recordings():
+            with case(recording.name):
                 check_recording(recording)
 
 
-def check_recording(recording: Path) -> None:
-    provider = recording.parent.name
-    row = ROWS[provider]
-    body = (recording / "response.body").read_bytes()
-    decoder = WIRES[row.wire].decoder(row, Origin(provider, row.wire, "m"), "")
+def check_recording(recording: Recording) -> None:
+    row, body = recording.row, recording.body
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
     run = Run(ModelCall("m", []), Minter(b"seed"))
     batches = [run.feed(decoder.feed(body[at : at + 500]))[0] for at in range(0, len(body), 500)]
     stream = encode([*batches, run.feed(decoder.end())[0], run.end()])

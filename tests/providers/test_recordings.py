@@ -7,9 +7,8 @@ differences that are intended; any other difference is a failure.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,12 +16,10 @@ import pytest
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, TextPart, ThinkingPart
 from pellucid.providers.openai_chat import encode
-from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import cut, cuts_to_try, merged
-from tests.providers.wire_kit import ROWS, events_of
-from tests.recordings import recordings, recordings_root
+from tests.providers.wire_kit import events_of
+from tests.recordings import Recording, larger_set
 
 PROVIDERS = (
     "groq", "deepseek", "zai", "openrouter", "cerebras", "crusoe",
@@ -31,26 +28,6 @@ PROVIDERS = (
 
 pytestmark = pytest.mark.needs("recordings")
 each_provider = pytest.mark.parametrize("provider", PROVIDERS)
-
-
-class Recording(NamedTuple):
-    row: Profile
-    body: bytes
-    expected: dict[str, Any]
-
-
-def names(*providers: str) -> list[str]:
-    """The recordings of these providers, as PROVIDER/NAME."""
-    return [f"{path.parts[-2]}/{path.parts[-1]}" for path in recordings(*providers)]
-
-
-def load(name: str) -> Recording:
-    root = recordings_root()
-    assert root is not None
-    path = root / name
-    expected = json.loads((path / "expected.json").read_bytes())
-    row = ROWS[name.partition("/")[0]].for_model(expected.get("model_name") or "")
-    return Recording(row, (path / "response.body").read_bytes(), expected)
 
 
 # --- intended differences ----------------------------------------------------------------------------------------
@@ -120,34 +97,33 @@ def normalised(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_deviation_is_about_a_recording() -> None:
-    assert {*DEVIATIONS, *FAILURES, *RESPONSE_IDS} <= set(names(*PROVIDERS))
+    assert {*DEVIATIONS, *FAILURES, *RESPONSE_IDS} <= {recording.name for recording in larger_set(*PROVIDERS)}
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------
 
 
-def decoded(name: str) -> tuple[Fold, ModelResponse, Recording]:
-    recording = load(name)
+def decoded(recording: Recording) -> tuple[Fold, ModelResponse]:
     result = fold(list(events_of(recording.row, recording.body)))
     assert result.response is not None
-    return result, result.response, recording
+    return result, result.response
 
 
 @each_provider
 def test_parts_are_as_expected(provider: str) -> None:
     with Cases() as case:
-        for name in names(provider):
-            with case(name):
-                result, response, recording = decoded(name)
-                if name in FAILURES:
+        for recording in larger_set(provider):
+            with case(recording.name):
+                result, response = decoded(recording)
+                if recording.name in FAILURES:
                     assert result.error is not None
-                    assert FAILURES[name] in (result.error.upstream_message or "")
+                    assert FAILURES[recording.name] in (result.error.upstream_message or "")
                     assert response.finish_reason == "error"
                     assert response.parts, "what came before the error is kept"
                 else:
                     assert result.error is None
                 if "parts" in recording.expected:
-                    level = DEVIATIONS.get(name, unchanged)
+                    level = DEVIATIONS.get(recording.name, unchanged)
                     ours = [normalised(msgspec.to_builtins(part)) for part in response.parts]
                     assert level(ours) == level([normalised(part) for part in recording.expected["parts"]])
 
@@ -155,15 +131,15 @@ def test_parts_are_as_expected(provider: str) -> None:
 @each_provider
 def test_usage_and_finish_reason_are_as_expected(provider: str) -> None:
     with Cases() as case:
-        for name in names(provider):
-            if name in FAILURES:
+        for recording in larger_set(provider):
+            if recording.name in FAILURES:
                 continue
-            with case(name):
-                _, response, recording = decoded(name)
+            with case(recording.name):
+                _, response = decoded(recording)
                 expected = recording.expected
                 assert response.finish_reason == expected["finish_reason"]
                 assert response.model_name == expected["response_model_name"]
-                expected_id = RESPONSE_IDS.get(name, expected["provider_response_id"])
+                expected_id = RESPONSE_IDS.get(recording.name, expected["provider_response_id"])
                 assert (response.provider_response_id or "") == (expected_id or "")
                 usage = expected["usage"]
                 for field in ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens"):
@@ -179,11 +155,11 @@ def test_usage_and_finish_reason_are_as_expected(provider: str) -> None:
 def test_reasoning_is_sent_back_unchanged(provider: str) -> None:
     """In any field or tags, every character of the reasoning is sent back to the model that produced it."""
     with Cases() as case:
-        for name in names(provider):
-            if name in FAILURES:
+        for recording in larger_set(provider):
+            if recording.name in FAILURES:
                 continue
-            with case(name):
-                _, response, recording = decoded(name)
+            with case(recording.name):
+                _, response = decoded(recording)
                 row = recording.row
                 assert response.origin is not None
                 request = encode(ModelCall(model="m", messages=[response]), row, response.origin)
@@ -203,35 +179,3 @@ def test_reasoning_is_sent_back_unchanged(provider: str) -> None:
                     assert message["reasoning_details"] == entries
                 if answer.get(row.replay_field) and row.replay == "field":
                     assert message[row.replay_field] == answer[row.replay_field]
-
-
-# --- bytes split anywhere ----------------------------------------------------------------------------------------
-
-
-@each_provider
-def test_a_body_split_anywhere_gives_the_same_events(provider: str) -> None:
-    """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere."""
-    with Cases() as case:
-        for name in names(provider):
-            with case(name):
-                recording = load(name)
-                data, row = recording.body, recording.row
-                whole = merged(events_of(row, data))
-                for places in cuts_to_try(data, b"\n\n", b"think>", b'"}', seed=name):
-                    assert merged(events_of(row, cut(data, places))) == whole, f"cut at {places}"
-
-
-@each_provider
-def test_a_body_split_at_many_places_gives_the_same_events(provider: str) -> None:
-    with Cases() as case:
-        for name in names(provider):
-            with case(name):
-                recording = load(name)
-                data, row = recording.body, recording.row
-                whole = merged(events_of(row, data))
-                if len(data) <= 100_000:
-                    single = [data[at : at + 1] for at in range(len(data))]
-                    assert merged(events_of(row, single)) == whole, "byte by byte"
-                dice = random.Random(name)
-                for pieces in (3, 30, 300):
-                    assert merged(events_of(row, cut(data, dice.choices(range(len(data)), k=pieces)))) == whole

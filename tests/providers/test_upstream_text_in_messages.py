@@ -291,17 +291,14 @@ def _marked(data: bytes, dice: random.Random, share: float) -> bytes:
     return _STRING.sub(lambda match: loud if dice.random() < share else match[0], data)
 
 
-@pytest.mark.needs("recordings")
 def test_no_message_quotes_a_recorded_response() -> None:
     with Cases() as case:
-        for path in recordings():
-            provider = path.parts[-2]
-            row = ROWS.get(provider, ROWS["openai"])
-            data = (path / "response.body").read_bytes()
+        for recording in recordings():
+            row = recording.row
             for seed in range(by_circle(3, 25)):
                 reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
-                with case(f"{provider}/{path.name}, seed {seed}"):
-                    for event in reader.feed(_mutated(data, QuotingUpstream(seed))) + reader.end():
+                with case(f"{recording.name}, seed {seed}"):
+                    for event in reader.feed(_mutated(recording.body, QuotingUpstream(seed))) + reader.end():
                         if isinstance(event, ErrorEvent):
                             check(event.error)
 

@@ -7,42 +7,25 @@ intended differences; every other difference is a failure.
 from __future__ import annotations
 
 import json
-import random
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
 
 from pellucid.parts import BuiltinToolCallPart, ModelResponse
 from pellucid.providers.anthropic import encode
-from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import cuts_to_try
-from tests.providers_anthropic.anthropic_kit import ROWS, cut, events_of, merged, response_of
-from tests.recordings import recordings
+from tests.providers_anthropic.anthropic_kit import response_of
+from tests.recordings import Recording, larger_set, recordings
 
-pytestmark = pytest.mark.needs("recordings")
-
-
-class Recording(NamedTuple):
-    name: str
-    row: Profile
-    body: bytes
-    expected: dict[str, Any]
+needs_recordings = pytest.mark.needs("recordings")
 
 
 @cache
 def recorded() -> list[Recording]:
-    return [load(folder) for folder in recordings("anthropic")]
-
-
-def load(folder: Path) -> Recording:
-    expected = json.loads((folder / "expected.json").read_bytes())
-    row = ROWS["anthropic"].for_model(expected["model_name"])
-    return Recording(folder.name, row, (folder / "response.body").read_bytes(), expected)
+    return larger_set("anthropic")
 
 
 DEVIATIONS = {
@@ -78,26 +61,29 @@ def normalized_parts(name: str, response: ModelResponse) -> list[dict[str, Any]]
     ]
 
 
+@needs_recordings
 def test_every_deviation_is_about_a_recording() -> None:
-    assert {*DEVIATIONS, *NOT_SENT} <= {recording.name for recording in recorded()}
+    assert {*DEVIATIONS, *NOT_SENT} <= {recording.case for recording in recorded()}
 
 
+@needs_recordings
 def test_the_parts_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
+            with case(recording.case):
                 response = response_of(recording.body, recording.row)
-                assert normalized_parts(recording.name, response) == [
+                assert normalized_parts(recording.case, response) == [
                     normalize(part) for part in recording.expected["parts"]
                 ]
                 calls = [part for part in response.parts if isinstance(part, BuiltinToolCallPart)]
-                assert recording.name not in DEVIATIONS or len(calls) == 1
+                assert recording.case not in DEVIATIONS or len(calls) == 1
 
 
+@needs_recordings
 def test_usage_and_finish_reason_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
+            with case(recording.case):
                 response, expected = response_of(recording.body, recording.row), recording.expected
                 assert response.finish_reason == expected["finish_reason"]
                 assert response.model_name == expected["response_model_name"]
@@ -121,17 +107,18 @@ def test_usage_and_finish_reason_are_the_expected_ones() -> None:
                 assert usage["details"].items() <= response.usage.details.items()
 
 
+@needs_recordings
 def test_replayed_answers_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
+            with case(recording.case):
                 response = response_of(recording.body, recording.row)
                 assert response.origin is not None
                 request = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)
                 (message,) = request["messages"]
                 assert message["role"] == "assistant"
                 (theirs,) = [m for m in recording.expected["roundtrip_request"]["messages"] if m["role"] == "assistant"]
-                if recording.name not in NOT_SENT:
+                if recording.case not in NOT_SENT:
                     assert message["content"] == [bare(block) for block in theirs["content"]]
                 else:
                     shared = ("thinking", "text")
@@ -150,7 +137,7 @@ def bare(value: Any) -> Any:
 def test_blocks_of_a_body_are_replayed_unchanged() -> None:
     """The body of an answer has the blocks as the provider sent them."""
     with Cases() as case:
-        for recording in (one for one in recorded() if one.body.startswith(b"{")):
+        for recording in (one for one in recordings("anthropic") if one.body.startswith(b"{")):
             with case(recording.name):
                 response = response_of(recording.body, recording.row)
                 assert response.origin is not None
@@ -158,29 +145,3 @@ def test_blocks_of_a_body_are_replayed_unchanged() -> None:
                     "messages"
                 ]
                 assert message["content"] == json.loads(recording.body)["content"]
-
-
-# --- cuts of the bytes -------------------------------------------------------------------------------------------
-
-
-def test_any_cut_gives_the_same_events() -> None:
-    """Every cut of a small body; of a large one, those near frame boundaries and some others."""
-    with Cases() as case:
-        for recording in recorded():
-            with case(recording.name):
-                data, row = recording.body, recording.row
-                whole = merged(events_of(data, row))
-                for places in cuts_to_try(data, b"\n\n", b'"}', seed=recording.name):
-                    assert merged(events_of(cut(data, places), row)) == whole, f"cut at {places}"
-
-
-def test_any_number_of_cuts_gives_the_same_events() -> None:
-    with Cases() as case:
-        for recording in recorded():
-            with case(recording.name):
-                data, row = recording.body, recording.row
-                whole = merged(events_of(data, row))
-                assert merged(events_of([data[at : at + 1] for at in range(len(data))], row)) == whole, "byte by byte"
-                dice = random.Random(recording.name)
-                for pieces in (3, 30, 300):
-                    assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)), row)) == whole

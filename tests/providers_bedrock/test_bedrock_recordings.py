@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,31 +17,15 @@ from pellucid.parts import ModelResponse
 from pellucid.providers.bedrock import encode, path
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import cuts_to_try
-from tests.providers_bedrock.bedrock_kit import cut, events_of, folded, merged, origin, row_of
-from tests.recordings import recordings
+from tests.providers_bedrock.bedrock_kit import folded, origin, row_of
+from tests.recordings import Recording, larger_set
 
 pytestmark = pytest.mark.needs("recordings")
 
 
-class Recording(NamedTuple):
-    name: str
-    model: str
-    body: bytes
-    expected: dict[str, Any]
-    meta: dict[str, Any]
-
-
 @cache
 def recorded() -> list[Recording]:
-    return [load(folder) for folder in recordings("bedrock")]
-
-
-def load(folder: Path) -> Recording:
-    expected = json.loads((folder / "expected.json").read_bytes())
-    meta = json.loads((folder / "meta.json").read_bytes())
-    body = (folder / "response.body").read_bytes()
-    return Recording(folder.name, expected["model_name"], body, expected, meta)
+    return larger_set("bedrock")
 
 
 # --- intended differences ------------------------------------------------------------------------------------------
@@ -78,7 +60,7 @@ def normalize(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_deviation_is_about_a_recording() -> None:
-    assert set(DEVIATIONS) <= {recording.name for recording in recorded()}
+    assert set(DEVIATIONS) <= {recording.case for recording in recorded()}
 
 
 # --- decoding ------------------------------------------------------------------------------------------------------
@@ -94,8 +76,8 @@ def decoded(recording: Recording) -> ModelResponse:
 def test_the_parts_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
-                expected = DEVIATIONS.get(recording.name, list)(recording.expected["parts"])
+            with case(recording.case):
+                expected = DEVIATIONS.get(recording.case, list)(recording.expected["parts"])
                 ours = [normalize(msgspec.to_builtins(part)) for part in decoded(recording).parts]
                 assert ours == [normalize(part) for part in expected]
 
@@ -103,7 +85,7 @@ def test_the_parts_are_the_expected_ones() -> None:
 def test_usage_and_finish_reason_are_the_expected_ones() -> None:
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
+            with case(recording.case):
                 response, usage = decoded(recording), recording.expected["usage"]
                 assert response.finish_reason == recording.expected["finish_reason"]
                 assert response.native_finish_reason == recording.expected["provider_details"]["finish_reason"]
@@ -120,7 +102,7 @@ def test_replayed_answers_are_the_expected_ones() -> None:
     """They are equal to those of the other library, byte for byte, also where it treats reasoning as text."""
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
+            with case(recording.case):
                 call = ModelCall(model=recording.model, messages=[decoded(recording)])
                 (message,) = encode(call, row_of(recording.model), origin(recording.model))["messages"]
                 theirs = recording.expected["roundtrip_request"]["messages"]
@@ -130,23 +112,6 @@ def test_replayed_answers_are_the_expected_ones() -> None:
 def test_the_path_is_the_recorded_one() -> None:
     with Cases() as case:
         for recording in recorded():
-            with case(recording.name):
+            with case(recording.case):
                 call = ModelCall(model=recording.model, messages=[], stream=recording.meta["streaming"])
                 assert recording.meta["uri"] == row_of().base_url + path(call, row_of())
-
-
-# --- cuts of the bytes ---------------------------------------------------------------------------------------------
-
-
-def test_any_cut_gives_the_same_events() -> None:
-    with Cases() as case:
-        for recording in recorded():
-            with case(recording.name):
-                data, model = recording.body, recording.model
-                whole = merged(events_of(data, model))
-                for places in cuts_to_try(data, seed=recording.name):
-                    assert merged(events_of(cut(data, places), model)) == whole, f"cut at {places}"
-                assert merged(events_of([data[at : at + 1] for at in range(len(data))], model)) == whole, "byte by byte"
-                dice = random.Random(recording.name)
-                for pieces in (3, 30, 300):
-                    assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)), model)) == whole

@@ -6,17 +6,15 @@ recordings have neither.)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.cases import Cases
-from tests.recordings import recordings
-from tests.small_wires import assistant, check_cuts, response_of
+from tests.recordings import larger_set
+from tests.small_wires import assistant, response_of
 
 pytestmark = pytest.mark.needs("recordings")
 
@@ -29,11 +27,6 @@ DEVIATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
 """The fields that differ in every recording: our value as a function of the other decoder's."""
 
 
-def expected_of(path: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((path / "expected.json").read_bytes())
-    return value
-
-
 def normalised(part: dict[str, Any]) -> dict[str, Any]:
     compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
     return {name: part[name] for name in compared_fields if part.get(name) is not None}
@@ -41,10 +34,10 @@ def normalised(part: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_response_is_as_expected() -> None:
     with Cases() as case:
-        for path in recordings("cohere"):
-            with case(path.name):
-                theirs = expected_of(path)
-                ours = response_of("cohere", (path / "response.body").read_bytes())
+        for recording in larger_set("cohere"):
+            with case(recording.case):
+                theirs = recording.expected
+                ours = response_of("cohere", recording.body)
                 assert [normalised(msgspec.to_builtins(part)) for part in ours.parts] == [
                     normalised(part) for part in theirs["parts"]
                 ]
@@ -63,16 +56,9 @@ def test_the_response_is_as_expected() -> None:
 
 def test_a_response_is_sent_back_unchanged() -> None:
     with Cases() as case:
-        for path in recordings("cohere"):
-            with case(path.name):
-                theirs = expected_of(path)["roundtrip_request"]["messages"]
-                ours = response_of("cohere", (path / "response.body").read_bytes())
+        for recording in larger_set("cohere"):
+            with case(recording.case):
+                theirs = recording.expected["roundtrip_request"]["messages"]
+                ours = response_of("cohere", recording.body)
                 (answer,) = (message for message in theirs if message["role"] == "assistant")
                 assert assistant("cohere", ours) == {"content": answer["content"]}
-
-
-def test_any_split_gives_the_same_events() -> None:
-    with Cases() as case:
-        for path in recordings("cohere"):
-            with case(path.name):
-                check_cuts("cohere", (path / "response.body").read_bytes(), seed=path.name)

@@ -6,23 +6,16 @@ here each block keeps its position. None of these responses has a thought after 
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.cases import Cases
-from tests.recordings import recordings
-from tests.small_wires import assistant, check_cuts, response_of
+from tests.recordings import larger_set
+from tests.small_wires import assistant, response_of
 
 pytestmark = pytest.mark.needs("recordings")
-
-
-def expected_of(path: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((path / "expected.json").read_bytes())
-    return value
 
 
 def normalised(part: dict[str, Any]) -> dict[str, Any]:
@@ -32,10 +25,10 @@ def normalised(part: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_response_is_as_expected() -> None:
     with Cases() as case:
-        for path in recordings("mistral"):
-            with case(path.name):
-                theirs = expected_of(path)
-                ours = response_of("mistral", (path / "response.body").read_bytes(), model=theirs["model_name"])
+        for recording in larger_set("mistral"):
+            with case(recording.case):
+                theirs = recording.expected
+                ours = response_of("mistral", recording.body, model=theirs["model_name"])
                 assert [normalised(msgspec.to_builtins(part)) for part in ours.parts] == [
                     normalised(part) for part in theirs["parts"]
                 ]
@@ -53,18 +46,11 @@ def test_the_response_is_as_expected() -> None:
 
 def test_a_response_is_sent_back_unchanged() -> None:
     with Cases() as case:
-        for path in recordings("mistral"):
-            with case(path.name):
-                theirs = expected_of(path)
+        for recording in larger_set("mistral"):
+            with case(recording.case):
+                theirs = recording.expected
                 model = theirs["model_name"]
-                ours = response_of("mistral", (path / "response.body").read_bytes(), model=model)
+                ours = response_of("mistral", recording.body, model=model)
                 if "roundtrip_request" in theirs:
                     (answer,) = (m for m in theirs["roundtrip_request"]["messages"] if m["role"] == "assistant")
                     assert assistant("mistral", ours, model=model) == {"content": answer["content"]}
-
-
-def test_any_split_gives_the_same_events() -> None:
-    with Cases() as case:
-        for path in recordings("mistral"):
-            with case(path.name):
-                check_cuts("mistral", (path / "response.body").read_bytes(), seed=path.name)

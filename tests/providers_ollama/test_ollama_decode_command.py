@@ -50,12 +50,11 @@ def test_the_native_row_can_be_named() -> None:
     assert json.loads(result.stdout)["parts"][0]["content"] == "why"
 
 
-@pytest.mark.needs("recordings")
 def test_recordings_of_the_compatible_endpoint_use_its_wire() -> None:
     with Cases() as case:
-        for path in recordings("ollama"):
-            with case(path.name):
-                result = CliRunner().invoke(decode, ["--from", "ollama"], input=(path / "response.body").read_bytes())
+        for recording in recordings("ollama"):
+            with case(recording.name):
+                result = CliRunner().invoke(decode, ["--from", "ollama"], input=recording.body)
                 value = json.loads(result.stdout)
                 assert value["provider_name"] == "ollama"
                 assert value["parts"][0]["part_kind"] == "thinking"

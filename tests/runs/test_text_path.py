@@ -30,7 +30,7 @@ from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
 from tests.cases import Cases
 from tests.models.stream_kit import PushedResponse, SingleResponseModel
-from tests.recordings import recordings
+from tests.recordings import larger_set, recordings
 from tests.replicas.runs_kit import row_of
 from tests.waiting import loop_turns
 from tests.wire_frames import EVERY, NEXT, ROWS, encoded_frames
@@ -260,23 +260,19 @@ def test_text_that_may_be_a_tag_is_decoded_in_full() -> None:
     assert compare(row, [*steps, b"data: [DONE]\n\n", "end"], "openresponses") > 4
 
 
-@pytest.mark.needs("recordings")
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_text_path_changes_nothing_for_recordings(encoder: str) -> None:
     taken = 0
     with Cases() as case:
-        for path in recordings():
-            row = ROWS.get(path.parts[-2])
-            if row is None:
-                continue
-            body = (path / "response.body").read_bytes()
+        for recording in recordings():
+            row, body = recording.row, recording.body
             end = b"\n" if row.wire == "ollama" else b"\n\n"
             frames: list[Step] = [frame + end for frame in body.split(end) if frame]
             if len(frames) < 3 or row.wire == "bedrock":
                 continue
-            with case(f"{path.parts[-2]}/{path.parts[-1]}"):
+            with case(recording.name):
                 taken += compare(row, [*frames, "end"], encoder)
-    assert taken > 1000
+    assert taken > 1000 or not larger_set()  # the own recordings are too short for it
 
 
 def test_a_reader_that_leaves_on_the_text_path_ends_the_run() -> None:

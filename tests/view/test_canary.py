@@ -26,7 +26,7 @@ from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import View, Viewer, redact_error, redact_messages
 from tests.cases import Cases
-from tests.recordings import recordings
+from tests.recordings import Recording, recordings
 from tests.view.canary_wires import ANSWER, ARGS, CANARIES, ERROR, Canary
 from tests.view.view_kit import LESSER, SEAL, SECRET, SUMMARY, leaks, redacted
 
@@ -124,16 +124,16 @@ def _text(native: Any) -> str:
     return json.dumps(native) if native else ""
 
 
-@pytest.mark.needs("recordings")
 def test_reasoning_of_recorded_models_is_in_no_lesser_view() -> None:
     with Cases() as case:
-        for folder in recordings(*ROWS):
-            with case(f"{folder.parent.name}/{folder.name}"):
-                assert_no_lesser_view_has_thought(folder.parent.name, (folder / "response.body").read_bytes())
+        for recording in recordings():
+            with case(recording.name):
+                assert_no_lesser_view_has_thought(recording)
 
 
-def assert_no_lesser_view_has_thought(row: str, body: bytes) -> None:
-    events = [replace(one, seal=None) if isinstance(one, ItemEndEvent) else one for one in run_of(row, body)]
+def assert_no_lesser_view_has_thought(recording: Recording) -> None:
+    run = run_of(recording.provider, recording.body, recording.content_type, recording.model)
+    events = [replace(one, seal=None) if isinstance(one, ItemEndEvent) else one for one in run]
     secret, summaries = carried(events)
     for view in LESSER_VIEWS:
         reader = Viewer(view)
