@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
 from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseEndEvent
-from pellucid.parts import OpaquePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
+from pellucid.parts import FilePart, OpaquePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.providers import stream_decoder
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.openai_chat.details import details_from_parts
@@ -201,6 +201,17 @@ def test_content_parts_of_unknown_type_are_opaque_parts() -> None:
     assert isinstance(opaque, OpaquePart)
     assert opaque.native == entry
     assert [part.part_kind for part in response.parts] == ["text", "opaque", "text"]
+
+
+def test_images_are_files_after_the_text_of_their_chunk_and_others_are_opaque() -> None:
+    urls = ("data:image/png;base64,AA==", "https://x")
+    here, elsewhere = ({"type": "image_url", "image_url": {"url": url}} for url in urls)
+    response = response_of("openrouter", sse(chunk(content="a", images=[here, elsewhere]), chunk("stop")))
+    text, file, opaque = response.parts
+    assert (text.part_kind, opaque.part_kind) == ("text", "opaque")
+    assert file == FilePart("AA==", "image/png", provider_name="openrouter")
+    assert isinstance(opaque, OpaquePart)
+    assert opaque.native == elsewhere
 
 
 # --- tool calls --------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ CASES = {
 }
 
 GAPS = {
-    "openai_chat": {"files": "images of OpenRouter (`images` beside the content) are not decoded"},
+    "openai_chat": {},
     "openai_responses": {"tags": "reasoning is an item"},
     "anthropic": {"tags": "reasoning is a block", "files": "files of its tools have an id in a result, and no data"},
     "google": {"tags": "reasoning is a part", "keep_alive": "none is documented"},

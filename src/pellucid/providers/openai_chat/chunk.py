@@ -39,6 +39,7 @@ class Delta(msgspec.Struct, gc=False):
     function_call: Function | None = None
     annotations: list[dict[str, Any]] | None = None
     executed_tools: list[dict[str, Any]] | None = None
+    images: list[dict[str, Any]] | None = None
 
 
 class Logprobs(msgspec.Struct, gc=False):

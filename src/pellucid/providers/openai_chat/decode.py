@@ -1,17 +1,18 @@
 """Decoder of Chat Completions responses: a stream chunk by chunk, or a whole body.
 
-Within a chunk, reasoning comes first, then the provider's own tools, text, refusal, calls. The wire does not mark the
-end of a block: a block ends with the next one, or with the response.
+Within a chunk, reasoning comes first, then the provider's own tools, text, images, refusal, calls. The wire does not
+mark the end of a block: a block ends with the next one, or with the response.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...parts import FinishReason, Origin
+from ...parts import FilePart, FinishReason, Origin
 from ..errors import error_from_value
 from ..frame_template import WORD, SkipRule, varying_value
-from ..lenient_json import decode_lenient_json
+from ..lenient_json import decode_lenient_json, dict_of, text_of
+from ..media import split_data_url
 from ..profile import Profile
 from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 from ..tagged_text import TEXT
@@ -159,6 +160,8 @@ class ChatCompletionsReader(WireReader):
                     self._read_content_parts(content)
             if delta.annotations:
                 self.emit.text(TEXT, annotations=delta.annotations)
+            if delta.images:
+                self._read_images(delta.images)
             if delta.refusal:
                 self._pause_content()
                 self.emit.refusal(REFUSAL, delta.refusal)
@@ -215,6 +218,16 @@ class ChatCompletionsReader(WireReader):
         self.skip_rule = None
         self._content.pause()
         self._is_paused = True
+
+    def _read_images(self, images: list[dict[str, Any]]) -> None:
+        """Read images that the model made: OpenRouter sends them next to the content, as `data:` URLs."""
+        self._pause_content()
+        for entry in images:
+            url = split_data_url(text_of(dict_of(entry, "image_url"), "url"))
+            if url is not None and url[1]:
+                self.emit.whole_part(FilePart(url[2], url[0], provider_name=self.emit.origin.provider))
+            else:
+                self.emit_opaque("image", entry)
 
     def _read_content_parts(self, content: list[Any]) -> None:
         """Read content that is a list of typed parts, as Mistral and some compatible servers send it."""
