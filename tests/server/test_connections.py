@@ -11,10 +11,13 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from pellucid.data_directory import default_connections
@@ -22,8 +25,8 @@ from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
 from pellucid.server.access.policy import Policy
 from pellucid.server.catalog import Catalog
-from pellucid.server.config import check_config
-from pellucid.server.connections import ConnectionFile
+from pellucid.server.config import Config, check_config
+from pellucid.server.connections import Connection, ConnectionClients, ConnectionFile
 from pellucid.upstream import UpstreamClient
 from tests.chat_server.chat_server_kit import ChatClient, open_feed, parse_feed, read_feed_until
 from tests.scripted import Call, Upstream, say
@@ -528,28 +531,20 @@ def test_no_other_page_may_connect(file: Path) -> None:
     assert not file.exists()
 
 
-def test_an_operator_of_a_gateway_with_keys_needs_leave_for_this_machine(
+def test_the_configuration_may_allow_this_machine_to_an_operator(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GATEWAY_KEY", GATEWAY_KEY)
-    access = {"key_env": "GATEWAY_KEY"}
     body = {"profile": "openai-compat", "base_url": f"{upstream.url}/{upstream.plays(server_of(['m']))}"}
-    with serve(check_config({**NO_MODELS, "access": access}, os.environ)) as gateway:
-        reply = call(gateway, "POST", "/api/providers/test", body, key=GATEWAY_KEY)
-        assert (reply.status, reply.json["error"]["param"]) == (400, "base_url")
-        message, *lines = reply.json["error"]["message"].splitlines()
-        assert tomllib.loads("\n".join(lines)) == {"egress": {"allow": ["127.0.0.1"]}}
-        assert f"{Path.cwd() / 'pellucid.toml'}" in message
-        assert "restart the gateway" in message
-    allowed = {**NO_MODELS, "access": access, "egress": {"allow": ["127.0.0.1"]}}
+    allowed = {**NO_MODELS, "access": {"key_env": "GATEWAY_KEY"}, "egress": {"allow": ["127.0.0.1"]}}
     with serve(check_config(allowed, os.environ)) as gateway:
         assert call(gateway, "POST", "/api/providers/test", body, key=GATEWAY_KEY).json["models"] == ["m"]
 
 
 FORBIDDEN = (
-    *("http://169.254.169.254/latest", "http://10.0.0.1/v1", "http://[fe80::1]/v1", "http://0x7f.1/v1"),
+    *("http://169.254.169.254/latest", "http://[fd00:ec2::254]/v1", "http://[fe80::1]/v1", "http://0x7f.1/v1"),
     *("http://2130706433/v1", "file:///etc/passwd", "http://user:word@example.com/v1", "http://example.com/v1?x=1"),
-    *("http://192.168.1.5:11434/v1", "gopher://x", "http://", "http://127.0.0.1:0/", "http://0.0.0.0/v1", "x" * 5000),
+    *("http://100.100.100.200/v1", "gopher://x", "http://", "http://127.0.0.1:0/", "http://0.0.0.0/v1", "x" * 5000),
 )
 
 
@@ -585,6 +580,140 @@ async def _rebind(upstream_url: str) -> None:
             await client.get(url.replace("models", "others"), {})
     finally:
         await client.aclose()
+
+
+# --- servers in an own network, to which an operator agrees ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1/v1", "http://192.168.1.5:11434/v1", "http://[fd12::1]:8000/v1"])
+def test_an_address_in_an_own_network_needs_agreement(url: str, gateway: Served) -> None:
+    result = check(gateway, base_url=url)
+    assert (result["ok"], result["problem"]["code"]) == (False, "private_address")
+    assert result["problem"]["private_addresses"] == [urlsplit(url).hostname]
+    reply = connect(gateway, "x", base_url=url, models=["m"])
+    assert (reply.status, reply.json["error"]["code"]) == (400, "private_address")
+    assert listed(gateway)["data"] == []
+
+
+def test_an_operator_agrees_to_one_server_alone(
+    upstream: Upstream, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_KEY", GATEWAY_KEY)
+    config = check_config({**NO_MODELS, "access": {"key_env": "GATEWAY_KEY"}}, os.environ)
+    url = f"{upstream.url}/{upstream.plays(server_of(['m']))}".replace("127.0.0.1", "localhost")
+    row = {"profile": "openai-compat", "base_url": url, "models": ["m"]}
+
+    def put(name: str, **changes: Any) -> Reply:
+        return call(running, "PUT", f"/api/connections/{name}", {**row, **changes}, key=GATEWAY_KEY)
+
+    def answer() -> Any:
+        return call(running, "POST", "/v1/responses", {"model": "m", "input": "Why?"}, key=GATEWAY_KEY).json["status"]
+
+    def test(**changes: Any) -> Any:
+        body = {"profile": "openai-compat", "base_url": url, **changes}
+        return call(running, "POST", "/api/providers/test", body, key=GATEWAY_KEY).json
+
+    with serve(config) as running:
+        question = test()
+        agreed = question["problem"]["private_addresses"]
+        assert (question["ok"], "127.0.0.1" in agreed) == (False, True)
+        assert put("mine").json["error"]["code"] == "private_address"
+        assert not file.exists()
+        assert test(private_addresses=agreed)["models"] == ["m"]
+        assert put("mine", private_addresses=agreed).json["private_addresses"] == agreed
+        assert answer() == "completed"
+
+        # The agreement stays with a change, and goes with the server.
+        assert test(name="mine")["models"] == ["m"]
+        assert put("mine", models=["m", "n"]).json["private_addresses"] == agreed
+        assert test(base_url="http://localhost:9/v1", name="mine")["problem"]["code"] == "private_address"
+        assert put("mine", base_url="http://localhost:9/v1").json["error"]["code"] == "private_address"
+        # It is not another connection's, also to the same server.
+        assert put("other").json["error"]["code"] == "private_address"
+        assert tomllib.loads(file.read_text())["connections"]["mine"]["private_addresses"] == agreed
+        assert put("mine", private_addresses=[]).json["error"]["code"] == "private_address"
+    with serve(config) as running:
+        assert answer() == "completed"
+
+
+NOT_TO_BE_AGREED_TO = (
+    *("169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1", "fe80::1%eth0", "fd00:ec2::254"),
+    *("100.100.100.200", "168.63.129.16", "0.0.0.0", "224.0.0.1", "8.8.8.8", "*", "10.0.0.0/8", "gpu.lan", "*.lan", ""),
+)
+
+
+@pytest.mark.parametrize("text", NOT_TO_BE_AGREED_TO)
+def test_only_single_addresses_of_own_networks_can_be_agreed_to(text: str, gateway: Served, file: Path) -> None:
+    body = {"base_url": "http://127.0.0.1:9/v1", "private_addresses": [text]}
+    for reply in (
+        call(gateway, "POST", "/api/providers/test", {"profile": "openai-compat", **body}),
+        connect(gateway, "x", models=["m"], **body),
+    ):
+        assert (reply.status, reply.json["error"]["param"]) == (400, "private_addresses"), reply.body
+    # Nor in the file, and what is in it does not count.
+    file.parent.mkdir(parents=True, exist_ok=True)
+    row = 'profile = "openai-compat"\nmodels = ["m"]\nbase_url = "http://gpu.example/v1"\n'
+    file.write_text(f"[connections.x]\n{row}private_addresses = [{json.dumps(text)}]\n")
+    file.chmod(0o600)
+    connections = ConnectionFile(file, check_config(NO_MODELS, {}))
+    assert connections.current().connections == {}
+    assert "private_addresses" in connections.current().mistakes[0]
+    made = Connection("openai-compat", ["m"], "http://gpu.example/v1", private_addresses=(text,))
+    for host in ("169.254.169.254", "10.0.0.1", "100.100.100.200"):
+        with pytest.raises(EgressError):
+            connections.policy_for(made).check_url(f"http://{host}/v1")
+
+
+def test_a_name_that_moves_in_the_network_must_be_agreed_to_again(
+    upstream: Upstream, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: the agreement is about addresses, not about whatever a name leads to."""
+    addresses = ["127.0.0.1"]
+
+    async def resolve(host: str) -> list[str]:
+        return addresses
+
+    monkeypatch.setattr("pellucid.server.connections.EgressPolicy", partial(EgressPolicy, resolve=resolve))
+    config = check_config({**NO_MODELS, "access": {"key_env": "K"}}, {"K": GATEWAY_KEY})
+    url = f"{upstream.url}/{upstream.plays(server_of(['m']))}".replace("127.0.0.1", "models.example")
+    agreed = Connection("openai-compat", ["m"], url, private_addresses=("127.0.0.1",))
+    not_agreed = msgspec.structs.replace(agreed, private_addresses=())
+    connections = ConnectionFile(file, config)
+
+    async def try_all() -> None:
+        assert await connections.addresses_to_agree_to(agreed) == []
+        assert await connections.addresses_to_agree_to(not_agreed) == ["127.0.0.1"]
+        assert await _statuses(config, agreed) == [200, 200]
+        assert await _statuses(config, not_agreed) == [None, None]
+        for other in ("127.0.0.2", "192.168.1.1", "169.254.169.254", "::1"):
+            addresses[:] = [other]
+            assert await _statuses(config, agreed) == [None, None]
+        # One of several can be agreed to. A name that is public, too, needs no agreement.
+        addresses[:] = ["fd00:ec2::254", "10.0.0.1"]
+        assert await connections.addresses_to_agree_to(not_agreed) == ["10.0.0.1"]
+        addresses[:] = ["10.0.0.1", "8.8.8.8"]
+        assert await connections.addresses_to_agree_to(not_agreed) == []
+
+    asyncio.run(try_all())
+
+
+async def _statuses(config: Config, connection: Connection) -> list[int | None]:
+    """Return the statuses of a GET and a POST request to a connection, by new connections; None: it was refused."""
+    assert connection.base_url is not None
+    statuses: list[int | None] = []
+    clients = ConnectionClients(config)
+    client = clients.client_for(connection)
+    try:
+        for request in (client.get(f"{connection.base_url}/models", {}), client.open(connection.base_url, {}, b"{}")):
+            try:
+                response = await request
+            except EgressError:
+                statuses.append(None)
+            else:
+                statuses.append(response[0] if isinstance(response, tuple) else 200)
+    finally:
+        await clients.aclose()
+    return statuses
 
 
 # --- the test of a connection ----------------------------------------------------------------------------------------

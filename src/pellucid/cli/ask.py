@@ -30,7 +30,7 @@ from ..run import Minter
 from ..runs import LiveRun
 from ..server.catalog import Catalog
 from ..server.config import Config
-from ..server.connections import ConnectionFile
+from ..server.connections import ConnectionClients, ConnectionFile
 from ..settings import EFFORTS, Effort, ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .local import embedded_model
@@ -79,14 +79,14 @@ async def _models(config: Config) -> AsyncIterator[Catalog]:
             embedded = await embedded_model(config.local, transport)
             await embedded.start()
         connections = ConnectionFile(default_connections(), config)
-        connected = UpstreamClient(config.limits, policy=connections.policy)
+        connected = ConnectionClients(config)
         async with aclosing(connected):
             yield Catalog(
                 config,
                 transport,
                 embedded,
                 connections=connections.current().connections,
-                connection_client=connected,
+                connection_clients=connected,
             )
     finally:
         if embedded is not None:

@@ -73,6 +73,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 _V4: list[tuple[str, str]] = [
     ("0.0.0.0/8", "an address of this host"),
     ("10.0.0.0/8", "a private address"),
+    ("100.100.100.200/32", "an address of cloud metadata"),
     ("100.64.0.0/10", "an address of a carrier's own network"),
     ("127.0.0.0/8", "a loopback address"),
     ("168.63.129.16/32", "an address of cloud metadata"),
@@ -94,6 +95,8 @@ _V4: list[tuple[str, str]] = [
 _V6: list[tuple[str, str]] = [
     ("::/128", "an address of this host"),
     ("::1/128", "a loopback address"),
+    ("fd00:ec2::/32", "an address of cloud metadata"),
+    ("fd20:ce::/32", "an address of cloud metadata"),
     ("fc00::/7", "a private address"),
     ("fe80::/10", "a link-local address"),
     ("ff00::/8", "a multicast address"),
@@ -103,6 +106,8 @@ _V6: list[tuple[str, str]] = [
     ("3fff::/20", "an address for documentation"),
 ]
 _SPECIAL_PURPOSE_NETWORKS: list[tuple[Network, str]] = [(ip_network(text), why) for text, why in _V4 + _V6]
+"""The first network that contains an address counts."""
+_OWN_NETWORK_PURPOSES = ("a private address", "a loopback address", "an address of a carrier's own network")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 _IPV4_EMBEDDINGS: list[tuple[IPv6Network, int]] = [
@@ -139,6 +144,14 @@ def special_purpose(address: Address) -> str | None:
     if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return "a reserved address"
     return None
+
+
+def is_own_network(address: Address) -> bool:
+    """Return whether an address is one that people give to servers of their own, which an operator may agree to.
+
+    Link-local addresses, those of cloud metadata, and everything else outside the public internet are not.
+    """
+    return special_purpose(address) in _OWN_NETWORK_PURPOSES
 
 
 def parse_literal(host: str) -> Address | None:
@@ -312,6 +325,19 @@ class EgressPolicy:
             return True
         effective = effective_address(address)
         return any(effective in network or address in network for network in self._networks)
+
+    async def own_network_addresses(self, host: str) -> list[Address]:
+        """Resolve a host of which no address may be connected to, and return those that an operator may agree to.
+
+        Returns:
+            The addresses; empty if there are none, if the host was not found, or if it may be connected to anyway.
+        """
+        host = host.lower().removesuffix(".")
+        address = parse_literal(host)
+        resolved = [address] if address is not None else await self._addresses_of(host)
+        if any(self._allows(one, host) for one in resolved):
+            return []
+        return [one for one in dict.fromkeys(resolved) if is_own_network(one)]
 
     async def allowed_addresses(self, host: str) -> list[Address]:
         """Resolve a host to the addresses that may be connected to.

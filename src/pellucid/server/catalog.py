@@ -48,7 +48,7 @@ from .config import (
     find_base_url,
     matches_model,
 )
-from .connections import Connection, is_model_name
+from .connections import Connection, ConnectionClients, is_model_name
 from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
@@ -108,7 +108,7 @@ class Catalog:
         on_failure: FailureObserver | None = None,
         *,
         connections: Mapping[str, Connection] | None = None,
-        connection_client: UpstreamClient | None = None,
+        connection_clients: ConnectionClients | None = None,
         state: CatalogState | None = None,
     ) -> None:
         """Create the catalog.
@@ -120,14 +120,14 @@ class Catalog:
             extra_models: Models that were passed in code. They override those of the configuration.
             on_failure: Is called with each failure of a deployment.
             connections: The connections by name, which are those of providers.
-            connection_client: The client for requests to them.
+            connection_clients: The clients for requests to them.
             state: That of the catalog before this one.
         """
         connections = connections or {}
         self._upstream_client = upstream_client
         self._connections = {name: one for name, one in connections.items() if name not in config.providers}
         self._unused = [name for name in connections if name in config.providers]
-        self._connection_client = connection_client or upstream_client
+        self._connection_clients = connection_clients or ConnectionClients(config)
         self.state = state = state or CatalogState()
         self._config = config
         self._profiles = config.all_profiles()
@@ -527,7 +527,7 @@ class Catalog:
             base_url = find_base_url(self._config, provider_name, profile, os.environ)
             api_key = find_api_key(provider, profile)
         else:  # no variable of the environment changes where its key is sent
-            client = self._connection_client
+            client = self._connection_clients.client_for(connection)
             base_url, api_key = connection.base_url or profile.base_url, connection.api_key
         return Model(
             model,

@@ -47,6 +47,8 @@ class ConnectionProblem(msgspec.Struct):
     message: str
     detail: str | UnsetType = UNSET
     """The provider's own message, if it sent an error object."""
+    private_addresses: list[str] | UnsetType = UNSET
+    """With the code `private_address`: what must be agreed to."""
 
 
 class CheckedConnection(msgspec.Struct, kw_only=True):
@@ -62,6 +64,21 @@ class CheckedConnection(msgspec.Struct, kw_only=True):
     problem: ConnectionProblem | UnsetType = UNSET
 
 
+def private_address_problem(url: str, addresses: list[str]) -> ConnectionProblem:
+    """Return the problem of a connection to whose addresses an operator must agree first.
+
+    Args:
+        url: The connection's address.
+        addresses: The addresses of its host (`ConnectionFile.addresses_to_agree_to`).
+    """
+    return ConnectionProblem(
+        "private_address",
+        f"{urlsplit(url).hostname} is in a network of your own ({', '.join(addresses)}). This gateway connects to it "
+        "only if you agree (`private_addresses`).",
+        private_addresses=addresses,
+    )
+
+
 async def check_connection(
     connection: Connection, profile: Profile, connections: ConnectionFile, model: str | None
 ) -> CheckedConnection:
@@ -74,7 +91,7 @@ async def check_connection(
         model: The model that gets the question.
     """
     limits = Limits(connect=CONNECT_SECONDS, first_byte=CHECK_SECONDS, idle=CHECK_SECONDS, retries=0)
-    client = UpstreamClient(limits, policy=connections.policy)
+    client = UpstreamClient(limits, policy=connections.policy_for(connection))
     check = _Check(connection, profile, client, connections.refusal)
     async with aclosing(client):
         if model is not None:

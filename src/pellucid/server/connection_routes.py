@@ -15,13 +15,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
+from ..errors import RequestError
 from ..protocols import chat
 from ..protocols.decoding import decode
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, hidden_row
 from ..telemetry import log
 from .access.config import is_loopback
-from .connection_check import CheckedConnection, check_connection
+from .connection_check import CheckedConnection, check_connection, private_address_problem
 from .connections import MAX_MODELS, Connection
 from .exchange import Exchange, endpoint_maker
 from .feed import ModelsChanged
@@ -65,6 +66,9 @@ class ConnectionInfo(msgspec.Struct, kw_only=True):
     served_as: list[str]
     """The public names of its models."""
     has_key: bool
+    private_addresses: Annotated[
+        list[str] | UnsetType, Meta(description="The addresses of an own network to which an operator agreed.")
+    ] = UNSET
     key_end: Annotated[str | UnsetType, Meta(description="The last characters of a key that is long enough.")] = UNSET
     replaced: Annotated[
         Literal[True] | UnsetType, Meta(description="The configuration file has a provider of this name.")
@@ -89,6 +93,8 @@ class ConnectionBody(msgspec.Struct, forbid_unknown_fields=True):
     """By default, the provider's usual address."""
     api_key: str | None = None
     """null: the key that is stored; empty: none."""
+    private_addresses: list[str] | None = None
+    """The addresses of an own network that the server may have. null: those that are stored, for the same server."""
 
 
 class ConnectionTestBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,6 +107,8 @@ class ConnectionTestBody(msgspec.Struct, forbid_unknown_fields=True):
     model: str | None = None
     """The model that gets a short question. null: the provider is asked for its list of models."""
     name: str | None = None
+    private_addresses: list[str] | None = None
+    """The addresses of an own network that the server may have. null: those of the connection `name`."""
 
 
 class DeletedConnection(msgspec.Struct):
@@ -134,10 +142,17 @@ class ConnectionHandlers:
         connected = (await self._services.refresh_connections()).connections
         known = connected.get(body.name) if body.name is not None else None
         models = [] if body.model is None else [body.model]
-        connection = self._connections.proposed(known, body.profile, body.base_url, body.api_key, models)
-        self._connections.check(connection)
-        profile = self._profile_of(connection)
-        result = await check_connection(connection, profile, self._connections, body.model)
+        connection = self._connections.proposed(
+            known, body.profile, body.base_url, body.api_key, models, body.private_addresses
+        )
+        needed = await self._connections.addresses_to_agree_to(connection)
+        if needed:
+            problem = private_address_problem(self._connections.url_of(connection), needed)
+            result = CheckedConnection(ok=False, models=[], has_list=False, problem=problem)
+        else:
+            self._connections.check(connection)
+            profile = self._profile_of(connection)
+            result = await check_connection(connection, profile, self._connections, body.model)
         if result.base_url is UNSET and connection.base_url != (body.base_url or None):
             result.base_url = connection.base_url or UNSET
         await exchange.send_json(result)
@@ -146,18 +161,24 @@ class ConnectionHandlers:
         self._check(exchange)
         body = decode(await exchange.read_body(self._services.config.server), ConnectionBody)
         name = exchange.path_params["name"]
-        connection = await asyncio.to_thread(
-            self._connections.save, name, body.profile, body.base_url, body.api_key, body.models
-        )
+        values = body.profile, body.base_url, body.api_key, body.models, body.private_addresses
+        known = (await self._services.refresh_connections()).connections.get(name)
+        proposed = self._connections.proposed(known, *values)
+        if needed := await self._connections.addresses_to_agree_to(proposed):
+            message = private_address_problem(self._connections.url_of(proposed), needed).message
+            raise RequestError(message, code="private_address", param="base_url")
+        connection = await asyncio.to_thread(self._connections.save, name, *values)
         await self._services.refresh_connections()
         info = self._info(name, connection)
         host = urlsplit(info.base_url).netloc
+        own = f" (agreed: {', '.join(connection.private_addresses)})" if connection.private_addresses else ""
         log.warning(
-            "%s saved the connection %s: %s at %s, %d models",
+            "%s saved the connection %s: %s at %s%s, %d models",
             _who(exchange),
             name,
             info.profile,
             host,
+            own,
             len(info.models),
         )
         self._services.feed.publish_to_all(ModelsChanged())
@@ -191,6 +212,7 @@ class ConnectionHandlers:
             models=connection.models,
             served_as=[] if is_replaced else self._services.catalog.names_of(name),
             has_key=connection.api_key is not None,
+            private_addresses=list(connection.private_addresses) or UNSET,
             key_end=connection.key_end or UNSET,
             replaced=True if is_replaced else UNSET,
         )

@@ -9,10 +9,13 @@
 * Its addresses come from people who use the page. So the egress policy decides about them, when they are saved and for
   each request (`connection_policy`); no variable of the environment gives them a key; and a key is sent only to the
   server for which it was entered.
+* An operator may agree that a connection leads to their own network. What is stored with it is each address that they
+  agreed to: a name that has another one later is refused then. It holds for this connection and its server alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -28,13 +31,14 @@ import msgspec
 
 from ..data_directory import FileStamp, exclusive_lock, read_secret, replace_secret, stamp_of
 from ..egress import EgressError, EgressPolicy
-from ..egress.policy import is_special
+from ..egress.policy import LOOKUP_TIMEOUT_SECONDS, is_own_network, is_special, parse_literal
 from ..errors import RequestError
 from ..local import LOCAL_PROVIDER
 from ..providers.profile import Profile
 from ..storage.names import is_storable
 from ..telemetry import log
 from ..unicode import did_you_mean
+from ..upstream import UpstreamClient
 from .access.config import is_secret_text
 from .agent_model import MAX_NAME_CHARACTERS
 from .config import DEFAULT_FILE, Config, ProviderConfig, url_mistakes
@@ -43,6 +47,9 @@ MAX_CONNECTIONS, MAX_MODELS = 100, 200
 """The most connections of a file, and models of one."""
 
 MAX_KEY_CHARACTERS = 8192
+
+MAX_PRIVATE_ADDRESSES = 16
+"""The most addresses of an own network that a connection may lead to."""
 
 _SHOWN_CHARACTERS = 4
 _MIN_SHOWN_KEY = 16
@@ -66,6 +73,8 @@ class Connection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     base_url: str | None = None
     """By default, the address of the profile."""
     api_key: str | None = None
+    private_addresses: tuple[str, ...] = ()
+    """The addresses outside the public internet that an operator has agreed to, of the server at `base_url`."""
 
     def __repr__(self) -> str:
         return f"Connection(profile={self.profile!r}, models={self.models!r}, base_url={self.base_url!r})"
@@ -103,7 +112,6 @@ class ConnectionFile:
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path = path
-        self.policy = connection_policy(config)
         self._config = config
         self._profiles = config.all_profiles()
         self._stamp: FileStamp | None = None
@@ -135,7 +143,15 @@ class ConnectionFile:
         """Return whether the configuration file has a provider of this name, which is used instead."""
         return name in self._config.providers
 
-    def save(self, name: str, profile: str, base_url: str | None, api_key: str | None, models: list[str]) -> Connection:
+    def save(
+        self,
+        name: str,
+        profile: str,
+        base_url: str | None,
+        api_key: str | None,
+        models: list[str],
+        private_addresses: list[str] | None = None,
+    ) -> Connection:
         """Create or replace a connection, and write the file.
 
         Args:
@@ -144,6 +160,8 @@ class ConnectionFile:
             base_url: Its address; None: that of the profile.
             api_key: Its key; empty: it has none. None: the key of the connection that is replaced.
             models: The models, by the provider's names.
+            private_addresses: The addresses of an own network that an operator agrees to. None: those of the connection
+                that is replaced, if its server is the same.
 
         Raises:
             RequestError: A value is wrong, the configuration has this name, or the file must be mended first.
@@ -159,7 +177,8 @@ class ConnectionFile:
 
         def replace(connections: dict[str, Connection]) -> None:
             nonlocal connection
-            connection = self.proposed(connections.get(name), profile, base_url, api_key, models)
+            known = connections.get(name)
+            connection = self.proposed(known, profile, base_url, api_key, models, private_addresses)
             mistakes = [*self._name_mistakes(name), *self._mistakes(connection)]
             if not connection.models:
                 mistakes.append(("models", "choose at least one model"))
@@ -188,7 +207,13 @@ class ConnectionFile:
         self._change(remove)
 
     def proposed(
-        self, known: Connection | None, profile: str, base_url: str | None, api_key: str | None, models: list[str]
+        self,
+        known: Connection | None,
+        profile: str,
+        base_url: str | None,
+        api_key: str | None,
+        models: list[str],
+        private_addresses: list[str] | None = None,
     ) -> Connection:
         """Return the connection that these values describe (see `save`).
 
@@ -197,10 +222,14 @@ class ConnectionFile:
         """
         base_url = self._address_of(base_url or "", self._profiles.get(profile)) or None
         key = api_key.strip() if api_key is not None else None
-        connection = Connection(profile, list(dict.fromkeys(models)), base_url, key or None)
+        agreed = tuple(dict.fromkeys(private_addresses or ()))
+        connection = Connection(profile, list(dict.fromkeys(models)), base_url, key or None, agreed)
+        is_same_server = known is not None and self._server_of(known) == self._server_of(connection)
+        if known is not None and is_same_server and private_addresses is None:
+            connection = msgspec.structs.replace(connection, private_addresses=known.private_addresses)
         if key is not None or known is None or known.api_key is None:
             return connection
-        if self._server_of(known) != self._server_of(connection):
+        if not is_same_server:
             raise RequestError(
                 "api_key: the address is another one now, so enter the key again", code="key_needed", param="api_key"
             )
@@ -226,6 +255,27 @@ class ConnectionFile:
     def check(self, connection: Connection) -> None:
         """Check a connection. Raises `RequestError` for the first mistake."""
         raise_first(self._mistakes(connection))
+
+    def url_of(self, connection: Connection) -> str:
+        """Return the address of a connection; empty if neither it nor its profile has one."""
+        profile = self._profiles.get(connection.profile)
+        return connection.base_url or (profile.base_url if profile is not None else "")
+
+    def policy_for(self, connection: Connection) -> EgressPolicy:
+        """Return the policy for the addresses of a connection."""
+        return connection_policy(self._config, connection)
+
+    async def addresses_to_agree_to(self, connection: Connection) -> list[str]:
+        """Return the addresses of an own network that a connection needs, and to which nobody has agreed yet."""
+        host = urlsplit(self.url_of(connection)).hostname if self._address_mistake(connection) is None else None
+        if not host:
+            return []
+        try:
+            async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
+                addresses = await self.policy_for(connection).own_network_addresses(host)
+        except TimeoutError:
+            return []
+        return [str(address) for address in addresses[:MAX_PRIVATE_ADDRESSES]]
 
     def refusal(self, error: EgressError, url: str) -> str:
         """Return the sentence for an address that the policy refuses, with what its operator can do."""
@@ -298,9 +348,15 @@ allow = ["{host}"]"""
 
     def _server_of(self, connection: Connection) -> tuple[str, str]:
         """Return the server to which a connection's key is sent."""
-        profile = self._profiles.get(connection.profile)
-        parts = urlsplit(connection.base_url or (profile.base_url if profile is not None else ""))
+        parts = urlsplit(self.url_of(connection))
         return parts.scheme, parts.netloc.lower()
+
+    def _address_mistake(self, connection: Connection) -> str | None:
+        """Return what is wrong with the form of a connection's address."""
+        url, profile = self.url_of(connection), self._profiles.get(connection.profile)
+        if not url:
+            return f"enter the address: {profile.title} has no usual one" if profile is not None else None
+        return next(iter(url_mistakes(url)), None)
 
     def _name_mistakes(self, name: str) -> list[tuple[str, str]]:
         if name == LOCAL_PROVIDER:
@@ -318,16 +374,15 @@ allow = ["{host}"]"""
             mistakes.append(("profile", f"there is no provider {name!r}; {did_you_mean(name, self._profiles)}"))
         elif profile.auth == "aws" and connection.api_key is None:
             mistakes.append(("api_key", f"{profile.title} needs a key here"))
-        url = connection.base_url or (profile.base_url if profile is not None else "")
-        if not url and profile is not None:
-            mistakes.append(("base_url", f"enter the address: {profile.title} has no usual one"))
-        elif url and (problems := url_mistakes(url)):
-            mistakes.append(("base_url", problems[0]))
+        url = self.url_of(connection)
+        if problem := self._address_mistake(connection):
+            mistakes.append(("base_url", problem))
         elif url:
             try:
-                self.policy.check_url(url)
+                self.policy_for(connection).check_url(url)
             except EgressError as error:
                 mistakes.append(("base_url", self.refusal(error, url)))
+        mistakes += _agreement_mistakes(connection)
         key = connection.api_key
         if key is not None and (len(key) > MAX_KEY_CHARACTERS or not is_secret_text(key)):
             mistakes.append(("api_key", "this is not a key: it has spaces, or characters that no key has"))
@@ -353,14 +408,60 @@ def raise_first(mistakes: list[tuple[str, str]]) -> None:
         raise RequestError(f"{field}: {problem}", code="invalid_value", param=field)
 
 
-def connection_policy(config: Config) -> EgressPolicy:
-    """Return the policy for the addresses of connections.
+def connection_policy(config: Config, connection: Connection) -> EgressPolicy:
+    """Return the policy for the addresses of a connection.
 
-    It is the one for the addresses that clients name. Where the configuration requires no credentials, clients are on
-    this machine, and its own servers (Ollama, vLLM, …) are allowed, too.
+    It is the one for the addresses that clients name, and allows those that an operator agreed to. Where the
+    configuration requires no credentials, clients are on this machine, and its own servers (Ollama, vLLM, …) are
+    allowed, too.
     """
     own = [] if config.access.requires_credentials else ["localhost", "127.0.0.0/8", "::1"]
-    return EgressPolicy([*config.egress.allow, *own], names_unknown_hosts=True)
+    agreed = filter(_may_be_agreed_to, connection.private_addresses)
+    return EgressPolicy([*config.egress.allow, *own, *agreed], names_unknown_hosts=True)
+
+
+class ConnectionClients:
+    """The HTTP clients for requests to connections.
+
+    Connections to the public internet share one. Each server in an own network has one with its own policy and pool, so
+    what was agreed to for it is of no use to another connection.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._clients: dict[tuple[str, ...], UpstreamClient] = {}
+
+    def client_for(self, connection: Connection) -> UpstreamClient:
+        """Return the client for a connection. May be called in any thread."""
+        agreed = connection.private_addresses
+        key = (urlsplit(connection.base_url or "").netloc, *agreed) if agreed else ()
+        if key not in self._clients:
+            policy = connection_policy(self._config, connection)
+            self._clients.setdefault(key, UpstreamClient(self._config.limits, policy=policy))
+        return self._clients[key]
+
+    async def aclose(self) -> None:
+        """Close all clients."""
+        for client in self._clients.values():
+            await client.aclose()
+
+
+def _agreement_mistakes(connection: Connection) -> list[tuple[str, str]]:
+    mistakes: list[tuple[str, str]] = []
+    if len(connection.private_addresses) > MAX_PRIVATE_ADDRESSES:
+        mistakes.append(("private_addresses", f"at most {MAX_PRIVATE_ADDRESSES} addresses"))
+    mistakes += [
+        ("private_addresses", f"{text[:80]!r} is no address of a network of one's own (such as 192.168.1.20)")
+        for text in connection.private_addresses
+        if not _may_be_agreed_to(text)
+    ]
+    return mistakes
+
+
+def _may_be_agreed_to(text: str) -> bool:
+    """Return whether a text is one address of an own network: no name, no network, none of cloud metadata."""
+    address = parse_literal(text)
+    return address is not None and is_own_network(address)
 
 
 def _encode(connections: Mapping[str, Connection]) -> bytes:

@@ -55,7 +55,7 @@ from .access.policy import Principal
 from .agent_model import AgentClient, AgentModel, unsupported
 from .catalog import NO_MODEL, Catalog, CatalogState
 from .config import Config, RecordConfig
-from .connections import Connection, ConnectionFile, ConnectionSet
+from .connections import Connection, ConnectionClients, ConnectionFile, ConnectionSet
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
 from .feed import Feed, TurnEnded
 from .memory import MemoryMark, default_mark_bytes
@@ -172,7 +172,7 @@ class Services:
         self._extra_models = list(extra_models)
         self.connections = ConnectionFile(default_connections(), config)
         """The models that were connected in the page."""
-        self._connection_client = UpstreamClient(config.limits, policy=self.connections.policy)
+        self._connection_clients = ConnectionClients(config)
         self._connection_set = ConnectionSet()
         self._refreshing = asyncio.Lock()
         self._catalog_state = CatalogState()
@@ -216,7 +216,7 @@ class Services:
             self._extra_models,
             on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
             connections=connections,
-            connection_client=self._connection_client,
+            connection_clients=self._connection_clients,
             state=self._catalog_state,
         )
 
@@ -266,7 +266,7 @@ class Services:
             log.warning("the configuration: %s", warning)
         exit_stack.push_async_callback(asyncio.to_thread, shut_down_tracer_provider, self._tracers)
         exit_stack.push_async_callback(self.upstream_client.aclose)
-        exit_stack.push_async_callback(self._connection_client.aclose)
+        exit_stack.push_async_callback(self._connection_clients.aclose)
         if self._locks_store:
             exit_stack.enter_context(gateway_lock(config.store_url()))
         self.seal_keys = seal_keys = create_seal_key_source(config)

@@ -1,6 +1,7 @@
 // The form of a connection: address, key, test, models, save.
 import { useEffect, useId, useRef, useState } from "react"
 
+import { ApiError } from "../api/client"
 import { useAction } from "../primitives/useAction"
 import { plain } from "../text/visible"
 import { words } from "../words"
@@ -21,6 +22,16 @@ interface Message {
   bad: boolean
   text: string
   detail?: string
+  /** The message is the question whether to connect to these addresses. */
+  addresses?: string[]
+}
+
+const OWN_MACHINE = /^(127\.|::1$)/
+
+/** The question about addresses of an own network. */
+function questionAbout(addresses: string[]): Message {
+  const ask = addresses.every((one) => OWN_MACHINE.test(one)) ? words.connect.ownMachine : words.connect.ownNetwork
+  return { bad: false, text: ask(addresses.join(", ")), addresses }
 }
 
 const keyOf = ({ base_url, api_key }: ConnectionDraft) => JSON.stringify([base_url, api_key])
@@ -28,6 +39,7 @@ const keyOf = ({ base_url, api_key }: ConnectionDraft) => JSON.stringify([base_u
 /** The result of a test, for people. */
 function messageOf(checked: ConnectionTest, model: string | null): Message {
   const { problem } = checked
+  if (problem?.private_addresses) return questionAbout(problem.private_addresses)
   if (problem) return { bad: true, text: problem.message, ...(problem.detail !== undefined && { detail: problem.detail }) }
   if (model !== null) return { bad: false, text: words.connect.answered(plain(model)) }
   return { bad: false, text: checked.has_list ? words.connect.lists(checked.models.length) : words.connect.noList }
@@ -47,6 +59,8 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
   /** The last message, and the draft that it is about: with another address or key it is not true any more. */
   const [message, setMessage] = useState<Message | null>(null)
   const [about, setAbout] = useState("")
+  /** What somebody agreed to here, and the address that it is about. */
+  const [agreed, setAgreed] = useState<{ address: string | null; addresses: string[] } | null>(null)
   const first = useRef<HTMLInputElement>(null)
   const running = useRef<AbortController | null>(null)
   const ids = { key: useId(), address: useId(), name: useId(), message: useId() }
@@ -61,45 +75,58 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
     profile: provider.profile,
     base_url: address.trim() || null,
     api_key: key !== "" ? key : known && !removesKey ? null : "",
+    private_addresses: null,
   }
+  if (agreed !== null && agreed.address === draft.base_url) draft.private_addresses = agreed.addresses
   const missing = address.trim() === ""
 
-  const test = () => {
+  /** Test what is in the form, and show the result. */
+  const check = async (private_addresses: string[] | null) => {
     const abort = (running.current = new AbortController())
     const saved = known?.name ?? null
+    const asking = { ...draft, private_addresses }
+    const agreeTo = (address: string | null) => private_addresses && setAgreed({ address, addresses: private_addresses })
     setSaving(false)
     setMessage(null)
     setAbout(keyOf(draft))
+    agreeTo(draft.base_url)
     const gone = source.address === draft.base_url ? [] : source.models
     setListed((now) => now && now.filter((model) => !gone.includes(model)))
     setChosen((now) => now.filter((model) => !gone.includes(model)))
-    run(async () => {
-      let checked = await connections.test({ ...draft, model: null, name: saved }, abort.signal)
-      let asked: string | null = null
-      if (checked.ok) {
-        const tested = { ...draft, base_url: checked.base_url ?? draft.base_url }
-        setAbout(keyOf(tested))
-        setAddress((now) => (now === address ? (tested.base_url ?? now) : now))
-        const stay = chosen.filter((model) => !gone.includes(model) || checked.models.includes(model))
-        setSource({ address: tested.base_url, models: checked.models })
-        setListed([...new Set([...stay, ...checked.models])])
-        setChosen(stay.length === 0 && checked.models.length === 1 ? checked.models : stay)
-        if (stay[0] !== undefined) {
-          asked = stay[0]
-          checked = await connections.test({ ...tested, model: asked, name: saved }, abort.signal)
-        }
-      } else {
-        setListed((now) => now ?? [])
+    let checked = await connections.test({ ...asking, model: null, name: saved }, abort.signal)
+    let asked: string | null = null
+    if (checked.ok) {
+      const tested = { ...asking, base_url: checked.base_url ?? draft.base_url }
+      agreeTo(tested.base_url)
+      setAbout(keyOf(tested))
+      setAddress((now) => (now === address ? (tested.base_url ?? now) : now))
+      const stay = chosen.filter((model) => !gone.includes(model) || checked.models.includes(model))
+      setSource({ address: tested.base_url, models: checked.models })
+      setListed([...new Set([...stay, ...checked.models])])
+      setChosen(stay.length === 0 && checked.models.length === 1 ? checked.models : stay)
+      if (stay[0] !== undefined) {
+        asked = stay[0]
+        checked = await connections.test({ ...tested, model: asked, name: saved }, abort.signal)
       }
-      setMessage(messageOf(checked, asked))
-    })
+    } else {
+      setListed((now) => now ?? [])
+    }
+    setMessage(messageOf(checked, asked))
   }
+  const test = (private_addresses = draft.private_addresses) => run(() => check(private_addresses))
 
   const save = () => {
     setSaving(true)
     setMessage(null)
     setAbout(keyOf(draft))
-    run(async () => onSaved(await connections.save(name.trim(), { ...draft, models: chosen })), words.connect.notSaved)
+    run(async () => {
+      try {
+        onSaved(await connections.save(name.trim(), { ...draft, models: chosen }))
+      } catch (error) {
+        if (!(error instanceof ApiError && error.code === "private_address")) throw error
+        await check(draft.private_addresses)
+      }
+    }, words.connect.notSaved)
   }
 
   const shown: Message | null = about !== keyOf(draft) ? null : problem !== null ? { bad: true, text: problem } : message
@@ -131,7 +158,9 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
       noValidate
       onSubmit={(event) => {
         event.preventDefault()
-        if (!busy && !missing) (canSave ? save : test)()
+        if (busy || missing) return
+        if (canSave) save()
+        else test()
       }}
     >
       {showsAddress && addressField}
@@ -167,8 +196,17 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
         </label>
       </details>
       {shown && (
-        <div className={`connect__message ${shown.bad ? "form-error" : "connect__good"}`} role={shown.bad ? "alert" : "status"} data-testid="connect-message" dir="auto">
+        <div className={`connect__message ${shown.bad ? "form-error" : shown.addresses ? "connect__question" : "connect__good"}`} role={shown.bad || shown.addresses ? "alert" : "status"} data-testid="connect-message" dir="auto">
           {plain(shown.text)}
+          {shown.addresses !== undefined && (
+            <>
+              <p className="connect__note">{words.connect.agreementNote}</p>
+              <div className="connect__row">
+                <button type="button" className="button button--first" data-testid="connect-agree" onClick={() => test(shown.addresses)}>{words.connect.agree}</button>
+                <button type="button" className="button" onClick={() => setMessage(null)}>{words.connect.disagree}</button>
+              </div>
+            </>
+          )}
           {shown.detail !== undefined && <p className="connect__detail">{words.connect.says(plain(shown.detail))}</p>}
         </div>
       )}
@@ -176,7 +214,7 @@ export function ConnectForm({ provider, name: proposedName, known, onBack, onSav
       <div className="dialog__actions">
         <button type="button" className="button" onClick={onBack}>{words.connect.back}</button>
         {/* Enter does what is next: it tests, and saves once a model is chosen. */}
-        <button type={canSave ? "button" : "submit"} className={canSave ? "button" : "button button--first"} data-testid="connect-test" disabled={busy || missing} {...(canSave && { onClick: test })}>
+        <button type={canSave ? "button" : "submit"} className={canSave ? "button" : "button button--first"} data-testid="connect-test" disabled={busy || missing} {...(canSave && { onClick: () => test() })}>
           {busy && !isSaving ? words.connect.testing : words.connect.test}
         </button>
         <button type={canSave ? "submit" : "button"} className={canSave ? "button button--first" : "button"} data-testid="connect-save" disabled={busy || !canSave}>

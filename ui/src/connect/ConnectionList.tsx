@@ -34,7 +34,7 @@ export function ConnectionList({ existing, onEdit, onDelete, onNew }: Props) {
           <li key={one.name} className="connect__connection" data-testid="connection" data-name={one.name}>
             <div className="connect__about">
               <strong>{plain(one.name)}</strong>
-              <span className="connect__note">{plain(one.title)} · {one.base_url} · {keyText(one)}</span>
+              <span className="connect__note">{[plain(one.title), one.base_url, keyText(one), one.private_addresses && words.connect.inOwnNetwork(one.private_addresses.join(", "))].filter(Boolean).join(" · ")}</span>
               <span className="connect__note">{one.replaced ? words.connect.replaced : one.models.map(plain).join(", ")}</span>
             </div>
             {deleting === one.name ? (

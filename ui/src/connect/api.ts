@@ -23,6 +23,8 @@ export interface ConnectionInfo {
   served_as: string[]
   has_key: boolean
   key_end?: string
+  /** The addresses of an own network to which somebody agreed. */
+  private_addresses?: string[]
   replaced?: true
 }
 
@@ -38,7 +40,8 @@ export interface ConnectionTest {
   models: string[]
   has_list: boolean
   base_url?: string
-  problem?: { code: string; message: string; detail?: string }
+  /** `private_addresses`: those of an own network, which must be agreed to. */
+  problem?: { code: string; message: string; detail?: string; private_addresses?: string[] }
 }
 
 export interface ConnectionDraft {
@@ -46,6 +49,8 @@ export interface ConnectionDraft {
   base_url: string | null
   /** null: the stored key; empty: none. */
   api_key: string | null
+  /** null: those that are stored. */
+  private_addresses: string[] | null
 }
 
 const pathOf = (name: string) => `/api/connections/${encodeURIComponent(name)}`
