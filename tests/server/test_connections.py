@@ -23,6 +23,8 @@ import pytest
 from pellucid.data_directory import default_connections
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
+from pellucid.local.fetch import list_larger_models
+from pellucid.local.model_index import is_engine_installed
 from pellucid.server.access.policy import Policy
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import Config, check_config
@@ -453,6 +455,7 @@ ROUTES = [
     ("POST", "/api/providers/test", {"profile": "ollama"}),
     ("PUT", "/api/connections/x", {"profile": "ollama", "models": ["m"]}),
     ("DELETE", "/api/connections/x", None),
+    ("PUT", "/api/models/default", {"model": "m"}),
 ]
 GATEWAY_KEY = "a-key-of-the-gateway-0123456789"
 
@@ -714,6 +717,105 @@ async def _statuses(config: Config, connection: Connection) -> list[int | None]:
     finally:
         await clients.aclose()
     return statuses
+
+
+# --- the default model, larger models, and models that are gone ------------------------------------------------------
+
+
+def choose(gateway: Served, model: str | None, **headers: str) -> Reply:
+    return call(gateway, "PUT", "/api/models/default", {"model": model}, **headers)
+
+
+def default_of(gateway: Served) -> str | None:
+    rows = call(gateway, "GET", "/api/models").json["data"]
+    return next((row["id"] for row in rows if row.get("default")), None)
+
+
+def test_a_chosen_default_answers_and_outlives_the_process(upstream: Upstream, file: Path) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['a', 'b']))}"
+    with serve(NO_MODELS) as gateway:
+        connect(gateway, "mine", base_url=url, models=["a", "b"])
+        assert default_of(gateway) == "a"
+        assert choose(gateway, "b").json == {"model": "b"}
+        assert default_of(gateway) == "b"
+        assert gateway.ask(None).json["model"] == "b"
+        # Other changes of the file leave it.
+        connect(gateway, "other", base_url=url, models=["c"])
+    with serve(NO_MODELS) as gateway:
+        assert gateway.ask(None).json["model"] == "b"
+        call(gateway, "DELETE", "/api/connections/mine")
+        assert default_of(gateway) == "c"
+        assert choose(gateway, None).status == 200
+        assert "default_model" not in tomllib.loads(file.read_text())
+
+
+def test_the_default_of_the_configuration_wins(upstream: Upstream, file: Path) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['a', 'b']))}"
+    with serve(NO_MODELS) as gateway:
+        connect(gateway, "mine", base_url=url, models=["a", "b"])
+        choose(gateway, "b")
+        assert "default_configured" not in call(gateway, "GET", "/api/models").json
+    config = {**NO_MODELS, "server": {"default_model": "a"}}
+    with serve(config) as gateway:
+        assert gateway.ask(None).json["model"] == "a"
+        assert call(gateway, "GET", "/api/models").json["default_configured"] is True
+        reply = choose(gateway, "b")
+        assert (reply.status, reply.json["error"]["code"]) == (409, "default_configured")
+        assert "server.default_model" in reply.json["error"]["message"]
+    checked = check_config(config, {})
+    read = ConnectionFile(file, checked).current()
+    catalog = Catalog(checked, UpstreamClient(), connections=read.connections, default_model=read.default_model)
+    assert "default_model: 'b' is not used" in catalog.connection_warnings()[0]
+
+
+def test_a_default_must_be_a_model(gateway: Served, shared: tuple[Served, Path]) -> None:
+    for wrong in ("gone", "", "a" * 300, "a\x00b"):
+        reply = choose(gateway, wrong)
+        assert (reply.status, reply.json["error"]["code"]) == (404, "model_not_found"), wrong
+    assert choose(gateway, "m", Origin="https://evil.example").status == 403
+    assert not shared[1].exists()
+
+
+def test_a_deleted_model_is_not_replaced_in_silence(upstream: Upstream, gateway: Served) -> None:
+    url = f"{upstream.url}/{upstream.plays(server_of(['a', 'b']))}"
+    connect(gateway, "one", base_url=url, models=["a"])
+    connect(gateway, "other", base_url=url, models=["b"])
+    call(gateway, "POST", "/api/chat", {"text": "Why?", "model": "a"})
+    chat = call(gateway, "GET", "/api/conversations").json["data"][0]["id"]
+    call(gateway, "DELETE", "/api/connections/one")
+    reply = call(gateway, "POST", "/api/chat", {"text": "And?", "model": "a", "conversation_id": chat})
+    assert (reply.status, reply.json["error"]["code"]) == (404, "model_not_found")
+    for path, body in (
+        ("/v1/responses", {"input": "Why?"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Why?"}]}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "Why?"}], "max_tokens": 9}),
+    ):
+        assert call(gateway, "POST", path, {"model": "a", **body}).status == 404
+
+
+def test_larger_models_are_offered_where_the_engine_would_be_used(gateway: Served) -> None:
+    assert call(gateway, "GET", "/api/providers").json["larger_models"] == []
+    with serve({"limits": {"retries": 0}}) as other:  # it would have the embedded model, which this test has not
+        rows = call(other, "GET", "/api/providers").json["larger_models"]
+    assert [row["name"] for row in rows] == ["qwen2.5-coder-1.5b", "qwen3-1.7b"]
+    largest = rows[-1]
+    assert (largest["bytes"], largest["licence"]) == (1_834_426_016, "Apache-2.0")
+    assert largest["command"] == "pellucid serve --local-model qwen3-1.7b"
+    assert largest.get("install") == (None if is_engine_installed() else "pip install 'pellucid[local]'")
+
+
+@pytest.mark.parametrize(
+    ("used", "offered"),
+    [
+        (None, ["qwen2.5-coder-1.5b", "qwen3-1.7b"]),
+        ("smollm2-135m", ["qwen2.5-coder-1.5b", "qwen3-1.7b"]),
+        ("qwen2.5-coder-1.5b", ["qwen3-1.7b"]),
+        ("qwen3-1.7b", []),
+        ("a-file-of-mine", []),
+    ],
+)
+def test_only_larger_models_are_offered(used: str | None, offered: list[str]) -> None:
+    assert [model.name for model in list_larger_models(used)] == offered
 
 
 # --- the test of a connection ----------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PUT /api/chat/{event_id}/feedback": {"rating": "up"},
     "POST /api/session": {"key": "k"},
     "POST /api/providers/test": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"},
+    "PUT /api/models/default": {"model": None},
     "PUT /api/connections/{name}": {"profile": "vllm", "models": ["m"]},
     "POST /api/spaces": {"name": "made", "participant": "lena"},
     "POST /api/spaces/{name}/participants": {"participant": "mara"},

@@ -8,7 +8,7 @@ import { ErrorState } from "./primitives/ErrorState"
 import { answerText, CurrencyContext } from "./chat/format"
 import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
-import { chosenModel, supportedChoices, useChoices } from "./compose/choices"
+import { chosenModel, lostModel, supportedChoices, useChoices } from "./compose/choices"
 import { AddMenu } from "./compose/AddMenu"
 import type { QuestionDraft } from "./compose/questionFile"
 import type { Drafts } from "./compose/drafts"
@@ -37,6 +37,7 @@ import { plain } from "./text/visible"
 import { words } from "./words"
 
 const ConnectDialog = lazy(() => import("./connect/ConnectDialog").then(({ ConnectDialog }) => ({ default: ConnectDialog })))
+const LostModel = lazy(() => import("./compose/LostModel").then(({ LostModel }) => ({ default: LostModel })))
 const FollowUp = lazy(() => import("./compose/FollowUp").then(({ FollowUp }) => ({ default: FollowUp })))
 const Instructions = lazy(() => import("./compose/Instructions").then(({ Instructions }) => ({ default: Instructions })))
 const Tools = lazy(() => import("./compose/Tools").then(({ Tools }) => ({ default: Tools })))
@@ -94,6 +95,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   const [choices, choose] = useChoices()
   const tools = useToolChoice()
   const chosen = models ? chosenModel(models.data, choices.model) : undefined
+  const lost = models ? lostModel(models.data, choices.model) : undefined
   const isAgent = chosen?.agent ?? false
   const asking = useMemo(() => ({ limits: models?.attachments, model: chosen }), [models, chosen])
 
@@ -181,6 +183,8 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   const [connecting, setConnecting] = useState(false)
   const [taking, setTaking] = useState(false)
   const onConnect = models?.connect ? () => setConnecting(true) : undefined
+  const makeDefault = (model: string) =>
+    void client.chooseDefault(model).then(loadModels, (error: unknown) => chat.showProblem(errorMessage(error, words.page.broken)))
   const openDialog = (name: "instructions" | "tools" | "help") => {
     if (name === "tools") {
       if (isAgent) return
@@ -252,13 +256,18 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
                 />
               </Suspense>
             )}
+            {lost !== undefined && chosen && (
+              <Suspense>
+                <LostModel lost={lost} other={chosen.id} onOther={() => choose({ model: chosen.id })} onConnect={onConnect} />
+              </Suspense>
+            )}
             <Composer
               ref={composer}
               key={key}
               initial={initial}
               onDraft={onDraft}
               busy={busy}
-              disabled={failure !== null || hasNoModel || tools.unknown}
+              disabled={failure !== null || hasNoModel || lost !== undefined || tools.unknown}
               limits={models?.attachments}
               model={chosen}
               menu={(pick) => <AddMenu model={chosen} toolsOff={tools.off.length} onAttach={pick} onOpen={openDialog} />}
@@ -274,6 +283,8 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
                   onEffort={(effort) => choose({ effort })}
                   onView={(view) => choose({ view })}
                   {...(onConnect && { onConnect })}
+                  {...(onConnect && !models.default_configured && { onDefault: makeDefault })}
+                  {...(models.default_configured && models.data.length > 1 && { defaultRemark: words.pickers.defaultConfigured })}
                 />
               )}
               {instructions !== "" && (
@@ -312,7 +323,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
             />
           </Suspense>
         ) : id === null ? (
-          <EmptyState none={hasNoModel} onAsk={(text) => chat.ask(text)} {...(chosen && { model: chosen })} {...(onConnect && { onConnect })} />
+          <EmptyState none={hasNoModel} {...(lost === undefined && { onAsk: (text: string) => chat.ask(text) })} {...(chosen && { model: chosen })} {...(onConnect && { onConnect })} />
         ) : null}
         <Announcer pending={pending} ended={ended} />
         {taking && id !== null && (

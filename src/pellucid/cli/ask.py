@@ -86,6 +86,7 @@ async def _models(config: Config) -> AsyncIterator[Catalog]:
                 transport,
                 embedded,
                 connections=connections.current().connections,
+                default_model=connections.current().default_model,
                 connection_clients=connected,
             )
     finally:

@@ -14,7 +14,7 @@ from ..local.model_index import is_engine_installed
 from ..models.embedded import EmbeddedModel
 from ..server.catalog import NO_MODEL, Catalog
 from ..server.config import DEFAULT_FILE, Config, read_config
-from ..server.connections import ConnectionFile
+from ..server.connections import ConnectionClients, ConnectionFile
 from ..server.factories import check_startup
 from ..upstream import UpstreamClient
 from .local import unfetched_engine
@@ -51,7 +51,15 @@ def check(ctx: click.Context, file: Path | None, live: bool) -> None:
     connected = connections.current()
     for problem in connected.mistakes:
         click.echo(f"warning: {connections.path}: {problem}", err=True)
-    catalog = Catalog(checked_config, client, local, connections=connected.connections)
+    connection_clients = ConnectionClients(checked_config)
+    catalog = Catalog(
+        checked_config,
+        client,
+        local,
+        connections=connected.connections,
+        default_model=connected.default_model,
+        connection_clients=connection_clients,
+    )
     for warning in catalog.connection_warnings():
         click.echo(f"warning: {connections.path}: {warning}", err=True)
     providers = ", ".join(checked_config.providers) or "none"
@@ -64,12 +72,14 @@ def check(ctx: click.Context, file: Path | None, live: bool) -> None:
     if connected.connections:
         rows = [f"{name} ({', '.join(row.models)})" for name, row in connected.connections.items()]
         click.echo(f"{connections.path}: connected in the page: {'; '.join(rows)}.")
+    if connected.default_model is not None and connected.default_model == catalog.default_name:
+        click.echo(f"{connections.path}: the default model, chosen in the page: {catalog.default_name}.")
     if live:
         # Imported here, because it needs HTTP clients, and a plain check does not.
         from .live_check import Installation, check_installation, print_findings
 
         async def check_all() -> bool:
-            async with aclosing(client):
+            async with aclosing(client), aclosing(connection_clients):
                 installation = Installation(checked_config, catalog, client, uses_engine=local is not None)
                 return print_findings(await check_installation(installation))
 

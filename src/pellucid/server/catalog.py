@@ -108,6 +108,7 @@ class Catalog:
         on_failure: FailureObserver | None = None,
         *,
         connections: Mapping[str, Connection] | None = None,
+        default_model: str | None = None,
         connection_clients: ConnectionClients | None = None,
         state: CatalogState | None = None,
     ) -> None:
@@ -120,6 +121,7 @@ class Catalog:
             extra_models: Models that were passed in code. They override those of the configuration.
             on_failure: Is called with each failure of a deployment.
             connections: The connections by name, which are those of providers.
+            default_model: The model that was chosen as the default. The configuration's own choice wins.
             connection_clients: The clients for requests to them.
             state: That of the catalog before this one.
         """
@@ -168,6 +170,9 @@ class Catalog:
         self.default_name = config.server.default_model
         self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
         self._connect_models()
+        self._chosen_default = default_model
+        if self.default_name is None and default_model is not None and self._resolve(default_model) is not None:
+            self.default_name = default_model
 
     def _connect_models(self) -> None:
         """Add the models of the connections. The names that the configuration serves are not given to them."""
@@ -191,6 +196,11 @@ class Catalog:
         warnings = [
             f"connections.{name}: not used, as providers.{name} in the configuration file is" for name in self._unused
         ]
+        chosen = self._chosen_default
+        if chosen is not None and chosen != self.default_name:
+            configured = self._config.server.default_model is not None
+            reason = "server.default_model in the configuration file is" if configured else "there is no such model"
+            warnings.append(f"default_model: {chosen!r} is not used, as {reason}")
         for provider, connection in self._connections.items():
             names = self.names_of(provider)
             warnings += [

@@ -1,4 +1,4 @@
-"""Routes with which the page connects models: `/api/connections`, `/api/providers`.
+"""Routes with which the page connects models: `/api/connections`, `/api/providers`, `/api/models/default`.
 
 They are for operators and, where no credentials are required, for clients on the gateway's own machine
 (`Guard.check_may_connect`). No response contains a key.
@@ -16,6 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
 from ..errors import RequestError
+from ..local.fetch import list_larger_models
+from ..local.model_index import INSTALL_COMMAND, is_engine_installed
 from ..protocols import chat
 from ..protocols.decoding import decode
 from ..providers.profile import Profile
@@ -51,8 +53,35 @@ class Provider(msgspec.Struct, kw_only=True):
     common: bool
 
 
+class LargerModel(msgspec.Struct, kw_only=True):
+    """A model that can run inside the gateway, instead of a smaller one or of none. Nothing is fetched unasked."""
+
+    name: str
+    title: str
+    note: str
+    """What it is good for."""
+    bytes: int
+    """The size of its download."""
+    memory_bytes: int
+    licence: str
+    licence_url: str
+    cached: bool
+    """Whether it was fetched before."""
+    command: str
+    """The command that starts the gateway with it, and fetches it before."""
+    install: str | UnsetType = UNSET
+    """The command that installs the engine, if it is missing."""
+
+
 class Providers(msgspec.Struct):
     data: list[Provider]
+    larger_models: list[LargerModel]
+    """Empty if the gateway does not use the embedded engine."""
+
+
+class DefaultModelBody(msgspec.Struct, forbid_unknown_fields=True):
+    model: str | None
+    """The model that answers where a request names none. null: as without a choice."""
 
 
 class ConnectionInfo(msgspec.Struct, kw_only=True):
@@ -125,8 +154,13 @@ class ConnectionHandlers:
 
     async def providers(self, exchange: Exchange) -> None:
         self._check(exchange)
+        config, local = self._services.config, self._services.local
+        larger = await asyncio.to_thread(larger_models, local.name if local is not None else None)
         await exchange.send_json(
-            Providers(offered_providers(self._services.config.profiles, self._connections.profiles))
+            Providers(
+                offered_providers(config.profiles, self._connections.profiles),
+                larger if config.uses_local_model else [],
+            )
         )
 
     async def read(self, exchange: Exchange) -> None:
@@ -193,6 +227,25 @@ class ConnectionHandlers:
         self._services.feed.publish_to_all(ModelsChanged())
         await exchange.send_json(DeletedConnection(name))
 
+    async def choose_default(self, exchange: Exchange) -> None:
+        self._check(exchange)
+        body = decode(await exchange.read_body(self._services.config.server), DefaultModelBody)
+        configured = self._services.config.server.default_model
+        if configured is not None and body.model is not None:
+            raise RequestError(
+                f"the configuration names the default model (server.default_model: {configured!r}), which is used",
+                kind="conflict",
+                code="default_configured",
+                param="model",
+            )
+        if body.model is not None:
+            await self._services.find_model(body.model)
+        await asyncio.to_thread(self._connections.choose_default, body.model)
+        await self._services.refresh_connections()
+        log.warning("%s chose the default model: %s", _who(exchange), body.model)
+        self._services.feed.publish_to_all(ModelsChanged())
+        await exchange.send_json(body)
+
     def _check(self, exchange: Exchange) -> None:
         self._services.guard.check_may_connect(exchange.scope, exchange.principal)
         exchange.response_headers.append((b"cache-control", b"no-store"))
@@ -216,6 +269,29 @@ class ConnectionHandlers:
             key_end=connection.key_end or UNSET,
             replaced=True if is_replaced else UNSET,
         )
+
+
+def larger_models(name: str | None) -> list[LargerModel]:
+    """Return the embedded models that are larger than one.
+
+    Args:
+        name: The one that is used; None: the gateway has none.
+    """
+    return [
+        LargerModel(
+            name=model.name,
+            title=model.title,
+            note=model.note,
+            bytes=model.bytes,
+            memory_bytes=model.memory,
+            licence=model.licence,
+            licence_url=model.licence_url,
+            cached=model.is_cached,
+            command=f"pellucid serve --local-model {model.name}",
+            install=UNSET if is_engine_installed() else INSTALL_COMMAND,
+        )
+        for model in list_larger_models(name)
+    ]
 
 
 def offered_providers(own_rows: Iterable[str], profiles: Mapping[str, Profile]) -> list[Provider]:
@@ -300,11 +376,22 @@ TABLE = Table(
             is_operator_only=True,
         ),
         Operation(
+            "PUT",
+            "/api/models/default",
+            ConnectionHandlers.choose_default,
+            "chooseDefaultModel",
+            "Choose the model that answers where a request names none",
+            response_body=DefaultModelBody,
+            request_body=DefaultModelBody,
+            error_statuses=(*_ERRORS, 404, 409),
+            is_operator_only=True,
+        ),
+        Operation(
             "GET",
             "/api/providers",
             ConnectionHandlers.providers,
             "listProviders",
-            "The providers that can be connected",
+            "The providers that can be connected, and larger models that can run inside the gateway",
             response_body=Providers,
             is_operator_only=True,
         ),

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ..data_directory import FileStamp, exclusive_lock, read_secret, replace_secret, stamp_of
 from ..egress import EgressError, EgressPolicy
@@ -96,10 +97,13 @@ class ConnectionSet(NamedTuple):
     connections: Mapping[str, Connection] = MappingProxyType({})
     mistakes: tuple[str, ...] = ()
     """Why the file, or a row of it, cannot be used."""
+    default_model: str | None = None
+    """The public name of the model that was chosen as the default."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: dict[str, dict[str, object]] = {}
+    default_model: str | None = None
 
 
 class ConnectionFile:
@@ -206,6 +210,14 @@ class ConnectionFile:
 
         self._change(remove)
 
+    def choose_default(self, model: str | None) -> None:
+        """Choose the default model by its public name (None: none is chosen), and write the file.
+
+        Raises:
+            RequestError: The file must be mended first.
+        """
+        self._change(lambda connections: None, model)
+
     def proposed(
         self,
         known: Connection | None,
@@ -300,7 +312,7 @@ allow = ["{host}"]"""
         except OSError as error:
             return ConnectionSet(mistakes=(error.strerror or str(error),))
         try:
-            rows = msgspec.convert(tomllib.loads(data.decode()), _File).connections
+            read = msgspec.convert(tomllib.loads(data.decode()), _File)
         except (ValueError, msgspec.ValidationError) as error:
             # Not UTF-8, not TOML, a number with too many digits. The texts name keys and places, and no values.
             return ConnectionSet(mistakes=(f"it is damaged: {error}",))
@@ -308,7 +320,11 @@ allow = ["{host}"]"""
             return ConnectionSet(mistakes=("it is damaged: its values are nested too deeply",))
         connections: dict[str, Connection] = {}
         mistakes: list[str] = []
-        for name, row in rows.items():
+        default_model = read.default_model
+        if default_model is not None and not is_model_name(default_model):
+            mistakes.append("default_model: this is not the name of a model")
+            default_model = None
+        for name, row in read.connections.items():
             try:
                 connection = msgspec.convert(row, Connection)
             except msgspec.ValidationError as error:
@@ -318,10 +334,12 @@ allow = ["{host}"]"""
             mistakes += [f"connections.{name}.{field}: {problem}" for field, problem in row_mistakes]
             if not row_mistakes:
                 connections[name] = connection
-        return ConnectionSet(MappingProxyType(connections), tuple(mistakes))
+        return ConnectionSet(MappingProxyType(connections), tuple(mistakes), default_model)
 
-    def _change(self, change: Callable[[dict[str, Connection]], None]) -> None:
-        """Read the file, change its connections, and replace it, while no other process does.
+    def _change(
+        self, change: Callable[[dict[str, Connection]], None], default_model: str | UnsetType | None = UNSET
+    ) -> None:
+        """Read the file, change its connections or the default model, and replace it, while no other process does.
 
         A symbolic link stays: the file to which it leads is replaced, or created.
         """
@@ -338,7 +356,8 @@ allow = ["{host}"]"""
                     )
                 connections = dict(read.connections)
                 change(connections)
-                replace_secret(path, _encode(connections))
+                default = read.default_model if default_model is UNSET else default_model
+                replace_secret(path, _encode(connections, default))
         except OSError as error:
             raise RequestError(
                 f"the connections cannot be saved: {error.strerror or error}", kind="unavailable", code="not_saved"
@@ -464,9 +483,11 @@ def _may_be_agreed_to(text: str) -> bool:
     return address is not None and is_own_network(address)
 
 
-def _encode(connections: Mapping[str, Connection]) -> bytes:
+def _encode(connections: Mapping[str, Connection], default_model: str | None) -> bytes:
     """Return the content of the file. A JSON string of printable text is a TOML string."""
     lines = [_HEADER]
+    if default_model is not None:
+        lines.append(f"default_model = {json.dumps(default_model, ensure_ascii=False)}\n\n")
     for name, connection in connections.items():
         fields = msgspec.to_builtins(connection)
         lines.append(f"[connections.{json.dumps(name)}]\n")

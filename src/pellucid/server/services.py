@@ -208,7 +208,9 @@ class Services:
         self.replica = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         """The name of this process among the replicas of the gateway."""
 
-    def _create_catalog(self, connections: Mapping[str, Connection] | None = None) -> Catalog:
+    def _create_catalog(
+        self, connections: Mapping[str, Connection] | None = None, default_model: str | None = None
+    ) -> Catalog:
         return Catalog(
             self.config,
             self.upstream_client,
@@ -216,6 +218,7 @@ class Services:
             self._extra_models,
             on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
             connections=connections,
+            default_model=default_model,
             connection_clients=self._connection_clients,
             state=self._catalog_state,
         )
@@ -229,8 +232,11 @@ class Services:
             if self.connections.has_changed:
                 # Both take as long as there are models. Requests go on with the catalog as it was.
                 current = await asyncio.to_thread(self.connections.current)
-                if current.connections != self._connection_set.connections:
-                    self.catalog = await asyncio.to_thread(self._create_catalog, current.connections)
+                before = self._connection_set
+                if (current.connections, current.default_model) != (before.connections, before.default_model):
+                    self.catalog = await asyncio.to_thread(
+                        self._create_catalog, current.connections, current.default_model
+                    )
                 self._connection_set = current
             return self._connection_set
 

@@ -129,6 +129,8 @@ export const client = {
   signIn: (key: string) => requestJson<{ signed_in: boolean }>("/api/session", withBody("POST", { key })),
   signOut: () => request("/api/session", { method: "DELETE" }),
   models: () => requestJson<Models>("/api/models"),
+  /** Choose the model that answers where a question names none. */
+  chooseDefault: (model: string) => requestJson<{ model: string | null }>("/api/models/default", withBody("PUT", { model })),
   conversations: (filter: { q?: string; limit?: number; after?: string }) =>
     requestJson<ConversationPage>(`/api/conversations${queryString(filter)}`),
   /** The feed of changes of all conversations, after the event with the id `after`. */

@@ -330,6 +330,8 @@ export interface ModelInfo {
   /** The full name and the size of the embedded model. */
   title?: string
   bytes?: number
+  /** A larger model that could be the embedded one. */
+  larger?: { title: string; bytes: number }
   /** The provider of another model, by its title. */
   provider?: string
   context_tokens?: number
@@ -349,6 +351,8 @@ export interface Models {
   max_instructions_chars: number
   /** Whether this user may connect models. */
   connect?: boolean
+  /** The configuration names the default model, so this user cannot choose it. */
+  default_configured?: boolean
   currency?: string
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 
 import type { ModelInfo } from "../api/types"
-import { chosenModel, supportedChoices } from "./choices"
+import { chosenModel, lostModel, supportedChoices } from "./choices"
 
 const model = (id: string, more: Partial<ModelInfo> = {}): ModelInfo => ({ id, efforts: ["low", "high"], view: "raw", ...more })
 const models = [model("a"), model("b", { default: true, efforts: ["low"] })]
@@ -13,10 +13,16 @@ test("the chosen model is used if it exists, otherwise the server's default", ()
   expect(chosenModel([], "a")).toBeUndefined()
 })
 
-test("only supported choices are sent: existing model, its efforts, allowed views", () => {
+test("a chosen model that does not exist any more is lost, unless there is none at all", () => {
+  expect(lostModel(models, "gone")).toBe("gone")
+  for (const [list, id] of [[models, "a"], [models, undefined], [[], "gone"]] as const) expect(lostModel(list, id)).toBeUndefined()
+})
+
+test("a chosen model is always named; of the rest, only supported choices are sent: its efforts, allowed views", () => {
   const data = { data: models, views: ["summary" as const, "hidden" as const] }
   expect(supportedChoices({ model: "a", effort: "high", view: "raw" }, data)).toEqual({ model: "a", effort: "high" })
-  expect(supportedChoices({ model: "gone", effort: "high", view: "hidden" }, data)).toEqual({ view: "hidden" })
+  expect(supportedChoices({ model: "gone", effort: "high", view: "hidden" }, data)).toEqual({ model: "gone", view: "hidden" })
   expect(supportedChoices({ effort: "low" }, data)).toEqual({ effort: "low" })
-  expect(supportedChoices({ model: "a" }, null)).toEqual({})
+  expect(supportedChoices({ model: "a", effort: "low" }, null)).toEqual({ model: "a" })
+  expect(supportedChoices({}, null)).toEqual({})
 })

@@ -33,12 +33,19 @@ export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Cho
 export const chosenModel = (models: readonly ModelInfo[], id: string | undefined): ModelInfo | undefined =>
   models.find((one) => one.id === id) ?? models.find((one) => one.default) ?? models[0]
 
-/** The choices that the server supports; the others are omitted, and the server decides. */
+/** The chosen model, if it does not exist any more. */
+export const lostModel = (models: readonly ModelInfo[], id: string | undefined): string | undefined =>
+  id !== undefined && models.length > 0 && !models.some((one) => one.id === id) ? id : undefined
+
+/**
+ * The choices that the server supports; the others are omitted, and the server decides. A chosen model is always named:
+ * no other one answers in its place.
+ */
 export function supportedChoices(choices: Choices, models: Pick<Models, "data" | "views"> | null): Choices {
-  if (!models) return {}
+  if (!models) return choices.model === undefined ? {} : { model: choices.model }
   const model = chosenModel(models.data, choices.model)
   return {
-    ...(model && model.id === choices.model && { model: model.id }),
+    ...(choices.model !== undefined && { model: choices.model }),
     ...(choices.effort && model?.efforts.includes(choices.effort) && { effort: choices.effort }),
     ...(choices.view && models.views.includes(choices.view) && { view: choices.view }),
   }

@@ -8,9 +8,11 @@ import { Dialog } from "../primitives/Dialog"
 import { plain } from "../text/visible"
 import { words } from "../words"
 import { connections, freeName, sentence } from "./api"
-import type { ConnectionInfo, Connections, Provider } from "./api"
+import type { ConnectionInfo, Connections, LargerModel, Provider, Providers } from "./api"
+import { shortTitle } from "./about"
 import { ConnectForm } from "./ConnectForm"
 import { ConnectionList } from "./ConnectionList"
+import { LargerModelGuide } from "./LargerModelGuide"
 import { ProviderChoice } from "./ProviderChoice"
 
 interface Props {
@@ -19,10 +21,10 @@ interface Props {
   onChanged: (model?: string) => void
 }
 
-type Step = { at: "list" } | { at: "choice" } | { at: "form"; provider: Provider; known?: ConnectionInfo }
+type Step = { at: "list" } | { at: "choice" } | { at: "form"; provider: Provider; known?: ConnectionInfo } | { at: "larger"; model: LargerModel }
 
 export function ConnectDialog({ onClose, onChanged }: Props) {
-  const [loaded, setLoaded] = useState<{ existing: Connections; providers: Provider[] } | null>(null)
+  const [loaded, setLoaded] = useState<{ existing: Connections; providers: Providers } | null>(null)
   const [failure, setFailure] = useState<string | null>(null)
   const [step, setStep] = useState<Step>({ at: "list" })
 
@@ -37,7 +39,7 @@ export function ConnectDialog({ onClose, onChanged }: Props) {
   }, [])
 
   const edit = (known: ConnectionInfo) => {
-    const provider = loaded?.providers.find(({ profile, names }) => profile === known.profile || names.includes(known.profile))
+    const provider = loaded?.providers.data.find(({ profile, names }) => profile === known.profile || names.includes(known.profile))
     if (provider) setStep({ at: "form", provider: { ...provider, profile: known.profile }, known })
   }
 
@@ -53,6 +55,8 @@ export function ConnectDialog({ onClose, onChanged }: Props) {
       ? step.known
         ? words.connect.titleOfChange(plain(step.known.name))
         : words.connect.title(plain(step.provider.title))
+      : step.at === "larger"
+        ? shortTitle(step.model.title)
       : step.at === "choice"
         ? words.modelNotes.connect
         : words.connect.yours
@@ -73,10 +77,13 @@ export function ConnectDialog({ onClose, onChanged }: Props) {
           <ConnectionList existing={loaded.existing} onEdit={edit} onDelete={remove} onNew={() => setStep({ at: "choice" })} />
         ) : step.at === "choice" ? (
           <ProviderChoice
-            providers={loaded.providers}
+            {...loaded.providers}
             onChoose={(provider) => setStep({ at: "form", provider })}
+            onChooseLarger={(model) => setStep({ at: "larger", model })}
             {...(loaded.existing.data.length > 0 && { onBack: () => setStep({ at: "list" }) })}
           />
+        ) : step.at === "larger" ? (
+          <LargerModelGuide model={step.model} onBack={() => setStep({ at: "choice" })} />
         ) : (
           <ConnectForm
             key={step.known?.name ?? step.provider.profile}

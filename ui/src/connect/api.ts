@@ -14,6 +14,27 @@ export interface Provider {
   common: boolean
 }
 
+/** A model that can run inside Pellucid, instead of a smaller one or of none. */
+export interface LargerModel {
+  name: string
+  title: string
+  note: string
+  bytes: number
+  memory_bytes: number
+  licence: string
+  licence_url: string
+  /** It was fetched before. */
+  cached: boolean
+  command: string
+  /** The command that installs what it needs, if that is missing. */
+  install?: string
+}
+
+export interface Providers {
+  data: Provider[]
+  larger_models: LargerModel[]
+}
+
 export interface ConnectionInfo {
   name: string
   profile: string
@@ -57,7 +78,7 @@ const pathOf = (name: string) => `/api/connections/${encodeURIComponent(name)}`
 
 export const connections = {
   list: () => requestJson<Connections>("/api/connections"),
-  providers: () => requestJson<{ data: Provider[] }>("/api/providers").then(({ data }) => data),
+  providers: () => requestJson<Providers>("/api/providers"),
   test: (draft: ConnectionDraft & { model: string | null; name: string | null }, signal: AbortSignal) =>
     requestJson<ConnectionTest>("/api/providers/test", { ...withBody("POST", draft), signal }),
   save: (name: string, draft: ConnectionDraft & { models: string[] }) => requestJson<ConnectionInfo>(pathOf(name), withBody("PUT", draft)),

@@ -14,13 +14,14 @@ export function EmptyState({ model, none = false, onAsk, onConnect }: EmptyState
             ? onConnect ? words.start.connectFirst : words.start.noModel
             : model ? fill(words.start.model, { model: <strong>{modelName(model)}</strong> }) : words.start.anyModel}
           {model?.embedded && ` ${words.start.embedded}`}
+          {model?.larger && onConnect && ` ${words.start.larger(modelName(model.larger))}`}
         </p>
         <p className="empty__connect">
           {onConnect && (
             <button type="button" className={none ? "button button--first" : "button"} data-testid="connect-open" onClick={onConnect}>{words.modelNotes.connect}</button>
           )}
         </p>
-        {!none && (
+        {!none && onAsk && (
           <ul className="empty__questions">
             {words.start.questions.map((question) => (
               <li key={question}>

@@ -62,7 +62,7 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
   )
 }
 
-export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView, onConnect }: PickersProps) {
+export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView, onDefault, defaultRemark, onConnect }: PickersProps) {
   const chosen = chosenModel(models, model)
   if (!chosen) return onConnect ? <button type="button" className="pick" onClick={onConnect}>{words.modelNotes.connect}</button> : null
   const effective = effectiveView(view, chosen.view, views)
@@ -78,9 +78,16 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
         choices={models.map((one) => ({ value: one.id, name: plain(one.id), note: modelNote(one) }))}
         className="pick pick--model"
         onPick={onModel}
+        remark={defaultRemark}
         action={onConnect && (
           <>
             <Menu.Separator className="menu__line" />
+            {onDefault && !chosen.default && (
+              <Menu.Item className="menu__item menu__item--radio" data-testid="make-default" onSelect={() => onDefault(chosen.id)}>
+                <span className="menu__check" />
+                {words.pickers.makeDefault(plain(chosen.id))}
+              </Menu.Item>
+            )}
             <Menu.Item className="menu__item menu__item--radio" data-testid="connect-menu" onSelect={onConnect}>
               <span className="menu__check"><PlusIcon /></span>
               {words.modelNotes.connect}

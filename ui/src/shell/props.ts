@@ -49,6 +49,10 @@ export interface PickersProps {
   onModel: (model: string) => void
   onEffort: (effort: Effort | undefined) => void
   onView: (view: View | undefined) => void
+  /** Make the chosen model the default of the gateway; absent if this user may not. */
+  onDefault?: (model: string) => void
+  /** What is true of the default model. */
+  defaultRemark?: string
   /** Absent if this user may not connect models. */
   onConnect?: () => void
 }
@@ -65,7 +69,8 @@ export interface EmptyStateProps {
   model?: ModelInfo
   /** The gateway has no model. */
   none?: boolean
-  onAsk: (text: string) => void
+  /** Absent if nothing can be asked now. */
+  onAsk?: (text: string) => void
   /** Absent if this user may not connect models. */
   onConnect?: () => void
 }

@@ -7,12 +7,12 @@ for any request.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from msgspec import UNSET, UnsetType
 
 from ...errors import RequestError
-from ...local import model_index
+from ...local import fetch, model_index
 from ...models import ChatModel
 from ...protocols.chat import MAX_INSTRUCTIONS_CHARS, MEDIA_TYPES, THINKING_LEVELS, Effort, Medium
 from ...settings import ModelCall
@@ -59,12 +59,18 @@ class ModelsHandler:
                 await asyncio.sleep(0)
         limits = response_types.AttachmentLimits(*limits_for(self._services, exchange), list(MEDIA_TYPES))
         views = list(VIEWS[VIEWS.index(viewer.view) :])
-        connect: Literal[True] | UnsetType = (
-            True if self._services.guard.may_connect(exchange.scope, principal) else UNSET
-        )
-        currency = self._services.config.spend.currency
+        config = self._services.config
+        may_connect = self._services.guard.may_connect(exchange.scope, principal)
         await exchange.send_json(
-            response_types.Models(models, views, limits, MAX_INSTRUCTIONS_CHARS, currency, connect)
+            response_types.Models(
+                models,
+                views,
+                limits,
+                MAX_INSTRUCTIONS_CHARS,
+                config.spend.currency,
+                connect=True if may_connect else UNSET,
+                default_configured=True if may_connect and config.server.default_model is not None else UNSET,
+            )
         )
 
     async def tools(self, exchange: Exchange) -> None:
@@ -84,11 +90,19 @@ class ModelsHandler:
         return UNSET if accepted is None else [medium for medium in get_args(Medium) if medium in accepted]
 
     def _embedded_fields(self, model: ChatModel) -> dict[str, Any]:
-        """Return what is said about the embedded model alone: its full name, and its size."""
+        """Return what is said about the embedded model alone: its full name, its size, and the next larger one."""
         if model is not self._services.local:
             return {}
         row = next((one for one in model_index.all_models() if one.name == model.name), None)
-        return {"embedded": True} if row is None else {"embedded": True, "title": row.title, "bytes": row.bytes}
+        if row is None:
+            return {"embedded": True}
+        larger = [response_types.LargerModel(one.title, one.bytes) for one in fetch.list_larger_models(row.name)]
+        return {
+            "embedded": True,
+            "title": row.title,
+            "bytes": row.bytes,
+            "larger": larger[0] if larger else UNSET,
+        }
 
     def _unique_models(self, catalog: Catalog, default_name: str | None) -> list[tuple[str, ChatModel]]:
         """Return each model once, under its preferred name."""

@@ -111,6 +111,13 @@ class Deleted(msgspec.Struct):
     deleted: Literal[True] = True
 
 
+class LargerModel(msgspec.Struct):
+    """A model that could run in the gateway instead of a smaller one."""
+
+    title: str
+    bytes: int
+
+
 class Model(msgspec.Struct, kw_only=True):
     id: str
     efforts: list[Effort]
@@ -126,6 +133,9 @@ class Model(msgspec.Struct, kw_only=True):
     agent: Annotated[Literal[True], Meta(description="It is an agent, which has tools of its own.")] | UnsetType = UNSET
     title: Annotated[str | UnsetType, Meta(description="The full name of the embedded model.")] = UNSET
     bytes: Annotated[int | UnsetType, Meta(description="The size of the embedded model.")] = UNSET
+    larger: Annotated[
+        LargerModel | UnsetType, Meta(description="A larger model that could be the embedded one (`/api/providers`).")
+    ] = UNSET
     provider: Annotated[str | UnsetType, Meta(description="The provider of another model, by its title.")] = UNSET
     context_tokens: Annotated[int | UnsetType, Meta(description="The size of its context, if it is known.")] = UNSET
 
@@ -147,6 +157,10 @@ class Models(msgspec.Struct):
     currency: Annotated[str, Meta(description="Of the costs of answers.")]
     connect: Annotated[
         Literal[True] | UnsetType, Meta(description="Whether the person may connect models (`/api/connections`).")
+    ] = UNSET
+    default_configured: Annotated[
+        Literal[True] | UnsetType,
+        Meta(description="The configuration names the default model, so whoever may connect models cannot choose it."),
     ] = UNSET
 
 
