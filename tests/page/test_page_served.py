@@ -278,3 +278,25 @@ def test_no_request_is_reflected_in_its_response() -> None:
     assert choose_encoding(None, everything) == choose_encoding("", everything) == "identity"
     assert not prefers_html(None)
     assert not etag_matches(None, '"tag"')
+
+
+@pytest.mark.parametrize("path", ["/settings", "/nope/deeper", "/%3Cscript%3E", "/c"])
+def test_a_browser_at_an_unknown_address_gets_words_and_a_program_json(path: str, gateway: Served) -> None:
+    notice = gateway.request("GET", path, headers={"Accept": BROWSER})
+    assert (notice.status, notice.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no page at this address." in notice.body.decode()
+    assert 'href="/"' in notice.body.decode()
+    assert "<script>" not in notice.body.decode()
+    assert notice.headers["content-security-policy"]
+    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+        reply = gateway.request("GET", path, headers=headers)
+        assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
+        assert "there is no route" in reply.json["error"]["message"]
+    posted = gateway.request("POST", path, b"{}", {"Accept": BROWSER, "Content-Type": "application/json"})
+    assert posted.headers["content-type"] == "application/json"
+
+
+def test_a_gateway_without_the_page_answers_browsers_as_programs() -> None:
+    with serve({**PROVIDERS, "server": {"page": False}}) as gateway:
+        reply = gateway.request("GET", "/settings", headers={"Accept": BROWSER})
+        assert (reply.status, reply.headers["content-type"]) == (404, "application/json")

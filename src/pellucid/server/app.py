@@ -27,6 +27,7 @@ from .endpoints import ENDPOINTS, EndpointGroup, tables_of
 from .exchange import Exchange
 from .observability import RequestTelemetry
 from .openapi import build_document
+from .page import NO_SUCH_PAGE, prefers_html, send_notice
 from .services import LocalModelService, Services
 from .uvicorn_adapter import http_protocol_class, websocket_protocol_class
 from .websocket import WebSocket
@@ -154,14 +155,22 @@ class Gateway:
 
     async def _answer_no_route(self, scope: Scope, receive: Receive, send: Send, error: HTTPException) -> None:
         exchange = Exchange(scope, receive, send, protocol_at(http.path(scope)).error_format)
-        if error.status_code == 404:
-            message = f"there is no route {scope['path']}; this gateway serves {', '.join(self._advertised_routes)}"
-        else:
-            message = str(error.detail)
-        info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
         exchange.response_headers = [*headers, *self.services.guard.cors.headers(scope), *exchange.response_headers]
+        if error.status_code != 404:
+            message = str(error.detail)
+        elif self._is_for_page(scope):
+            await send_notice(exchange, NO_SUCH_PAGE)
+            return
+        else:
+            message = f"there is no route {scope['path']}; this gateway serves {', '.join(self._advertised_routes)}"
+        info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
         await exchange.send_error_body(info, error.status_code)
+
+    def _is_for_page(self, scope: Scope) -> bool:
+        """Return whether a person opened an address in a browser, of a gateway that has the page."""
+        is_read = scope["method"] in ("GET", "HEAD")
+        return self.services.config.server.page and is_read and prefers_html(http.header(scope, "accept"))
 
 
 def create_app(

@@ -3,7 +3,7 @@
 * Files are looked up in a table that is made at the start. No path of the file system comes from a request.
 * `/` is the page for clients that prefer HTML, and the JSON index for others (programs); `/c/{conversation}` and
   `/shared/{token}` are the page. `/spaces` and `/spaces/{name}` are negotiated in the same way (`Page.negotiate`). The
-  page is served without authentication.
+  page is served without authentication. A browser that opens any other address gets a notice, and a program JSON.
 * Every file has a strong ETag for each of its encodings. Files with a hash in their name never change; others are
   revalidated each time.
 * The page may run its own scripts and connect to its own server, and nothing else (`SECURITY`).
@@ -64,6 +64,13 @@ def etag_matches(if_none_match: str | None, etag: str) -> bool:
 
 INDEX = "index.html"
 NOT_BUILT = ErrorInfo("unavailable", "The page has not been built. Build it with: make page", code="page_not_built")
+
+NO_SUCH_PAGE = ErrorInfo(
+    "not_found",
+    "There is no page at this address. Models are connected and chosen in the chat; everything else is set in the "
+    "configuration file, which `pellucid config check` checks.",
+    code="no_such_page",
+)
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
