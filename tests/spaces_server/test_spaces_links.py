@@ -156,6 +156,36 @@ def test_a_space_is_created_listed_and_entered(gateway: Served) -> None:
     assert (absent.status, code(absent)) == (404, "space_not_found")
 
 
+def delete(gateway: Served, name: str, **headers: str) -> Reply:
+    return gateway.request("DELETE", f"/api/spaces/{name}", headers=headers)
+
+
+def test_a_space_is_deleted_with_all_that_is_in_it(gateway: Served) -> None:
+    made = send(gateway, "/api/spaces", {"name": "short", "participant": "lena"})
+    with joined(gateway, "short", "lena", with_token=made.json["token"]) as lena:
+        lena.chat("Hello")
+        assert delete(gateway, "short", Origin="https://evil.example").status == 403
+        assert delete(gateway, "short").json == {"name": "short", "deleted": True}
+        assert lena.closed() == 4404
+    assert "short" not in {one["name"] for one in gateway.request("GET", "/api/spaces").json["spaces"]}
+    read = gateway.request("GET", "/spaces/short/envelopes", headers={"Authorization": f"Bearer {made.json['token']}"})
+    assert read.status in (401, 403, 404)
+    assert delete(gateway, "short").status == 404
+    # Another one of this name begins empty, and the old token does not open it.
+    again = send(gateway, "/api/spaces", {"name": "short", "participant": "lena"}).json["token"]
+    headers = {"Authorization": f"Bearer {again}"}
+    assert "Hello" not in gateway.request("GET", "/spaces/short/envelopes", headers=headers).body.decode()
+
+
+def test_a_space_of_the_configuration_is_deleted_there(gateway: Served) -> None:
+    refused = delete(gateway, "other")
+    assert (refused.status, code(refused)) == (409, "space_configured")
+    assert (
+        gateway.request("GET", "/spaces/other", headers={"Authorization": f"Bearer {token('other', 'host')}"}).status
+        == 200
+    )
+
+
 def test_where_keys_are_required_owners_see_their_own_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rooms = {"one": {"participants": WHO, "owner": "mine"}, "theirs": {"participants": WHO, "owner": "theirs"}}
     monkeypatch.setenv("OPERATOR", key := "o" * 40)
@@ -168,7 +198,14 @@ def test_where_keys_are_required_owners_see_their_own_spaces(tmp_path: Path, mon
         assert [one["name"] for one in listed.json["spaces"]] == ["one"]
         foreign = send(gateway, "/api/spaces/theirs/participants", {"participant": "lena"}, key)
         assert (foreign.status, code(foreign)) == (404, "space_not_found")
+        foreign = delete(gateway, "theirs", Authorization=f"Bearer {key}")
+        assert (foreign.status, code(foreign)) == (404, "space_not_found")
         assert send(gateway, "/api/spaces", body, key).status == 200
+        # A participant's token, also of one who may do everything in the space, deletes nothing.
+        made = send(gateway, "/api/spaces/fresh/participants", {"participant": "mara"}, key).json["token"]
+        for headers in ({}, {"Authorization": f"Bearer {made}"}):
+            assert delete(gateway, "fresh", **headers).status == 401
+        assert delete(gateway, "fresh", Authorization=f"Bearer {key}").status == 200
 
 
 def test_a_key_that_is_no_operators_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,3 +217,5 @@ def test_a_key_that_is_no_operators_creates_nothing(tmp_path: Path, monkeypatch:
         for path in ("/api/spaces", "/api/spaces/one/participants"):
             refused = send(gateway, path, {"name": "fresh", "participant": "lena"}, key)
             assert (refused.status, code(refused)) == (403, "operator_only")
+        refused = delete(gateway, "one", Authorization=f"Bearer {key}")
+        assert (refused.status, code(refused)) == (403, "operator_only")

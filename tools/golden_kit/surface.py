@@ -28,6 +28,7 @@ EXEMPT: dict[str, str] = {
     "POST /spaces/{name}/join": "as above",
     "POST /api/spaces": "its token is different each time; tests/server/test_space_creation.py",
     "POST /api/spaces/{name}/participants": "as above",
+    "DELETE /api/spaces/{name}": "tests/spaces_server/test_spaces_links.py",
     "GET /api/spaces": "as above",
     "check": "reads streams of other servers; tests/cli/test_check.py",
     "WEBSOCKET /v1/responses": "the group `socket` opens it with a connection of its own",

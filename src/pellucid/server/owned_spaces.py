@@ -1,8 +1,8 @@
-"""The spaces of an owner, for the page: list, create (also from a chat), and enter as a new participant.
+"""The spaces of an owner, for the page: list, create (also from a chat), enter as a new participant, and delete.
 
-These routes take a key of the gateway or the page's session, not a participant's token. Creating and entering do what
-`pellucid space create` and `pellucid space add` do, so they are for operators (`Operation.is_operator_only`); without
-keys, the person at the gateway is one.
+These routes take a key of the gateway or the page's session, not a participant's token. They do what `pellucid space
+create`, `pellucid space add` and `pellucid space delete` do, so all but the list are for operators
+(`Operation.is_operator_only`); without keys, the person at the gateway is one.
 
 A chat becomes the first envelopes of a space as its reader may see it: questions by the person, answers by a
 participant with the model's name, reasoning as a context of its own, each with the time that it has in the chat. Sealed
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,8 @@ from ..protocols.decoding import decode
 from ..spaces.runtime.provisioning import add_participants, create_space
 from ..spaces.runtime.settings import MAX_TOPIC_CHARS, SpaceSettings
 from ..spaces.runtime.space import Space
-from ..storage import AlreadyStored, SpaceNotFound
+from ..storage import AlreadyStored, SpaceNotFound, StoredSpace
+from ..telemetry import log
 from .chat.conversations import title_of
 from .chat.reader import read_chat
 from .exchange import Exchange, endpoint_maker
@@ -63,6 +64,11 @@ class Entered(msgspec.Struct):
     name: str
     participant: str
     token: Annotated[str, Meta(description="The token of the participant. It cannot be read again.")]
+
+
+class DeletedSpace(msgspec.Struct):
+    name: str
+    deleted: Literal[True] = True
 
 
 class OwnedSpaceHandlers:
@@ -104,9 +110,7 @@ class OwnedSpaceHandlers:
         """Add a participant who may do everything, to a space of the caller's owner."""
         body = decode(await exchange.read_body(self._services.config.server), Entering)
         spaces, owner, name = self._services.store.spaces, exchange.principal.owner, exchange.path_params["name"]
-        stored = await spaces.get(name)
-        if stored is None or stored.owner != owner:
-            raise SpaceNotFound(name)
+        await self._own_space(exchange)
         space = await self._services.spaces.space(name)
         await space.catch_up()
         try:
@@ -116,6 +120,31 @@ class OwnedSpaceHandlers:
         except AlreadyStored as error:
             raise RequestError(error.info.message, kind="conflict", code="name_taken", param="participant") from None
         await send_uncached(exchange, Entered(name, body.participant, tokens[body.participant]))
+
+    async def delete(self, exchange: Exchange) -> None:
+        """Delete a space of the caller's owner with all its envelopes. Sessions in it end."""
+        stored = await self._own_space(exchange)
+        if stored.origin != "made":
+            raise RequestError(
+                f"the configuration file has the space {stored.name!r}, which would be there again after a restart; "
+                "delete it there",
+                kind="conflict",
+                code="space_configured",
+                param="name",
+            )
+        if not await self._services.store.spaces.remove(stored.owner, stored.name):
+            raise SpaceNotFound(stored.name)
+        who = exchange.principal.key_id or exchange.principal.owner or "an operator"
+        log.warning("%s deleted the space %s", who, stored.name)
+        await send_uncached(exchange, DeletedSpace(stored.name))
+
+    async def _own_space(self, exchange: Exchange) -> StoredSpace:
+        """Return the space of the path. Raises `SpaceNotFound` if the caller's owner has none of this name."""
+        name = exchange.path_params["name"]
+        stored = await self._services.store.spaces.get(name)
+        if stored is None or stored.owner != exchange.principal.owner:
+            raise SpaceNotFound(name)
+        return stored
 
 
 _PATH = "/api/spaces"
@@ -145,6 +174,16 @@ TABLE = Table(
             "Add a participant to a space of the caller's owner (operators)",
             Entered,
             request_body=Entering,
+            is_operator_only=True,
+            error_statuses=_ERRORS,
+        ),
+        Operation(
+            "DELETE",
+            f"{_PATH}/{{name}}",
+            OwnedSpaceHandlers.delete,
+            "deleteSpace",
+            "Delete a space of the caller's owner with all its envelopes (operators)",
+            DeletedSpace,
             is_operator_only=True,
             error_statuses=_ERRORS,
         ),

@@ -7,6 +7,7 @@ import { plain } from "../text/visible"
 import { fill } from "../text/fill"
 import { words } from "../words"
 import { Enter } from "./Enter"
+import { commandFor } from "./modelProgram"
 
 interface Props {
   /** The space that the address names, or null. */
@@ -72,7 +73,7 @@ export function JoinForm({ space, problem, onJoin }: Props) {
         <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>{words.spaces.join.join}</button>
       </form>
       {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
-      <p className="sign-in__note">{fill(words.spaces.join.note, { command: <code>pellucid space create</code> })}</p>
+      <p className="sign-in__note">{fill(words.spaces.join.note, { command: <code>{commandFor(space ?? (name.trim() || "SPACE"), "NAME")}</code> })}</p>
     </>
   )
 }

@@ -4,13 +4,14 @@ import { useEffect, useState } from "react"
 
 import { ApiError, errorMessage } from "../api/client"
 import { Mark, PlusIcon } from "../primitives/icons"
+import { useAction } from "../primitives/useAction"
 import { ThemeToggle } from "../primitives/ThemeToggle"
 import { plain } from "../text/visible"
 import { spacePath } from "../routes"
 import { words } from "../words"
 import { JoinForm } from "./Join"
 import { NewSpaceDialog } from "./NewSpaceDialog"
-import { mayCreateSpaces, ownSpaces } from "./owned"
+import { deleteSpace, mayCreateSpaces, ownSpaces } from "./owned"
 import type { SpaceRow } from "./owned"
 import { forgetToken, knownSpaces } from "./tokens"
 
@@ -34,6 +35,12 @@ export function SpaceList({ onJoin }: Props) {
     })
   }, [texts])
 
+  const remove = async (name: string) => {
+    await deleteSpace(name)
+    forgetToken(name)
+    setKnown(knownSpaces())
+    setOwn((now) => now && now.filter((one) => one.name !== name))
+  }
   const topics = new Map((own ?? []).map(({ name, topic }) => [name, topic]))
   const names = [...new Set([...topics.keys(), ...known])].toSorted((a, b) => a.localeCompare(b))
   return (
@@ -58,6 +65,8 @@ export function SpaceList({ onJoin }: Props) {
                   <bdi className="space-list__name">{plain(name)}</bdi>
                   {topics.get(name) && <span className="space-list__topic" dir="auto">{plain(topics.get(name) ?? "")}</span>}
                 </a>
+                {/* Whoever may create spaces may delete their own. */}
+                {mayCreate && topics.has(name) && <Delete name={name} onDelete={() => remove(name)} />}
                 {known.includes(name) && <Forget name={name} onForget={() => { forgetToken(name); setKnown(knownSpaces()) }} />}
               </li>
             ))}
@@ -70,6 +79,21 @@ export function SpaceList({ onJoin }: Props) {
       </div>}
       {creating && <NewSpaceDialog onClose={() => setCreating(false)} />}
     </main>
+  )
+}
+
+/** Deleting takes two steps: it is for everybody, and forever. */
+function Delete({ name, onDelete }: { name: string; onDelete: () => Promise<void> }) {
+  const [sure, setSure] = useState(false)
+  const texts = words.spaces.list
+  const { busy, problem, run } = useAction(texts.deleteFailed)
+  if (!sure) return <button type="button" className="text-button" data-testid="space-delete" aria-label={texts.deleteLabel(plain(name))} onClick={() => setSure(true)}>{texts.delete}</button>
+  return (
+    <span className="space-list__sure" role="alert">
+      {problem ?? texts.deleteText(plain(name))}{" "}
+      <button type="button" className="text-button text-button--danger" data-testid="space-delete-sure" disabled={busy} onClick={() => run(onDelete)}>{texts.deleteSure}</button>
+      <button type="button" className="text-button" autoFocus onClick={() => setSure(false)}>{words.common.cancel}</button>
+    </span>
   )
 }
 

@@ -4,7 +4,8 @@ import { spacePath } from "../routes"
 /** The argument of a shell: names of spaces need no quotes, unless they are unusual. */
 const quoted = (text: string) => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`)
 
-export const commandFor = (space: string) => `pellucid space add ${quoted(space)} --participant MODEL`
+/** The command that makes a token for a new participant, and prints it. */
+export const commandFor = (space: string, participant = "MODEL") => `pellucid space add ${quoted(space)} --participant ${participant}`
 
 export const programFor = (space: string) => {
   const url = new URL(`${spacePath(space)}/ws`, location.href)

@@ -36,6 +36,9 @@ export const ownSpaces = () => requestJson<{ spaces: SpaceRow[] }>("/api/spaces"
 /** `view`: in which view the space begins with the chat, if with one. */
 export const createSpace = (body: NewSpace, view?: View) => requestJson<ParticipantToken>(`/api/spaces${queryString({ view })}`, withBody("POST", body))
 
+/** Delete a space of the signed-in user with all that is in it. */
+export const deleteSpace = (space: string) => requestJson<{ name: string }>(`/api${spacePath(space)}`, { method: "DELETE" })
+
 export const enterSpace = (space: string, participant: string) =>
   requestJson<ParticipantToken>(`/api${spacePath(space)}/participants`, withBody("POST", { participant }))
 
