@@ -143,6 +143,7 @@ def test_a_space_is_created_listed_and_entered(gateway: Served) -> None:
         lena.chat("Hello")
     listed = {one["name"]: one for one in gateway.request("GET", "/api/spaces").json["spaces"]}
     assert listed["fresh"]["topic"] == "Tides"
+    assert [name for name, one in listed.items() if one.get("configured")] == ["guarded", "one", "other"]
     assert "one" in listed
 
     taken = send(gateway, "/api/spaces", {"name": "fresh", "participant": "mara"})

@@ -19,6 +19,7 @@ import type { Actions } from "./compose/listenToKeys"
 import { ConflictContext } from "./chat/conflict"
 import type { ConflictChoices } from "./chat/conflict"
 import { useFeed } from "./live/useFeed"
+import { LostModel } from "./compose/LostModel"
 import { Composer } from "./compose/Composer"
 import type { ComposerHandle } from "./compose/Composer"
 import { EmptyState } from "./shell/EmptyState"
@@ -37,7 +38,6 @@ import { plain } from "./text/visible"
 import { words } from "./words"
 
 const ConnectDialog = lazy(() => import("./connect/ConnectDialog").then(({ ConnectDialog }) => ({ default: ConnectDialog })))
-const LostModel = lazy(() => import("./compose/LostModel").then(({ LostModel }) => ({ default: LostModel })))
 const FollowUp = lazy(() => import("./compose/FollowUp").then(({ FollowUp }) => ({ default: FollowUp })))
 const Instructions = lazy(() => import("./compose/Instructions").then(({ Instructions }) => ({ default: Instructions })))
 const Tools = lazy(() => import("./compose/Tools").then(({ Tools }) => ({ default: Tools })))
@@ -257,9 +257,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
               </Suspense>
             )}
             {lost !== undefined && chosen && (
-              <Suspense>
-                <LostModel lost={lost} other={chosen.id} onOther={() => choose({ model: chosen.id })} onConnect={onConnect} />
-              </Suspense>
+              <LostModel lost={lost} other={chosen.id} onOther={() => choose({ model: chosen.id })} onConnect={onConnect} />
             )}
             <Composer
               ref={composer}
@@ -323,7 +321,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
             />
           </Suspense>
         ) : id === null ? (
-          <EmptyState none={hasNoModel} {...(lost === undefined && { onAsk: (text: string) => chat.ask(text) })} {...(chosen && { model: chosen })} {...(onConnect && { onConnect })} />
+          <EmptyState none={hasNoModel} {...(lost === undefined && { onAsk: (text: string) => chat.ask(text) })} {...(chosen && lost === undefined && { model: chosen })} {...(onConnect && { onConnect })} />
         ) : null}
         <Announcer pending={pending} ended={ended} />
         {taking && id !== null && (

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 from starlette.routing import BaseRoute
 
 from ..envelopes.payloads import WrittenCapability
@@ -80,7 +80,11 @@ class OwnedSpaceHandlers:
     async def list(self, exchange: Exchange) -> None:
         """List the spaces of the caller's owner."""
         spaces = await self._services.store.spaces.list(exchange.principal.owner)
-        await send_uncached(exchange, SpaceList([space_listed(space) for space in spaces]))
+        rows = [
+            msgspec.structs.replace(space_listed(space), configured=UNSET if space.origin == "made" else True)
+            for space in spaces
+        ]
+        await send_uncached(exchange, SpaceList(rows))
 
     async def create(self, exchange: Exchange) -> None:
         """Create a space whose first participant may do everything in it."""

@@ -240,10 +240,11 @@ async def send_notice(exchange: Exchange, error: ErrorInfo, extra_headers: list[
     if not prefers_html(exchange.request_header("accept")):
         await http.send_json(exchange.send, status, chat.error_body(error), headers)
         return
+    message = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(error.message))
     text = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         '<meta name="viewport" content="width=device-width"><title>Pellucid</title>'
-        f'<main><h1>Pellucid</h1><p>{escape(error.message)}</p><p><a href="/">To the chat</a></p></main></html>'
+        f'<main><h1>Pellucid</h1><p>{message}</p><p><a href="/">To the chat</a></p></main></html>'
     )
     await http.send_body(exchange.send, status, text.encode(), "text/html; charset=utf-8", headers)
 

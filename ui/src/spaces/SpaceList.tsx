@@ -41,6 +41,7 @@ export function SpaceList({ onJoin }: Props) {
     setKnown(knownSpaces())
     setOwn((now) => now && now.filter((one) => one.name !== name))
   }
+  const deletable = new Set(mayCreate ? (own ?? []).filter(({ configured }) => !configured).map(({ name }) => name) : [])
   const topics = new Map((own ?? []).map(({ name, topic }) => [name, topic]))
   const names = [...new Set([...topics.keys(), ...known])].toSorted((a, b) => a.localeCompare(b))
   return (
@@ -66,7 +67,7 @@ export function SpaceList({ onJoin }: Props) {
                   {topics.get(name) && <span className="space-list__topic" dir="auto">{plain(topics.get(name) ?? "")}</span>}
                 </a>
                 {/* Whoever may create spaces may delete their own. */}
-                {mayCreate && topics.has(name) && <Delete name={name} onDelete={() => remove(name)} />}
+                {deletable.has(name) && <Delete name={name} onDelete={() => remove(name)} />}
                 {known.includes(name) && <Forget name={name} onForget={() => { forgetToken(name); setKnown(knownSpaces()) }} />}
               </li>
             ))}

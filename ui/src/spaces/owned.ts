@@ -6,6 +6,8 @@ import { spacePath } from "../routes"
 export interface SpaceRow {
   name: string
   topic?: string
+  /** The configuration file has it, and it is deleted there. */
+  configured?: true
 }
 
 export interface ParticipantToken {

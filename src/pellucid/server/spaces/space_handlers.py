@@ -39,6 +39,10 @@ class SpaceListed(msgspec.Struct):
     created_at: str
     participant: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
+    configured: Annotated[
+        Literal[True] | UnsetType,
+        Meta(description="`/api/spaces` only: the configuration file has it, and it is deleted there."),
+    ] = UNSET
 
 
 class SpaceList(msgspec.Struct):
