@@ -117,3 +117,61 @@ def test_from_no_model_to_an_answer_of_ones_own(tabs: Tabs, without_models: Serv
     expect(tab.element("connect")).to_have_count(0)
     expect(tab.element("model-picker")).to_have_count(0)
     assert tab.api("/v1/models")["data"] == []
+
+
+@pytest.mark.needs("node")
+def test_a_default_is_chosen_and_a_deleted_model_is_named(
+    tabs: Tabs, without_models: Served, upstream: Upstream
+) -> None:
+    tab = tabs(to=without_models, bypass_csp=False, reduced_motion="reduce")
+    url, page = f"{upstream.url}/{upstream.plays(provider)}", tab.page
+    for name, model in (("one", "first-model"), ("two", "second-model")):
+        row = {"profile": "openai-compat", "base_url": url, "api_key": KEY, "models": [model]}
+        headers = {"Content-Type": "application/json"}
+        without_models.request("PUT", f"/api/connections/{name}", json.dumps(row).encode(), headers)
+    page.goto(f"{tab.url}/")
+    picker = tab.element("model-picker")
+    expect(picker).to_have_attribute("data-value", "first-model")
+    picker.click()
+    page.get_by_role("menuitemradio", name="second-model").click()
+    picker.click()
+    tab.element("make-default").click()
+    picker.click()
+    expect(page.get_by_role("menuitemradio", name="second-model")).to_contain_text("the default")
+    expect(tab.element("make-default")).to_have_count(0)
+    page.keyboard.press("Escape")
+
+    # It goes while the page is open: nothing is sent to another one before somebody chooses it.
+    without_models.request("DELETE", "/api/connections/two")
+    note = tab.element("lost-model")
+    expect(note).to_contain_text("second-model is not available here any more.")
+    expect(page.get_by_text("How do I reverse a string in Python?")).to_have_count(0)
+    expect(tab.element("send")).to_be_disabled()
+    assert axe_violations(tab) == [], "a model that is gone"
+    note.get_by_role("button", name="Continue with first-model").click()
+    expect(note).to_have_count(0)
+    tab.ask()
+    expect(tab.wait_finished()).to_contain_text("It is 42.")
+    page.reload()
+    expect(picker).to_have_attribute("data-value", "first-model")
+    page.close()
+    without_models.request("DELETE", "/api/connections/one")
+
+
+@pytest.mark.needs("node")
+def test_a_larger_embedded_model_is_offered_with_its_command(
+    tabs: Tabs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with serve({"spaces": {"room": {}}}) as gateway:
+        tab = tabs(to=gateway, bypass_csp=False, reduced_motion="reduce")
+        tab.page.goto(f"{tab.url}/")
+        tab.element("connect-open").click()
+        tab.page.get_by_role("button", name="Qwen3 1.7B (1.8 GB)").click()
+        guide = tab.element("larger-guide")
+        for fact in ("1.8 GB to download", "3.3 GB of memory", "Apache-2.0", "pellucid serve --local-model qwen3-1.7b"):
+            expect(guide).to_contain_text(fact)
+        assert axe_violations(tab) == [], "a larger model"
+        guide.get_by_role("button", name="Back").click()
+        expect(tab.element("provider-search")).to_be_visible()
+        tab.page.close()
