@@ -69,6 +69,50 @@ def test_nothing_jumps_when_text_begins_after_tools(tabs: Tabs, model_script: Mo
     assert last < toggle < text, "the toggle is next to the text"
 
 
+GAPS = """() => {
+  const [question, first] = [document.querySelector("[data-testid=user-event]"), document.querySelector(".steps > *")]
+  const [toggle, panel] = [document.querySelector(".reasoning__row"), document.querySelector(".reasoning__panel--open")]
+  const box = (one) => one.getBoundingClientRect()
+  const rows = [...document.querySelectorAll(".steps > :not([hidden])")].map(box)
+  return {
+    under: box(first).top - box(question).bottom,
+    between: Math.max(...rows.slice(1).map((row, n) => row.top - rows[n].bottom)),
+    toggle: box(toggle).top,
+  }
+}"""
+
+
+@SIZES
+def test_opened_by_hand_it_leaves_no_hole(tabs: Tabs, model_script: ModelScript, size: Any) -> None:
+    """The rows of tools move into the panel. Their space closes: by scrolling, or else the toggle takes their place."""
+    tab = tabs(**size)
+    tab.open()
+    for n in range(2):
+        model_script.call("weather", {"city": "Ur"}, id=f"a_{n}").call("weather", {"city": "Uruk"}, id=f"b_{n}")
+        model_script.end("tool_calls").answer(SENTENCE * (2 if n == 0 else 60), SENTENCE * 20)
+        tab.ask()
+        expect(tab.element("show-reasoning")).to_have_count(n + 1)
+        if n == 0:
+            closed = tab.page.evaluate(GAPS)
+            toggle = tab.element("show-reasoning")
+            toggle.click()
+            expect(tab.element("reasoning-part")).to_be_visible()
+            opened = tab.page.evaluate(GAPS)
+            assert opened["under"] == pytest.approx(closed["under"], abs=1)
+            assert opened["between"] < 16
+            toggle.click()
+            tab.wait_rendered()
+            assert tab.page.evaluate(GAPS) == pytest.approx(closed, abs=1)
+    # The box can be scrolled: the toggle stays where it was pressed.
+    toggle = tab.element("show-reasoning").last
+    toggle.scroll_into_view_if_needed()
+    for _ in range(2):
+        before = toggle.evaluate(TOP)
+        toggle.click()
+        tab.wait_rendered()
+        assert toggle.evaluate(TOP) == pytest.approx(before, abs=1)
+
+
 @SIZES
 def test_a_long_chat_with_formulas_opens_without_a_jump(tabs: Tabs, model_script: ModelScript, size: Any) -> None:
     for _ in range(6):

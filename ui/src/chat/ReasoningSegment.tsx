@@ -76,12 +76,9 @@ export function ReasoningSegment({ event, steps, open, onOpen, drawTool }: Props
   )
 }
 
-/** The most rows of tools whose space stays empty above an opened panel. */
-const MAX_EMPTY_ROWS = 2
-
 /**
- * Keeps the row where it was pressed, although the rows of tools above it move into the panel, and back: the box is
- * scrolled, or, where it cannot be, some of their space stays.
+ * Scrolls so that the row stays where it was pressed, although the rows of tools above it move into the panel, and back.
+ * Where the box is at its beginning, the row moves up to them: nothing is left empty.
  */
 function useHeldRow(open: boolean) {
   const row = useRef<HTMLDivElement>(null)
@@ -91,12 +88,8 @@ function useHeldRow(open: boolean) {
     const before = top.current
     top.current = null
     if (!element || before === null) return
-    element.style.marginBlockStart = ""
-    const moved = () => element.getBoundingClientRect().top - before
     const box = element.closest("[data-scroller]")
-    if (box) box.scrollTop += moved()
-    const left = -moved()
-    if (left > 0.5) element.style.marginBlockStart = `${Math.min(left, MAX_EMPTY_ROWS * element.offsetHeight)}px`
+    if (box) box.scrollTop += element.getBoundingClientRect().top - before
   }, [open])
   const hold = () => {
     top.current = row.current?.getBoundingClientRect().top ?? null
