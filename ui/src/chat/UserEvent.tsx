@@ -1,6 +1,7 @@
 // A question: its text and files, a form to edit them and ask again, and buttons to switch between versions.
 import { useContext, useEffect, useId, useRef, useState } from "react"
 
+import { Attached } from "../compose/Attached"
 import type { ShownFile } from "../compose/questionFile"
 import { pastedFiles } from "../compose/listenToFiles"
 import { FilePicker } from "../compose/FilePicker"
@@ -100,7 +101,8 @@ interface EditProps {
 function Edit({ text, before, busy, onCancel, onDone }: EditProps) {
   const asking = useContext(AskingContext)
   const [draft, setDraft] = useState(text)
-  const { files, attach, remove, isComplete, problems, list } = useQuestionFiles(() => filesToChange(before), asking)
+  const attached = useQuestionFiles(() => filesToChange(before), asking)
+  const { files, attach, isComplete, problems } = attached
   const picker = useRef<HTMLInputElement>(null)
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()
@@ -123,12 +125,7 @@ function Edit({ text, before, busy, onCancel, onDone }: EditProps) {
         attach([...event.dataTransfer.files])
       }}
     >
-      {list && (
-        <list.AttachedFiles files={files} problems={list.problems} onRemove={(key) => {
-          remove(key)
-          field.current?.focus()
-        }} />
-      )}
+      <Attached attached={attached} field={field} />
       <textarea
         ref={field}
         className="question__field"

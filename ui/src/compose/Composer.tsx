@@ -6,6 +6,7 @@ import { flushSync } from "react-dom"
 
 import { SendIcon, StopIcon } from "../primitives/icons"
 import { isSubmitKey } from "../primitives/keyboard"
+import { Attached } from "./Attached"
 import { FilePicker } from "./FilePicker"
 import { joinQuestions } from "./questionFile"
 import type { QuestionDraft } from "./questionFile"
@@ -52,7 +53,8 @@ function focusEnd(field: HTMLTextAreaElement | null) {
 
 export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled = false, limits, model, menu, children }: Props) {
   const [text, setText] = useState(initial?.text ?? "")
-  const { files, attach, add, remove, clear, isComplete, problems, list } = useQuestionFiles(() => initial?.files ?? [], { limits, model })
+  const attached = useQuestionFiles(() => initial?.files ?? [], { limits, model })
+  const { files, attach, add, clear, isComplete, problems } = attached
   const field = useRef<HTMLTextAreaElement>(null)
   const picker = useRef<HTMLInputElement>(null)
   const hint = useId()
@@ -142,12 +144,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
         send()
       }}
     >
-      {list && (
-        <list.AttachedFiles files={files} problems={list.problems} onRemove={(key) => {
-          remove(key)
-          field.current?.focus()
-        }} />
-      )}
+      <Attached attached={attached} field={field} />
       <textarea
         ref={field}
         className="composer__field"
