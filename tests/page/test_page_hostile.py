@@ -116,6 +116,9 @@ HUGE: list[Any] = [
     ),
     pytest.param("> " * 2000 + "deep", id="quotes in quotes"),
     pytest.param("\n".join("  " * n + "- deep" for n in range(300)), id="lists in lists"),
+    pytest.param("- item\n" * 20_000, id="items"),
+    pytest.param("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 10_000, id="rows"),
+    pytest.param("**a* " * 2_000, id="stars"),
     pytest.param("a\n\n" * 20_000, id="paragraphs"),
     pytest.param("**" * 20_000 + "a" + "_*" * 20_000, id="emphasis"),
     pytest.param("[" * 20_000 + "x" + "](" * 20_000, id="brackets"),
@@ -138,6 +141,29 @@ def test_texts_made_to_be_slow_are_fast(tab: Tab, model_script: ModelScript, tex
     tab.open_reasoning()
     tab.element("composer").fill("Still here")
     assert tab.element("composer").input_value() == "Still here"
+
+
+def test_a_list_of_a_thousand_levels_streams(tab: Tab, model_script: ModelScript) -> None:
+    text = "\n".join("  " * n + "- deep" for n in range(990))
+    for start in range(0, len(text), 20_000):
+        model_script.say(text[start : start + 20_000])
+    model_script.end()
+    tab.open_and_ask()
+    tab.wait_finished()
+    expect(tab.element("answer-text")).to_contain_text("- deep")
+
+
+def test_a_text_that_arrives_in_one_piece_is_drawn_to_its_end(tab: Tab, model_script: ModelScript) -> None:
+    """It grows by a bounded length in each frame, and the end of the answer does not cut it."""
+    model_script.say("\n\n".join(f"Paragraph {n}." for n in range(4_000))).end()
+    tab.open_and_ask()
+    tab.wait_finished()
+    answer = tab.element("answer-text")
+    expect(answer).to_contain_text("Paragraph 3999.")
+    expect(answer.get_by_text("Paragraph 3999.")).to_be_in_viewport()
+    tab.page.reload()
+    expect(answer).to_contain_text("Paragraph 3999.")
+    expect(answer.get_by_text("Paragraph 3999.")).to_be_in_viewport()
 
 
 def test_titles_and_snippets_are_text(tab: Tab, model_script: ModelScript) -> None:

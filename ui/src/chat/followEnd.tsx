@@ -22,28 +22,33 @@ export function useFollowEnd(): Follow {
   const following = useRef(true)
   const [atEnd, setAtEnd] = useState(true)
 
+  const setFollowing = useCallback((isFollowing: boolean) => {
+    following.current = isFollowing
+    // While the box follows, the browser's anchoring would move it up when something above the end becomes smaller.
+    if (box.current) box.current.style.overflowAnchor = isFollowing ? "none" : ""
+  }, [])
+
   const toEnd = useCallback(() => {
-    following.current = true
+    setFollowing(true)
     setAtEnd(true)
     const element = box.current
     if (element) element.scrollTop = element.scrollHeight
-  }, [])
+  }, [setFollowing])
 
-  const stopFollowing = useCallback(() => {
-    following.current = false
-  }, [])
+  const stopFollowing = useCallback(() => setFollowing(false), [setFollowing])
 
   useEffect(() => {
     const element = box.current
     const content = inner.current
     if (!element || !content) return
+    setFollowing(following.current)
     let top = element.scrollTop
     let height = element.scrollHeight
     const left = () => element.scrollHeight - element.clientHeight - element.scrollTop
     const scrolled = () => {
       const up = element.scrollTop < top - 1 && element.scrollHeight >= height
-      if (left() <= NEAR_PX) following.current = !up || left() <= 1
-      else if (up) following.current = false
+      if (left() <= NEAR_PX) setFollowing(!up || left() <= 1)
+      else if (up) setFollowing(false)
       top = element.scrollTop
       height = element.scrollHeight
       setAtEnd(following.current || left() <= NEAR_PX)
@@ -61,7 +66,7 @@ export function useFollowEnd(): Follow {
       element.removeEventListener("scroll", scrolled)
       grown.disconnect()
     }
-  }, [])
+  }, [setFollowing])
 
   return { box, inner, atEnd, toEnd, stopFollowing }
 }

@@ -74,7 +74,7 @@ const Row = memo(
 )
 
 function Table({ table, links }: { table: Tokens.Table; links: Links }) {
-  if (table.rows.length > LIMITS.rows || table.rows.length * table.header.length > LIMITS.cells) {
+  if (table.rows.length * table.header.length > LIMITS.cells) {
     return <CodeBlock code={table.raw.trimEnd()} language="" />
   }
   return (

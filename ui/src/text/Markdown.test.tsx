@@ -1,6 +1,6 @@
 // A hostile text has no effect on the page; a text that is being written does not flicker.
 import fc from "fast-check"
-import { afterEach, describe, expect, it } from "vitest"
+import { afterEach, describe, expect, it, vi } from "vitest"
 
 import { draw } from "./draw.testkit"
 import { LongText } from "./LongText"
@@ -8,6 +8,7 @@ import { TextRoleContext } from "./role"
 import { hiddenHost, safeHref } from "./links"
 import { Markdown } from "./Markdown"
 import { closeOpenSyntax } from "./closeOpenSyntax"
+import { LIMITS } from "./limits"
 
 afterEach(() => {
   document.body.textContent = ""
@@ -199,6 +200,27 @@ describe("rendered Markdown", () => {
     again(<Markdown text={text} />)
     const whole = draw(<Markdown text={text} />).box
     expect(box.innerHTML).toBe(whole.innerHTML)
+  })
+
+  it("grows frame by frame if it arrives in one piece, and is whole at the end", async () => {
+    const paragraphs = Array.from({ length: 1_000 }, (_, n) => `Paragraph **${n}**.`)
+    for (const streaming of [true, false]) {
+      const { box } = draw(<Markdown text={paragraphs.join("\n\n")} streaming={streaming} />)
+      expect(box.textContent?.length).toBeLessThanOrEqual(LIMITS.step)
+      await vi.waitFor(() => expect(box.textContent).toMatch(/999\W*$/), { timeout: 10_000 })
+      expect(box.textContent?.match(/Paragraph/g)).toHaveLength(1_000)
+    }
+  })
+
+  it("of a long list or table is drawn in parts that continue each other", () => {
+    const items = Array.from({ length: 250 }, (_, n) => `${n + 1}. item`).join("\n")
+    const lists = [...draw(<Markdown text={items} />).box.querySelectorAll("ol")]
+    expect(lists.map((list) => list.start)).toEqual([1, 101, 201])
+    expect(lists.flatMap((list) => [...list.children])).toHaveLength(250)
+    const rows = Array.from({ length: 300 }, (_, n) => `| ${n} | x |`).join("\n")
+    const tables = [...draw(<Markdown text={`| n | letter |\n|---|---|\n${rows}`} />).box.querySelectorAll("table")]
+    expect(tables.map((table) => table.querySelector("thead")?.textContent)).toEqual(["nletter", "nletter"])
+    expect(tables.flatMap((table) => [...table.querySelectorAll("tbody tr")])).toHaveLength(300)
   })
 
   it("renders only changed blocks again", () => {

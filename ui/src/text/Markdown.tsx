@@ -9,6 +9,7 @@ import { Blocks, Plain } from "./Blocks"
 import { readBlocks } from "./grammar"
 import { LIMITS } from "./limits"
 import { useNear } from "./useNear"
+import { usePaced } from "./usePaced"
 import { closeOpenSyntax } from "./closeOpenSyntax"
 
 interface Props {
@@ -19,11 +20,14 @@ interface Props {
 
 const Piece = memo(
   function Piece({ block, links, growing }: { block: Block; links: Links; growing: boolean }) {
-    const shown = growing && !block.plain && !openFence(block.raw) ? closeOpenSyntax(block.raw) : block.raw
+    const source = (block.head ?? "") + block.raw
+    // A paragraph above the limit is shown as source, so its end needs no completion.
+    const isOpen = growing && !block.plain && source.length <= LIMITS.inline && !openFence(source)
+    const shown = isOpen ? closeOpenSyntax(source) : source
     const tokens = useMemo(() => (block.plain ? null : readBlocks(shown, links)?.tokens), [shown, links, block.plain])
     return tokens ? <Blocks tokens={tokens} links={links} /> : <Plain text={block.raw} />
   },
-  (a, b) => a.block.raw === b.block.raw && a.block.plain === b.block.plain && a.links === b.links && a.growing === b.growing,
+  (a, b) => a.block.raw === b.block.raw && a.block.plain === b.block.plain && a.block.head === b.block.head && a.links === b.links && a.growing === b.growing,
 )
 
 interface GroupProps {
@@ -51,27 +55,42 @@ const Group = memo(
   (a, b) => a.links === b.links && a.growing === b.growing && a.blocks.length === b.blocks.length && a.blocks.every((block, index) => block === b.blocks[index]),
 )
 
+/** The blocks that are rendered at once, and groups of the later ones. */
 function groupsOf(blocks: readonly Block[]): (readonly Block[])[] {
-  const groups: (readonly Block[])[] = []
-  for (let at = LIMITS.blocks; at < blocks.length; at += LIMITS.group) groups.push(blocks.slice(at, at + LIMITS.group))
+  const groups: Block[][] = []
+  let limit: { blocks: number; characters: number } = LIMITS.first
+  let length = 0
+  for (const block of blocks) {
+    const last = groups.at(-1)
+    if (last && last.length < limit.blocks && length < limit.characters) last.push(block)
+    else {
+      if (last) limit = LIMITS.group
+      groups.push([block])
+      length = 0
+    }
+    length += block.raw.length
+  }
   return groups
 }
 
 export const Markdown = memo(function Markdown({ text, streaming = false }: Props) {
   const known = useRef<Split>(EMPTY_SPLIT)
+  const paced = usePaced(text)
+  const growing = streaming || paced.length < text.length
   const split = useMemo(() => {
-    const whole = text.includes("\r") || text.includes("\u2028") ? text.replace(/\r\n?|\u2028|\u2029/g, "\n") : text
+    const whole = paced.includes("\r") || paced.includes("\u2028") ? paced.replace(/\r\n?|\u2028|\u2029/g, "\n") : paced
     // The previous result only speeds up the next one, so a discarded render does no harm.
-    known.current = continueSplit(known.current, whole, streaming)
+    known.current = continueSplit(known.current, whole, growing)
     return known.current
-  }, [text, streaming])
+  }, [paced, growing])
+  const [first = [], ...groups] = groupsOf(split.blocks)
   return (
     <div className={streaming ? "text text--streaming" : "text"}>
-      {split.blocks.slice(0, LIMITS.blocks).map((block, index) => (
-        <Piece key={index} block={block} links={split.links} growing={streaming && index === split.blocks.length - 1} />
+      {first.map((block, index) => (
+        <Piece key={index} block={block} links={split.links} growing={growing && index === split.blocks.length - 1} />
       ))}
-      {groupsOf(split.blocks).map((blocks, index, groups) => (
-        <Group key={`group-${index}`} blocks={blocks} links={split.links} growing={streaming && index === groups.length - 1} />
+      {groups.map((blocks, index) => (
+        <Group key={`group-${index}`} blocks={blocks} links={split.links} growing={growing && index === groups.length - 1} />
       ))}
     </div>
   )

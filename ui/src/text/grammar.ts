@@ -109,9 +109,14 @@ export function readBlocks(text: string, links?: Links): { tokens: Token[]; link
   }
 }
 
+/** Signs that may begin or end emphasis, a link or a formula. The time to parse them grows with the square of their number. */
+const SIGNS = /[*_~[]|\\[([]/g
+
+const hasTooManySigns = (text: string) => text.length > LIMITS.signs && (text.match(SIGNS)?.length ?? 0) > LIMITS.signs
+
 /** Parse emphasis, code, links and formulas of an inline text. */
 export function readInline(text: string, links?: Links): Token[] {
-  if (text.length > LIMITS.inline) return [{ type: "text", raw: text, text, escaped: false }]
+  if (text.length > LIMITS.inline || hasTooManySigns(text)) return [{ type: "text", raw: text, text, escaped: false }]
   try {
     return lexer(links).inlineTokens(text, [])
   } catch {

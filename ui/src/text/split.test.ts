@@ -55,6 +55,46 @@ describe("blocks", () => {
     expect(after.blocks[1]).toBe(before.blocks[1])
   })
 
+  it("of long lists, tables and quotes are short, and the same however the text is split", () => {
+    const runs = fc.constantFrom(
+      ["- item\n", 260], ["- item\n\n", 120], ["1. a longer item, with `code`\n", 150], ["* x\n  - y\n", 300], ["- a\n  ```\n  x\n  ```\n", 90],
+      ["  - inner\n", 2_000], ["> quoted\n", 2_200], ["| 1 | 2 |\n", 500], ["| 1 | 2 |\n", 3], ["word\n", 20], ["- ", 1], ["-", 3], ["1", 2],
+      ["| a | b |\n|---|---|\n", 1], ["\n", 2], ["[a]: https://a.example\n", 1], ["### Title\n", 1], ["---\n", 1], ["|", 2],
+    )
+    const long = fc.array(runs, { minLength: 1, maxLength: 8 }).map((all) => all.map(([text, times]) => `${text}`.repeat(times as number)).join(""))
+    fc.assert(
+      fc.property(long, fc.array(fc.nat(40_000), { maxLength: 8 }), (text, places) => {
+        const whole = continueSplit(EMPTY_SPLIT, text)
+        const grown = grow(text, places.filter((at) => at < text.length).toSorted((a, b) => a - b))
+        expect(shape(grown)).toEqual(shape(whole))
+        expect(grown.blocks.map(({ raw }) => raw).join("")).toBe(text)
+        for (const { raw } of grown.blocks) expect(raw.trimEnd().length).toBeLessThan(LIMITS.pieceMax + 100)
+      }),
+      { numRuns: 150 },
+    )
+  })
+
+  it("of a long table have its head", () => {
+    const rows = Array.from({ length: 900 }, (_, at) => `| ${at} | b |\n`).join("")
+    const { blocks } = continueSplit(EMPTY_SPLIT, `| n | letter |\n|--:|---|\n${rows}\nAfter.`)
+    expect(blocks.length).toBeGreaterThan(3)
+    expect(blocks.slice(0, -1).map(({ head }) => head)).toEqual([undefined, ...blocks.slice(1, -1).map(() => "| n | letter |\n|--:|---|\n")])
+    expect(blocks.at(-1)?.head).toBeUndefined()
+  })
+
+  it("of a list that grows are parsed again for its end alone", () => {
+    let split = EMPTY_SPLIT
+    let text = ""
+    for (let turn = 0; turn < 400; turn++) {
+      const before = split
+      text += "- one more item of it\n"
+      split = continueSplit(split, text, true)
+      const kept = split.blocks.filter((block, index) => block === before.blocks[index]).length
+      expect(kept).toBeGreaterThanOrEqual(split.blocks.length - 2)
+    }
+    expect(split.blocks.length).toBeGreaterThanOrEqual(4)
+  })
+
   it("recognize an open fence", () => {
     expect(openFence("```py\nprint(1)")).toBe(true)
     expect(openFence("```py\nprint(1)\n```")).toBe(false)

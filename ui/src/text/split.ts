@@ -1,7 +1,8 @@
 // Splits a growing Markdown text into blocks. The beginning of a block may turn out to continue the previous one, and
-// that one too; but a block that REACH others follow is final, so only the text after it is parsed again. The raw texts
-// of the blocks, joined, are the text.
-import type { Links } from "marked"
+// that one too; but a block that REACH others follow is final, so only the text after it is parsed again. Long lists,
+// tables and quotes are cut into several blocks, and a cut is final too, so that what is parsed again is never long. The
+// raw texts of the blocks, joined, are the text.
+import type { Links, Token, Tokens } from "marked"
 
 import { readBlocks } from "./grammar"
 import { LIMITS } from "./limits"
@@ -11,6 +12,10 @@ export interface Block {
   raw: string
   /** Too deep or too long to parse: shown as source. */
   plain: boolean
+  /** The rest of a list, table or quote, which was too long for one block, is the next block. */
+  cut?: boolean
+  /** The head of the table of which this block has more rows. */
+  head?: string
 }
 
 export interface Split {
@@ -37,30 +42,95 @@ export function openFence(raw: string): boolean {
   return !(last && last[0] === fence[0] && last.length >= fence.length)
 }
 
-function cut(text: string, start: number, links: Links): { blocks: Block[]; links: Links } {
-  const read = readBlocks(text)
+type Piece = Omit<Block, "start">
+
+/** What has no place for a cut is cut after any line, as source, and its rest is parsed on its own. */
+const isCutAfterLine = (type: string) => type === "list" || type === "blockquote"
+
+/** The two lines with which a table begins. */
+const headOf = (table: string) => /^[^\n]*\n[^\n]*\n/.exec(table)?.[0] ?? ""
+
+/** Where a list or table is cut: before items or rows whose first line is complete, and so cannot become anything else. */
+function cutsOf(token: Token, raw: string, head: string): number[] {
+  const cuts: number[] = []
+  let from = 0
+  let at = 0
+  let weight = 0
+  const pass = (part: string, isComplete: boolean, own: number) => {
+    if (isComplete && (at - from >= LIMITS.piece || weight >= LIMITS.pieceItems)) {
+      cuts.push(at)
+      from = at
+      weight = 0
+    }
+    at += part.length
+    weight += own
+  }
+  if (token.type === "list") {
+    for (const { raw: item } of (token as Tokens.List).items) pass(item, item.includes("\n"), 1)
+  } else if (token.type === "table") {
+    const own = (token as Tokens.Table).header.length / 5
+    const rows = raw.split(/(?<=\n)/)
+    for (const [index, row] of rows.entries()) pass(row, (head !== "" || index > 1) && /\S.*\n/.test(row), own)
+  }
+  return cuts
+}
+
+/** The blocks of a token. They are shorter than `raw` if what follows the last one has to be parsed on its own. */
+function piecesOf(token: Token, raw: string, head: string): Piece[] {
+  const pieces: Piece[] = []
+  const max = isCutAfterLine(token.type) ? LIMITS.pieceMax : LIMITS.block
+  const ownHead = token.type === "table" ? head || headOf(raw) : ""
+  let from = 0
+  for (const to of [...cutsOf(token, raw, head), raw.length]) {
+    const piece: Piece = { raw: raw.slice(from, to), plain: token.type !== "code" && token.type !== "table" && to - from > max }
+    if (ownHead !== "" && (head !== "" || from > 0)) piece.head = ownHead
+    if (to < raw.length) piece.cut = true
+    const line = isCutAfterLine(token.type) && piece.plain ? piece.raw.indexOf("\n", max) + 1 : 0
+    if (line > 0 && line < piece.raw.length) return [...pieces, { ...piece, raw: piece.raw.slice(0, line), cut: true }]
+    pieces.push(piece)
+    from = to
+  }
+  return pieces
+}
+
+function cut(text: string, start: number, links: Links, head = ""): { blocks: Block[]; links: Links } {
+  const read = readBlocks(head + text)
   if (!read) return cutPlain(text, start, links)
+  const hasNewLinks = Object.keys(read.links).some((name) => links[name]?.href !== read.links[name]?.href)
+  const known = hasNewLinks ? { ...links, ...read.links } : links
   const blocks: Block[] = []
   let at = 0
-  for (const token of read.tokens) {
+  for (const [index, token] of read.tokens.entries()) {
     // What was parsed is as long as the token's raw text, although white space at its end may differ.
-    const raw = text.slice(at, at + token.raw.length)
-    if (raw.trimEnd() !== token.raw.trimEnd()) return cutPlain(text, start, links)
+    const ownHead = index === 0 ? head : ""
+    const source = token.raw.slice(ownHead.length)
+    const raw = text.slice(at, at + source.length)
+    if (raw.trimEnd() !== source.trimEnd()) return cutPlain(text, start, links)
     const last = blocks.at(-1)
-    if (last && (token.type === "space" || last.raw.trim() === "")) last.raw += raw
-    else {
-      const bounded = token.type === "code" || token.type === "table" || raw.length <= LIMITS.block
-      blocks.push({ start: start + at, raw, plain: !bounded })
+    if (last && token.type === "space") {
+      last.raw += raw
+      at += raw.length
+      continue
     }
-    at += raw.length
+    // Empty lines at the beginning belong to the first block.
+    const blank = last?.raw.trim() === "" ? (blocks.pop()?.raw ?? "") : ""
+    const end = at + raw.length
+    for (const [number, piece] of piecesOf(token, raw, ownHead).entries()) {
+      const before = number === 0 ? blank : ""
+      blocks.push({ start: start + at - before.length, ...piece, raw: before + piece.raw })
+      at += piece.raw.length
+    }
+    if (at < end) {
+      const rest = cut(text.slice(at), start + at, known)
+      return { blocks: [...blocks, ...rest.blocks], links: rest.links }
+    }
   }
   if (at < text.length) {
     const last = blocks.at(-1)
     if (last) last.raw += text.slice(at)
     else blocks.push({ start, raw: text, plain: false })
   }
-  const hasNewLinks = Object.keys(read.links).some((name) => links[name]?.href !== read.links[name]?.href)
-  return { blocks, links: hasNewLinks ? { ...links, ...read.links } : links }
+  return { blocks, links: known }
 }
 
 /**
@@ -111,13 +181,14 @@ export function continueSplit(before: Split, text: string, growing = false): Spl
       return { text, blocks: [...before.blocks.slice(0, -1), grown], links: before.links }
     }
   }
-  const settled = before.blocks.slice(0, -REACH)
-  const known = before.blocks.slice(-REACH)
+  const final = Math.max(before.blocks.length - REACH, before.blocks.findLastIndex((block) => block.cut) + 1, 0)
+  const settled = before.blocks.slice(0, final)
+  const known = before.blocks.slice(final)
   const from = known[0] ?? last
-  const tail = cut(text.slice(from.start), from.start, before.links)
+  const tail = cut(text.slice(from.start), from.start, before.links, from.head)
   const blocks = tail.blocks.map((block, index) => {
     const previous = known[index]
-    return previous && previous.raw === block.raw && previous.plain === block.plain ? previous : block
+    return previous && previous.raw === block.raw && previous.plain === block.plain && previous.cut === block.cut ? previous : block
   })
   return { text, blocks: [...settled, ...blocks], links: tail.links }
 }
