@@ -35,6 +35,17 @@ FORMULAS = "\n\n".join(
 TOP = "one => one.getBoundingClientRect().top"
 
 
+BUSY = """() => {
+  const work = () => {
+    const end = performance.now() + 60
+    while (performance.now() < end);
+    window.busy = requestAnimationFrame(work)
+  }
+  work()
+}"""
+"""Each frame takes over 60 ms."""
+
+
 def shifted(tab: Tab) -> None:
     total, what = tab.layout_shifts()
     assert total < MAX_SHIFT, what
@@ -52,12 +63,15 @@ def test_nothing_jumps_when_text_begins_after_tools(tabs: Tabs, model_script: Mo
     tab.element("answer-text").wait_for()
     shifted(tab)
     rows = [tab.element("overlay-tool").nth(n).evaluate(TOP) for n in range(2)]
-    # A tool that is called after text has its row above the text, too. It grows there frame by frame (how many pixels
-    # at once depends on the machine: bench/page.py measures it).
+    # A tool that is called after text has its row above the text, too. It grows there by some pixels in each frame,
+    # also if the frames are long.
+    tab.page.evaluate(BUSY)
     model_script.say(SENTENCE * 3).call("weather", {"city": "Uruk"}, id="call_2").end("tool_calls")
     expect(tab.element("overlay-tool")).to_have_count(3)
     expect(tab.element("overlay-tool").last.locator(".step-row--late")).to_have_css("animation-name", "grow")
     tab.page.wait_for_function("() => document.getAnimations().every((one) => one.animationName !== 'grow')")
+    tab.page.evaluate("() => cancelAnimationFrame(window.busy)")
+    shifted(tab)
     tab.reset_layout_shifts()
     text = tab.element("answer-text").first.evaluate(TOP)
     model_script.think("So.").say("clear.").end()
@@ -80,6 +94,25 @@ GAPS = """() => {
     toggle: box(toggle).top,
   }
 }"""
+
+
+@SIZES
+def test_an_answer_that_ends_while_a_row_grows_does_not_jump(tabs: Tabs, model_script: ModelScript, size: Any) -> None:
+    tab = tabs(**size)
+    tab.open_and_ask()
+    model_script.think(SENTENCE).say(SENTENCE * 8)
+    tab.element("answer-text").wait_for()
+    tab.page.wait_for_timeout(200)  # later than what a resumed stream brings at once
+    tab.reset_layout_shifts()
+    model_script.call("weather", {"city": "Uruk"}).end("tool_calls").say("Clear.").end()
+    tab.wait_finished()
+    grown = "() => document.getAnimations().every((one) => one.effect.getKeyframes()[0].blockSize === undefined)"
+    tab.page.wait_for_function(grown)
+    shifted(tab)
+    row, toggle = tab.element("tool-segment").bounding_box(), tab.element("show-reasoning").bounding_box()
+    assert row
+    assert toggle
+    assert row["y"] + row["height"] <= toggle["y"] + 1
 
 
 @SIZES

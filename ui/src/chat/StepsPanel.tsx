@@ -9,6 +9,7 @@ import { liveSteps } from "../stream/streamingBus"
 import type { LiveMessage, LivePart, LiveSealed, LiveStep, LiveTool } from "../stream/streamingBus"
 import { TextRoleContext } from "../text/role"
 import { useFollowEnd } from "./followEnd"
+import { growRow, useGrowth } from "./growEvenly"
 import { ReasoningSegment } from "./ReasoningSegment"
 import { StreamingReasoningOverlay } from "./StreamingReasoningOverlay"
 import { StreamingToolsOverlay } from "./StreamingToolsOverlay"
@@ -24,7 +25,8 @@ interface Props {
 }
 
 export function StepsPanel({ eventId, event, skew }: Props) {
-  return event ? <PersistedSteps event={event} /> : <StreamingSteps eventId={eventId} skew={skew} />
+  const box = useGrowth(event !== undefined)
+  return <div ref={box}>{event ? <PersistedSteps event={event} /> : <StreamingSteps eventId={eventId} skew={skew} />}</div>
 }
 
 function PersistedSteps({ event }: { event: Answer }) {
@@ -98,7 +100,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   }
   const state = `overlay${compact ? " overlay--compact" : ""}${over ? " overlay--over" : ""}`
   return (
-    <div className={state} ref={box} data-testid="overlay" role="group" aria-label={words.reasoning.overlay} aria-hidden={over}>
+    <div className={state} ref={box} data-testid="overlay" role="group" aria-label={words.reasoning.overlay} aria-hidden={over} onAnimationStart={growRow}>
       <div className="overlay__inner" ref={inner}>
         <TextRoleContext value={"overlay"}>
           {runs.map((run, index) =>
