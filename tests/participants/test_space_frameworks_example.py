@@ -38,7 +38,7 @@ async def test_three_frameworks_and_a_person_in_one_space(example: Any, tmp_path
     record = records["person"]
     assert [one.id for one in record if one.kind == "chat"] == [one.id for one in shown if one.kind == "chat"]
 
-    # Who said what to whom, as an answer to what.
+    # Who said what, for which recipients, as an answer to what.
     question, private = (one for one in record if one.sender == "person" and not one.correlation_id)
     chats = [(one.sender, one.to, text_of(one).strip(), one.correlation_id) for one in record if one.kind == "chat"]
     inquiry = next(one for one in record if text_of(one) == "Who is on call tonight?")

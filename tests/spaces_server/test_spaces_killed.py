@@ -237,7 +237,7 @@ def test_an_acknowledged_revocation_survives_a_kill(tmp_path: Path) -> None:
 def test_open_streams_end_with_a_killed_gateway(
     tmp_path: Path, where: Callable[[Path], AbstractContextManager[tuple[str, list[str]]]]
 ) -> None:
-    """Whoever comes back learns why, or still has the stream; the log is whole, and has nothing of the data."""
+    """A participant who comes back learns why, or still has the stream. The log is whole, without the data."""
     data = "data-that-is-never-stored"
     with where(tmp_path) as (store, configs), ExitStack() as stack:
         configs = [one.replace(f"lease_seconds = {HOUR_SECONDS:.0f}", "lease_seconds = 2") for one in configs]
