@@ -14,14 +14,14 @@ from pathlib import Path
 
 import uvicorn
 
-from pellucid import Agent, NativeOutput, Tool
+from pellucid import Agent, NativeOutput
 from pellucid.cli.transcript import Transcript
 from pellucid.envelopes import Envelope, text_of
 from pellucid.models.infer import infer_model
 from pellucid.server import create_app
 from pellucid.server.config import check_config
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
-from tools import TOOLS, load_test, security_scan
+from tools import TOOLS
 
 MODEL = "local:qwen2.5-coder-1.5b"
 QUESTION = "Should we deploy this auth change?"
@@ -31,7 +31,6 @@ ROLES = {
     "performance": "You review changes for performance alone. First call load_test, then judge by what it says.",
     "release": "You decide whether a change is deployed, from what the reviewers said. A critical finding forbids it.",
 }
-CALLS = {"security": security_scan, "performance": load_test}
 DEPLOY, DO_NOT_DEPLOY = "We deploy.", "We do not deploy."
 MAX_TOKENS = 200
 LIMIT_SECONDS = 240
@@ -92,10 +91,8 @@ async def review(
                 output_type=output,
             )
             me = await here.enter_async_context(be(name))
-            answers = WhenAllHaveSpoken(*CALLS) if name == "release" else ["user"]
-            # Each gets the tool that it needs: what a model is told, a small one has to read.
-            tools = {"tools": [Tool(CALLS[name]).definition]} if name in CALLS else False
-            await here.enter_async_context(AgentInSpace(agent, me, answers=answers, tools=tools))
+            answers = WhenAllHaveSpoken("security", "performance") if name == "release" else ["user"]
+            await here.enter_async_context(AgentInSpace(agent, me, answers=answers, tools=name != "release"))
         user = await here.enter_async_context(be("user"))
         sent = await user.say(question)
         missing = dict.fromkeys(ROLES)
