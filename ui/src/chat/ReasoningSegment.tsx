@@ -52,7 +52,7 @@ export function ReasoningSegment({ event, steps, open, onOpen, drawTool }: Props
         {meta.length > 0 && (
           <span className="reasoning__meta" data-testid="reasoning-meta">
             {meta.map((word) => (
-              <span key={word} className="reasoning__fact">{word}</span>
+              <span key={word} className="reasoning__fact"><bdi>{word}</bdi></span>
             ))}
           </span>
         )}

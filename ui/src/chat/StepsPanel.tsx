@@ -26,7 +26,7 @@ interface Props {
 
 export function StepsPanel({ eventId, event, skew }: Props) {
   const box = useGrowth(event !== undefined)
-  return <div ref={box}>{event ? <PersistedSteps event={event} /> : <StreamingSteps eventId={eventId} skew={skew} />}</div>
+  return <div className="steps-box" ref={box}>{event ? <PersistedSteps event={event} /> : <StreamingSteps eventId={eventId} skew={skew} />}</div>
 }
 
 function PersistedSteps({ event }: { event: Answer }) {

@@ -106,11 +106,11 @@ export function Timeline({ event }: { event: Answer }) {
       <figcaption className="timeline__legend" aria-hidden="true">
         {kinds.map((kind) => (
           <span key={kind} className={`timeline__key timeline__key--${kind}`}>
-            {words.timeline.names[kind]} {formatDuration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}
+            <bdi>{words.timeline.names[kind]} {formatDuration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}</bdi>
           </span>
         ))}
-        {waited >= 1000 && <span className="timeline__key timeline__key--waiting">{words.timeline.waited(formatDuration(waited))}</span>}
-        <span className="timeline__total">{words.timeline.total(formatDuration(length))}</span>
+        {waited >= 1000 && <span className="timeline__key timeline__key--waiting"><bdi>{words.timeline.waited(formatDuration(waited))}</bdi></span>}
+        <span className="timeline__total"><bdi>{words.timeline.total(formatDuration(length))}</bdi></span>
       </figcaption>
       <ol className="visually-hidden" aria-label={words.timeline.label}>
         {parts.map((part) => (
