@@ -39,7 +39,7 @@ export function useGrowth(isFinal: boolean) {
   useLayoutEffect(() => {
     wasFinal.current = isFinal
     const element = box.current
-    if (!element || before === 0 || matchMedia("(prefers-reduced-motion: reduce)").matches) return
+    if (!element || before === 0 || matchMedia("(prefers-reduced-motion)").matches) return
     const after = element.offsetHeight
     if (after <= before) return
     const end = ((after - before) / PIXELS_PER_FRAME) * FRAME_MS
