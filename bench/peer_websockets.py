@@ -1,4 +1,4 @@
-"""The minimum of a space: each message is sent to every client with the `broadcast` of `websockets`.
+"""The minimum of spaces: each message is sent to every client with the same path, with the `broadcast` of `websockets`.
 
 Nothing is checked, ordered, numbered or stored.  `python bench/peer_websockets.py --port PORT`
 """
@@ -6,14 +6,18 @@ Nothing is checked, ordered, numbered or stored.  `python bench/peer_websockets.
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 
 import uvloop
 from websockets.asyncio.server import ServerConnection, broadcast, serve
 
-room: set[ServerConnection] = set()
+rooms: defaultdict[str, set[ServerConnection]] = defaultdict(set)
+"""The connections, by the path of their request."""
 
 
 async def attend(connection: ServerConnection) -> None:
+    assert connection.request is not None
+    room = rooms[connection.request.path]
     room.add(connection)
     try:
         async for message in connection:

@@ -1,10 +1,11 @@
-"""Measure a space: each envelope is delivered to all participants, compared with a plain `websockets` broadcast.
+"""Measure spaces: each envelope is delivered to all participants, compared with a plain `websockets` broadcast.
 
-    .venv/bin/python bench/spaces.py [--readers 200] [--rate 50] [--seconds 10] [--rounds 3]
+    .venv/bin/python bench/spaces.py [--only SCENARIO] [--rounds 3] [--seconds 10]
 
-One participant sends thoughts at a fixed rate; the others read. A delivery is one envelope that reached one reader. The
-gateway checks, orders, stores and records each envelope before it delivers it; the plain broadcast does none of that.
-Both deliver the same bytes, each has a CPU to itself, and they take turns.
+In every space one participant sends thoughts at a fixed rate, and all receive them. A delivery is one envelope that
+reached one participant. The gateway checks, orders, stores and records each envelope before it delivers it; the plain
+broadcast does none of that. Both deliver frames of the same size, each has a CPU to itself, and they take turns.
+Real-time priority is used where the kernel allows it: without it, the percentiles mean little on a machine in use.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import base64
 import os
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import uvloop
@@ -31,12 +32,47 @@ import processes
 from processes import BenchError, Cpus
 
 HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+from pellucid.server.space_config import DEFAULT_CAPABILITIES  # noqa: E402
+from pellucid.spaces.runtime.provisioning import create_space  # noqa: E402
+from pellucid.spaces.runtime.settings import SpaceSettings  # noqa: E402
+from pellucid.storage import open_store  # noqa: E402
+
 PELLUCID = [sys.executable, "-m", "pellucid"]
 PEER = [sys.executable, str(HERE / "peer_websockets.py")]
 THOUGHT = "The write needs elevated permissions, so the caller's role decides; the role comes from the token, which … "
 MARK = b'"sent":'
 START_SECONDS = 30.0
 SETTLE_SECONDS = 2.0
+
+
+CONNECTING_AT_ONCE = 20
+
+
+class Scenario(NamedTuple):
+    name: str
+    spaces: int
+    participants: int
+    """In each space."""
+    rate: float
+    """Envelopes per second in each space."""
+
+    @property
+    def connections(self) -> int:
+        return self.spaces * self.participants
+
+
+SCENARIOS = (
+    Scenario("broadcast", spaces=1, participants=200, rate=50),
+    Scenario("small", spaces=1, participants=50, rate=50),
+    Scenario("large", spaces=1, participants=300, rate=10),
+    Scenario("thousand", spaces=1_000, participants=5, rate=0.1),
+)
+TARGETS = (
+    "targets: broadcast at most 1.3 x the CPU and 3 x the p99 of the plain broadcast; "
+    "large at most 40 KiB a participant"
+)
 
 
 class Sample(NamedTuple):
@@ -46,17 +82,21 @@ class Sample(NamedTuple):
     p50_ms: float
     p99_ms: float
     lost: int
+    kib: float
+    """Resident memory of the server, per participant: after all are connected, minus that of the idle server."""
+    welcome_bytes: int
+    """Size of the largest first frame."""
 
 
 class Reader(asyncio.Protocol):
     """One WebSocket whose frames are counted, and little more: the load must not cost more than the server."""
 
-    def __init__(self, path: str, headers: str, heard: Callable[[bytes], None]) -> None:
+    def __init__(self, path: str, headers: str, receive: Callable[[bytes], None]) -> None:
         self._hello = (
-            f"GET {path} HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{headers}"
+            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{headers}"
             f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
-        self._heard = heard
+        self._receive = receive
         self._rest = b""
         self.open = asyncio.get_running_loop().create_future()
         self.transport: Any = None
@@ -90,58 +130,80 @@ class Reader(asyncio.Protocol):
             if end < body + size:
                 break
             if data[at] == 0x81:
-                self._heard(data[body : body + size])
+                self._receive(data[body : body + size])
             at = body + size
         self._rest = data[at:]
 
-    def say(self, text: bytes) -> None:
+    def send(self, text: bytes) -> None:
         """As clients must: masked (with zeros, which costs the server the same)."""
         size = len(text)
         head = bytes([0x81, 0x80 | size]) if size < 126 else b"\x81\xfe" + struct.pack("!H", size)
         self.transport.write(head + b"\0\0\0\0" + text)
 
 
-async def play(port: int, doors: list[tuple[str, str]], pid: int, rate: int, seconds: float, size: int) -> Sample:
-    """Everybody comes in; the first one speaks. `size`: of what is delivered, in bytes, 0 where the server decides."""
+Door: TypeAlias = tuple[str, str]
+"""The path of a participant's socket, and its headers."""
+
+
+async def play(scenario: Scenario, port: int, doors: list[list[Door]], pid: int, seconds: float, size: int) -> Sample:
+    """All connect; the first participant of each space sends.
+
+    `size`: of what is delivered, in bytes; 0 where the server decides.
+    """
     loop = asyncio.get_running_loop()
     delays: list[float] = []
+    first_bytes: dict[int, int] = {}
 
-    def heard(frame: bytes) -> None:
+    def receive(reader: int, frame: bytes) -> None:
+        first_bytes.setdefault(reader, len(frame))
         at = frame.find(MARK)
         if at >= 0:
             at += len(MARK)
             delays.append(time.perf_counter() - float(frame[at : frame.index(b",", at)]))
 
-    readers: list[Reader] = []
-    for path, headers in doors:
-        _, reader = await loop.create_connection(lambda p=path, h=headers: Reader(p, h, heard), "127.0.0.1", port)
+    async def connect(number: int, door: Door) -> Reader:
+        path, headers = door
+        _, reader = await loop.create_connection(
+            lambda: Reader(path, headers, partial(receive, number)), "127.0.0.1", port
+        )
         await asyncio.wait_for(reader.open, START_SECONDS)
-        readers.append(reader)
+        return reader
+
+    await asyncio.sleep(SETTLE_SECONDS)  # after it listens, the gateway reads its page
+    idle_kib = processes.resident_kib(pid)
+    readers: list[Reader] = []
+    all_doors = [door for of_space in doors for door in of_space]
+    for start in range(0, len(all_doors), CONNECTING_AT_ONCE):
+        some = all_doors[start : start + CONNECTING_AT_ONCE]
+        readers += await asyncio.gather(*(connect(start + n, door) for n, door in enumerate(some)))
     await asyncio.sleep(SETTLE_SECONDS)
-    speaker = readers[0]
-    start = {"kind": "reasoning/start", "id": f"start-{time.time_ns()}", "payload": {"message": "Is it safe?"}}
-    speaker.say(msgspec.json.encode(start))
-    await asyncio.sleep(0.5)
-    before, begun = cpu_seconds(pid), loop.time()
-    said = 0
-    while said < rate * seconds:
-        await asyncio.sleep(max(0.0, begun + said / rate - loop.time()))
+    kib = (processes.resident_kib(pid) - idle_kib) / scenario.connections
+    senders = readers[:: scenario.participants]
+    contexts = [f"start-{number}-{time.time_ns()}" for number in range(len(senders))]
+    for sender, context in zip(senders, contexts, strict=True):
+        sender.send(msgspec.json.encode({"kind": "reasoning/start", "id": context, "payload": {"message": "Is it?"}}))
+    await asyncio.sleep(1.0)
+    before, begun = processes.task_times(pid).cpu, loop.time()
+    rate, sent = scenario.rate * scenario.spaces, 0
+    while sent < rate * seconds:
+        await asyncio.sleep(max(0.0, begun + sent / rate - loop.time()))
+        context = contexts[sent % len(senders)]
         thought = {
-            "id": f"{start['id']}-{said}",
+            "id": f"{context}-{sent}",
             "kind": "reasoning/thought",
-            "context": start["id"],
-            "payload": {"sent": time.perf_counter(), "message": f"{said}: {THOUGHT}"},
+            "context": context,
+            "payload": {"sent": time.perf_counter(), "message": f"{sent}: {THOUGHT}"},
         }
         text = msgspec.json.encode(thought)
         if size > len(text):
             text = msgspec.json.encode(thought | {"pad": "x" * (size - len(text) - 9)})
-        speaker.say(text)
-        said += 1
+        senders[sent % len(senders)].send(text)
+        sent += 1
     await asyncio.sleep(1.0)
-    cpu = cpu_seconds(pid) - before
+    cpu = processes.task_times(pid).cpu - before
     for reader in readers:
         reader.transport.abort()
-    due, delays = said * len(readers), sorted(delays)
+    due, delays = sent * scenario.participants, sorted(delays)
     if not delays:
         raise BenchError("nothing was delivered")
     return Sample(
@@ -150,72 +212,115 @@ async def play(port: int, doors: list[tuple[str, str]], pid: int, rate: int, sec
         delays[len(delays) // 2] * 1e3,
         delays[int(len(delays) * 0.99)] * 1e3,
         due - len(delays),
+        kib,
+        max(first_bytes.values()),
     )
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of the process and its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / processes.TICKS_PER_SECOND
+class Measured(NamedTuple):
+    """Where and how a server runs while it is measured."""
+
+    cpus: Cpus
+    scheduling: processes.Scheduling | None
 
 
 @contextmanager
-def server(command: list[str], home: Path, cpus: Cpus, environment: dict[str, str]) -> Iterator[tuple[int, int]]:
+def server(
+    command: list[str], home: Path, measured: Measured, environment: dict[str, str]
+) -> Iterator[tuple[int, int]]:
     port, log = processes.free_port(), home / "server.log"
     with processes.running(
-        [*command, "--port", str(port)], cpu=cpus.under_test, log=log, directory=home, environment=environment
+        [*command, "--port", str(port)],
+        cpu=measured.cpus.under_test,
+        log=log,
+        directory=home,
+        environment=environment,
+        scheduling=measured.scheduling,
     ) as process:
         processes.wait_until_listening(process, port, log, START_SECONDS)
         yield process.pid, port
 
 
-def gateway(options: argparse.Namespace, cpus: Cpus) -> Sample:
+def gateway(scenario: Scenario, seconds: float, measured: Measured) -> Sample:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PELLUCID_", "XDG_"))}
         environment |= {"HOME": folder, "XDG_DATA_HOME": folder}
-        (home / "pellucid.toml").write_text('[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["none"]\n')
-        names = [f"reader-{n}" for n in range(options.readers)]
-        made = subprocess.run(
-            [*PELLUCID, "space", "create", "bench", "--json", *(x for n in names for x in ("--participant", n))],
-            cwd=home, env=environment, capture_output=True, check=True,
-        )  # fmt: skip
-        tokens = {one["id"]: one["token"] for one in msgspec.json.decode(made.stdout)["participants"]}
-        doors = [("/spaces/bench/ws", f"Authorization: Bearer {tokens[name]}\r\n") for name in names]
+        url = f"sqlite:///{home / 'spaces.sqlite'}"
+        (home / "pellucid.toml").write_text(
+            f'[storage]\nurl = "{url}"\n[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["none"]\n'
+        )
+        doors = asyncio.run(create_spaces(url, scenario))
         command = [*PELLUCID, "serve", "--host", "127.0.0.1", "--config", "pellucid.toml"]
-        with server(command, home, cpus, environment) as (pid, port):
-            return uvloop.run(play(port, doors, pid, options.rate, options.seconds, 0))
+        with server(command, home, measured, environment) as (pid, port):
+            return uvloop.run(play(scenario, port, doors, pid, seconds, 0))
 
 
-def plain(options: argparse.Namespace, cpus: Cpus, size: int) -> Sample:
-    with tempfile.TemporaryDirectory() as folder, server(PEER, Path(folder), cpus, dict(os.environ)) as (pid, port):
-        return uvloop.run(play(port, [("/", "")] * options.readers, pid, options.rate, options.seconds, size))
+async def create_spaces(url: str, scenario: Scenario) -> list[list[Door]]:
+    """Create the spaces of a scenario.
+
+    Returns:
+        For each space the path and the headers of each participant.
+    """
+    names = {f"reader-{number}": DEFAULT_CAPABILITIES for number in range(scenario.participants)}
+    store = await open_store(url)
+    try:
+        doors: list[list[Door]] = []
+        for number in range(scenario.spaces):
+            tokens = await create_space(store.spaces, "local", f"bench-{number}", SpaceSettings(), names)
+            path = f"/spaces/bench-{number}/ws"
+            doors.append([(path, f"Authorization: Bearer {token}\r\n") for token in tokens.values()])
+        return doors
+    finally:
+        await store.aclose()
 
 
-DELIVERED = 343
-"""Bytes of one envelope as the gateway delivers it; the plain room gets envelopes that are as long."""
+def plain(scenario: Scenario, seconds: float, measured: Measured) -> Sample:
+    doors = [[(f"/{number}", "")] * scenario.participants for number in range(scenario.spaces)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(PEER, Path(folder), measured, dict(os.environ)) as (pid, port),
+    ):
+        return uvloop.run(play(scenario, port, doors, pid, seconds, DELIVERED_BYTES))
+
+
+DELIVERED_BYTES = 343
+"""Size of one envelope as the gateway delivers it; the plain broadcast gets envelopes of the same size."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readers", type=int, default=200)
-    parser.add_argument("--rate", type=int, default=50, help="envelopes a second; the usual limits allow 100")
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--only", choices=[one.name for one in SCENARIOS])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--ordinary", action="store_true", help="without real-time priority")
     options = parser.parse_args()
     cpus = Cpus.available()
     processes.prepare_this_process(cpus)
-    ratios: list[float] = []
-    print(f"{options.readers} readers, {options.rate} envelopes/s for {options.seconds:g} s")
-    for number in range(1, options.rounds + 1):
-        rows = {"plain websockets": plain(options, cpus, DELIVERED), "space": gateway(options, cpus)}
-        for name, row in rows.items():
-            print(
-                f"round {number}  {name:<18} {row.cpu_us:6.2f} us CPU a delivery   p50 {row.p50_ms:6.1f} ms   "
-                f"p99 {row.p99_ms:6.1f} ms   {row.deliveries} delivered, {row.lost} lost"
-            )
-        ratios.append(rows["space"].cpu_us / rows["plain websockets"].cpu_us)
-    print(f"ratio (median of {options.rounds}): {statistics.median(ratios):.2f}   target: at most 1.5")
+    real_time = not options.ordinary and processes.use_real_time()
+    measured = Measured(cpus, processes.MEASURED if real_time else None)
+    print("real-time priority" if real_time else "without real-time priority")
+    for scenario in SCENARIOS:
+        if options.only not in (None, scenario.name):
+            continue
+        print(
+            f"{scenario.name}: {scenario.spaces} spaces of {scenario.participants}, {scenario.rate:g} envelopes/s in "
+            f"each, {options.seconds:g} s"
+        )
+        ratios: list[tuple[float, float]] = []
+        for number in range(1, options.rounds + 1):
+            reference, space = (run(scenario, options.seconds, measured) for run in (plain, gateway))
+            for name, row in (("plain websockets", reference), ("space", space)):
+                print(
+                    f"  round {number}  {name:<17}{row.cpu_us:7.2f} us CPU a delivery   p50 {row.p50_ms:6.1f} ms   "
+                    f"p99 {row.p99_ms:6.1f} ms   {row.kib:5.1f} KiB a participant   "
+                    f"{row.deliveries} delivered, {row.lost} lost   first frame {row.welcome_bytes} B",
+                    flush=True,
+                )
+            ratios.append((space.cpu_us / reference.cpu_us, space.p99_ms / reference.p99_ms))
+        cpu, p99 = (statistics.median(column) for column in zip(*ratios, strict=True))
+        print(f"  ratio (median of {options.rounds}): CPU {cpu:.2f}, p99 {p99:.2f}", flush=True)
+    print(TARGETS)
 
 
 if __name__ == "__main__":
