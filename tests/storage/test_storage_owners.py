@@ -109,6 +109,7 @@ METHODS: dict[str, StoreCall] = {
 # Names of spaces are unique in the whole gateway, not only within an owner; and a token identifies its owner.
 WITHOUT_OWNER = (
     {"Spaces.put", "Spaces.get", "Spaces.find_by_token", "Spaces.sweep", "Spaces.begin_webhook", "Spaces.move_webhook"}
+    | {"Spaces.heads"}
     | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.by_ids", "Keys.revoke", "Usage.add", "Usage.report"}
     | {f"Store.{name}" for name in ("aclose", "check", "expire", "require_writable")}
 )

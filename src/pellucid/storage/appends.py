@@ -28,7 +28,7 @@ from .errors import AppendConflict, SpaceNotFound
 from .names import check_names
 from .record_write import ENVELOPE
 from .space_rows import StoredParticipant, space_params
-from .statement import NAME, OWNER, Execute, Operation, Params, Statement, param, read_first
+from .statement import NAME, OWNER, Execute, Operation, Params, Statement, json_list, json_text, param, read_first
 
 
 class SpaceHead(NamedTuple):
@@ -65,6 +65,12 @@ _state_of_space = sa.and_(_N.c.owner == OWNER, _N.c.space == NAME)
 
 _LOCK = Statement(sa.select(_S.c.head, _S.c.version, _S.c.latest).where(_this_space).with_for_update())
 _GET_HEAD = Statement(sa.select(_S.c.head, _S.c.version).where(_this_space))
+_names = json_list("names")
+_heads = sa.select(_S.c.owner, _S.c.name, _S.c.head, _S.c.version).where(_S.c.removed_at.is_(None))
+_GET_HEADS = Statement(
+    _heads.where(_S.c.name.in_(sa.select(_names.postgresql.c.value))),
+    sqlite=_heads.where(_S.c.name.in_(sa.select(_names.sqlite.c.value))),
+)
 _UPDATE_HEAD = Statement(
     sa.update(_S)
     .where(_this_space)
@@ -202,6 +208,12 @@ def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
                 for (owner, space), append in last_appends.items()
             ],
         )
+
+
+def get_heads(names: Sequence[str]) -> Operation[dict[tuple[str, str], SpaceHead]]:
+    """Return the heads of those of these spaces that exist, by owner and name."""
+    rows = yield Execute(_GET_HEADS, {"names": json_text(names)})
+    return {(owner, name): SpaceHead(head, version) for owner, name, head, version in rows}
 
 
 get_head = read_first(_GET_HEAD, SpaceHead._make)

@@ -128,6 +128,10 @@ class Spaces(StoreOperations):
         """Return the end of a space's log, and its version; None if the space does not exist."""
         return await self._database.read(appends.get_head, space_params(owner, name))
 
+    async def heads(self, names: Sequence[str]) -> dict[tuple[str, str], SpaceHead]:
+        """Return the heads of those of these spaces that exist, by owner and name."""
+        return await self._database.read(appends.get_heads, tuple(names))
+
     async def append(self, append: Append) -> SpaceHead:
         """Append envelopes to the log of a space; return its new head.
 

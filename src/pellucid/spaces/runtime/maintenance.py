@@ -1,8 +1,8 @@
-"""The periodic work of a space: reading what other replicas wrote, ending silent contexts, announcing that the time of
-agents' talk is over, and renewing presence.
+"""The periodic work of a space: reading what other replicas announce, ending silent contexts, announcing that the time
+of agents' talk is over, and renewing presence.
 
-A notification from another replica may be lost, and changes of the configuration notify no replica. So the store is
-also read at intervals.
+A notification from another replica may be lost, and changes of the configuration notify no replica. So the heads of all
+open spaces are also read at intervals (`space_manager`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Intervals(NamedTuple):
     """Times in seconds."""
 
     poll_seconds: float = 1.0
-    """Between two reads of the store."""
+    """Between two reads of the heads of all open spaces, and between two looks for what is due in each."""
     presence_seconds: float = 15.0
     """Silence after which a replica and all participants connected to it have left."""
     unused_seconds: float = 60.0
@@ -110,7 +110,6 @@ class Maintenance:
             except Exception as error:
                 log.error("the maintenance of a space failed: %s", error_location(error))
             await asyncio.sleep(self._intervals.poll_seconds)
-            self._writer.queue.request_catch_up()
 
     async def _listen(self) -> None:
         while True:

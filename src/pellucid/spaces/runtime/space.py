@@ -23,7 +23,7 @@ from ...envelopes.streams import StreamError, stream_id_of
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
-from ...storage import Store, StoredEnvelope
+from ...storage import SpaceHead, Store, StoredEnvelope
 from ...telemetry import error_location, log
 from .compression import Compressor, ThoughtCompression
 from .delivery import SessionRegistry, effects_of
@@ -183,6 +183,15 @@ class Space:
                 code="name_taken",
                 param="participant",
             )
+
+    def check_head(self, head: SpaceHead | None) -> None:
+        """Read what other replicas have written, if the head in the store is another one than here.
+
+        Args:
+            head: The head of the log in the store. None: the space was deleted.
+        """
+        if head != (self._live.head, self._configuration.version):
+            self.writer.queue.request_catch_up()
 
     async def catch_up(self) -> None:
         """Read what other replicas have written until now: members and envelopes.

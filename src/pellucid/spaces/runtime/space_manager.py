@@ -54,20 +54,20 @@ class SpaceManager:
         self._replica_id = uuid4().hex
         self._open: dict[str, Space] = {}
         self._opening: dict[str, asyncio.Task[Space]] = {}
-        self._sweep_task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
 
     async def start(self) -> None:
-        """Start to close unused spaces."""
-        if self._sweep_task is None:
-            self._sweep_task = asyncio.create_task(self._sweep())
+        """Start to close unused spaces, and to read what other processes write."""
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(work) for work in (self._sweep(), self._poll_heads())]
 
     async def aclose(self) -> None:
         """Announce that all participants leave, and release all spaces."""
         self._is_closed = True
-        if self._sweep_task is not None:
-            self._sweep_task.cancel()
-            await asyncio.wait([self._sweep_task])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for opening in list(self._opening.values()):
             opening.cancel()
         if self._opening:
@@ -186,6 +186,23 @@ class SpaceManager:
         erased_count = await self._store.spaces.erase(space.owner, name, seqs, at_ms=space.now_ms())
         space.forget()
         return erased_count
+
+    async def _poll_heads(self) -> None:
+        """Read the heads of all open spaces at intervals, in one query, and make those read that have another one."""
+        while True:
+            await asyncio.sleep(self._intervals.poll_seconds)
+            spaces = [space for space in self._open.values() if not space.is_closed]
+            if not spaces:
+                continue
+            try:
+                heads = await self._store.spaces.heads([space.name for space in spaces])
+            except PellucidError:
+                continue  # Each space reads its own head when it is written to.
+            except Exception as error:
+                log.error("the heads of spaces could not be read: %s", error_location(error))
+                continue
+            for space in spaces:
+                space.check_head(heads.get((space.owner, space.name)))
 
     # --- closing
 
