@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.reasoning import ContextPlace
 from pellucid.spaces.runtime import space as space_module
-from pellucid.spaces.runtime.live_state import REBASE_BYTES, LiveState
+from pellucid.spaces.runtime.live_state import SNAPSHOT_BYTES, LiveState
 from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.spaces.runtime.space import MonotonicClock, Space
 from pellucid.spaces.runtime.state import SpaceState
@@ -71,6 +71,6 @@ def test_the_memory_for_rollback_is_bounded() -> None:
         envelope = Envelope(id=f"m-{seq}", ts=0, sender="a", kind="chat", payload={"text": "x" * 200_000}, seq=seq)
         live_state.state.replay(stored := StoredEnvelope(envelope, seq, ContextPlace()))
         live_state.accept([stored])
-        assert sum(len(one.envelope.payload["text"]) for one in live_state._since_base) <= REBASE_BYTES + 200_000
+        assert sum(len(one.envelope.payload["text"]) for one in live_state._since_base) <= 2 * SNAPSHOT_BYTES + 200_000
     live_state.roll_back()
     assert live_state.state.head == 199

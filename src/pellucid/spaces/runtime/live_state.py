@@ -3,6 +3,9 @@
 Judging changes the state before the envelopes are stored. If they are not stored after all (another replica was faster,
 the store did not answer), `roll_back` builds the state again from its last base, a dump, and from what was stored
 since.
+
+A base is stored as a snapshot, in the transaction of its last envelope (`is_snapshot_due`). So a space opens by one
+snapshot and a short rest of the log, however long the log is and however its last process ended.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from .redaction import PatternRedactor
 from .settings import SpaceSettings, read_settings
 from .state import ConfiguredAccess, SpaceState
 
-REBASE_AFTER = 256
-"""Number of envelopes after which a new base is made."""
-REBASE_BYTES = 4 << 20
+SNAPSHOT_INTERVAL = 500
+"""Number of envelopes between two snapshots."""
+SNAPSHOT_BYTES = 2 << 20
+"""Number of bytes of envelopes after which there is a snapshot in any case."""
 MAX_RECENT = 512
 """How many of the newest envelopes are in memory."""
 MAX_RECENT_BYTES = 4 << 20
@@ -44,6 +48,15 @@ class LiveState:
         self._since_base: list[StoredEnvelope] = []
         self._since_base_bytes = 0
 
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether a snapshot has to be stored with the envelopes that were judged.
+
+        Whichever replica appends the last envelope of an interval stores it.
+        """
+        ends_interval = self.state.head // SNAPSHOT_INTERVAL != self.head // SNAPSHOT_INTERVAL
+        return ends_interval or self._since_base_bytes > SNAPSHOT_BYTES
+
     def accept(self, stored: Sequence[StoredEnvelope], dump: bytes | None = None) -> None:
         """Record that judged envelopes are stored.
 
@@ -53,7 +66,9 @@ class LiveState:
         """
         self.head = self.state.head
         self._since_base_bytes += sum(map(self.recent.add, stored))
-        needs_rebase = len(self._since_base) + len(stored) > REBASE_AFTER or self._since_base_bytes > REBASE_BYTES
+        # A replica that only reads makes bases for itself.
+        count = len(self._since_base) + len(stored)
+        needs_rebase = count > SNAPSHOT_INTERVAL or self._since_base_bytes > 2 * SNAPSHOT_BYTES
         if dump is not None or needs_rebase:
             self._rebase(self.state.dump() if dump is None else dump)
         else:

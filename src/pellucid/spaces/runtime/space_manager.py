@@ -16,14 +16,18 @@ from uuid import uuid4
 
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
-from ...storage import SpaceNotFound, Store
+from ...storage import Append, SpaceNotFound, Store
 from ...telemetry import error_location, log
 from .compression import Compressor
 from .ids import digest_of
 from .live_state import Configuration, LiveState, load_state
 from .maintenance import Intervals
 from .space import Space
+from .state import SpaceState
 from .writer import PAGE_SIZE
+
+MAX_OPENED_PAGES = 2
+"""Number of pages of the log after the snapshot above which a space that is opened gets a new one."""
 
 
 class SpaceManager:
@@ -109,9 +113,13 @@ class SpaceManager:
         if snapshot is not None and snapshot[0] > configuration.head:
             snapshot = None  # the store was restored to an older state
         state = load_state(configuration.settings, snapshot)
-        while page := await spaces.page(owner, name, after=state.head, limit=PAGE_SIZE):
+        page_count, has_more = 0, state.head < configuration.head
+        while has_more and (page := await spaces.page(owner, name, after=state.head, limit=PAGE_SIZE)):
             for one in page:
                 state.replay(one)
+            page_count, has_more = page_count + 1, page.has_more
+        if page_count > MAX_OPENED_PAGES:
+            await self._store_snapshot(configuration, state)
         space = Space(
             self._store,
             self._relay,
@@ -131,6 +139,19 @@ class SpaceManager:
             await space.aclose()
             raise
         return space
+
+    async def _store_snapshot(self, configuration: Configuration, state: SpaceState) -> None:
+        """Store the state of a log that had no snapshot, or none that this version can read."""
+        append = Append(
+            owner=configuration.owner,
+            space=configuration.name,
+            expected_head=state.head,
+            version=configuration.version,
+            envelopes=(),
+            state=state.dump(),
+        )
+        with suppress(PellucidError):  # Another process has appended, or the next opening tries again.
+            await self._store.spaces.append(append)
 
     async def admit(self, name: str | None, token: str) -> tuple[Space, str]:
         """Return the space, and the id of the participant that owns the token.

@@ -286,8 +286,6 @@ def _is_resend(old: Envelope, new: Envelope, has_sender_ts: bool) -> bool:
     return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect, audience=old.audience)
 
 
-SNAPSHOT_INTERVAL = 500
-"""Envelopes between two snapshots."""
 PAGE_SIZE = 500
 
 
@@ -387,8 +385,7 @@ class Writer:
             Whether it is finished: stored, or finally refused.
         """
         live, expected = self.live, self.live.head
-        last = batch.stored[-1].envelope.seq
-        dump = live.state.dump() if last // SNAPSHOT_INTERVAL != expected // SNAPSHOT_INTERVAL else None
+        dump = live.state.dump() if live.is_snapshot_due else None
         append = Append(
             owner=self.configuration.owner,
             space=self.configuration.name,
